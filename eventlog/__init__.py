@@ -1,0 +1,3 @@
+"""eventlog: a database-trigger publisher emulator and event-log processor."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,432 @@
+"""The watched classes: tables and views as the database has them, and the classes and attributes made of them.
+
+What a class, a child table, an attribute and an association is: spec/xds.md 5.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from eventlog import table_key
+from eventlog.errors import ConfigError, RowError
+from eventlog.values import ColumnType, ValueOptions, check_xml, converter, key_normalizer, parse_type, xds_type
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table or view. ``deterministic`` is False for text whose ``=`` is coarser than its bytes."""
+
+    name: str
+    type: ColumnType
+    deterministic: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """A foreign key, columns in pairs. In a table they are ordered by the position of their first column."""
+
+    columns: tuple[str, ...]
+    table: str
+    ref_columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table or view as the database has it.
+
+    ``unique_keys``: columns of the unique indexes and keys that are neither deferrable nor partial (the
+    primary key too); ``key_deferrable``: the primary key is DEFERRABLE; ``partitioned``: root of partitions.
+    """
+
+    name: str
+    kind: Literal["table", "view"]
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    unique_keys: tuple[tuple[str, ...], ...] = ()
+    key_deferrable: bool = False
+    partitioned: bool = False
+
+    def column(self, name: str) -> Column:
+        """The column of exactly this name. Raises KeyError."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """The tables and views of one schema. ``schema`` is None where the database has no schemas."""
+
+    dialect: str
+    schema: str | None
+    tables: tuple[Table, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attribute:
+    """An attribute of a class: a parent column, or the value column of a child table.
+
+    ``name`` is the attr-name that documents carry (view prefixes taken off; ``child.column`` for a child table's
+    value). ``table`` is the table or view that holds ``column``. ``convert`` turns log text into the text that is
+    written and raises BadValue or BadXmlChar; ``value_type`` is its XDS type.
+    """
+
+    name: str
+    table: str
+    column: Column
+    multi_valued: bool
+    is_key: bool
+    value_type: str
+    convert: Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChildTable:
+    """A child table of a class. ``owner_columns`` stand in the order of the owner's key columns."""
+
+    table: Table
+    owner_columns: tuple[str, ...]
+    attribute: Attribute
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObjectClass:
+    """A class of objects: a parent table with a primary key, or a view with ``pk_`` columns.
+
+    ``attributes`` stand in the order that a whole row is written in: parent columns in table order, then child
+    attributes by the child tables' names. ``canonical_key`` is spec/event-log.md 4.3 for this class; raises
+    BadTableKey. ``association_tail`` follows the canonical key in an association (spec/xds.md 5.1).
+    """
+
+    name: str
+    table: Table
+    key: tuple[Column, ...]
+    attributes: tuple[Attribute, ...]
+    children: tuple[ChildTable, ...]
+    canonical_key: Callable[[str | None], str]
+    association_tail: str
+
+    @property
+    def is_view(self) -> bool:
+        """A view may have several rows of one object."""
+        return self.table.kind == "view"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogName:
+    """What a table_name of the log means: a class, named by itself or by one of its child tables."""
+
+    object_class: ObjectClass
+    child: ChildTable | None
+    column_forms: tuple[Mapping[str, Attribute], ...]
+
+    def attribute(self, column_name: str) -> Attribute | None:
+        """The attribute that a column_name of the log means, or None (spec/xds.md 5)."""
+        for names in self.column_forms:
+            found = match_name(column_name, names)
+            if found is not None:
+                return names[found]
+        return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Catalog:
+    """The classes of one schema, built once at start."""
+
+    schema: str | None
+    classes: tuple[ObjectClass, ...]
+    log_names: Mapping[str, LogName]
+
+    def class_named(self, name: str) -> ObjectClass:
+        """The class of exactly this name. Raises KeyError."""
+        for cls in self.classes:
+            if cls.name == name:
+                return cls
+        raise KeyError(name)
+
+    def log_name(self, table_name: str) -> LogName | None:
+        """What a table_name of the log means, or None: exactly, else without case if one matches; ``schema.table``
+        too.
+        """
+        found = match_name(table_name, self.log_names)
+        if found is None and self.schema is not None:
+            end = len(self.schema)  # schema and table may hold dots themselves
+            if table_name[end : end + 1] == "." and match_name(table_name[:end], (self.schema,)) is not None:
+                found = match_name(table_name[end + 1 :], self.log_names)
+        return None if found is None else self.log_names[found]
+
+
+def match_name(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that ``name`` means: exactly, else without case if exactly one matches (spec/event-log.md 4.2)."""
+    names = tuple(candidates)
+    if name in names:
+        return name
+    folded = name.casefold()
+    alike = [candidate for candidate in names if candidate.casefold() == folded]
+    return alike[0] if len(alike) == 1 else None
+
+
+def database_from_json(value: Mapping[str, Any]) -> Database:
+    """A database from the form of the ``database`` member of the ``xds/`` cases (spec/xds.md 9).
+
+    Raises ConfigError that names the member which is missing or unknown.
+    """
+    _refuse_unknown("database", value, {"dialect", "schema", "tables"})
+    try:
+        return Database(
+            dialect=value["dialect"], schema=value.get("schema"), tables=tuple(map(_table_from_json, value["tables"]))
+        )
+    except KeyError as missing:
+        raise ConfigError(f"the catalog lacks the member {missing}") from None
+
+
+def _table_from_json(value: Mapping[str, Any]) -> Table:
+    _refuse_unknown("table", value, {"name", "kind", "columns", "primary_key", "foreign_keys", "unique_keys"})
+    columns = tuple(Column(column["name"], parse_type(column["type"])) for column in value["columns"])
+    positions = {column.name: position for position, column in enumerate(columns)}
+    primary_key = tuple(value.get("primary_key") or ())
+    foreign_keys = [
+        ForeignKey(tuple(key["columns"]), key["table"], tuple(key["ref_columns"]))
+        for key in value.get("foreign_keys") or ()
+    ]
+    for name in (*primary_key, *(name for key in foreign_keys for name in key.columns)):
+        if name not in positions:
+            raise ConfigError(f"table {value['name']!r} of the catalog has no column {name!r}")
+    unique_keys = tuple(tuple(key) for key in value.get("unique_keys") or ())
+    return Table(
+        name=value["name"],
+        kind=value["kind"],
+        columns=columns,
+        primary_key=primary_key,
+        foreign_keys=tuple(sorted(foreign_keys, key=lambda key: positions[key.columns[0]])),
+        unique_keys=unique_keys + ((primary_key,) if primary_key else ()),
+    )
+
+
+def _refuse_unknown(what: str, value: Mapping[str, Any], known: set[str]) -> None:
+    unknown = sorted(set(value) - known)
+    if unknown:
+        raise ConfigError(
+            f"unknown member {unknown[0]!r} in a {what} of the catalog; known: {', '.join(sorted(known))}"
+        )
+
+
+def build_catalog(
+    database: Database,
+    *,
+    tables: Sequence[str] | None = None,
+    values: ValueOptions = ValueOptions(),  # noqa: B008 - frozen
+    meta_identifiers: bool = True,
+    referential: str = "value",
+    exclude: Mapping[str, Collection[str]] | None = None,
+    ignore: Collection[str] = (),
+) -> Catalog:
+    """The classes of a database (spec/xds.md 5).
+
+    ``tables``: exactly these tables and views are classes; None = all with a key. ``exclude``: column names by
+    table that are no attributes (spec/triggers.md 1). ``ignore``: tables that are not looked at, such as the log
+    itself. Raises ConfigError for a listed table that is missing or has no key, and for names that clash.
+    """
+    present = tuple(table for table in database.tables if table.name not in ignore)
+    parents = _parents(present, tables, meta_identifiers)
+    builder = _Builder(database.schema, parents, values, referential, exclude or {})
+    classes = tuple(
+        builder.view_class(table, meta_identifiers)
+        if table.kind == "view"
+        else builder.table_class(table, _children(table, present, parents))
+        for table in parents.values()
+    )
+    log_names: dict[str, LogName] = {}
+    for cls in classes:
+        log_names[cls.name] = LogName(cls, None, _column_forms(cls, meta_identifiers))
+        for child in cls.children:
+            log_names[child.table.name] = LogName(cls, child, ({child.attribute.column.name: child.attribute},))
+    return Catalog(database.schema, classes, log_names)
+
+
+def _parents(present: Sequence[Table], tables: Sequence[str] | None, meta_identifiers: bool) -> dict[str, Table]:
+    by_name = {table.name: table for table in present}
+    if tables is None:
+        return {table.name: table for table in present if _key(table)}
+    parents: dict[str, Table] = {}
+    for name in tables:
+        found = match_name(name, by_name)
+        if found is None:
+            raise ConfigError(
+                f"there is no table or view {name!r} in the schema; correct its name in the configuration"
+            )
+        if not _key(by_name[found]):
+            wanted = "column whose name begins with pk_" if by_name[found].kind == "view" else "primary key"
+            raise ConfigError(f"{found!r} cannot be a class: it has no {wanted}")
+        parents[found] = by_name[found]
+    return parents
+
+
+def _key(table: Table) -> tuple[Column, ...]:
+    if table.kind == "view":
+        return tuple(column for column in table.columns if column.name[:3].casefold() == "pk_")
+    return tuple(table.column(name) for name in table.primary_key)
+
+
+def _children(owner: Table, present: Sequence[Table], parents: Mapping[str, Table]) -> list[tuple[Table, Column]]:
+    """The child tables of ``owner`` with their value columns, by code points of their names (spec/xds.md 4.2, 5)."""
+    children = []
+    for table in sorted(present, key=lambda table: table.name):
+        if table.kind != "table" or table.name in parents or not table.foreign_keys:
+            continue
+        first = table.foreign_keys[0]
+        values = [column for column in table.columns if column.name not in first.columns]
+        if first.table == owner.name and set(first.ref_columns) == set(owner.primary_key) and len(values) == 1:
+            children.append((table, values[0]))
+    return children
+
+
+@dataclass(frozen=True, slots=True)
+class _Builder:
+    """What all classes of one catalog are built with."""
+
+    schema: str | None
+    parents: Mapping[str, Table]
+    values: ValueOptions
+    referential: str
+    exclude: Mapping[str, Collection[str]]
+
+    def table_class(self, table: Table, children: Sequence[tuple[Table, Column]]) -> ObjectClass:
+        excluded = self._excluded(table)
+        attributes = [
+            self._attribute(table, column, column.name, is_key=column.name in table.primary_key)
+            for column in table.columns
+            if column.name not in excluded
+        ]
+        child_tables = []
+        for child, column in children:
+            if column.name in self._excluded(child):
+                continue
+            name = f"{child.name}.{column.name}"
+            owner = child.foreign_keys[0]
+            pairs = dict(zip(owner.ref_columns, owner.columns, strict=True))
+            attribute = self._attribute(child, column, name, multi_valued=True)
+            child_tables.append(ChildTable(child, tuple(pairs[key] for key in table.primary_key), attribute))
+        return self._object_class(table, attributes, child_tables)
+
+    def view_class(self, table: Table, meta_identifiers: bool) -> ObjectClass:
+        excluded = self._excluded(table)
+        keys = {column.name for column in _key(table)}
+        attributes = []
+        for column in table.columns:
+            if column.name not in excluded:
+                name, multi_valued = view_attribute(column.name) if meta_identifiers else (column.name, False)
+                is_key = column.name in keys
+                attributes.append(self._attribute(table, column, name, multi_valued=multi_valued, is_key=is_key))
+        return self._object_class(table, attributes, [])
+
+    def _object_class(self, table: Table, own: list[Attribute], children: list[ChildTable]) -> ObjectClass:
+        attributes = (*own, *(child.attribute for child in children))
+        names: dict[str, Attribute] = {}
+        for attribute in attributes:
+            other = names.setdefault(attribute.name, attribute)
+            if other is not attribute:
+                raise ConfigError(
+                    f"columns {other.column.name!r} and {attribute.column.name!r} of {table.name!r} are both "
+                    f"attribute {attribute.name!r}; rename or exclude one"
+                )
+        for name in (table.name, self.schema or "", *names):
+            try:
+                check_xml(name)
+            except RowError as error:
+                raise ConfigError(f"{table.name!r} cannot be published: name {name!r}: {error}") from None
+        key = _key(table)
+        return ObjectClass(
+            name=table.name,
+            table=table,
+            key=key,
+            attributes=attributes,
+            children=tuple(children),
+            canonical_key=table_key.key_reader([(column.name, column.type) for column in key]),
+            association_tail=self._association_tail(table.name),
+        )
+
+    def _association_tail(self, class_name: str) -> str:
+        schema = "" if self.schema is None else f",schema={table_key.quote(self.schema)}"
+        return f",table={table_key.quote(class_name)}{schema}"
+
+    def _attribute(
+        self, table: Table, column: Column, name: str, *, multi_valued: bool = False, is_key: bool = False
+    ) -> Attribute:
+        target = self._reference(table, column) if self.referential == "dn" else None
+        return Attribute(
+            name=name,
+            table=table.name,
+            column=column,
+            multi_valued=multi_valued,
+            is_key=is_key,
+            value_type=xds_type(column.type, self.values) if target is None else "dn",
+            convert=converter(column.type, self.values) if target is None else self._association_of(target),
+        )
+
+    def _reference(self, table: Table, column: Column) -> Table | None:
+        """The class that a single-column foreign key refers to by its whole key (spec/xds.md 6.4)."""
+        for key in table.foreign_keys:
+            target = self.parents.get(key.table)
+            if key.columns == (column.name,) and target is not None and key.ref_columns == target.primary_key:
+                return target
+        return None
+
+    def _association_of(self, target: Table) -> Callable[[str], str]:
+        (key,) = _key(target)
+        normal = key_normalizer(key.type)
+        tail = self._association_tail(target.name)
+
+        def association(text: str) -> str:
+            written = table_key.key_text([(key.name, normal(text))]) + tail
+            check_xml(written)
+            return written
+
+        return association
+
+    def _excluded(self, table: Table) -> frozenset[str]:
+        excluded = set()
+        names = [column.name for column in table.columns]
+        for name in self.exclude.get(table.name, ()):
+            found = match_name(name, names)
+            if found is None:
+                raise ConfigError(f"excluded column {name!r} is no column of {table.name!r}")
+            if found in (column.name for column in _key(table)) and table.name in self.parents:
+                raise ConfigError(f"key column {found!r} of {table.name!r} cannot be excluded")
+            excluded.add(found)
+        return frozenset(excluded)
+
+
+_VIEW_KEY = re.compile(r"pk_(?:sv_)?(?:[0-9]+_)?(?:_(?:.+?)__)?(.+)", re.IGNORECASE | re.DOTALL)
+_VIEW_REFERENCE = re.compile(r"fk_(sv_|mv_)?(?:[0-9]+_)?_(?:.+?)__(.+)", re.IGNORECASE | re.DOTALL)
+_VIEW_VALUE = re.compile(r"(sv_|mv_)(.+)", re.IGNORECASE | re.DOTALL)
+
+
+def view_attribute(column_name: str) -> tuple[str, bool]:
+    """The attr-name of a view column and whether it is multi-valued, by its prefixes (spec/xds.md 5)."""
+    if found := _VIEW_KEY.fullmatch(column_name):
+        return "pk_" + found[1], False
+    if found := _VIEW_REFERENCE.fullmatch(column_name):
+        return "fk_" + found[2], (found[1] or "").casefold() == "mv_"
+    if found := _VIEW_VALUE.fullmatch(column_name):
+        return found[2], found[1].casefold() == "mv_"
+    return column_name, False
+
+
+def _column_forms(cls: ObjectClass, meta_identifiers: bool) -> tuple[Mapping[str, Attribute], ...]:
+    """The forms under which a column_name is looked up, one after the other (spec/xds.md 5)."""
+    by_name = {attribute.name: attribute for attribute in cls.attributes}
+    if not cls.is_view:
+        return (by_name,)
+    full = {attribute.column.name: attribute for attribute in cls.attributes}
+    if not meta_identifiers:
+        return (full,)
+    bare: dict[str, Attribute] = {}
+    for name, attribute in by_name.items():
+        bare.setdefault(re.sub(r"\A[pf]k_", "", name, flags=re.IGNORECASE), attribute)
+    return (full, by_name, bare)

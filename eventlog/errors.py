@@ -1,0 +1,130 @@
+"""The errors of eventlog: one small tree, each class with a stable code.
+
+::
+
+    EventlogError
+     |__ ConfigError           configuration or usage is wrong          (exit code 2)
+     |__ RowError              one row of the log is bad: status E, the rest goes on
+     |    |__ BadTableKey      table_key against its grammar or its class (spec/event-log.md 4.2)
+     |    |__ BadValue         text that is not of its column's type      (spec/xds.md 6)
+     |    |__ BadXmlChar       a character that XML 1.0 cannot hold       (spec/xds.md 8)
+     |__ XdsError              a document that is not well-formed or not XDS
+     |__ DatabaseError         the database refuses or cannot be reached
+     |    |__ LogTableError    the log or a companion is missing or of the wrong form
+     |    |__ AnotherPublisher the log is already being published
+     |    |__ DatabaseAway     the connection is lost, or the server asks to try again
+     |__ TriggerError          a watch that cannot be compiled or applied
+     |__ ReceiverAway          no usable answer from the receiver: nothing is marked
+     |__ FatalAnswer           the receiver answered fatal                (exit code 3)
+
+A message says what is wrong, where, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class EventlogError(Exception):
+    """Base of all errors that eventlog raises on purpose. ``code`` is stable and fit for programs."""
+
+    code: ClassVar[str] = "error"
+
+
+class ConfigError(EventlogError):
+    """The configuration file, an environment variable or a flag is wrong."""
+
+    code = "config"
+
+
+class RowError(EventlogError):
+    """One row of the log is bad (spec/event-log.md 5). ``code`` is what the error table gets.
+
+    The code is per instance, since one check can fail for several reasons.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.row_code = code
+
+
+class BadTableKey(RowError):
+    """A table_key that does not parse or does not fit its class (spec/event-log.md 4.2).
+
+    ``error`` is the code of 4.2 (``empty_part``, ``bad_value``, ...), ``offset`` the code point, from 0.
+    """
+
+    code = "bad_table_key"
+
+    def __init__(self, error: str, offset: int, text: str) -> None:
+        shown = text if len(text) <= 60 else text[:60] + "..."
+        super().__init__("bad_table_key", f"{error} at offset {offset} of table_key {shown!r}")
+        self.error = error
+        self.offset = offset
+        self.text = text
+
+
+class BadValue(RowError):
+    """Text that is no value of its column's type (spec/xds.md 6.1)."""
+
+    code = "bad_value"
+
+    def __init__(self, message: str) -> None:
+        super().__init__("bad_value", message)
+
+
+class BadXmlChar(RowError):
+    """Text with a character that XML 1.0 cannot hold (spec/xds.md 8)."""
+
+    code = "bad_xml_char"
+
+    def __init__(self, message: str) -> None:
+        super().__init__("bad_xml_char", message)
+
+
+class XdsError(EventlogError):
+    """A document that is not well-formed, has a DOCTYPE, or is not of the XDS vocabulary."""
+
+    code = "xds"
+
+
+class DatabaseError(EventlogError):
+    """The database cannot be reached, lacks something, or refuses a right."""
+
+    code = "database"
+
+
+class LogTableError(DatabaseError):
+    """The log table or a companion is missing or has a column of the wrong type (spec/event-log.md 1.4)."""
+
+    code = "log_table"
+
+
+class AnotherPublisher(DatabaseError):
+    """Another publisher (or a Spark job that marks) holds this log (spec/event-log.md 12)."""
+
+    code = "another_publisher"
+
+
+class DatabaseAway(DatabaseError):
+    """The connection is lost, or the database failed in a way that passes: connect again and go on."""
+
+    code = "database_away"
+
+
+class TriggerError(EventlogError):
+    """A watch that cannot be compiled to triggers or cannot be applied."""
+
+    code = "trigger"
+
+
+class ReceiverAway(EventlogError):
+    """No answer, a lost connection or an answer that is not well-formed (spec/event-log.md 8.4)."""
+
+    code = "receiver_away"
+
+
+class FatalAnswer(EventlogError):
+    """The receiver answered fatal: the publisher stops (spec/event-log.md 8.4)."""
+
+    code = "fatal_answer"

@@ -1,0 +1,587 @@
+"""Column types, and the text that a value is written as (spec/xds.md 6)."""
+
+from __future__ import annotations
+
+import re
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from decimal import ROUND_UP, Context, Decimal
+from enum import StrEnum
+from math import frexp, inf, isinf, nextafter
+from struct import pack, unpack
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from eventlog.errors import BadValue, BadXmlChar, ConfigError
+
+
+class Kind(StrEnum):
+    """The classes of column of spec/xds.md 6.1, 6.2."""
+
+    INTEGER = "integer"
+    EXACT = "exact"
+    APPROXIMATE = "approximate"
+    BOOLEAN = "boolean"
+    FIXED = "fixed"
+    CHARACTER = "character"
+    BINARY = "binary"
+    DATE = "date"
+    TIME = "time"
+    TIMESTAMP = "timestamp"
+    TIMESTAMPTZ = "timestamptz"
+    UUID = "uuid"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """The type of a column.
+
+    ``bits``: 16, 32 or 64 for smallint, integer, bigint (their range is checked), 0 for numerics of
+    scale 0 (no range); for approximate numbers 32 or 64. ``sql`` is the database's own spelling.
+    """
+
+    kind: Kind
+    bits: int = 0
+    sql: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueOptions:
+    """The options of spec/event-log.md 9 that shape values."""
+
+    time_syntax: str = "integer"
+    time_zone: str = "UTC"
+    char_padding: str = "trim"
+
+
+# --- types ------------------------------------------------------------------------------------------------------------
+
+_TYPE_NAME = re.compile(r"\s*([a-z]+)\s*(?:\(\s*([0-9]+)\s*(?:,\s*(-?[0-9]+)\s*)?\))?\s*", re.ASCII | re.IGNORECASE)
+
+_BARE_TYPES: Final[dict[str, tuple[Kind, int]]] = {
+    "smallint": (Kind.INTEGER, 16),
+    "integer": (Kind.INTEGER, 32),
+    "bigint": (Kind.INTEGER, 64),
+    "decimal": (Kind.EXACT, 0),
+    "real": (Kind.APPROXIMATE, 32),
+    "double": (Kind.APPROXIMATE, 64),
+    "boolean": (Kind.BOOLEAN, 0),
+    "char": (Kind.FIXED, 0),
+    "varchar": (Kind.CHARACTER, 0),
+    "text": (Kind.CHARACTER, 0),
+    "clob": (Kind.CHARACTER, 0),
+    "varbinary": (Kind.BINARY, 0),
+    "blob": (Kind.BINARY, 0),
+    "date": (Kind.DATE, 0),
+    "time": (Kind.TIME, 0),
+    "timestamp": (Kind.TIMESTAMP, 0),
+    "timestamptz": (Kind.TIMESTAMPTZ, 0),
+    "uuid": (Kind.UUID, 0),
+}
+
+
+def parse_type(text: str) -> ColumnType:
+    """The column type of a generic type name: ``bigint``, ``decimal(9,2)``, ``varchar(64)``, ... (spec/xds.md 9).
+
+    ``decimal(p)`` and ``decimal(p,0)`` are integers without a range, ``decimal`` alone is exact. ``json`` and every
+    name that is not known are ``Kind.OTHER``. Case and blanks do not count. Raises ConfigError if the text is empty.
+    """
+    if not text.strip():
+        raise ConfigError("a column type is empty; name one such as integer, varchar(64) or timestamp")
+    match = _TYPE_NAME.fullmatch(text)
+    if match is None:
+        return ColumnType(Kind.OTHER, sql=text)
+    name, size, scale = match.groups()
+    kind, bits = _BARE_TYPES.get(name.lower(), (Kind.OTHER, 0))
+    if kind is Kind.EXACT and size is not None and int(scale or 0) == 0:
+        kind = Kind.INTEGER
+    return ColumnType(kind, bits, text)
+
+
+_TEMPORAL: Final = frozenset({Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+
+
+def xds_type(type: ColumnType, options: ValueOptions) -> str:
+    """The XDS type that values of a column carry: int, string, state, octet or time (spec/xds.md 6.1, 6.3)."""
+    if type.kind is Kind.INTEGER:
+        return "int"
+    if type.kind is Kind.BOOLEAN:
+        return "state"
+    if type.kind is Kind.BINARY:
+        return "octet"
+    if type.kind in _TEMPORAL and options.time_syntax == "integer":
+        return "time"
+    return "string"
+
+
+# --- characters -------------------------------------------------------------------------------------------------------
+
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+def check_xml(text: str) -> None:
+    """Raises BadXmlChar if the text holds a character that XML 1.0 cannot hold (spec/xds.md 8)."""
+    # No character of _NOT_XML is printable, and isprintable is several times as fast as a search.
+    if text.isprintable():
+        return
+    match = _NOT_XML.search(text)
+    if match is not None:
+        raise BadXmlChar(
+            f"U+{ord(match[0]):04X} at offset {match.start()} cannot be written in XML 1.0; remove it from the value"
+        )
+
+
+def _shown(text: str) -> str:
+    """The text as a message shows it: one line, at most about 60 characters."""
+    shown = repr(text[:61])
+    return shown if len(shown) <= 62 else f"{shown[:60]}..."
+
+
+# --- converters -------------------------------------------------------------------------------------------------------
+
+Converter = Callable[[str], str]
+
+
+def converter(type: ColumnType, options: ValueOptions) -> Converter:
+    """The function that turns log text of a column into the text that is written in XDS (spec/xds.md 6.1, 6.3, 8).
+
+    It raises BadValue for text that is no value of the type, BadXmlChar for a character that XML 1.0 cannot hold; it is
+    picked once a column, so that nothing is decided again per value. Raises ConfigError for an unknown option value.
+    """
+    match type.kind:
+        case Kind.INTEGER:
+            return _integer(type.bits)
+        case Kind.EXACT:
+            return _exact
+        case Kind.APPROXIMATE:
+            return _single_precision if type.bits == 32 else _double_precision
+        case Kind.BOOLEAN:
+            return _boolean
+        case Kind.FIXED:
+            return _fixed(options.char_padding)
+        case Kind.BINARY:
+            return _binary
+        case Kind.DATE:
+            return _date(options)
+        case Kind.TIME:
+            return _time(options)
+        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+            return _timestamp(options)
+        case Kind.CHARACTER | Kind.UUID | Kind.OTHER:
+            return _character
+
+
+def key_normalizer(type: ColumnType) -> Converter:
+    """The function that gives the normal form of a key value (spec/event-log.md 4.3).
+
+    It raises BadValue for text that is no value of the type, also for types whose text stays as it is. Characters are
+    not checked here: that is a step of its own (spec/event-log.md 5).
+    """
+    match type.kind:
+        case Kind.INTEGER:
+            return _integer(type.bits)
+        case Kind.EXACT:
+            return _exact_key
+        case Kind.FIXED:
+            return _without_padding
+        case Kind.BINARY:
+            return _binary
+        case Kind.UUID:
+            return _uuid_key
+        case Kind.CHARACTER | Kind.OTHER:
+            return _unchanged
+        case _:
+            return _checked(converter(type, ValueOptions()))
+
+
+def _unchanged(text: str) -> str:
+    return text
+
+
+def _checked(check: Converter) -> Converter:
+    def normalize(text: str) -> str:
+        check(text)
+        return text
+
+    return normalize
+
+
+def _character(text: str) -> str:
+    # check_xml written out: this runs for most of the values of a log.
+    if text.isprintable() or _NOT_XML.search(text) is None:
+        return text
+    check_xml(text)
+    return text
+
+
+def _without_padding(text: str) -> str:
+    return text.rstrip(" ")
+
+
+def _trimmed_character(text: str) -> str:
+    return _character(text.rstrip(" "))
+
+
+def _fixed(char_padding: str) -> Converter:
+    if char_padding == "trim":
+        return _trimmed_character
+    if char_padding == "keep":
+        return _character
+    raise ConfigError(f"char_padding {char_padding!r} is unknown; use trim or keep (spec/event-log.md 9)")
+
+
+_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+
+
+def _uuid_key(text: str) -> str:
+    if _UUID.fullmatch(text) is None:
+        raise BadValue(f"{_shown(text)} is not a uuid of 8-4-4-4-12 hexadecimal digits")
+    return text.lower()
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+_BLANKS: Final = " \t"
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INTEGER_NAMES: Final = {16: "smallint", 32: "integer", 64: "bigint"}
+
+
+def integer_pattern(bits: int) -> str:
+    """A regular expression of integers that stand in normal form and in the range of ``bits`` (0: any range).
+
+    Not of all of them: the longest ones have to be compared with the range.
+    """
+    more_digits = f"{{0,{len(str(1 << bits - 1)) - 2}}}" if bits else "*"
+    return f"(?:0|-?[1-9][0-9]{more_digits})"
+
+
+def _integer(bits: int) -> Converter:
+    is_normal = re.compile(integer_pattern(bits)).fullmatch
+
+    def convert(text: str) -> str:
+        if is_normal(text):
+            return text
+        trimmed = text.strip(_BLANKS)
+        if _INTEGER.fullmatch(trimmed) is None:
+            raise BadValue(f"{_shown(text)} is not an integer")
+        # Text, not int(): a number of scale 0 may have more digits than int() is willing to read.
+        digits = trimmed.lstrip("+-").lstrip("0")
+        if not digits:
+            return "0"
+        normal = "-" + digits if trimmed[0] == "-" else digits
+        if bits and (len(digits) > 19 or not -(1 << bits - 1) <= int(normal) < 1 << bits - 1):
+            raise BadValue(f"{_shown(text)} is out of the range of {_INTEGER_NAMES.get(bits, f'{bits} bits')}")
+        return normal
+
+    return convert
+
+
+_EXACT_NORMAL = re.compile(r"(?:0|-?[1-9][0-9]*)(?:\.[0-9]+)?")
+_NUMBER = re.compile(r"([+-]?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([+-]?)([0-9]+))?")
+_MAX_EXPONENT: Final = 400
+
+
+def _exact(text: str) -> str:
+    if _EXACT_NORMAL.fullmatch(text):
+        return text
+    match = _NUMBER.fullmatch(text.strip(_BLANKS))
+    if match is None:
+        raise BadValue(f"{_shown(text)} is not a decimal number")
+    sign, whole, fraction, bare_fraction, exponent_sign, exponent = match.groups("")
+    fraction = fraction or bare_fraction
+    exponent = exponent.lstrip("0")
+    if len(exponent) > 3 or int(exponent or 0) > _MAX_EXPONENT:
+        raise BadValue(f"{_shown(text)} has an exponent outside -{_MAX_EXPONENT}..{_MAX_EXPONENT}")
+    digits = whole + fraction
+    point = len(whole) + int(exponent_sign + (exponent or "0"))
+    if point < 0:
+        digits = "0" * -point + digits
+        point = 0
+    whole = digits[:point].ljust(point, "0").lstrip("0") or "0"
+    fraction = digits[point:]
+    plain = f"{whole}.{fraction}" if fraction else whole
+    # Exact numbers have no negative zero.
+    return "-" + plain if sign == "-" and digits.strip("0") else plain
+
+
+def _exact_key(text: str) -> str:
+    plain = _exact(text)
+    return plain.rstrip("0").rstrip(".") if "." in plain else plain
+
+
+_FLOAT_WORDS: Final = {
+    "nan": "NaN",
+    "infinity": "Infinity",
+    "inf": "Infinity",
+    "-infinity": "-Infinity",
+    "-inf": "-Infinity",
+}
+
+
+def _float_text(number: float) -> str:
+    text = repr(number)
+    return text[:-2] if text.endswith(".0") else text
+
+
+def _double(text: str, trimmed: str) -> float:
+    """The finite double of the text. Out of range as PostgreSQL has it: too large, or so small that it becomes zero."""
+    match = _NUMBER.fullmatch(trimmed)
+    if match is None:
+        raise BadValue(f"{_shown(text)} is not a number")
+    number = float(trimmed)
+    if isinf(number) or (number == 0 and _is_not_zero(match)):
+        raise BadValue(f"{_shown(text)} is out of the range of double precision")
+    return number
+
+
+def _is_not_zero(match: re.Match[str]) -> bool:
+    return any(digits and digits.strip("0") for digits in match.group(2, 3, 4))
+
+
+def _double_precision(text: str) -> str:
+    trimmed = text.strip(_BLANKS)
+    word = _FLOAT_WORDS.get(trimmed.lower())
+    if word is not None:
+        return word
+    number = _double(text, trimmed)
+    return _float_text(number) if number else "0"
+
+
+def _single_precision(text: str) -> str:
+    trimmed = text.strip(_BLANKS)
+    word = _FLOAT_WORDS.get(trimmed.lower())
+    if word is not None:
+        return word
+    number = _double(text, trimmed)
+    if not number:
+        return "0"
+    try:
+        single = _to_single(number, Decimal(trimmed))
+    except OverflowError:
+        single = 0.0
+    if not single:
+        raise BadValue(f"{_shown(text)} is out of the range of real")
+    return _float_text(_shortest_single(single))
+
+
+def _to_single(number: float, exact: Decimal) -> float:
+    """The number of single precision that is next to ``exact``, whose double is ``number``. Raises OverflowError.
+
+    Rounding twice may go wrong at a tie; so an inexact double is first made odd, towards the exact number.
+    """
+    if number != exact and not unpack("<q", pack("<d", number))[0] & 1:
+        number = nextafter(number, inf if exact > number else -inf)
+    single: float = unpack("<f", pack("<f", number))[0]
+    return single
+
+
+_SMALLEST_NORMAL_SINGLE: Final = 2.0**-126
+
+
+def _shortest_single(single: float) -> float:
+    """The double whose shortest digits are the shortest digits that read back as ``single``."""
+    # Six digits survive single precision, so no fewer need to be tried, where the precision is a full one.
+    fewest = 6 if abs(single) >= _SMALLEST_NORMAL_SINGLE else 1
+    for precision in range(fewest, 9):
+        if _reads_back(digits := f"{single:.{precision - 1}e}", single):
+            return float(digits)
+        if abs(frexp(single)[0]) == 0.5:
+            # Above a power of two the numbers lie wider than below it: the digits further away may fit where those
+            # below do not.
+            wider = Context(prec=precision, rounding=ROUND_UP).create_decimal_from_float(single)
+            if _reads_back(digits := str(wider), single):
+                return float(digits)
+    return float(f"{single:.8e}")
+
+
+def _reads_back(digits: str, single: float) -> bool:
+    try:
+        return _to_single(float(digits), Decimal(digits)) == single
+    except OverflowError:
+        return False
+
+
+_BOOLEANS: Final = {
+    **dict.fromkeys(("true", "t", "1", "yes", "y", "on"), "true"),
+    **dict.fromkeys(("false", "f", "0", "no", "n", "off"), "false"),
+}
+
+
+def _boolean(text: str) -> str:
+    value = _BOOLEANS.get(text.lower())
+    if value is None:
+        raise BadValue(f"{_shown(text)} is not a boolean; use true or false")
+    return value
+
+
+# --- binary -----------------------------------------------------------------------------------------------------------
+
+_WHITE_SPACE = re.compile(r"[ \t\n\v\f\r]+")
+
+
+def _binary(text: str) -> str:
+    bare = _WHITE_SPACE.sub("", text)
+    try:
+        # Written anew, so that one value has one text: the last digit may carry bits that do not count.
+        value = b2a_base64(a2b_base64(bare, strict_mode=True), newline=False).decode("ascii")
+    except ValueError:
+        value = ""
+    # Of another length: not decoded, or padded behind a full group, which strict_mode lets pass.
+    if len(value) != len(bare):
+        raise BadValue(f"{_shown(text)} is not base64")
+    return value
+
+
+# --- dates and times --------------------------------------------------------------------------------------------------
+
+_DATE: Final = "([0-9]{4})-([0-9]{2})-([0-9]{2})"
+_TIME: Final = r"([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]{0,9}))?"
+# The blank before the zone: SQL Server writes one (CONVERT, style 121). Displacements as PostgreSQL: below 16 hours.
+_ZONE: Final = "(?: ?(Z|[+-](?:0[0-9]|1[0-5])(?::?[0-5][0-9])?))?"
+
+_DATE_TEXT = re.compile(rf"{_DATE}(?:[ T]00:00:00(?:\.0{{0,9}})?)?")
+_TIME_TEXT = re.compile(_TIME + _ZONE)
+_TIMESTAMP_TEXT = re.compile(f"{_DATE}(?:[ T]{_TIME}{_ZONE})?")
+
+_DAY: Final = 86400
+_EPOCH_DAY: Final = datetime(1970, 1, 1).toordinal()
+_COMPACT: Final = str.maketrans("", "", "-: ")
+
+
+def _time_zone(name: str) -> tzinfo:
+    if name == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise ConfigError(
+            f"time_zone {name!r} is unknown; use a name of the time zone database such as UTC or Europe/Berlin"
+        ) from None
+
+
+def _unknown_syntax(name: str) -> ConfigError:
+    return ConfigError(f"time_syntax {name!r} is unknown; use integer, canonical or java (spec/event-log.md 9)")
+
+
+def _displacement(zone: str) -> int:
+    """Seconds east of UTC of ``Z``, ``+hh``, ``+hhmm`` or ``+hh:mm``."""
+    if zone == "Z":
+        return 0
+    seconds = int(zone[1:3]) * 3600 + int(zone[-2:]) * 60 if len(zone) > 3 else int(zone[1:3]) * 3600
+    return -seconds if zone[0] == "-" else seconds
+
+
+def _seconds_of(offset: timedelta | None) -> int:
+    assert offset is not None
+    return offset.days * _DAY + offset.seconds
+
+
+def _epoch_seconds(local: datetime, zone: tzinfo) -> int:
+    # By day numbers, since the first and last hours of the calendar have no datetime in UTC.
+    seconds = local.hour * 3600 + local.minute * 60 + local.second
+    if zone is not UTC:
+        seconds -= _seconds_of(zone.utcoffset(local))
+    return (local.toordinal() - _EPOCH_DAY) * _DAY + seconds
+
+
+def _date_writer(options: ValueOptions) -> Callable[[datetime], str]:
+    match options.time_syntax:
+        case "integer":
+            zone = _time_zone(options.time_zone)
+            return lambda midnight: str(_epoch_seconds(midnight, zone))
+        case "canonical":
+            return lambda midnight: midnight.isoformat()[:10].translate(_COMPACT)
+        case "java":
+            return lambda midnight: midnight.isoformat()[:10]
+        case _:
+            raise _unknown_syntax(options.time_syntax)
+
+
+def _date(options: ValueOptions) -> Converter:
+    write = _date_writer(options)
+
+    def convert(text: str) -> str:
+        match = _DATE_TEXT.fullmatch(text)
+        if match is None:
+            raise BadValue(f"{_shown(text)} is not a date of the form yyyy-mm-dd")
+        year, month, day = match.groups()
+        try:
+            midnight = datetime(int(year), int(month), int(day))
+        except ValueError:
+            raise BadValue(f"{_shown(text)} is not a day of the calendar") from None
+        return write(midnight)
+
+    return convert
+
+
+def _time_writer(options: ValueOptions) -> Callable[[int], str]:
+    match options.time_syntax:
+        case "integer":
+            return str
+        case "canonical":
+            return lambda seconds: f"{seconds // 3600:02}{seconds // 60 % 60:02}{seconds % 60:02}"
+        case "java":
+            return lambda seconds: f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        case _:
+            raise _unknown_syntax(options.time_syntax)
+
+
+def _time(options: ValueOptions) -> Converter:
+    write = _time_writer(options)
+    # A time of day has no date, so it can be brought to a zone only if that has one displacement all the year.
+    own_displacement = _time_zone(options.time_zone).utcoffset(None)
+
+    def convert(text: str) -> str:
+        match = _TIME_TEXT.fullmatch(text)
+        if match is None:
+            raise BadValue(f"{_shown(text)} is not a time of the form hh:mm:ss[.f]")
+        hour, minute, second, _, zone = match.groups()
+        seconds = int(hour) * 3600 + int(minute) * 60 + int(second)
+        if zone is not None:
+            if own_displacement is None:
+                raise BadValue(f"{_shown(text)} has a zone, and that of {options.time_zone} depends on the day")
+            seconds = (seconds - _displacement(zone) + _seconds_of(own_displacement)) % _DAY
+        return write(seconds)
+
+    return convert
+
+
+def _timestamp_writer(options: ValueOptions) -> Callable[[datetime, str], str]:
+    match options.time_syntax:
+        case "integer":
+            zone = _time_zone(options.time_zone)
+            return lambda local, fraction: str(_epoch_seconds(local, zone))
+        case "canonical":
+            return lambda local, fraction: local.isoformat(" ").translate(_COMPACT) + fraction.ljust(9, "0")
+        case "java":
+            return lambda local, fraction: f"{local.isoformat(' ')}.{fraction.rstrip('0') or '0'}"
+        case _:
+            raise _unknown_syntax(options.time_syntax)
+
+
+def _timestamp(options: ValueOptions) -> Converter:
+    write = _timestamp_writer(options)
+    own_zone = _time_zone(options.time_zone)
+
+    def convert(text: str) -> str:
+        match = _TIMESTAMP_TEXT.fullmatch(text)
+        if match is None:
+            raise BadValue(f"{_shown(text)} is not a timestamp of the form yyyy-mm-dd hh:mm:ss[.f]")
+        year, month, day, hour, minute, second, fraction, zone = match.groups("")
+        try:
+            local = datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0))
+        except ValueError:
+            raise BadValue(f"{_shown(text)} is not a day of the calendar") from None
+        if zone:
+            try:
+                local -= timedelta(seconds=_displacement(zone))
+                if own_zone is not UTC:
+                    local = local.replace(tzinfo=UTC).astimezone(own_zone).replace(tzinfo=None)
+            except OverflowError:
+                raise BadValue(f"{_shown(text)} lies outside the years 0001 to 9999 in {options.time_zone}") from None
+        return write(local, fraction)
+
+    return convert

@@ -1,0 +1,169 @@
+"""Good, bad and loopback rows (spec/event-log.md 3, 5, 8.3)."""
+
+from __future__ import annotations
+
+import pytest
+from samples import CATALOG, catalog, row
+
+from eventlog.checks import CheckedRow, check_rows
+from eventlog.model import LogRow
+
+
+def check(one: LogRow, loopback_user: str | None = None) -> CheckedRow | str | None:
+    """The checked row, the code of its failure, or None for a loopback row."""
+    checked = check_rows([one], CATALOG, loopback_user)
+    assert len(checked.good) + len(checked.bad) + len(checked.loopback) == 1
+    if checked.loopback:
+        return None
+    return checked.good[0] if checked.good else checked.bad[0].code
+
+
+BAD = [
+    ("bad_event_type", row(1, None)),
+    ("bad_event_type", row(1, 0)),
+    ("bad_event_type", row(1, 9)),
+    ("bad_event_type", row(1, -1)),
+    ("missing_table", row(1, 4, table=None)),
+    ("missing_table", row(1, 4, table="")),
+    ("unknown_table", row(1, 4, table="nobody")),
+    ("unknown_table", row(1, 4, table="other.usr")),
+    ("unknown_table", row(1, 4, table=" ")),
+    ("bad_event_type", row(1, 4, table="usr_phone")),  # it would delete the owner
+    ("bad_table_key", row(1, 4, None)),
+    ("bad_table_key", row(1, 4, "")),
+    ("bad_table_key", row(1, 4, "idu=x")),
+    ("bad_table_key", row(1, 4, "id=1")),
+    ("bad_table_key", row(1, 4, "idu=1+IDU=1")),
+    ("bad_table_key", row(1, 6, "phoneno=1", table="usr_phone")),
+    ("bad_xml_char", row(1, 4, 'code="a\x01"', table="tag")),
+    ("bad_xml_char", row(1, 4, 'code="\ufffe"', table="tag")),
+    ("bad_xml_char", row(1, 4, "code=\ud800", table="tag")),
+    *(("missing_column", row(1, kind, column=column)) for kind in (1, 2, 3, 7, 8) for column in (None, "")),
+    *(("unknown_column", row(1, kind, column="nothing")) for kind in (1, 2, 3, 7, 8)),
+    ("unknown_column", row(1, 1, column="phoneno")),
+    ("unknown_column", row(1, 1, column="idu", table="usr_phone")),
+    ("bad_value", row(1, 1, column="photo", new="*")),
+    ("bad_value", row(1, 3, column="photo", new="*")),
+    ("bad_value", row(1, 2, column="photo", old="*", new="qqo=")),
+    ("bad_value", row(1, 2, column="photo", old="qqo=", new="*")),
+    ("bad_xml_char", row(1, 1, column="fname", new="\x00")),
+    ("bad_xml_char", row(1, 2, column="fname", old="\x07", new="ok")),
+    ("bad_xml_char", row(1, 2, column="fname", old="ok", new="\uffff")),
+    ("bad_xml_char", row(1, 3, column="fname", new="\udfff")),
+]
+
+
+@pytest.mark.parametrize(("code", "one"), BAD)
+def test_a_bad_row_has_the_code_of_its_first_failure(code: str, one: LogRow) -> None:
+    assert check(one) == code
+
+
+ORDER = [
+    ("bad_event_type", row(1, 9, "", "", table="")),
+    ("missing_table", row(1, 1, "", "", table="")),
+    ("unknown_table", row(1, 1, "", "", table="nobody")),
+    ("bad_event_type", row(1, 4, "", table="usr_phone")),
+    ("bad_table_key", row(1, 1, "", "", table="usr")),
+    ("bad_xml_char", row(1, 1, 'code="\x01"', "", table="tag")),
+    ("missing_column", row(1, 1, column="", new="\x01")),
+    ("bad_value", row(1, 2, column="photo", old="*", new="\x01")),
+]
+
+
+@pytest.mark.parametrize(("code", "one"), ORDER)
+def test_the_checks_have_an_order(code: str, one: LogRow) -> None:
+    assert check(one) == code
+
+
+def test_of_type_2_the_old_value_is_looked_at_first() -> None:
+    checked = check_rows([row(1, 2, column="photo", old="old", new="new")], CATALOG, None)
+    assert "old" in checked.bad[0].message
+
+
+@pytest.mark.parametrize("kind", [1, 2, 3, 7, 8])
+def test_the_message_of_a_bad_row_names_what_was_wrong(kind: int) -> None:
+    checked = check_rows([row(5, kind, column="nothing")], CATALOG, None)
+    assert checked.bad[0].record_id == 5
+    assert "'nothing' is no attribute of class 'usr'" in checked.bad[0].message
+
+
+NOT_USED = [
+    *(row(1, kind, column="rubbish", old="\x00", new="\x00") for kind in (4, 5, 6)),
+    *(row(1, kind, column="photo", old="*", new="\x00") for kind in (7, 8)),
+    row(1, 1, column="photo", old="*\x00", new="qqo="),
+    row(1, 3, column="fname", old="bell \x07", new="ok"),
+    row(1, 3, column="fname", old="bell \x07", new=None),
+]
+
+
+@pytest.mark.parametrize("one", NOT_USED)
+def test_what_a_type_does_not_use_is_not_looked_at(one: LogRow) -> None:
+    assert isinstance(check(one), CheckedRow)
+
+
+@pytest.mark.parametrize(
+    ("one", "old", "new"),
+    [
+        (row(1, 1, column="idu", old="x", new=" 007 "), None, "7"),
+        (row(1, 2, column="photo", old="q q o=", new="u7s="), "qqo=", "u7s="),
+        (row(1, 2, column="fname", old=None, new=None), None, None),
+        (row(1, 2, column="fname", old="", new=""), "", ""),
+        (row(1, 3, column="fname", old="a", new="b"), None, "b"),
+        (row(1, 8, column="fname", old="a", new="b"), None, None),
+    ],
+)
+def test_values_are_converted_where_they_are_used(one: LogRow, old: str | None, new: str | None) -> None:
+    checked = check(one)
+    assert isinstance(checked, CheckedRow)
+    assert (checked.old, checked.new) == (old, new)
+
+
+def test_child_and_parent_name_one_object_and_one_attribute() -> None:
+    of_child = check(row(1, 2, " IDU = 01 ", "PHONENO", table="USR_phone", new="5"))
+    of_parent = check(row(1, 2, "idu=1", "usr_phone.phoneno", table="indirect.usr", new="5"))
+    assert of_child == of_parent
+    assert isinstance(of_child, CheckedRow)
+    assert (of_child.object_class.name, of_child.key) == ("usr", "idu=1")
+
+
+@pytest.mark.parametrize("kind", [5, 6])
+def test_a_whole_row_may_be_named_by_its_child_table(kind: int) -> None:
+    checked = check(row(1, kind, table="usr_phone"))
+    assert isinstance(checked, CheckedRow)
+    assert checked.object_class.name == "usr"
+
+
+def test_rows_keep_their_order_and_bad_ones_do_not_stop_the_others() -> None:
+    rows = [row(1, 4), row(2, 9), row(3, 4, "idu=2"), row(4, 4, perpetrator="me"), row(5, 4, "x"), row(6, 4, "idu=3")]
+    checked = check_rows(rows, CATALOG, "me")
+    assert [one.record_id for one in checked.good] == [1, 3, 6]
+    assert [one.record_id for one in checked.bad] == [2, 5]
+    assert checked.loopback == [4]
+
+
+LOOPBACK = [
+    ("eventlog", "eventlog", True),
+    ("eventlog   ", "eventlog", True),
+    ("Eventlog", "eventlog", False),
+    (" eventlog", "eventlog", False),
+    ("eventlog\t", "eventlog", False),
+    ("", "eventlog", False),
+    (None, "eventlog", False),
+    ("eventlog", None, False),
+    (None, None, False),
+]
+
+
+@pytest.mark.parametrize(("perpetrator", "user", "is_loopback"), LOOPBACK)
+def test_loopback_is_the_publishers_own_user(perpetrator: str | None, user: str | None, is_loopback: bool) -> None:
+    assert (check(row(1, 4, perpetrator=perpetrator), user) is None) == is_loopback
+
+
+@pytest.mark.parametrize("one", [one._replace(perpetrator="me") for _, one in BAD])
+def test_loopback_rows_are_set_apart_before_any_check(one: LogRow) -> None:
+    assert check(one, "me") is None
+
+
+def test_an_excluded_column_is_unknown() -> None:
+    without = catalog(exclude={"usr": ["lname"]})
+    assert check_rows([row(1, 1, column="lname", new="x")], without, None).bad[0].code == "unknown_column"
