@@ -1,0 +1,1 @@
+"""XDS: writer, reader, answers, schema (spec/xds.md)."""

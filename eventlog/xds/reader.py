@@ -1,0 +1,272 @@
+"""XDS documents to events (spec/xds.md 1; spec/change-model.md 3.2).
+
+Documents come from outside: there is no DTD, no entity but the five of XML, no network, and a bound on their size.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+from lxml import etree
+
+from eventlog.errors import XdsError
+from eventlog.model import AttributeSteps, Event, Op, Operation, Step
+
+DEFAULT_LIMIT: Final = 256 * 1024 * 1024
+"""Bytes of the largest document that is read if nothing else is said."""
+
+VALUE_TYPES: Final = frozenset({"string", "int", "state", "octet", "time", "dn"})
+"""The types of a value (spec/xds.md 6.1, 6.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What stands in one envelope.
+
+    ``heartbeat``: there is a heartbeat status (spec/xds.md 7). ``others``: names of the other elements of the input in
+    order; they are no changes (spec/change-model.md 3.2), and the caller says or counts that they were passed over.
+    """
+
+    events: tuple[Event, ...]
+    heartbeat: bool
+    product_name: str
+    product_version: str
+    others: tuple[str, ...] = ()
+
+
+def read_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> Document:
+    """The events of one envelope, in whatever form it is written.
+
+    ``limit`` in bytes. An event-id that is not there is the empty text, a value without type is a string. An attribute
+    without any value (remove-all-values alone) is of type string, as the document does not say it.
+    Raises XdsError, with the line: not well-formed, a DOCTYPE, larger than ``limit``, an element inside an event that
+    is not of the vocabulary.
+    """
+    root = parse_document(document, limit)
+    if root.tag != "nds":
+        raise XdsError(f"line {root.sourceline}: the root element is {root.tag}, nds needed")
+    name, version = "", ""
+    inputs: list[etree._Element] = []
+    for child in root:
+        if child.tag == "source":
+            product = child.find("product")
+            if product is not None:
+                name, version = product.text or "", product.get("version", "")
+        elif child.tag == "input":
+            inputs.append(child)
+        else:
+            raise _unknown(child, "nds", "source, input")
+    if len(inputs) != 1:
+        raise XdsError(f"line {root.sourceline}: nds holds {len(inputs)} input elements, one needed")
+    events: list[Event] = []
+    others: list[str] = []
+    heartbeat = False
+    for child in inputs[0]:
+        reader = _EVENTS.get(child.tag)
+        if reader is not None:
+            events.append(reader(child))
+        elif child.tag == "status" and child.get("type") == "heartbeat":
+            heartbeat = True
+        else:
+            others.append(child.tag)
+    return Document(tuple(events), heartbeat, name, version, tuple(others))
+
+
+def read_lines(stream: BinaryIO, limit: int = DEFAULT_LIMIT) -> Iterator[Document]:
+    """The documents of a stream of envelopes in the line form, one at a time (spec/xds.md 2).
+
+    Memory is bounded by ``limit``, the bytes of the longest line. Blank lines are passed over. Raises XdsError with the
+    number of the line.
+    """
+    number = 0
+    while line := stream.readline(limit + 1):
+        number += 1
+        if len(line) > limit:
+            raise XdsError(f"line {number} of the stream is longer than {limit} bytes: raise the limit")
+        if line.isspace():
+            continue
+        try:
+            yield read_events(line, limit)
+        except XdsError as error:
+            raise XdsError(f"document in line {number} of the stream: {error}") from error
+
+
+def parse_document(document: bytes | str, limit: int = DEFAULT_LIMIT) -> etree._Element:
+    """The root element of a document from outside, without comments and processing instructions.
+
+    ``document``: text, or bytes in UTF-8, UTF-16 with byte order mark, or a declared ISO 8859-1, 8859-15, Windows-1252.
+    ``limit`` in bytes. Raises XdsError: not well-formed, a DOCTYPE, another encoding, larger than ``limit``.
+    """
+    data = _utf8(document)
+    if len(data) > limit:
+        raise XdsError(
+            f"the document has {len(data)} bytes, {limit} are read at most: raise the limit or send less at a time"
+        )
+    # Looked for before parsing: the parser would expand entities in attribute values, and with huge_tree without bound.
+    prolog = _PROLOG.match(data)
+    end = prolog.end() if prolog else 0
+    if data.startswith(b"<!DOCTYPE", end):
+        raise XdsError(f"line {data.count(10, 0, end) + 1}: a DOCTYPE is not accepted")
+    try:
+        root = etree.fromstring(data, _PARSER)
+    except etree.XMLSyntaxError as error:
+        raise XdsError(f"line {error.lineno or 1}: not well-formed: {' '.join(error.msg.split())}") from None
+    if root.getroottree().docinfo.internalDTD is not None:
+        raise XdsError("a DOCTYPE is not accepted")
+    return root
+
+
+# The encoding is settled before, so that this parser and the search for a DOCTYPE see the same characters. huge_tree
+# lets a value be longer than 10 MB; depth stays bounded by libxml2, length by ``limit``.
+_PARSER = etree.XMLParser(
+    encoding="utf-8",
+    resolve_entities=False,
+    load_dtd=False,
+    dtd_validation=False,
+    attribute_defaults=False,
+    no_network=True,
+    huge_tree=True,
+    remove_comments=True,
+    remove_pis=True,
+)
+_PROLOG = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t\r\n]++|<!--.*?-->|<\?.*?\?>)*+", re.DOTALL)
+_DECLARED = re.compile(rb"(?:\xef\xbb\xbf)?<\?xml\s[^>]*?\bencoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"']")
+_AS_IT_IS = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
+_CODECS = {
+    "iso-8859-1": "iso-8859-1",
+    "latin1": "iso-8859-1",
+    "iso-8859-15": "iso-8859-15",
+    "windows-1252": "cp1252",
+    "cp1252": "cp1252",
+}
+
+
+def _utf8(document: bytes | str) -> bytes:
+    try:
+        if isinstance(document, str):
+            return document.encode()
+        if document[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            return document.decode("utf-16").encode()
+        declared = _DECLARED.match(document)
+        if declared is None:
+            return document
+        encoding = declared[1].decode("ascii").lower()
+        if encoding in _AS_IT_IS:
+            return document
+        if encoding not in _CODECS:
+            raise XdsError(f"a document in encoding {encoding} is not read: UTF-8 needed")
+        return document.decode(_CODECS[encoding]).encode()
+    except UnicodeError as error:
+        raise XdsError(f"the document is not of its encoding: {error}") from None
+
+
+def _unknown(element: etree._Element, parent: str, legal: str) -> XdsError:
+    return XdsError(f"line {element.sourceline}: element {element.tag} in {parent}: only {legal} can stand there")
+
+
+def _needed(element: etree._Element, attribute: str) -> str:
+    value = element.get(attribute)
+    if not value:
+        raise XdsError(f"line {element.sourceline}: {element.tag} without {attribute}")
+    return value
+
+
+def _text(element: etree._Element) -> str:
+    if len(element):
+        raise _unknown(element[0], str(element.tag), "text")
+    return element.text or ""
+
+
+def _event(
+    element: etree._Element, operation: str, attribute_tag: str | None
+) -> tuple[str, str, str, list[etree._Element]]:
+    """Class, association, event-id and the attribute elements of an event."""
+    associations: list[str] = []
+    attributes: list[etree._Element] = []
+    for child in element:
+        if child.tag == "association":
+            associations.append(_text(child))
+        elif child.tag == attribute_tag:
+            attributes.append(child)
+        else:
+            raise _unknown(
+                child, operation, "association" if attribute_tag is None else f"association, {attribute_tag}"
+            )
+    if len(associations) != 1 or not associations[0]:
+        raise XdsError(f"line {element.sourceline}: {operation} needs one association that is not empty")
+    return _needed(element, "class-name"), associations[0], element.get("event-id", ""), attributes
+
+
+def _add(element: etree._Element) -> Event:
+    class_name, association, event_id, children = _event(element, Operation.ADD, "add-attr")
+    attributes: list[AttributeSteps] = []
+    for child in children:
+        types: set[str] = set()
+        values = _values(child, types)
+        attributes.append(AttributeSteps(_needed(child, "attr-name"), _one_type(child, types), (Step(Op.ADD, values),)))
+    return Event(Operation.ADD, class_name, association, event_id, tuple(attributes))
+
+
+def _modify(element: etree._Element) -> Event:
+    class_name, association, event_id, children = _event(element, Operation.MODIFY, "modify-attr")
+    if not children:
+        raise XdsError(f"line {element.sourceline}: modify without modify-attr")
+    attributes = tuple(_modify_attr(child) for child in children)
+    return Event(Operation.MODIFY, class_name, association, event_id, attributes)
+
+
+def _delete(element: etree._Element) -> Event:
+    class_name, association, event_id, _ = _event(element, Operation.DELETE, None)
+    return Event(Operation.DELETE, class_name, association, event_id)
+
+
+_EVENTS = {"add": _add, "modify": _modify, "delete": _delete}
+
+
+def _modify_attr(element: etree._Element) -> AttributeSteps:
+    types: set[str] = set()
+    steps: list[Step] = []
+    for child in element:
+        if child.tag == "add-value":
+            steps.append(Step(Op.ADD, _values(child, types)))
+        elif child.tag == "remove-value":
+            steps.append(Step(Op.REMOVE, _values(child, types)))
+        elif child.tag == "remove-all-values":
+            if len(child):
+                raise _unknown(child[0], "remove-all-values", "nothing")
+            steps.append(Step(Op.REMOVE_ALL, ()))
+        else:
+            raise _unknown(child, "modify-attr", "remove-value, remove-all-values, add-value")
+    if not steps:
+        raise XdsError(f"line {element.sourceline}: modify-attr without remove-value, remove-all-values, add-value")
+    return AttributeSteps(_needed(element, "attr-name"), _one_type(element, types), tuple(steps))
+
+
+def _values(element: etree._Element, types: set[str]) -> tuple[str, ...]:
+    """The values of an element; their types are added to ``types``."""
+    values: list[str] = []
+    for child in element:
+        if child.tag != "value":
+            raise _unknown(child, str(element.tag), "value")
+        value_type = child.get("type", "string")
+        if value_type not in VALUE_TYPES:
+            raise XdsError(
+                f"line {child.sourceline}: value of type {value_type}: {', '.join(sorted(VALUE_TYPES))} are read"
+            )
+        types.add(value_type)
+        text = _text(child)
+        values.append(child.get("association-ref", text) if value_type == "dn" else text)
+    if not values:
+        raise XdsError(f"line {element.sourceline}: {element.tag} without value")
+    return tuple(values)
+
+
+def _one_type(element: etree._Element, types: set[str]) -> str:
+    if len(types) > 1:
+        raise XdsError(
+            f"line {element.sourceline}: the values of one attribute are of several types: {', '.join(sorted(types))}"
+        )
+    return next(iter(types), "string")
