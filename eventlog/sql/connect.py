@@ -1,0 +1,83 @@
+"""From a database URL to an engine whose sessions are set up for reading the log and its values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import URL, Engine, NullPool, create_engine, event
+from sqlalchemy.engine.interfaces import DBAPIConnection, ExceptionContext
+from sqlalchemy.exc import NoSuchModuleError
+
+from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
+from eventlog.sql import dialects, embedded
+from eventlog.sql.dialect import Dialect
+
+
+def connect(url: str | URL, *, password: str | None = None, connect_timeout: int = 10) -> Engine:
+    """An engine for ``url`` (``postgresql://user@host/database``). It keeps no connections: each one asked for is new.
+
+    ``password`` takes the place of the URL's; ``connect_timeout`` in seconds. ``embedded:///DIRECTORY`` is a PostgreSQL
+    of its own there, started if it does not run and stopped when this process ends. The sessions show values as the
+    triggers write them (spec/triggers.md 6).
+
+    No connection is made yet: ``Engine.connect`` raises DatabaseAway when the server cannot be reached, DatabaseError
+    when it refuses, without secrets. Raises ConfigError for a URL that cannot be read or names a database or driver
+    that is not supported, DatabaseError if the driver is not installed.
+    """
+    parsed = dialects.parse_url(url)
+    if parsed.drivername == dialects.EMBEDDED:
+        parsed = dialects.parse_url(embedded.start(Path(parsed.database or "")))
+    dialect = dialects.for_url(parsed)
+    if "+" in parsed.drivername and parsed.drivername != dialect.driver:
+        raise ConfigError(
+            f"the database URL names the driver {parsed.drivername}; write {dialect.driver}:// or {dialect.name}://"
+        )
+    parsed = parsed.set(drivername=dialect.driver)
+    if password is not None:
+        parsed = parsed.set(password=password)
+    try:
+        engine = create_engine(
+            parsed, poolclass=NullPool, hide_parameters=True, connect_args=dict(dialect.connect_args(connect_timeout))
+        )
+    except (ImportError, NoSuchModuleError) as error:
+        raise DatabaseError(
+            f"the driver {dialect.driver} of {describe(parsed)} is not installed: {error}; "
+            "install eventlog-publisher again"
+        ) from error
+
+    @event.listens_for(engine, "connect")
+    def set_up_session(driver_connection: DBAPIConnection, _record: object) -> None:
+        cursor = driver_connection.cursor()
+        try:
+            for statement in dialect.session:
+                cursor.execute(statement)
+        finally:
+            cursor.close()
+        driver_connection.commit()
+
+    @event.listens_for(engine, "handle_error")
+    def explain(context: ExceptionContext) -> None:
+        if context.connection is None:
+            raise _not_connected(dialect, parsed, context.original_exception) from context.original_exception
+
+    return engine
+
+
+def describe(url: URL) -> str:
+    """Database and server of a URL for messages: no user and no secret."""
+    host = url.host or url.query.get("host") or "the local socket"
+    place = host if isinstance(host, str) else ", ".join(host)
+    return f"database {url.database or url.username!r} at {place}" + (f":{url.port}" if url.port else "")
+
+
+def _not_connected(dialect: Dialect, url: URL, error: BaseException) -> DatabaseError:
+    reason = " ".join(str(error).split())
+    if url.password:
+        reason = reason.replace(str(url.password), "***")
+    for sign, advice in dialect.connect_advice.items():
+        if sign in reason:
+            return DatabaseError(f"cannot connect to {describe(url)}: {reason}; {advice}")
+    return DatabaseAway(
+        f"cannot connect to {describe(url)}: {reason}; check host and port in the database URL, and that the server "
+        "runs and lets this machine in"
+    )

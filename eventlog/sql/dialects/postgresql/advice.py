@@ -1,0 +1,123 @@
+"""What people should know of declared triggers: warnings, and what no trigger sees (spec/triggers.md 1, 7.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from eventlog.sql.dialects.postgresql.compile import BEFORE, INSTEAD, ROW, Compiled, keys_may_shift
+from eventlog.sql.dialects.postgresql.installed import MARKER, Facts, Installed
+from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers, secret_names
+
+
+def warnings(
+    schema: str, declared: Sequence[TableTriggers], compiled: Sequence[Compiled], facts: Facts, installed: Installed
+) -> list[str]:
+    """Sentences on what is declared; ``compiled`` stands in the same order."""
+    found: list[str] = []
+    for triggers, made in zip(declared, compiled, strict=True):
+        found += _secrets(triggers)
+        found += _keys(triggers, made)
+        found += _views(triggers, declared)
+        found += _filtered(schema, triggers, made, facts)
+        found += _order(made, installed)
+    return list(dict.fromkeys(found))
+
+
+def _secrets(triggers: TableTriggers) -> Iterable[str]:
+    for column in secret_names(triggers):
+        where = f"{triggers.table.name}.{column}"
+        yield f"{where} looks like a secret and is logged in clear: exclude it if it is not needed"
+
+
+def _keys(triggers: TableTriggers, made: Compiled) -> Iterable[str]:
+    if not keys_may_shift(triggers):
+        return
+    how = (
+        "logged a statement"
+        if "u" in made.by_statement
+        else "still logged row by row, since the table is "
+        + ("partitioned" if triggers.table.partitioned else "in an inheritance tree")
+    )
+    yield (
+        f"the primary key of {triggers.table.name} is DEFERRABLE: an UPDATE is {how}; with the check deferred to "
+        "commit the order of two sessions' changes of one key is not promised"
+    )
+
+
+def _views(triggers: TableTriggers, declared: Sequence[TableTriggers]) -> Iterable[str]:
+    if not isinstance(triggers, ClassTriggers) or not triggers.decides:
+        return
+    for other in declared:
+        if (
+            isinstance(other, ClassTriggers)
+            and other.class_name == triggers.class_name
+            and other.insert_type in (1, 7)
+            and not other.decides
+        ):
+            yield (
+                f"{triggers.table.name} decides which rows are in {triggers.class_name}, but the style of its watch "
+                f"logs rows of {other.table.name} whether they are in it or not: use style = row_query_back"
+            )
+
+
+def _filtered(schema: str, triggers: TableTriggers, made: Compiled, facts: Facts) -> Iterable[str]:
+    read = {(made.schema, made.table)}
+    if isinstance(triggers, ChildTriggers):
+        read.add((triggers.owner_schema or schema, triggers.owner.name))
+    for place in sorted(read & facts.filtered):
+        yield (
+            f"row level security filters {'.'.join(place)} for the role that applies the triggers, and they do not see "
+            "all of its rows: apply as its owner, or as a role with BYPASSRLS"
+        )
+
+
+def _order(made: Compiled, installed: Installed) -> Iterable[str]:
+    first = min(trigger.name.encode() for trigger in made.triggers)
+    for row in installed.triggers.get((made.schema, made.table), ()):
+        is_after = not row.type & (BEFORE | INSTEAD)
+        is_foreign = row.marker is None or not MARKER.match(row.marker)
+        if not is_after or row.enabled == "D" or not is_foreign:
+            continue
+        meets = [
+            trigger for trigger in made.triggers if not trigger.type & BEFORE and row.type & trigger.type & _EVENTS
+        ]
+        by_statement = [trigger for trigger in meets if not trigger.type & ROW]
+        is_row = bool(row.type & ROW)
+        if is_row and by_statement:
+            yield (
+                f"trigger {row.name} of {made.table} fires for each row, before ours for the statement: what it writes "
+                "is logged before the change it answers"
+            )
+        elif row.name.encode() < first and (is_row or by_statement) and meets:
+            yield (
+                f"trigger {row.name} of {made.table} fires before ours: what it writes is logged before the change it "
+                "answers; give it a name that sorts behind _tgr_"
+            )
+
+
+_EVENTS = 4 | 8 | 16  # INSERT, DELETE, UPDATE
+
+
+def not_captured(schema: str, declared: Sequence[TableTriggers], facts: Facts) -> tuple[str, ...]:
+    """Sentences on what the declared triggers do not see."""
+    if not declared:
+        return ()
+    places = {(triggers.schema or schema, triggers.table.name): triggers.table for triggers in declared}
+    return (
+        *(
+            f"{table.name}: TRUNCATE of a single partition, DETACH and DROP of a partition"
+            for table in places.values()
+            if table.partitioned
+        ),
+        *(
+            f"{table.name}: writes to the tables that inherit from it"
+            for place, table in places.items()
+            if place in facts.with_heirs
+        ),
+        *(
+            ["writes of a replication apply worker or with session_replication_role = replica"]
+            if not all(triggers.always for triggers in declared)
+            else []
+        ),
+        "rows that TRUNCATE removes and a repeatable read snapshot does not see",
+    )

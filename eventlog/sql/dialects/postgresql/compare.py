@@ -1,0 +1,160 @@
+"""What is compiled against what is installed, as actions: create, replace, drop (spec/triggers.md 9, 10).
+
+The hash of what was compiled stands in the comments, so that a changed declaration shows; what somebody changed by hand
+shows by comparing what is installed, piece by piece, with what was compiled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Row
+
+from eventlog.sql.dialects.postgresql.compile import ANY_BYTE, Compiled, CompiledTrigger, render_quote_function
+from eventlog.sql.dialects.postgresql.installed import Installed, Log, TableName, quote_function_name
+from eventlog.sql.dialects.postgresql.text import literal, qualified, quote_identifier
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.triggers import Action
+
+
+def compare_table(compiled: Sequence[Compiled], installed: Installed) -> Action:
+    """What is to be done for one table, given all that is declared for it."""
+    place = (compiled[0].schema, compiled[0].table)
+    name = ".".join(place)
+    old = installed.on(*place)
+    functions = installed.functions_on(*place)
+    if not old and not {row.name for row in functions} & {one.function for one in compiled}:
+        return Action("create", name, "watched, and not captured yet", _create_all(compiled))
+    reasons = list(_differences(compiled, old, functions))
+    if not reasons:
+        return Action("unchanged", name, "as declared")
+    kept = {(one.schema, one.function) for one in compiled}
+    gone = [row for row in functions if (row.schema, row.name) not in kept]
+    statements = (*_drop_triggers(old), *_create_all(compiled), *_drop_functions(gone))
+    return Action("replace", name, "; ".join(dict.fromkeys(reasons)), statements)
+
+
+def _differences(compiled: Sequence[Compiled], old: Sequence[Row[Any]], functions: Sequence[Row[Any]]) -> Iterable[str]:
+    present = {row.name: row for row in functions}
+    oids = {}
+    for one in compiled:
+        function = present.pop(one.function, None)
+        if function is None:
+            yield f"function {one.function} is missing"
+            return
+        if function.marker != one.marker:
+            yield "the watch, its table or the templates have changed"
+            return
+        oids[one.function] = function.oid
+        if (
+            function.body != one.body
+            or function.language != "plpgsql"
+            or not function.is_definer
+            or sorted(function.settings) != sorted(one.settings)
+        ):
+            yield f"function {one.function} was changed by hand"
+    if present:
+        yield "less of it is watched than before"
+    triggers = {row.name: row for row in old if row.function not in {row.oid for row in present.values()}}
+    for one in compiled:
+        for trigger in one.triggers:
+            row = triggers.pop(trigger.name, None)
+            if row is None:
+                yield f"trigger {trigger.name} is missing"
+            elif row.enabled == "D":
+                yield f"trigger {trigger.name} is disabled"
+            elif (
+                row.function != oids[one.function] or row.marker != one.marker or not _is_as_compiled(one, trigger, row)
+            ):
+                yield f"trigger {trigger.name} was changed by hand"
+    for name in triggers:
+        yield f"trigger {name} is one too many"
+
+
+def _is_as_compiled(compiled: Compiled, trigger: CompiledTrigger, row: Row[Any]) -> bool:
+    return (
+        row.marker == compiled.marker
+        and row.type == trigger.type
+        and row.enabled == ("A" if compiled.always else "O")
+        and not row.is_constraint
+        and not row.has_arguments
+        and (row.old_table, row.new_table) == (trigger.old_table, trigger.new_table)
+        and _condition(row.conditional) == trigger.conditional
+    )
+
+
+def _condition(definition: str | None) -> str | None:
+    """The WHEN of a trigger as we write it, or as the server shows it."""
+    if definition is None:
+        return None
+    found = re.search(r" WHEN \((.*)\) EXECUTE FUNCTION ", definition, re.DOTALL)
+    condition = found[1] if found else definition
+    plain = re.sub(r"OPERATOR\(pg_catalog\.(\*<>)\)", r"\1", condition)
+    return ANY_BYTE if plain == "(old.* *<> new.*)" else condition
+
+
+def _create_all(compiled: Iterable[Compiled]) -> tuple[str, ...]:
+    return tuple(statement for one in compiled for statement in _create(one))
+
+
+def _create(compiled: Compiled) -> Iterable[str]:
+    function = qualified(compiled.schema, compiled.function)
+    table = qualified(compiled.schema, compiled.table)
+    marker = literal(compiled.marker)
+    yield compiled.statement
+    # Whoever may execute it could put it on a table of his own and write what he likes into the log.
+    yield f"REVOKE ALL ON FUNCTION {function}() FROM PUBLIC"
+    yield f"COMMENT ON FUNCTION {function}() IS {marker}"
+    for trigger in compiled.triggers:
+        yield trigger.statement
+    for trigger in compiled.triggers:
+        name = quote_identifier(trigger.name)
+        yield f"COMMENT ON TRIGGER {name} ON {table} IS {marker}"
+        if compiled.always:
+            yield f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}"
+
+
+def _drop_triggers(rows: Iterable[Row[Any]]) -> list[str]:
+    return [f"DROP TRIGGER {quote_identifier(row.name)} ON {qualified(row.schema, row.table_name)}" for row in rows]
+
+
+def _drop_functions(rows: Iterable[Row[Any]]) -> list[str]:
+    return [f"DROP FUNCTION {qualified(row.schema, row.name)}({row.arguments})" for row in rows]
+
+
+def drop_all(installed: Installed, *, kept: set[TableName], reason: str) -> list[Action]:
+    """What takes our triggers and functions away, but for those of the tables ``kept``."""
+    actions = []
+    used = {row.function for rows in installed.triggers.values() for row in rows}
+    for schema, table in sorted({(schema, table) for schema, table, _ in installed.ours} - kept):
+        functions = installed.functions_on(schema, table)
+        statements = _drop_triggers(installed.on(schema, table)) + _drop_functions(functions)
+        actions.append(Action("drop", f"{schema}.{table}", reason, tuple(statements)))
+    for oid, row in installed.functions.items():
+        if oid not in used:
+            name = f"{row.schema}.{row.name}"
+            actions.append(Action("drop", name, "a function without triggers", tuple(_drop_functions([row]))))
+    return actions
+
+
+def compare_quoting(log: Log, installed: Installed, *, is_needed: bool) -> list[Action]:
+    """What is to be done for the key quoting function of a log that somebody else made.
+
+    In a log of ours it belongs to the log (`eventlog db upgrade`), and nothing is done here.
+    """
+    of = LogTable(log.schema, log.name, ())
+    name = f"{log.schema}.{quote_function_name(of)}"
+    row = installed.quoting
+    if not is_needed:
+        return [] if row is None else [Action("drop", name, "no key needs it", tuple(_drop_functions([row])))]
+    statement = render_quote_function(of)
+    marker = log.marker(hashlib.sha256(statement.encode()).hexdigest())
+    statements = (statement, f"COMMENT ON FUNCTION {log.quote_function}(pg_catalog.text) IS {literal(marker)}")
+    if not log.has_quote_function:
+        return [Action("create", name, "quotes the keys, and is missing", statements)]
+    if row is not None and row.marker != marker:
+        return [Action("replace", name, "the templates have changed", statements)]
+    return []

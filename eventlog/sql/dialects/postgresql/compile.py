@@ -1,0 +1,409 @@
+"""What the triggers of a table log, as SQL: functions and CREATE TRIGGER statements (spec/triggers.md 2, 4, 5, 6, 7.1).
+
+Nothing here asks the database; the texts are in the .sql.j2 files beside this module.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Final
+
+import jinja2
+
+from eventlog.catalog import Column, Table
+from eventlog.errors import TriggerError
+from eventlog.sql.dialects.postgresql.installed import Facts, Installed, Log, TableName, quote_function_name
+from eventlog.sql.dialects.postgresql.text import (
+    MAX_IDENTIFIER,
+    is_changed,
+    is_one_spelling,
+    key_text,
+    literal,
+    qualified,
+    quote_identifier,
+    session_settings,
+    value_text,
+)
+from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers, first_free
+from eventlog.values import Kind
+
+SEARCH_PATH: Final = "pg_catalog, pg_temp"
+
+# pg_trigger.tgtype
+ROW, BEFORE, INSERT, DELETE, UPDATE, TRUNCATE, INSTEAD = 1, 2, 4, 8, 16, 32, 64
+
+_OLD, _NEW = "old_rows", "new_rows"
+_NO_OPERATIONS: Final[frozenset[str]] = frozenset()
+_OPERATIONS: Final[Mapping[str, tuple[int, str, Mapping[str, str]]]] = {
+    "i": (INSERT, "AFTER INSERT", {"NEW": _NEW}),
+    "u": (UPDATE, "AFTER UPDATE", {"OLD": _OLD, "NEW": _NEW}),
+    "d": (DELETE, "AFTER DELETE", {"OLD": _OLD}),
+}
+
+# A whole row, not its columns: a trigger that depended on them would refuse the application's own ALTER TABLE.
+ANY_BYTE: Final = "OLD.* OPERATOR(pg_catalog.*<>) NEW.*"
+
+# For functions that work on a whole statement. Their plans are made once a session, perhaps for a statement of one row,
+# and are then used for a million: a look-up must go by the key's index, and compiling takes longer than running.
+_STATEMENT_SETTINGS: Final = {"enable_seqscan": "off", "jit": "off"}
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledTrigger:
+    """One trigger. ``type`` as in pg_trigger, ``old_table`` and ``new_table`` its transition tables."""
+
+    name: str
+    type: int
+    conditional: str | None
+    old_table: str | None
+    new_table: str | None
+    statement: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """One function and its triggers on one table, as SQL; their hash in ``marker``.
+
+    ``by_statement``: the operations (i, u, d) that are logged a statement, not a row.
+    """
+
+    schema: str
+    table: str
+    function: str
+    body: str
+    settings: tuple[str, ...]
+    statement: str
+    triggers: tuple[CompiledTrigger, ...]
+    marker: str
+    always: bool
+    by_statement: frozenset[str]
+
+
+def compile_triggers(
+    schema: str, log: Log, facts: Facts, installed: Installed, declared: Iterable[TableTriggers]
+) -> list[Compiled]:
+    """What is declared, as SQL. ``schema``: that of the classes. Raises TriggerError for a capture that cannot be."""
+    # Somebody else's function would be replaced without a question, so its name is taken.
+    functions = {name for name, oid in facts.function_names.items() if oid not in installed.functions}
+    triggers = {
+        (*table, row.name)
+        for table, rows in installed.triggers.items()
+        for row in rows
+        if (*table, row.name) not in installed.ours
+    }
+    compiled = []
+    for one in declared:
+        home, table = one.schema or schema, one.table.name
+        function = _free_name(f"proc_{table}", lambda name, home=home: (home, name) in functions)  # type: ignore[misc]
+        functions.add((home, function))
+        names = {}
+        for operation in (*_OPERATIONS, "t"):
+            names[operation] = _free_name(
+                f"_tgr_{table}_{operation}",
+                lambda name, place=(home, table): (*place, name) in triggers,  # type: ignore[misc]
+            )
+            triggers.add((home, table, names[operation]))
+        compiled.append(_compile(_Place(schema, home, log, facts), one, function, names))
+    return compiled
+
+
+def _free_name(beginning: str, is_taken: Callable[[str], bool]) -> str:
+    return first_free(lambda number: cut_name(f"{beginning}_{number}", MAX_IDENTIFIER), is_taken)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where triggers are compiled for. ``schema``: of the classes; ``home``: of the table."""
+
+    schema: str
+    home: str
+    log: Log
+    facts: Facts
+
+
+def statement_operations(home: str, triggers: TableTriggers, facts: Facts) -> frozenset[str]:
+    """The operations of a table that are logged a statement (spec/triggers.md 7.1).
+
+    Raises TriggerError where that is asked for and a statement's transition tables would not be the table's own rows.
+    """
+    table = triggers.table
+    place = (home, table.name)
+    inherits = place in facts.with_heirs | facts.heirs
+    if triggers.capture == "statement":
+        if table.partitioned or inherits:
+            why = "partitioned: its partitions would not be seen" if table.partitioned else "in an inheritance tree"
+            raise TriggerError(f"watch {triggers.class_name}: {table.name} is {why}; use capture = row")
+        return frozenset(_OPERATIONS)
+    if keys_may_shift(triggers) and not table.partitioned and not inherits:
+        return frozenset("u")
+    return _NO_OPERATIONS
+
+
+def keys_may_shift(triggers: TableTriggers) -> bool:
+    """Whether rows may exchange their keys within one statement (spec/triggers.md 7.1)."""
+    return isinstance(triggers, ClassTriggers) and triggers.may_repeat and not triggers.decides
+
+
+def _compile(place: _Place, triggers: TableTriggers, function: str, names: Mapping[str, str]) -> Compiled:
+    by_statement = statement_operations(place.home, triggers, place.facts)
+    if isinstance(triggers, ClassTriggers):
+        body = _class_body(place, triggers, by_statement)
+        shown = (*triggers.key, *triggers.columns)
+        # Where a column is left out the function looks itself: the whole row would fetch its large values to compare.
+        is_whole = len(shown) == len(triggers.table.columns)
+    else:
+        body = _child_body(place, triggers, by_statement)
+        shown = (*triggers.key, *triggers.owner_columns, triggers.column)
+        is_whole = True
+    settings = session_settings(shown, place.facts.enums) | (_STATEMENT_SETTINGS if by_statement else {})
+    sql_name = qualified(place.home, function)
+    statement = render("function.sql.j2", function=sql_name, settings=settings, body=body)
+    table = qualified(place.home, triggers.table.name)
+    made = [
+        _trigger(names[operation], table, sql_name, operation, operation in by_statement, is_whole)
+        for operation in _OPERATIONS
+    ]
+    truncate = (
+        f"CREATE TRIGGER {quote_identifier(names['t'])}\nBEFORE TRUNCATE ON {table} FOR EACH STATEMENT\n"
+        f"EXECUTE FUNCTION {sql_name}()"
+    )
+    made.append(CompiledTrigger(names["t"], BEFORE | TRUNCATE, None, None, None, truncate))
+    whole = "\n".join([statement, *(trigger.statement for trigger in made), *(["always"] if triggers.always else [])])
+    return Compiled(
+        schema=place.home,
+        table=triggers.table.name,
+        function=function,
+        body=body,
+        settings=(f"search_path={SEARCH_PATH}", *(f"{name}={value}" for name, value in settings.items())),
+        statement=statement,
+        triggers=tuple(made),
+        marker=place.log.marker(hashlib.sha256(whole.encode()).hexdigest()),
+        always=triggers.always,
+        by_statement=by_statement,
+    )
+
+
+def _trigger(
+    name: str, table: str, function: str, operation: str, by_statement: bool, is_whole: bool
+) -> CompiledTrigger:
+    type_, when, transition = _OPERATIONS[operation]
+    if not by_statement:
+        type_, transition = type_ | ROW, {}
+    condition = ANY_BYTE if operation == "u" and is_whole and not by_statement else None
+    referencing = " ".join(f"{row} TABLE AS {rows}" for row, rows in transition.items())
+    lines = [
+        f"CREATE TRIGGER {quote_identifier(name)}",
+        f"{when} ON {table}",
+        *(
+            ["REFERENCING " + " ".join(f"{row} TABLE AS {rows}" for row, rows in transition.items())]
+            if transition
+            else []
+        ),
+        f"FOR EACH {'STATEMENT' if by_statement else 'ROW'}",
+        *([f"WHEN ({condition})"] if condition else []),
+        f"EXECUTE FUNCTION {function}()",
+    ]
+    return CompiledTrigger(name, type_, condition, transition.get("OLD"), transition.get("NEW"), "\n".join(lines))
+
+
+# --- bodies -----------------------------------------------------------------------------------------------------------
+
+
+def _class_body(place: _Place, triggers: ClassTriggers, by_statement: frozenset[str]) -> str:
+    key = [_named(column, triggers.names) for column in triggers.key]
+    table, quote_function = _only(place.home, triggers.table), place.log.quote_function
+    # What follows a changed key has been logged before its new owner, if that is logged at the statement's end.
+    followers = [
+        child
+        for child in triggers.children
+        if "u" in by_statement
+        and ((child.schema or place.schema, child.table.name), (place.home, triggers.table.name))
+        in place.facts.followers
+    ]
+
+    def key_of(refs: Sequence[str]) -> str:
+        return key_text(key, refs, quote_function)
+
+    def stands(refs: Sequence[str]) -> str:
+        """SQL: a row with this key is in the table now."""
+        conditions = [
+            f"{field('t', column)} {_equality(place.facts, (place.home, triggers.table.name), column)} {ref}"
+            for column, ref in zip(triggers.key, refs, strict=True)
+        ]
+        if not all(map(is_one_spelling, triggers.key)):
+            own = key_of(_fields("t", triggers.key))
+            conditions.append(f'({own}) COLLATE pg_catalog."C" = ({key_of(refs)}) COLLATE pg_catalog."C"')
+        return f"EXISTS (SELECT FROM {table} AS t WHERE {' AND '.join(conditions)})"
+
+    def is_there(refs: Sequence[str]) -> str:
+        """SQL: the row has a key."""
+        return " AND ".join(f"{ref} IS NOT NULL" for ref in refs)
+
+    return render(
+        "class_body.sql.j2",
+        log=_log_for(place.log, triggers.class_name),
+        table=table,
+        columns=triggers.columns,
+        names={column.name: triggers.names.get(column.name, column.name) for column in triggers.columns},
+        insert_type=int(triggers.insert_type),
+        update_type=int(triggers.update_type),
+        by_statement=by_statement,
+        looks_back=triggers.may_repeat or bool(by_statement),
+        may_repeat=triggers.may_repeat,
+        is_nullable=triggers.is_nullable,
+        followers=[child.attribute for child in followers],
+        key=triggers.key,
+        key_of=key_of,
+        stands=stands,
+        is_there=is_there,
+        key_is_changed=" OR ".join(map(_column_is_changed, triggers.key)),
+    )
+
+
+def _child_body(place: _Place, triggers: ChildTriggers, by_statement: frozenset[str]) -> str:
+    facts, quote_function = place.facts, place.log.quote_function
+    child = (place.home, triggers.table.name)
+    owner_place = (triggers.owner_schema or place.schema, triggers.owner.name)
+    table, owner = _only(place.home, triggers.table), _only(owner_place[0], triggers.owner)
+    pairs = list(zip(triggers.key, triggers.owner_columns, strict=True))
+    owner_key = [_named(column, triggers.names) for column in triggers.key]
+    # The key as the child's row spells it: of its own types, under the names of the owner's columns.
+    own_key = [
+        Column(named.name, own.type, own.deterministic) for named, (_, own) in zip(owner_key, pairs, strict=True)
+    ]
+    is_one = all(key.type.kind is own.type.kind and is_one_spelling(key) and is_one_spelling(own) for key, own in pairs)
+
+    def key_of_owner(row: str) -> str:
+        return key_text(owner_key, _fields(row, triggers.key), quote_function)
+
+    def owns(refs: Sequence[str]) -> str:
+        return " AND ".join(
+            _same(facts, owner_place, key, field("o", key), child, own, ref)
+            for (key, own), ref in zip(pairs, refs, strict=True)
+        )
+
+    def key_of(refs: Sequence[str]) -> str:
+        """SQL: the key of the row's owner, NULL if it has none."""
+        own = key_text(own_key, refs, quote_function)
+        # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts, if the owner is there yet.
+        return own if is_one else f"COALESCE({standing(refs)}, {own})"
+
+    def standing(refs: Sequence[str]) -> str:
+        """SQL: the key of the row's owner if that is in its table now, else NULL."""
+        return f"(SELECT {key_of_owner('o')} FROM {owner} AS o WHERE {owns(refs)} LIMIT 1)"  # noqa: S608 - identifiers
+
+    def remains(refs: Sequence[str], value: str) -> str:
+        """SQL: the owner has this value in a row that is there now."""
+        conditions = [
+            f"{field('t', column)} {_equality(facts, child, column)} {ref}"
+            for column, ref in zip((*triggers.owner_columns, triggers.column), (*refs, value), strict=True)
+        ]
+        return f"EXISTS (SELECT FROM {table} AS t WHERE {' AND '.join(conditions)})"
+
+    return render(
+        "child_body.sql.j2",
+        log=_log_for(place.log, triggers.class_name),
+        table=table,
+        event_type=int(triggers.event_type),
+        attribute=triggers.attribute,
+        by_statement=bool(by_statement),
+        owner_columns=triggers.owner_columns,
+        column=triggers.column,
+        key_of=key_of,
+        standing=standing,
+        remains=remains,
+        owner_is_changed=" OR ".join(map(_column_is_changed, triggers.owner_columns)),
+    )
+
+
+def _same(facts: Facts, owner: TableName, key: Column, key_ref: str, child: TableName, column: Column, ref: str) -> str:
+    """SQL: the key column of an owner and the column of a child that refers to it are equal."""
+    by_key = facts.foreign_keys.get((*child, column.name, *owner, key.name))
+    if by_key is not None:
+        return f"{key_ref} {by_key} {ref}"
+    if key.type.sql == column.type.sql:
+        return f"{key_ref} {_equality(facts, owner, key)} {ref}"
+    if Kind.OTHER not in (key.type.kind, column.type.kind):
+        return f"{key_ref} OPERATOR(pg_catalog.=) {ref}"
+    texts = (f'({value_text(one, sql)}) COLLATE pg_catalog."C"' for one, sql in ((key, key_ref), (column, ref)))
+    return " = ".join(texts)
+
+
+def _equality(facts: Facts, table: TableName, column: Column) -> str:
+    """The operator that finds a value of a column by the key that the column is part of."""
+    return facts.equality.get((*table, column.name), "OPERATOR(pg_catalog.=)")
+
+
+def _named(column: Column, names: Mapping[str, str]) -> Column:
+    return Column(names.get(column.name, column.name), column.type, column.deterministic)
+
+
+def _log_for(log: Log, class_name: str) -> dict[str, str]:
+    return {
+        "table": log.table,
+        "columns": log.columns,
+        "now": log.now,
+        "now_type": log.now_type,
+        "class_name": class_name,
+    }
+
+
+def _only(schema: str, table: Table) -> str:
+    # Heirs' rows are no objects of the class; a partitioned root has rows in its partitions alone.
+    return ("" if table.partitioned else "ONLY ") + qualified(schema, table.name)
+
+
+def field(row: str, column: Column) -> str:
+    """SQL of a column of a row."""
+    return f"{row}.{quote_identifier(column.name)}"
+
+
+def _fields(row: str, columns: Iterable[Column]) -> list[str]:
+    return [field(row, column) for column in columns]
+
+
+def _column_is_changed(column: Column) -> str:
+    return is_changed(column, field("OLD", column), field("NEW", column))
+
+
+# --- templates --------------------------------------------------------------------------------------------------------
+
+
+def render_quote_function(log: LogTable) -> str:
+    """The statement that makes the key quoting function of a log, in the log's schema (spec/triggers.md 4, 9)."""
+    return render("quote_function.sql.j2", function=qualified(log.schema, quote_function_name(log)))
+
+
+def render(template: str, **values: object) -> str:
+    """The text of a template; everything in it is quoted by its filters."""
+    return _environment().get_template(template).render(**values)
+
+
+def _dollar_quoted(body: str) -> str:
+    tag = first_free(lambda n: f"$eventlog{n if n > 1 else ''}$", body.__contains__)
+    return f"{tag}{body}{tag}"
+
+
+def _read(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(  # noqa: S701 - SQL, quoted by filters
+        loader=jinja2.FunctionLoader(_read), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"identifier": quote_identifier, "literal": literal, "dollar_quoted": _dollar_quoted}
+    environment.globals |= {
+        "is_changed": is_changed,
+        "value_text": value_text,
+        "field": field,
+        "fields": _fields,
+        "numbered": lambda row, letter, columns: [f"{row}.{letter}{place}" for place, _ in enumerate(columns, 1)],
+    }
+    return environment

@@ -1,0 +1,199 @@
+-- What doctor asks of a PostgreSQL. Nothing here changes anything.
+-- In braces: names of the log and of its columns, quoted. :log is the log's quoted name as a text, :column one of its
+-- columns, :now the time now in the zone of event_time; to run a statement by hand put them in. "Newest" rows are those of the highest record_ids.
+
+-- name: clock
+SELECT extract(epoch FROM clock_timestamp())::float8 AS seconds;
+
+-- name: statuses
+-- The newest rows by status.
+SELECT status, count(*) AS rows, min(record_id) AS first, max(record_id) AS last
+FROM (SELECT {status}::text AS status, {record_id}::numeric AS record_id
+      FROM {log} ORDER BY {record_id} DESC LIMIT :sample) AS newest
+GROUP BY status ORDER BY status COLLATE "C";
+
+-- name: without_record_id
+-- Rows N that no publisher can address.
+SELECT count(*) AS rows, min(record_id) AS first, count(*) AS looked_at
+FROM (SELECT {record_id}::numeric AS record_id FROM {log}
+      WHERE {status} = 'N' AND ({record_id} IS NULL OR {record_id} <= 0) LIMIT :limit) AS rows_n;
+
+-- name: made_by
+-- Which of the first rows N one user made.
+SELECT count(*) FILTER (WHERE perpetrator = CAST(:user AS text)) AS rows,
+       min(record_id) FILTER (WHERE perpetrator = CAST(:user AS text)) AS first, count(*) AS looked_at
+FROM (SELECT {record_id} AS record_id, rtrim({perpetrator}::text, ' ') COLLATE "C" AS perpetrator FROM {log}
+      WHERE {status} = 'N' AND {record_id} > 0 ORDER BY {record_id} LIMIT :limit) AS rows_n;
+
+-- name: not_due
+-- Which of the first rows N have an event_time that lies ahead of the database's clock.
+SELECT count(*) FILTER (WHERE event_time > now) AS rows,
+       (min(event_time) FILTER (WHERE event_time > now))::text AS next_time,
+       extract(epoch FROM min(event_time - now) FILTER (WHERE event_time > now AND isfinite(event_time)))::float8
+           AS next_seconds,
+       count(*) AS looked_at
+FROM (SELECT {event_time}::timestamp AS event_time, CAST(:now AS timestamp) AS now FROM {log}
+      WHERE {status} = 'N' AND {record_id} > 0 ORDER BY {record_id} LIMIT :limit) AS rows_n;
+
+-- name: ahead
+-- The latest event_time of the newest rows.
+SELECT record_id, event_time::text AS event_time, extract(epoch FROM event_time - CAST(:now AS timestamp))::float8 AS seconds
+FROM (SELECT {record_id} AS record_id, {event_time}::timestamp AS event_time
+      FROM {log} ORDER BY {record_id} DESC LIMIT :sample) AS newest
+WHERE isfinite(event_time) AND record_id IS NOT NULL
+ORDER BY event_time DESC LIMIT 1;
+
+-- name: spelled_keys
+-- Each spelling of a key among the newest rows.
+SELECT table_name, table_key, count(*) AS rows, min(record_id) AS first
+FROM (SELECT {table_name}::text AS table_name, {table_key}::text AS table_key, {record_id} AS record_id
+      FROM {log} ORDER BY {record_id} DESC LIMIT :sample) AS newest
+WHERE record_id > 0
+GROUP BY table_name, table_key ORDER BY min(record_id);
+
+-- name: indexes
+-- The indexes of the log: what is not valid (CREATE INDEX CONCURRENTLY that failed) serves nobody.
+SELECT x.relname AS name, i.indisvalid AND i.indisready AND m.amname = 'btree' AS is_valid,
+       ARRAY(SELECT a.attname::text FROM unnest(i.indkey::smallint[]) WITH ORDINALITY AS k (attnum, place)
+             LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum AND k.attnum > 0
+             WHERE k.place <= i.indnkeyatts ORDER BY k.place) AS columns,
+       pg_catalog.pg_get_expr(i.indpred, i.indrelid) AS predicate
+FROM pg_catalog.pg_index i
+JOIN pg_catalog.pg_class x ON x.oid = i.indexrelid
+JOIN pg_catalog.pg_am m ON m.oid = x.relam
+WHERE i.indrelid = to_regclass(:log)
+ORDER BY x.relname COLLATE "C";
+
+-- name: numberings
+-- The sequences that number the rows: of an identity or serial column, or named by its default.
+SELECT format('%I.%I', n.nspname, c.relname) AS name, s.seqcache AS cache, s.seqincrement AS increment,
+       s.seqcycle AS cycles
+FROM pg_catalog.pg_sequence s
+JOIN pg_catalog.pg_class c ON c.oid = s.seqrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE s.seqrelid IN (
+    SELECT d.objid
+    FROM pg_catalog.pg_depend d
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+    WHERE d.classid = 'pg_catalog.pg_class'::regclass AND d.refclassid = 'pg_catalog.pg_class'::regclass
+      AND d.refobjid = to_regclass(:log) AND a.attname = :column AND d.deptype IN ('a', 'i')
+    UNION ALL
+    SELECT d.refobjid
+    FROM pg_catalog.pg_attrdef f
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
+    JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_attrdef'::regclass AND d.objid = f.oid
+    WHERE f.adrelid = to_regclass(:log) AND a.attname = :column
+      AND d.refclassid = 'pg_catalog.pg_class'::regclass)
+ORDER BY 1;
+
+-- name: inflight
+-- The age of the oldest in-flight line; started is UTC.
+SELECT extract(epoch FROM (clock_timestamp() AT TIME ZONE 'UTC') - min(started))::float8 AS seconds FROM {inflight};
+
+-- name: transactions
+-- Open transactions of other sessions. Rows that they wrote to the log are seen when they commit.
+WITH wrote_log AS (
+    SELECT DISTINCT l.pid FROM pg_catalog.pg_locks l
+    WHERE l.locktype = 'relation' AND l.relation = to_regclass(:log) AND l.mode = 'RowExclusiveLock' AND l.granted
+      AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()))
+SELECT a.pid, a.usename::text AS "user", a.application_name AS application, a.state,
+       extract(epoch FROM clock_timestamp() - a.xact_start)::float8 AS seconds,
+       a.backend_xid IS NOT NULL OR w.pid IS NOT NULL AS writes, w.pid IS NOT NULL AS wrote_log, NULL AS prepared
+FROM pg_catalog.pg_stat_activity a
+LEFT JOIN wrote_log w ON w.pid = a.pid
+WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
+  AND (w.pid IS NOT NULL OR a.xact_start IS NOT NULL AND a.backend_type = 'client backend')
+UNION ALL
+SELECT NULL, p.owner::text, NULL, 'prepared', extract(epoch FROM clock_timestamp() - p.prepared)::float8,
+       true, false, p.gid
+FROM pg_catalog.pg_prepared_xacts p
+WHERE p.database = current_database()
+ORDER BY seconds DESC NULLS LAST LIMIT :limit;
+
+-- name: storage
+SELECT s.n_live_tup AS live, s.n_dead_tup AS dead,
+       to_char(greatest(s.last_vacuum, s.last_autovacuum), 'YYYY-MM-DD HH24:MI') AS vacuumed,
+       current_setting('autovacuum')::boolean
+       AND NOT coalesce(c.reloptions::text[] && ARRAY['autovacuum_enabled=false', 'autovacuum_enabled=off'], false)
+           AS autovacuum
+FROM pg_catalog.pg_stat_all_tables s
+JOIN pg_catalog.pg_class c ON c.oid = s.relid
+WHERE s.relid = to_regclass(:log);
+
+-- name: installed_triggers
+-- The triggers of one log, by their comments, which end in its name.
+SELECT format('%s.%s', n.nspname, c.relname) AS "table", t.tgname::text AS trigger,
+       t.tgenabled IN ('O', 'A') AS enabled,
+       format('ALTER TABLE %I.%I ENABLE TRIGGER %I', n.nspname, c.relname, t.tgname) AS mend
+FROM pg_catalog.pg_trigger t
+JOIN pg_catalog.pg_description d ON d.classoid = 'pg_catalog.pg_trigger'::regclass AND d.objoid = t.oid
+JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE NOT t.tgisinternal AND t.tgparentid = 0
+  AND d.description LIKE 'eventlog sha256:%' AND right(d.description, length(:marker)) = :marker
+ORDER BY 1, 2;
+
+-- name: orphans
+-- Triggers of ours, by their comments, which name their log: here that is gone.
+SELECT format('%s.%s', n.nspname, c.relname) AS "table", t.tgname::text AS trigger, d.log,
+       format('DROP TRIGGER %I ON %I.%I', t.tgname, n.nspname, c.relname) AS mend
+FROM (SELECT objoid, substring(description FROM '^eventlog sha256:[0-9a-f]{{64}} log (.*)$') AS log
+      FROM pg_catalog.pg_description
+      WHERE classoid = 'pg_catalog.pg_trigger'::regclass AND description LIKE 'eventlog sha256:%') AS d
+JOIN pg_catalog.pg_trigger t ON t.oid = d.objoid AND NOT t.tgisinternal AND t.tgparentid = 0
+JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE d.log IS NOT NULL
+  AND d.log NOT IN (SELECT '"' || replace(ln.nspname, '"', '""') || '"."' || replace(l.relname, '"', '""') || '"'
+                    FROM pg_catalog.pg_class l
+                    JOIN pg_catalog.pg_namespace ln ON ln.oid = l.relnamespace
+                    WHERE l.relkind IN ('r', 'p', 'v', 'f'))
+ORDER BY 1, 2;
+
+-- name: partition_triggers
+-- Row triggers of ours on partitioned tables, and partitions in which the copy is missing or disabled.
+SELECT format('%s.%s', n.nspname, c.relname) AS "table", format('%s.%s', pn.nspname, pc.relname) AS partition,
+       t.tgname::text AS trigger, CASE WHEN copy.oid IS NULL THEN 'missing' ELSE 'disabled' END AS state,
+       CASE WHEN copy.oid IS NULL
+            THEN format('ALTER TABLE %I.%I DETACH PARTITION %I.%I, then ATTACH it again',
+                        n.nspname, c.relname, pn.nspname, pc.relname)
+            ELSE format('ALTER TABLE %I.%I ENABLE TRIGGER %I', pn.nspname, pc.relname, t.tgname) END AS mend
+FROM pg_catalog.pg_trigger t
+JOIN pg_catalog.pg_description d ON d.classoid = 'pg_catalog.pg_trigger'::regclass AND d.objoid = t.oid
+JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid AND c.relkind = 'p'
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+CROSS JOIN LATERAL pg_catalog.pg_partition_tree(c.oid) AS p
+JOIN pg_catalog.pg_class pc ON pc.oid = p.relid
+JOIN pg_catalog.pg_namespace pn ON pn.oid = pc.relnamespace
+LEFT JOIN pg_catalog.pg_trigger copy ON copy.tgrelid = p.relid AND copy.tgname = t.tgname AND copy.tgparentid <> 0
+WHERE d.description LIKE 'eventlog sha256:%' AND right(d.description, length(:marker)) = :marker
+  AND t.tgparentid = 0 AND t.tgtype & 1 = 1 AND t.tgenabled <> 'D' AND p.isleaf AND p.level > 0
+  AND (copy.oid IS NULL OR copy.tgenabled = 'D')
+ORDER BY 1, 2, 3;
+
+-- name: without_triggers
+-- Tables that have no trigger of anybody's making.
+SELECT c.relname::text AS name
+FROM pg_catalog.pg_class c
+WHERE c.relnamespace = to_regnamespace(:schema) AND c.relkind IN ('r', 'p') AND c.relname = ANY (CAST(:tables AS text[]))
+  AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger t
+                  WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgenabled <> 'D')
+ORDER BY c.relname COLLATE "C";
+
+-- name: unreadable
+-- Columns of watched tables that this role may not read.
+SELECT asked.table_name AS name, array_agg(asked.column_name ORDER BY asked.place) AS columns
+FROM unnest(CAST(:tables AS text[]), CAST(:columns AS text[])) WITH ORDINALITY AS asked (table_name, column_name, place)
+JOIN pg_catalog.pg_class c ON c.relnamespace = to_regnamespace(:schema) AND c.relname = asked.table_name
+JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = asked.column_name
+WHERE NOT has_column_privilege(c.oid, a.attnum, 'SELECT')
+GROUP BY asked.table_name ORDER BY asked.table_name COLLATE "C";
+
+-- name: rights_to_apply
+-- COMMENT ON TRIGGER needs the table's ownership.
+SELECT has_schema_privilege(to_regnamespace(:schema), 'CREATE') AS may_create,
+       has_table_privilege(to_regclass(:log), 'INSERT') AS may_write,
+       ARRAY(SELECT c.relname::text FROM pg_catalog.pg_class c
+             WHERE c.relnamespace = to_regnamespace(:schema) AND c.relname = ANY (CAST(:tables AS text[]))
+               AND NOT pg_has_role(c.relowner, 'USAGE')
+             ORDER BY c.relname COLLATE "C") AS foreign_tables;

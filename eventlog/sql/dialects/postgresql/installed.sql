@@ -1,0 +1,107 @@
+-- What a database has of our triggers, and what they need to know of it, for installed.py.
+
+-- name: log
+-- By its name, not by to_regclass, which fails for those who may not use the schema.
+SELECT n.nspname AS schema, c.relname AS name, current_user AS owner,
+       has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'INSERT') AS is_writable,
+       EXISTS (SELECT FROM pg_catalog.pg_proc p
+               WHERE p.pronamespace = n.oid AND p.proname = :quote_function
+                 AND p.proargtypes::text = CAST('pg_catalog.text'::regtype::oid AS text)) AS has_quote_function
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relname = :name
+  AND CASE WHEN CAST(:schema AS text) IS NULL THEN pg_table_is_visible(c.oid) ELSE n.nspname = :schema END;
+
+-- name: functions
+-- Found by their comments; those of every log.
+SELECT p.oid, n.nspname AS schema, p.proname AS name, pg_get_function_identity_arguments(p.oid) AS arguments,
+       p.prorettype = 'pg_catalog.trigger'::regtype AS is_trigger, d.description AS marker, p.prosrc AS body,
+       p.prosecdef AS is_definer, l.lanname AS language, coalesce(p.proconfig, '{}') AS settings
+FROM pg_catalog.pg_description d
+JOIN pg_catalog.pg_proc p ON p.oid = d.objoid
+JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+JOIN pg_catalog.pg_language l ON l.oid = p.prolang
+WHERE d.classoid = 'pg_catalog.pg_proc'::regclass AND d.objsubid = 0 AND d.description LIKE 'eventlog sha256:%'
+ORDER BY n.nspname COLLATE "C", p.proname COLLATE "C";
+
+-- name: triggers
+-- Every trigger of somebody's making but a partition's copies. Ours are found by their comments, or by our functions.
+SELECT n.nspname AS schema, c.relname AS table_name, t.tgname AS name, d.description AS marker, t.tgfoid AS function,
+       t.tgtype AS type, t.tgenabled AS enabled, t.tgconstraint <> 0 AS is_constraint,
+       t.tgattr::text <> '' OR t.tgnargs <> 0 AS has_arguments, t.tgoldtable AS old_table, t.tgnewtable AS new_table,
+       CASE WHEN t.tgqual IS NOT NULL THEN pg_get_triggerdef(t.oid) END AS conditional
+FROM pg_catalog.pg_trigger t
+JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_catalog.pg_description d ON d.classoid = 'pg_catalog.pg_trigger'::regclass AND d.objoid = t.oid
+WHERE NOT t.tgisinternal AND t.tgparentid = 0
+ORDER BY n.nspname COLLATE "C", c.relname COLLATE "C", t.tgname COLLATE "C";
+
+-- name: names
+-- Names of functions without parameters, which CREATE OR REPLACE would replace whosever they are.
+SELECT p.oid, n.nspname AS schema, p.proname AS name
+FROM pg_catalog.pg_proc p
+JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+WHERE n.nspname = ANY(CAST(:schemas AS text[])) AND p.pronargs = 0 AND p.proname LIKE 'proc\_%';
+
+-- name: foreign_keys
+-- The operators by which foreign keys compare, pair by pair; the type of a key may have an = of its own.
+SELECT n.nspname AS schema, c.relname AS table_name, a.attname AS column_name,
+       rn.nspname AS ref_schema, r.relname AS ref_table, ra.attname AS ref_column,
+       format('OPERATOR(%I.%s)', pn.nspname, o.oprname) AS operator, f.confupdtype = 'c' AS follows
+FROM pg_catalog.pg_constraint f
+JOIN pg_catalog.pg_class c ON c.oid = f.conrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_class r ON r.oid = f.confrelid
+JOIN pg_catalog.pg_namespace rn ON rn.oid = r.relnamespace
+CROSS JOIN LATERAL unnest(f.conkey, f.confkey, f.conpfeqop) AS k (attnum, ref_attnum, operator)
+JOIN pg_catalog.pg_attribute a ON a.attrelid = f.conrelid AND a.attnum = k.attnum
+JOIN pg_catalog.pg_attribute ra ON ra.attrelid = f.confrelid AND ra.attnum = k.ref_attnum
+JOIN pg_catalog.pg_operator o ON o.oid = k.operator
+JOIN pg_catalog.pg_namespace pn ON pn.oid = o.oprnamespace
+WHERE n.nspname = ANY(CAST(:schemas AS text[])) AND f.contype = 'f' AND f.conparentid = 0;
+
+-- name: equality
+-- The operators by which unique keys tell equal values, column by column: with them a look-up goes by the key's index.
+SELECT n.nspname AS schema, c.relname AS table_name, a.attname AS column_name,
+       format('OPERATOR(%I.%s)', pn.nspname, o.oprname) AS operator
+FROM pg_catalog.pg_index i
+JOIN pg_catalog.pg_class c ON c.oid = i.indrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+CROSS JOIN LATERAL unnest(i.indkey::smallint[], i.indclass::oid[]) AS k (attnum, opclass)
+JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+JOIN pg_catalog.pg_opclass p ON p.oid = k.opclass
+JOIN pg_catalog.pg_am m ON m.oid = p.opcmethod AND m.amname = 'btree'
+JOIN pg_catalog.pg_amop e ON e.amopfamily = p.opcfamily AND e.amopstrategy = 3
+    AND e.amoplefttype = p.opcintype AND e.amoprighttype = p.opcintype
+JOIN pg_catalog.pg_operator o ON o.oid = e.amopopr
+JOIN pg_catalog.pg_namespace pn ON pn.oid = o.oprnamespace
+WHERE n.nspname = ANY(CAST(:schemas AS text[])) AND i.indisunique AND NOT c.relispartition;
+
+-- name: enums
+SELECT format_type(t.oid, -1) AS name FROM pg_catalog.pg_type t WHERE t.typtype = 'e';
+
+-- name: tables
+-- Whether the triggers' owner may read the tables, and all of their rows; and who inherits from whom.
+SELECT n.nspname AS schema, c.relname AS name, has_table_privilege(c.oid, 'SELECT') AS is_readable,
+       row_security_active(c.oid) AS is_filtered,
+       c.relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid) AS has_heirs,
+       c.relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = c.oid) AS is_heir
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = ANY(CAST(:schemas AS text[])) AND c.relkind IN ('r', 'p') AND NOT c.relispartition;
+
+-- name: holders
+-- Sessions whose locks keep the triggers from being made, the oldest transaction first.
+SELECT DISTINCT a.pid, a.usename AS "user", a.application_name AS application, a.state, a.xact_start AS since
+FROM pg_catalog.pg_locks l
+JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+WHERE l.locktype = 'relation' AND l.granted AND l.pid <> pg_backend_pid()
+  AND l.mode IN ('RowExclusiveLock', 'ShareUpdateExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock',
+                 'ExclusiveLock', 'AccessExclusiveLock')
+  AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+  AND l.relation IN (SELECT c.oid FROM pg_catalog.pg_class c
+                     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+                     WHERE n.nspname || '.' || c.relname = ANY(CAST(:tables AS text[])))
+ORDER BY a.xact_start, a.pid
+LIMIT 3;

@@ -1,0 +1,75 @@
+-- The statements of the event log on PostgreSQL. In braces: names of the log and of its columns, quoted;
+-- %(name)s: bound values. Every statement looks for rows of status N by the literal 'N', so that the partial index
+-- (record_id) WHERE status = 'N' serves it.
+
+-- name: read_window
+-- The rows N from one record_id to another, in order. Walks the partial index and stops at the limit.
+SELECT {fields}
+FROM {log}
+WHERE {status} = 'N' AND {record_id} BETWEEN %(first)s::bigint AND %(last)s::bigint
+ORDER BY {record_id}
+LIMIT %(limit)s::bigint
+
+-- name: read_window_left
+-- The same without the rows that one user made (loopback_rows = leave): they do not fill the window.
+SELECT {fields}
+FROM {log}
+WHERE {status} = 'N' AND {record_id} BETWEEN %(first)s::bigint AND %(last)s::bigint
+  AND ({perpetrator} IS NULL OR rtrim({perpetrator}::text, ' ') COLLATE "C" <> %(user)s::text)
+ORDER BY {record_id}
+LIMIT %(limit)s::bigint
+
+-- name: read_rows
+-- Rows by their record_ids, whatever their status. The ids are made by a sub-select: joined with the ranges instead, the
+-- log might be read once a range, or the ranges once a row.
+SELECT {fields}
+FROM {log}
+WHERE {record_id} = ANY (ARRAY (
+        SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi)))
+ORDER BY {record_id}
+
+-- name: mark
+-- Rows by their record_ids, if they are still N. A row that waits for another session's change is looked at again.
+UPDATE {log}
+SET {status} = %(letter)s
+WHERE {status} = 'N'
+  AND {record_id} = ANY (ARRAY (
+        SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi)))
+
+-- name: delete
+DELETE FROM {log}
+WHERE {status} = 'N'
+  AND {record_id} = ANY (ARRAY (
+        SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi)))
+
+-- name: queue
+-- Rows N and the age of the oldest in seconds.
+SELECT count(*), extract(epoch FROM {utc_now} - min({time}) FILTER (WHERE isfinite({event_time})))::float8
+FROM {log}
+WHERE {status} = 'N'
+
+-- name: queue_local
+-- The same; event_time is the server's local time.
+SELECT count(*), extract(epoch FROM {local_now} - min({time}) FILTER (WHERE isfinite({event_time})))::float8
+FROM {log}
+WHERE {status} = 'N'
+
+-- name: due_until
+-- The clock that event_time is compared with.
+SELECT {utc_now}::text
+
+-- name: due_until_local
+SELECT {local_now}::text
+
+-- name: read_due
+-- The rows N whose time has come, behind a place in their order. A row without time is due, and first.
+SELECT {fields}
+FROM {log}
+WHERE {status} = 'N' AND {record_id} > 0
+  AND coalesce({time}, '-infinity') <= %(until)s::timestamp
+  AND (coalesce({time}, '-infinity'), {record_id})
+      > (coalesce(%(after_time)s::timestamp, '-infinity'), %(after_id)s::bigint)
+  AND (%(user)s::text IS NULL
+       OR {perpetrator} IS NULL OR rtrim({perpetrator}::text, ' ') COLLATE "C" <> %(user)s::text)
+ORDER BY coalesce({time}, '-infinity'), {record_id}
+LIMIT %(limit)s::bigint

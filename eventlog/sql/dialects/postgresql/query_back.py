@@ -1,0 +1,247 @@
+"""The current rows of many keys of one class, in one statement (spec/event-log.md 7.2, spec/xds.md 4.3).
+
+The statement's form, for a table with a child table and a composite key::
+
+    WITH k AS (SELECT n, k0::integer AS k0, k1 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS u (k0, k1, n))
+    SELECT k.n, p.fname::text, c0.texts
+    FROM k
+    JOIN ONLY usr AS p ON p.id = k.k0 AND p.branch = k.k1 AND p.branch COLLATE "C" = k.k1
+    LEFT JOIN (SELECT k.n, array_agg(c.phoneno::text) AS texts
+               FROM k JOIN ONLY usr_phone AS c ON c.id = k.k0 AND c.branch = k.k1 GROUP BY k.n) AS c0 ON c0.n = k.n
+
+The keys travel as texts and become values here, so that the key's index serves, and no value that its type cannot
+take gets as far as a cast. A child table is read once for all keys, since it may have no index on its foreign key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import Connection
+
+from eventlog import table_key
+from eventlog.catalog import Attribute, ChildTable, Column, ObjectClass, Table
+from eventlog.errors import BadValue
+from eventlog.sql.dialects.postgresql.log import fetch
+from eventlog.sql.dialects.postgresql.text import key_value, qualified, quote_identifier, value_text
+from eventlog.values import ColumnType, Kind, ValueOptions, converter
+
+if TYPE_CHECKING:
+    from eventlog.sql.dialect import CurrentRow
+
+_TEXT_KINDS: Final = (Kind.CHARACTER, Kind.FIXED)
+
+
+def query_back(
+    conn: Connection, schema: str | None, cls: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
+) -> dict[str, CurrentRow]:
+    """The values now of ``attributes`` of the objects with these canonical keys, by key and attribute name.
+
+    A single-valued table column has one value, an attribute of a child table or a view one for each row. An object that
+    does not exist is left out; the keys are compared exactly, whatever the collation (spec/event-log.md 7.2).
+    """
+    readers = _readers(cls)
+    asked: list[str] = []
+    texts: list[list[str]] = []
+    for key in keys:
+        parts = {part.name: part.value for part in table_key.parse(key)}
+        try:
+            texts.append([reader(parts[name]) for name, reader in readers])
+        except (BadValue, _NoSuchValueError):
+            continue  # no row can have it
+        asked.append(key)
+    if not asked:
+        return {}
+    wanted = tuple(attributes)
+    parameters = {f"k{i}": list(column) for i, column in enumerate(zip(*texts, strict=True))}
+    names = [attribute.name for attribute in wanted]
+    lists = [cls.is_view or _child_of(cls, attribute) is not None for attribute in wanted]
+    found: dict[str, CurrentRow] = {}
+    for n, *values in fetch(conn, _statement(schema, cls, wanted), parameters):
+        found[asked[n - 1]] = {
+            name: (value or []) if is_list else [value]
+            for name, value, is_list in zip(names, values, lists, strict=True)
+        }
+    return found
+
+
+def _child_of(cls: ObjectClass, attribute: Attribute) -> ChildTable | None:
+    return next((child for child in cls.children if child.attribute is attribute), None)
+
+
+# The statement
+
+
+@lru_cache(maxsize=512)
+def _statement(schema: str | None, cls: ObjectClass, attributes: tuple[Attribute, ...]) -> str:
+    arrays = ", ".join(f"%(k{i})s::text[]" for i in range(len(cls.key)))
+    columns = ", ".join(f"k{i}" for i in range(len(cls.key)))
+    values = ", ".join(f"{_as_value(column.type, f'k{i}')} AS k{i}" for i, column in enumerate(cls.key))
+    body = _view(schema, cls, attributes) if cls.is_view else _table(schema, cls, attributes)
+    # Put together of quoted identifiers; the keys are bound.
+    return (
+        f"WITH k AS MATERIALIZED (SELECT n, {values} FROM unnest({arrays}) WITH ORDINALITY AS u ({columns}, n))\n"  # noqa: S608
+        + body.replace("%", "%%")  # the driver reads % in the text of a statement with parameters
+    )
+
+
+def _table(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]) -> str:
+    selected = ["k.n"]
+    joins = [_key_join(schema, cls)]
+    for attribute in attributes:
+        child = _child_of(cls, attribute)
+        if child is None:
+            selected.append(value_text(attribute.column, f"p.{quote_identifier(attribute.column.name)}"))
+            continue
+        name = f"c{len(joins)}"
+        selected.append(f"{name}.texts")
+        text = value_text(child.attribute.column, f"c.{quote_identifier(child.attribute.column.name)}")
+        # Joined with the parent only where the key is compared with the parent's own value.
+        parent = _key_join(schema, cls) if any(_by_parent(column) for column in cls.key) else ""
+        conditions = " AND ".join(
+            _owned(column, child.table.column(owner), i)
+            for i, (column, owner) in enumerate(zip(cls.key, child.owner_columns, strict=True))
+        )
+        joins.append(
+            f"LEFT JOIN (SELECT k.n, array_agg({text}) AS texts FROM k {parent}"  # noqa: S608
+            f" JOIN {_relation(schema, child.table)} AS c ON {conditions} GROUP BY k.n) AS {name} ON {name}.n = k.n"
+        )
+    return f"SELECT {', '.join(selected)}\nFROM k\n" + "\n".join(joins)
+
+
+def _view(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]) -> str:
+    texts = [value_text(attribute.column, f"p.{quote_identifier(attribute.column.name)}") for attribute in attributes]
+    selected = ["k.n", *(f"array_agg({text})" for text in texts)]
+    return f"SELECT {', '.join(selected)}\nFROM k\n{_key_join(schema, cls)}\nGROUP BY k.n"
+
+
+def _relation(schema: str | None, table: Table) -> str:
+    # Rows of tables that inherit are no objects of the class: no trigger sees them, and the key does not bind them.
+    only = "ONLY " if table.kind == "table" and not table.partitioned else ""
+    return only + qualified(schema, table.name)
+
+
+def _key_join(schema: str | None, cls: ObjectClass) -> str:
+    conditions = " AND ".join(_is_key(column, i) for i, column in enumerate(cls.key))
+    return f"JOIN {_relation(schema, cls.table)} AS p ON {conditions}"
+
+
+def _is_key(column: Column, i: int) -> str:
+    """SQL: the row of the class has this key value."""
+    ref = f"p.{quote_identifier(column.name)}"
+    if column.type.kind is Kind.OTHER:
+        # No cast of a text to such a type is sure to succeed, and its "=" may be coarser than its text.
+        return f'({key_value(column, ref)}) COLLATE "C" = k.k{i}'
+    if column.type.kind in _TEXT_KINDS:
+        # The first condition finds it by index, the second one exactly.
+        return f'{ref} = k.k{i} AND {ref}::text COLLATE "C" = k.k{i}::text'
+    return f"{ref} = k.k{i}"
+
+
+def _by_parent(column: Column) -> bool:
+    return column.type.kind is Kind.OTHER
+
+
+def _owned(column: Column, owner: Column, i: int) -> str:
+    """SQL: the child's row belongs to this key, as the foreign key has it: its "=" may be coarser than the text."""
+    ref = f"c.{quote_identifier(owner.name)}"
+    if not _by_parent(column):
+        key = f"k.k{i}"
+        if column.type.kind in _TEXT_KINDS and owner.type.kind is not column.type.kind:
+            key += "::bpchar" if owner.type.kind is Kind.FIXED else "::text"
+        return f"{ref} = {key}"
+    parent = f"p.{quote_identifier(column.name)}"
+    if column.type.sql == owner.type.sql:
+        # As records: by the type's own "=", which need not be on the search path.
+        return f"ROW({ref})::pg_catalog.record OPERATOR(pg_catalog.=) ROW({parent})::pg_catalog.record"
+    return f'({value_text(owner, ref)}) COLLATE "C" = ({value_text(column, parent)}) COLLATE "C"'
+
+
+_INTEGERS: Final = {16: "smallint", 32: "integer", 64: "bigint"}
+_CASTS: Final = {
+    Kind.EXACT: "numeric",
+    Kind.BOOLEAN: "boolean",
+    Kind.FIXED: "bpchar",
+    Kind.DATE: "date",
+    Kind.TIME: "time",
+    Kind.TIMESTAMP: "timestamp",
+    Kind.TIMESTAMPTZ: "timestamptz",
+    Kind.UUID: "uuid",
+}
+
+
+def _as_value(column_type: ColumnType, ref: str) -> str:
+    """SQL of a key value from its text: of the column's type, but without length or precision, which would cut it."""
+    match column_type.kind:
+        case Kind.INTEGER:
+            return f"{ref}::{_INTEGERS.get(column_type.bits, 'numeric')}"
+        case Kind.APPROXIMATE:
+            return f"{ref}::{'real' if column_type.bits == 32 else 'double precision'}"
+        case Kind.BINARY:
+            return f"decode({ref}, 'base64')"
+        case Kind.CHARACTER | Kind.OTHER:
+            return ref
+        case kind:
+            return f"{ref}::{_CASTS[kind]}"
+
+
+# The texts that are sent: of what a key may be written as, one form that the server is sure to take
+
+
+class _NoSuchValueError(Exception):
+    """The column's type has no value like this."""
+
+
+def _readers(cls: ObjectClass) -> list[tuple[str, Callable[[str], str]]]:
+    return [(column.name, _reader(column.type)) for column in cls.key]
+
+
+def _reader(column_type: ColumnType) -> Callable[[str], str]:
+    match column_type.kind:
+        case Kind.APPROXIMATE | Kind.BOOLEAN:
+            return converter(column_type, ValueOptions())
+        case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+            return _instant(converter(column_type, ValueOptions(time_syntax="canonical")))
+        case Kind.TIME:
+            return _time(converter(column_type, ValueOptions(time_syntax="canonical")))
+        case Kind.EXACT | Kind.INTEGER if not column_type.bits:
+            return _numeric
+        case _:
+            return str
+
+
+def _numeric(text: str) -> str:
+    whole, _, fraction = text.partition(".")
+    if len(whole) > 131072 or len(fraction) > 16383:
+        raise _NoSuchValueError
+    return text
+
+
+def _instant(canonical: Callable[[str], str]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        digits = canonical(text)
+        date = f"{digits[:4]}-{digits[4:6]}-{digits[6:8]}"
+        if len(digits) == 8:
+            return date
+        return f"{date} {digits[8:10]}:{digits[10:12]}:{digits[12:14]}.{_microseconds(digits[14:])}+00"
+
+    return read
+
+
+def _time(canonical: Callable[[str], str]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        digits = canonical(text)
+        fraction = re.search(r"\.([0-9]+)", text)
+        microseconds = _microseconds(fraction[1].ljust(9, "0")) if fraction else "0"
+        return f"{digits[:2]}:{digits[2:4]}:{digits[4:6]}.{microseconds}"
+
+    return read
+
+
+def _microseconds(nanoseconds: str) -> str:
+    if nanoseconds[6:].strip("0"):
+        raise _NoSuchValueError
+    return nanoseconds[:6]

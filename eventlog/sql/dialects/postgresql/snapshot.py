@@ -1,0 +1,144 @@
+"""One snapshot of the log for many sessions, and the log in parts of equal size (spec/event-log.md 12, design.md 8).
+
+One session exports its snapshot and stays in its transaction; the others adopt it and see exactly the same rows,
+whatever is committed in between.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from eventlog.errors import ConfigError, DatabaseError
+from eventlog.model import LogRow
+from eventlog.sql.dialects.postgresql.text import qualified, quote_identifier
+from eventlog.sql.log_table import LogTable
+from eventlog.values import Kind
+
+ISOLATION: Final = "REPEATABLE READ"
+
+_LAST: Final = 2**63 - 1
+_SNAPSHOT: Final = re.compile(r"[0-9A-Fa-f-]{1,64}")
+_TIMEOUTS: Final = "idle_in_transaction_session_timeout", "transaction_timeout", "statement_timeout"
+
+
+class Part(NamedTuple):
+    """A range of record_ids, both ends within it, and how many rows of the status asked for it holds."""
+
+    first: int
+    last: int
+    rows: int
+
+
+def export(conn: Connection) -> str:
+    """The name of this transaction's snapshot, which others can adopt until the transaction ends.
+
+    The connection is of isolation level ``ISOLATION``, and this is its transaction's first statement. No time-out of
+    the session ends it.
+    """
+    snapshot = str(conn.exec_driver_sql("SELECT pg_catalog.pg_export_snapshot()").scalar_one())
+    conn.exec_driver_sql(
+        "SELECT set_config(name, '0', true) FROM pg_catalog.pg_settings WHERE name = ANY (%(names)s)",
+        {"names": list(_TIMEOUTS)},
+    )
+    return snapshot
+
+
+def adopt(snapshot: str) -> str:
+    """The statement that adopts a snapshot: the first one of a transaction of isolation level ``ISOLATION``.
+
+    Raises DatabaseError for a text that is no name of a snapshot.
+    """
+    if _SNAPSHOT.fullmatch(snapshot) is None:
+        raise DatabaseError(f"{snapshot!r} is no name of a snapshot: give what pg_export_snapshot() returned")
+    return f"SET TRANSACTION SNAPSHOT '{snapshot}'"
+
+
+def begin(snapshot: str | None) -> Sequence[str]:
+    """The statements that begin a transaction for reading, of the snapshot if there is one, that walks the index."""
+    plans = [f"SET LOCAL {name} = off" for name in ("enable_seqscan", "enable_bitmapscan", "enable_sort")]
+    adopted = [] if snapshot is None else [adopt(snapshot)]
+    return [f"BEGIN ISOLATION LEVEL {ISOLATION} READ ONLY", *adopted, *plans]
+
+
+def parts(conn: Connection, log: LogTable, status: str, first: int, last: int, rows: int, at_least: int) -> list[Part]:
+    """Ranges of record_ids that hold about equal numbers of rows of a status, at most ``rows``, in ascending order.
+
+    ``at_least``: so many parts, if there are enough rows for it to be worth it. The ranges cover all record_ids from
+    ``first`` (1 or more) to the last row that is there now.
+    """
+    record_id = _column(log, "record_id")
+    first, last = max(first, 1), min(last, _LAST)
+    where = f"FROM {_name(log)} WHERE {_has_status(log, status)} AND {record_id} BETWEEN {first:d} AND {last:d}"
+    total, greatest = conn.exec_driver_sql(_plain(f"SELECT count(*), max({record_id})::bigint {where}")).one()
+    if not total:
+        return []
+    wanted = max(-(-total // rows), min(at_least, -(-total // _WORTH_IT)))
+    size = -(-total // wanted)
+    numbered = f"SELECT {record_id} AS record_id, row_number() OVER (ORDER BY {record_id}) AS n {where}"  # noqa: S608
+    found = conn.exec_driver_sql(
+        _plain(f"SELECT record_id::bigint FROM ({numbered}) AS rows WHERE (n - 1) % {size:d} = 0 ORDER BY 1")  # noqa: S608
+    )
+    firsts = [int(record_id) for (record_id,) in found]
+    firsts[0] = first
+    lasts = [*(after - 1 for after in firsts[1:]), int(greatest)]
+    sizes = [size] * (len(firsts) - 1) + [total - size * (len(firsts) - 1)]
+    return list(map(Part, firsts, lasts, sizes))
+
+
+_WORTH_IT: Final = 10_000
+"""Rows below which it does not pay to divide a part."""
+
+
+def select_rows(log: LogTable, status: str, part: Part, fields: Sequence[str]) -> str:
+    """The statement that reads fields of ``LogRow`` of a part's rows in record_id order.
+
+    record_id and event_type are bigint, event_time is timestamp (in UTC if the column knows its zone, NULL if it is not
+    finite), all others are text.
+    """
+    selected = ", ".join(f"{_typed(log, field)} AS {field}" for field in fields)
+    record_id = _column(log, "record_id")
+    return (
+        f"SELECT {selected} FROM {_name(log)} WHERE {_has_status(log, status)}"  # noqa: S608 - quoted names, integers
+        f" AND {record_id} BETWEEN {part.first:d} AND {part.last:d} ORDER BY {record_id}"
+    )
+
+
+def _plain(statement: str) -> str:
+    """A statement without parameters, as the driver takes it."""
+    return statement.replace("%", "%%")
+
+
+def _has_status(log: LogTable, status: str) -> str:
+    """SQL: the row has this status letter, as a literal, so that the partial index of the rows N serves."""
+    if len(status) != 1 or not (status.isascii() and status.isalpha()):
+        raise ConfigError(f"status {status!r} is no letter: use N, S, W, E or F")
+    return f"{_column(log, 'status')} = '{status}'"
+
+
+def _typed(log: LogTable, field: str) -> str:
+    column = _column(log, field)
+    column_type = log.types[LogRow._fields.index(field)] if log.types else None
+    if field == "event_time":
+        zoned = column_type is not None and column_type.kind is Kind.TIMESTAMPTZ
+        time = f"({column} AT TIME ZONE 'UTC')" if zoned else f"{column}::timestamp"
+        return f"CASE WHEN isfinite({column}) THEN {time} END"
+    if field == "record_id":
+        return f"{column}::bigint"
+    if field != "event_type":
+        return f"{column}::text"
+    if column_type is not None and column_type.bits:
+        return f"{column}::bigint"
+    # numeric, which is wider than bigint and knows NaN: what bigint cannot hold is no event type
+    return f"CASE WHEN {column} BETWEEN {-_LAST} AND {_LAST} THEN {column}::bigint WHEN {column} IS NOT NULL THEN 0 END"
+
+
+def _column(log: LogTable, field: str) -> str:
+    return quote_identifier(log.columns[LogRow._fields.index(field)])
+
+
+def _name(log: LogTable) -> str:
+    return qualified(log.schema, log.name)

@@ -1,0 +1,206 @@
+"""SQL text of PostgreSQL: identifiers, literals, and a column's value as log text (spec/triggers.md 4, 6).
+
+Everything is qualified with ``pg_catalog``, so that no function or operator of another schema can take its place
+whatever the ``search_path``; and what a session can set changes no value of the types that have a line in section 6 but
+approximate numbers. What it can change in the others is in ``session_settings``.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from eventlog import table_key
+from eventlog.catalog import Column
+from eventlog.values import Kind
+
+MAX_IDENTIFIER: Final = 63
+"""Bytes of the longest name."""
+_LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+
+
+def quote_identifier(name: str) -> str:
+    """A name as an SQL identifier, always quoted (spec/triggers.md 9)."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def fold_name(name: str) -> str:
+    """A name as PostgreSQL keeps it: in double quotes as it is, else A to Z in lower case."""
+    if len(name) > 2 and name[0] == name[-1] == '"':
+        return name[1:-1].replace('""', '"')
+    return name.translate(_LOWER)
+
+
+def qualified(schema: str | None, name: str) -> str:
+    """A name with its schema as SQL; without one as the search path finds it."""
+    return quote_identifier(name) if schema is None else f"{quote_identifier(schema)}.{quote_identifier(name)}"
+
+
+def literal(text: str) -> str:
+    """A text as an SQL literal that reads the same with ``standard_conforming_strings`` on and off."""
+    doubled = text.replace("'", "''")
+    return f"'{doubled}'" if "\\" not in text else "E'" + doubled.replace("\\", "\\\\") + "'"
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+_DATE: Final = "YYYY-MM-DD"
+_TIMESTAMP: Final = "YYYY-MM-DD HH24:MI:SS.US"
+
+# Types whose cast to text is not their output function, "the database's text form" being the cast: inet with its mask.
+_CAST_TO_TEXT: Final = frozenset({"inet", "cidr", "xml", "name", '"char"'})
+
+
+def value_text(column: Column, ref: str) -> str:
+    """SQL of a column's value as log text (spec/triggers.md 6), NULL for NULL. ``ref``: SQL of the column reference."""
+    match column.type.kind:
+        case Kind.DATE:
+            # Not to_char of the date itself, which is that of its midnight in the session's zone.
+            return _within_calendar(f"({ref})", "date", f"({ref})::pg_catalog.timestamp", _DATE)
+        case Kind.TIMESTAMP:
+            return _within_calendar(f"({ref})", "timestamp", f"({ref})", _TIMESTAMP)
+        case Kind.TIMESTAMPTZ:
+            utc = f"pg_catalog.timezone('UTC'::pg_catalog.text, {ref})"
+            return _within_calendar(utc, "timestamp", utc, f'{_TIMESTAMP}"Z"')
+        case Kind.BINARY:
+            return f"pg_catalog.replace(pg_catalog.encode({ref}, 'base64'), pg_catalog.chr(10), '')"
+        case Kind.OTHER if column.type.sql not in _CAST_TO_TEXT:
+            # By the type's output function: a cast to text may have been made by the type's owner, and would run with
+            # the rights of the trigger's owner. IS DISTINCT FROM NULL, since a row of NULLs is "IS NULL" as well.
+            return f"CASE WHEN {ref} IS DISTINCT FROM NULL THEN pg_catalog.format('%s', {ref}) END"
+        case _:
+            return f"({ref})::pg_catalog.text"
+
+
+def _within_calendar(value: str, type_name: str, stamp: str, pattern: str) -> str:
+    # to_char hides what XDS cannot hold: infinite values become NULL, "BC" is dropped. JSON's form of them is ISO 8601,
+    # so that, but for its T, it is what ::text gives with DateStyle ISO, whatever the session's DateStyle.
+    return (
+        f"CASE WHEN {value} OPERATOR(pg_catalog.>=) '0001-01-01'::pg_catalog.{type_name}"
+        f" AND {value} OPERATOR(pg_catalog.<) '10000-01-01'::pg_catalog.{type_name}"
+        f" THEN pg_catalog.to_char({stamp}, {literal(pattern)})"
+        f" ELSE pg_catalog.replace(pg_catalog.to_json({value}) OPERATOR(pg_catalog.#>>) '{{}}', 'T', ' ') END"
+    )
+
+
+# --- change test ------------------------------------------------------------------------------------------------------
+
+_EQUAL_IS_IDENTICAL: Final = frozenset(
+    {
+        Kind.INTEGER,
+        Kind.BOOLEAN,
+        Kind.FIXED,
+        Kind.CHARACTER,
+        Kind.BINARY,
+        Kind.DATE,
+        Kind.TIME,
+        Kind.TIMESTAMP,
+        Kind.TIMESTAMPTZ,
+        Kind.UUID,
+    }
+)
+
+
+def is_changed(column: Column, old: str, new: str) -> str:
+    """SQL that is true if a value has changed, NULL-safe and by bytes (spec/triggers.md 5)."""
+    if column.type.kind in _EQUAL_IS_IDENTICAL and column.deterministic and column.type.sql not in _PADDED:
+        return f"{old} IS DISTINCT FROM {new}"
+    return f"ROW({old})::pg_catalog.record OPERATOR(pg_catalog.*<>) ROW({new})::pg_catalog.record"
+
+
+# Without a length trailing blanks are kept but not compared.
+_PADDED: Final = frozenset({"bpchar"})
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+# Their text holds no special and no control character and no blank at an end.
+_NEVER_QUOTED: Final = frozenset(
+    {
+        Kind.INTEGER,
+        Kind.EXACT,
+        Kind.BOOLEAN,
+        Kind.DATE,
+        Kind.TIME,
+        Kind.TIMESTAMP,
+        Kind.TIMESTAMPTZ,
+        Kind.UUID,
+    }
+)
+
+
+def key_value(column: Column, ref: str) -> str:
+    """SQL of a key column's value in its normal form, not quoted (spec/event-log.md 4.3, spec/triggers.md 4)."""
+    if column.type.kind is Kind.EXACT:
+        return f"pg_catalog.trim_scale({ref})::pg_catalog.text"
+    return value_text(column, ref)  # ::text takes the padding off char(n)
+
+
+def key_text(key: Sequence[Column], refs: Sequence[str], quote_function: str) -> str:
+    """SQL of the canonical table_key of a row (spec/triggers.md 4), NULL if a key column is NULL.
+
+    ``refs``: SQL of the references to the key columns, in key order; ``quote_function``: SQL name of the
+    function that quotes a text where needed.
+    """
+    parts = []
+    for position, (column, ref) in enumerate(zip(key, refs, strict=True)):
+        value = key_value(column, ref)
+        if column.type.kind not in _NEVER_QUOTED:
+            value = f"{quote_function}({value})"
+        parts.append(literal("+" * (position > 0) + table_key.quote(column.name) + "="))
+        parts.append(f"({value})")
+    return " OPERATOR(pg_catalog.||) ".join(parts)
+
+
+def needs_quoting(key: Iterable[Column]) -> bool:
+    """True if ``key_text`` of these columns calls the quoting function."""
+    return any(column.type.kind not in _NEVER_QUOTED for column in key)
+
+
+def is_one_spelling(column: Column) -> bool:
+    """True if values that are equal, as a foreign key takes them, have one normal form as key values."""
+    return column.type.kind in _EQUAL_IS_IDENTICAL | {Kind.EXACT} and column.deterministic
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+_FLOATS: Final = {"extra_float_digits": "1"}
+_ALL: Final = _FLOATS | {
+    "DateStyle": "ISO, YMD",
+    "TimeZone": "UTC",
+    "IntervalStyle": "postgres",
+    "bytea_output": "hex",
+    "lc_monetary": "C",
+}
+
+# Types of Kind.OTHER whose text no setting changes; the first word of format_type.
+_FIXED_TEXT: Final = frozenset(
+    {"bit", "json", "jsonb", "xml", "inet", "cidr", "macaddr", "macaddr8", "oid", "name", '"char"', "bpchar", "citext"}
+    | {"int4range", "int8range", "numrange", "int4multirange", "int8multirange", "nummultirange", "hstore", "ltree"}
+    | {"tsvector", "tsquery", "jsonpath", "pg_lsn", "xid", "xid8"}
+)
+_FLOAT_TEXT: Final = frozenset({"point", "line", "lseg", "box", "path", "polygon", "circle"})
+
+
+def session_settings(columns: Iterable[Column], fixed_text: Iterable[str] = ()) -> dict[str, str]:
+    """The settings to be pinned so that the text of these columns is one whatever the session (spec/triggers.md 6).
+
+    ``fixed_text``: format_type of further types whose text no setting changes, such as enums.
+    """
+    settings: dict[str, str] = {}
+    known = _FIXED_TEXT | frozenset(fixed_text)
+    for column in columns:
+        sql = column.type.sql
+        first_word = sql.split("(")[0].split(" ")[0]
+        if column.type.kind is Kind.APPROXIMATE or sql in _FLOAT_TEXT:
+            settings |= _FLOATS
+        elif sql == "interval" or sql.startswith("interval "):
+            settings["IntervalStyle"] = _ALL["IntervalStyle"]
+        elif sql == "money":
+            settings["lc_monetary"] = _ALL["lc_monetary"]
+        elif sql.startswith(("time ", "time(")):
+            continue  # with time zone, which is a value of Kind.OTHER
+        elif column.type.kind is Kind.OTHER and (sql.endswith("[]") or not {sql, first_word} & known):
+            settings |= _ALL
+    return dict(sorted(settings.items()))

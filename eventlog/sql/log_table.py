@@ -1,0 +1,585 @@
+"""The log table: find its columns, read a window, mark, in-flight, errors (spec/event-log.md 1, 5, 8, 10).
+
+What is here speaks SQL that every database understands; reading, marking and what else is hot is the dialect's.
+No function commits: the caller decides what belongs to one transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+from sqlalchemy.sql import quoted_name
+from sqlalchemy.types import TypeEngine
+
+from eventlog.catalog import Column, match_name
+from eventlog.errors import ConfigError, LogTableError
+from eventlog.model import LogRow
+from eventlog.values import ColumnType, Kind
+
+if TYPE_CHECKING:
+    from eventlog.sql.dialect import Dialect
+
+Ranges = Sequence[tuple[int, int]]
+"""record_ids as [first, last] of consecutive integers that were all read."""
+
+LAYOUTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "2.x": LogRow._fields,
+    "3.5": (
+        "record_id",
+        "table_key",
+        "status",
+        "event_type",
+        "event_time",
+        "perpetrator",
+        "table_name",
+        "column_name",
+        "old_value",
+        "new_value",
+    ),
+}
+"""The standard names by position (spec/event-log.md 1.2)."""
+
+_CHARACTER: Final = (Kind.CHARACTER, Kind.FIXED)
+_NEEDED: Final[Mapping[str, tuple[str, tuple[Kind, ...]]]] = {
+    **dict.fromkeys(LogRow._fields, ("character", _CHARACTER)),
+    "record_id": ("integer", (Kind.INTEGER,)),
+    "event_type": ("integer", (Kind.INTEGER,)),
+    "event_time": ("date or timestamp", (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)),
+}
+_CALLED: Final[Mapping[Kind, str]] = {
+    Kind.EXACT: "numeric that is not of scale 0",
+    Kind.APPROXIMATE: "approximate numeric",
+    Kind.FIXED: "character",
+    Kind.TIMESTAMPTZ: "timestamp",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LogTable:
+    """A log table with its columns found. ``columns`` are the real names in the order of ``LogRow``'s fields.
+
+    ``types`` are theirs, empty if not known. ``max_identifier`` (bytes) is the database's, for the companions' names.
+    """
+
+    schema: str | None
+    name: str
+    columns: tuple[str, ...]
+    types: tuple[ColumnType, ...] = ()
+    max_identifier: int = 63
+
+    @property
+    def error_table(self) -> str:
+        """``<log>_error`` (spec/event-log.md 10)."""
+        return cut_name(f"{self.name}_error", self.max_identifier)
+
+    @property
+    def inflight_table(self) -> str:
+        """``<log>_inflight`` (spec/event-log.md 10)."""
+        return cut_name(f"{self.name}_inflight", self.max_identifier)
+
+    @property
+    def flight_sequence(self) -> str:
+        """``<log>_flight``: the sequence of flight numbers, which never restarts (spec/event-log.md 10)."""
+        return cut_name(f"{self.name}_flight", self.max_identifier)
+
+    @property
+    def version_table(self) -> str:
+        """``<log>_version``: which migrations this log has seen."""
+        return cut_name(f"{self.name}_version", self.max_identifier - 4)  # its key is called this and _pkc
+
+    def __str__(self) -> str:
+        return self.name if self.schema is None else f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which rows N to read, in record_id order: ids ``first`` to ``last`` at most ``limit`` (None = no limit).
+
+    ``leave_user``: rows of this perpetrator are left alone (``loopback_rows = leave``); None = none are.
+    """
+
+    first: int
+    last: int | None
+    limit: int | None
+    leave_user: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DueWindow:
+    """Which rows N to read by event_time, then record_id; NULL is the earliest time (``handle_future_events``).
+
+    ``until``: event_time at most, as text of the log's clock; ``after``: event_time and record_id of the row before the
+    window, None = from the first on; at most ``limit`` rows. ``leave_user`` as in ``Window``.
+    """
+
+    until: str
+    after: tuple[str | None, int] | None
+    limit: int
+    leave_user: str | None = None
+
+
+class Queue(NamedTuple):
+    """How much waits: rows with status N, and the age in seconds of the oldest by event_time, None if there is none."""
+
+    rows: int
+    oldest_seconds: float | None
+
+
+class RefusedRow(NamedTuple):
+    """A row that ``requeue`` leaves alone, since it would bring an old value back."""
+
+    record_id: int
+    event_type: int
+    table_name: str
+    table_key: str
+
+
+class Requeued(NamedTuple):
+    """What ``requeue`` did: rows set back to N, rows logged anew as copies, rows refused."""
+
+    set_back: int
+    copied: int
+    refused: tuple[RefusedRow, ...]
+
+
+# Names
+
+
+def cut_name(name: str, max_bytes: int) -> str:
+    """The name; if it is too long for the database, cut and ended by ``_`` and 6 hex digits (spec/triggers.md 9)."""
+    encoded = name.encode()
+    if len(encoded) <= max_bytes:
+        return name
+    digest = hashlib.sha256(encoded).hexdigest()[:6]
+    return encoded[: max_bytes - 7].decode(errors="ignore") + "_" + digest
+
+
+def split_name(name: str) -> tuple[str | None, str]:
+    """Schema and table of ``table``, ``schema.table`` or either part in double quotes (there ``""`` is one ``"``).
+
+    Raises ConfigError for anything else.
+    """
+    parts: list[str] = []
+    rest = name.strip()
+    while True:
+        part, rest = _first_part(rest, name)
+        parts.append(part)
+        if not rest:
+            break
+        if not rest.startswith(".") or len(parts) == 2:
+            raise _bad_name(name)
+        rest = rest[1:]
+    return (None, parts[0]) if len(parts) == 1 else (parts[0], parts[1])
+
+
+def _first_part(text: str, name: str) -> tuple[str, str]:
+    if text.startswith('"'):
+        end = 1
+        while (end := text.find('"', end)) >= 0 and text[end + 1 : end + 2] == '"':
+            end += 2
+        part, rest = text[1:end].replace('""', '"'), text[end + 1 :]
+        if end < 0:
+            raise _bad_name(name)
+    else:
+        part, dot, rest = text.partition(".")
+        rest = dot + rest
+    if not part or "\0" in part:
+        raise _bad_name(name)
+    return part, rest
+
+
+def _bad_name(name: str) -> ConfigError:
+    return ConfigError(f'log_table {name!r} is no table name: write table, schema.table or "Schema"."Table"')
+
+
+# Columns
+
+
+def find_columns(
+    columns: Sequence[Column],
+    *,
+    layout: str = "2.x",
+    column_map: Mapping[str, str] | None = None,
+    column_sort: str = "bytes",
+    numbered: bool = True,
+) -> tuple[str, ...]:
+    """The real names of the ten columns, in the order of ``LogRow``'s fields (spec/event-log.md 1.2 to 1.4).
+
+    ``columns`` in the table's order. ``numbered = False``: the database does not number its columns, positions come
+    from sorting the names: ``column_sort = bytes`` by their UTF-8, ``collation`` as they are given.
+    Raises ConfigError for an unknown option value, LogTableError for a column that is missing or of the wrong type.
+    """
+    if layout not in LAYOUTS:
+        raise ConfigError(f"layout {layout!r} is unknown: use one of {', '.join(LAYOUTS)}")
+    if column_sort not in ("bytes", "collation"):
+        raise ConfigError(f"column_sort {column_sort!r} is unknown: use bytes or collation")
+    by_name = {column.name: column for column in columns}
+    if column_map:
+        found = {
+            standard: (by_name[real], f'column "{real}" (column_map)')
+            for standard, real in _mapped(column_map, by_name).items()
+        }
+    elif standard_names := _standard(by_name):
+        found = {standard: (by_name[real], f'column "{real}"') for standard, real in standard_names.items()}
+    else:
+        if not numbered and column_sort == "bytes":
+            columns = sorted(columns, key=lambda column: column.name.encode())
+        found = _by_position(columns, layout)
+    for standard in LAYOUTS[layout]:
+        column, place = found[standard]
+        needed, kinds = _NEEDED[standard]
+        if column.type.kind not in kinds:
+            is_kind = _CALLED.get(column.type.kind, column.type.kind.value)
+            if column.type.kind is Kind.OTHER and column.type.sql:
+                is_kind = column.type.sql
+            by_layout = f" (layout {layout})" if "position" in place else ""
+            raise LogTableError(f"{place} cannot be {standard}: {is_kind}, {needed} needed{by_layout}")
+    return tuple(found[standard][0].name for standard in LogRow._fields)
+
+
+def _mapped(column_map: Mapping[str, str], by_name: Iterable[str]) -> dict[str, str]:
+    given = {standard.lower(): real for standard, real in column_map.items()}
+    for name in given:
+        if name not in LogRow._fields:
+            raise ConfigError(f"column_map names {name!r}, which is no column of the log: {', '.join(LogRow._fields)}")
+    found: dict[str, str] = {}
+    for standard in LogRow._fields:
+        if standard not in given:
+            raise LogTableError(f"column_map has no column for {standard}: it must name all ten")
+        real = match_name(given[standard], by_name)
+        if real is None:
+            raise LogTableError(f'the log has no column "{given[standard]}", which column_map names as {standard}')
+        if real in found.values():
+            raise LogTableError(f'column_map names column "{real}" twice')
+        found[standard] = real
+    return found
+
+
+def _standard(by_name: Iterable[str]) -> dict[str, str] | None:
+    found = {standard: match_name(standard, by_name) for standard in LogRow._fields}
+    complete = {standard: real for standard, real in found.items() if real is not None}
+    return complete if len(complete) == len(LogRow._fields) else None
+
+
+def _by_position(columns: Sequence[Column], layout: str) -> dict[str, tuple[Column, str]]:
+    standard_names = LAYOUTS[layout]
+    if len(columns) < len(standard_names):
+        raise LogTableError(
+            f"the log has {len(columns)} columns, so none at position {len(columns) + 1} can be "
+            f"{standard_names[len(columns)]} (layout {layout}); ten are needed"
+        )
+    return {
+        standard: (column, f'column "{column.name}" at position {position}')
+        for position, (standard, column) in enumerate(zip(standard_names, columns, strict=False), 1)
+    }
+
+
+def column_type(sql_type: TypeEngine[object]) -> ColumnType:
+    """The class of a column as SQLAlchemy reflects it: as far as the log's ten columns need it."""
+    if isinstance(sql_type, sa.Enum):
+        return ColumnType(Kind.OTHER, 0, str(sql_type))
+    base = getattr(sql_type, "data_type", None)  # a domain counts as its base type (spec/xds.md 6.2)
+    if isinstance(base, TypeEngine):
+        return column_type(base)
+    sql = _spelling(sql_type)
+    if isinstance(sql_type, sa.Integer):
+        bits = {sa.SmallInteger: 16, sa.BigInteger: 64}
+        return ColumnType(Kind.INTEGER, next((n for cls, n in bits.items() if isinstance(sql_type, cls)), 32), sql)
+    for kind, classes in _KINDS:
+        if isinstance(sql_type, classes):
+            return ColumnType(kind, 0, sql)
+    if isinstance(sql_type, sa.Numeric):
+        scale_0 = sql_type.precision is not None and not sql_type.scale
+        return ColumnType(Kind.INTEGER if scale_0 else Kind.EXACT, 0, sql)
+    if isinstance(sql_type, sa.DateTime):
+        return ColumnType(Kind.TIMESTAMPTZ if sql_type.timezone else Kind.TIMESTAMP, 0, sql)
+    return ColumnType(Kind.OTHER, 0, sql)
+
+
+_KINDS: Final[tuple[tuple[Kind, tuple[type[TypeEngine[Any]], ...]], ...]] = (
+    (Kind.APPROXIMATE, (sa.Float,)),
+    (Kind.BOOLEAN, (sa.Boolean,)),
+    (Kind.FIXED, (sa.CHAR, sa.NCHAR)),
+    (Kind.CHARACTER, (sa.String,)),
+    (Kind.BINARY, (sa.LargeBinary,)),
+    (Kind.DATE, (sa.Date,)),
+    (Kind.TIME, (sa.Time,)),
+    (Kind.UUID, (sa.Uuid,)),
+)
+
+
+def _spelling(sql_type: TypeEngine[object]) -> str:
+    try:
+        return str(sql_type).lower()
+    except sa.exc.SQLAlchemyError:
+        return type(sql_type).__name__.lower()
+
+
+# Opening
+
+
+def open_log(
+    conn: Connection,
+    dialect: Dialect,
+    *,
+    name: str,
+    schema: str | None = None,
+    layout: str = "2.x",
+    column_map: Mapping[str, str] | None = None,
+    column_sort: str = "bytes",
+    delete: bool = False,
+) -> LogTable:
+    """The log table, with everything checked that the publisher needs of it (spec/event-log.md 1.3, 1.4, 10).
+
+    ``name`` may be ``schema.table``; otherwise the table is looked for in ``schema``, by default the connection's
+    current one; exactly, then without case. ``delete``: rows are going to be deleted (``delete_from_log``).
+    Raises LogTableError that names the table, column or right that is missing.
+    """
+    inspector = sa.inspect(conn)
+    schema = inspector.default_schema_name if schema is None else schema
+    log_name = _existing(inspector, schema, name)
+    if log_name is None:
+        own_schema, table = split_name(name)
+        schema = schema if own_schema is None else own_schema
+        log_name = _existing(inspector, schema, table)
+        if log_name is None:
+            raise LogTableError(
+                f"there is no log table {table!r} in schema {schema!r}: make it with `eventlog db upgrade`, "
+                "or correct log_table or schema_name"
+            )
+    try:
+        reflected = inspector.get_columns(log_name, schema)
+    except sa.exc.DBAPIError as error:
+        raise LogTableError(
+            f"the columns of log table {schema}.{log_name} cannot be read: {error.orig}; "
+            f"have its owner grant this user USAGE on schema {schema}"
+        ) from error
+    columns = [Column(column["name"], column_type(column["type"])) for column in reflected]
+    try:
+        found = find_columns(
+            columns,
+            layout=layout,
+            column_map=column_map,
+            column_sort=column_sort,
+            numbered=dialect.numbers_columns,
+        )
+    except LogTableError as error:
+        raise LogTableError(f"log table {schema}.{log_name}: {error}") from None
+    types = {column.name: column.type for column in columns}
+    log = LogTable(schema, log_name, found, tuple(types[column] for column in found), dialect.max_identifier)
+    for companion in (log.error_table, log.inflight_table):
+        if not inspector.has_table(companion, schema):
+            raise LogTableError(
+                f"the log {log} has no companion table {schema}.{companion}: make it with `eventlog db upgrade`, "
+                "or with `eventlog db upgrade --companions-only` if somebody else made the log"
+            )
+    if missing := dialect.missing_rights(conn, log, delete):
+        raise LogTableError(
+            f"user {dialect.current_user(conn)} lacks rights on the log {log}: {'; '.join(missing)}; "
+            "have its owner grant them"
+        )
+    return log
+
+
+def _existing(inspector: sa.Inspector, schema: str | None, name: str) -> str | None:
+    if inspector.has_table(name, schema):
+        return name
+    return match_name(name, inspector.get_table_names(schema))
+
+
+# Rows
+
+
+def to_ranges(ids: Iterable[int]) -> list[tuple[int, int]]:
+    """Ascending record_ids as ranges of consecutive integers."""
+    ranges: list[tuple[int, int]] = []
+    iterator = iter(ids)
+    for first in iterator:
+        last = first
+        for record_id in iterator:
+            if record_id != last + 1:
+                ranges.append((first, last))
+                first = record_id
+            last = record_id
+        ranges.append((first, last))
+    return ranges
+
+
+@lru_cache(maxsize=32)
+def _log(log: LogTable) -> sa.TableClause:
+    return sa.table(_name(log.name), *(sa.column(_name(column)) for column in log.columns), schema=_schema(log))
+
+
+def _field(log: LogTable, field: str) -> sa.ColumnElement[Any]:
+    return _log(log).c[log.columns[LogRow._fields.index(field)]]
+
+
+def _name(name: str) -> quoted_name:
+    return quoted_name(name, quote=True)
+
+
+def _schema(log: LogTable) -> quoted_name | None:
+    return None if log.schema is None else _name(log.schema)
+
+
+def tail(conn: Connection, log: LogTable) -> int | None:
+    """The highest record_id with status N, or None if there is none."""
+    record_id = _field(log, "record_id")
+    statement = (
+        sa.select(record_id)
+        .where(_field(log, "status") == sa.literal_column("'N'"), record_id > 0)
+        .order_by(record_id.desc())
+        .limit(1)
+    )
+    found = conn.execute(statement).scalar()
+    return None if found is None else int(found)
+
+
+def count_by_status(conn: Connection, log: LogTable) -> dict[str, int]:
+    """The number of rows of each status letter, blanks at its end taken off. Reads the whole log."""
+    status = _field(log, "status")
+    counts: Counter[str] = Counter()
+    for letter, number in conn.execute(sa.select(status, sa.func.count()).group_by(status)):
+        counts[str(letter).rstrip(" ")] += number
+    return dict(counts)
+
+
+def requeue(
+    conn: Connection, log: LogTable, statuses: Iterable[str], ids: Ranges | None = None, *, force: bool = False
+) -> Requeued:
+    """Queue rows that are done once more (spec/event-log.md 11).
+
+    E and F go back to N in their old place; W and S are logged anew as copies with new record_ids, since their
+    event-ids were applied. Rows of types 1 to 3 whose object (as table_name and table_key spell it) has a later row S
+    or W are refused, unless ``force``. ``ids`` None = all. Raises ConfigError for a status that cannot be requeued.
+    """
+    letters = set(statuses)
+    if unknown := letters - set("EFWS"):
+        raise ConfigError(f"status {min(unknown)!r} cannot be requeued: only E, F, W and S can")
+    status, record_id = _field(log, "status"), _field(log, "record_id")
+    chosen = [status.in_(sorted(letters)), record_id > 0]
+    if ids is not None:
+        chosen.append(sa.or_(sa.false(), *(record_id.between(first, last) for first, last in ids)))
+    refused: tuple[RefusedRow, ...] = ()
+    if not force:
+        stale = _stale(log, chosen)
+        rows = conn.execute(stale.order_by(stale.selected_columns[0]))
+        refused = tuple(RefusedRow(int(row[0]), int(row[1]), str(row[2]), str(row[3])) for row in rows)
+        if refused:
+            chosen.append(record_id.not_in(stale.with_only_columns(stale.selected_columns[0])))
+    # The copies first: a row that goes back to N must not be taken for one that is to be copied.
+    copied_fields = [column for column in _log(log).c if column not in (record_id, status)]
+    copies = (
+        sa.select(sa.literal_column("'N'"), *copied_fields).where(*chosen, status.in_(["S", "W"])).order_by(record_id)
+    )
+    inserted = conn.execute(
+        sa.insert(_log(log)).from_select([status, *copied_fields], copies),
+        execution_options={"preserve_rowcount": True},
+    )
+    updated = conn.execute(sa.update(_log(log)).where(*chosen, status.in_(["E", "F"])).values({status: "N"}))
+    return Requeued(set_back=updated.rowcount, copied=inserted.rowcount, refused=refused)
+
+
+def _stale(log: LogTable, chosen: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
+    """Of the chosen rows those of types 1 to 3 whose object has a later row S or W: what ``RefusedRow`` tells of it."""
+    record_id, event_type, table_name, table_key = (_field(log, field) for field in RefusedRow._fields)
+    done_id = sa.case((_field(log, "status").in_(["S", "W"]), record_id))
+    # By a window, which reads and sorts the log once. A join of the log with itself is planned by statistics, and those
+    # of a log may say that it is empty.
+    rows = sa.select(
+        record_id.label("record_id"),
+        event_type.label("event_type"),
+        table_name.label("table_name"),
+        table_key.label("table_key"),
+        sa.and_(*chosen).label("is_chosen"),
+        sa.func.max(done_id).over(partition_by=[table_name, table_key]).label("last_done"),
+    ).subquery("rows")
+    return sa.select(*(rows.c[field] for field in RefusedRow._fields)).where(
+        rows.c.is_chosen,
+        rows.c.event_type.in_([1, 2, 3]),
+        rows.c.last_done > rows.c.record_id,
+        rows.c.table_name.is_not(None),
+        rows.c.table_key.is_not(None),
+    )
+
+
+# Companions (spec/event-log.md 10)
+
+
+@lru_cache(maxsize=32)
+def _errors(log: LogTable) -> sa.TableClause:
+    columns = ("record_id", "code", "message")
+    return sa.table(_name(log.error_table), *map(sa.column, columns), schema=_schema(log))
+
+
+@lru_cache(maxsize=32)
+def _inflight(log: LogTable) -> sa.TableClause:
+    columns = ("flight_no", "composition")
+    return sa.table(_name(log.inflight_table), *map(sa.column, columns), schema=_schema(log))
+
+
+def add_errors(conn: Connection, log: LogTable, lines: Sequence[tuple[int, str, str]]) -> None:
+    """Write lines (record_id, code, message) to ``<log>_error``; what no text column takes in a message is replaced."""
+    if lines:
+        rows = [
+            {"record_id": record_id, "code": code, "message": _storable(message)} for record_id, code, message in lines
+        ]
+        conn.execute(sa.insert(_errors(log)), rows)
+
+
+def _storable(message: str) -> str:
+    """Without NUL, which no text column takes, and without lone surrogates, which no encoding takes."""
+    return message.replace("\0", "�").encode("utf-8", "replace").decode()
+
+
+def next_flight(conn: Connection, log: LogTable) -> int:
+    """A flight number that was never given before."""
+    return int(conn.scalar(sa.Sequence(_name(log.flight_sequence), schema=_schema(log))))
+
+
+def write_inflight(conn: Connection, log: LogTable, flight_no: int, composition: str) -> None:
+    """Write the line of a flight. ``composition`` is JSON."""
+    conn.execute(sa.insert(_inflight(log)).values(flight_no=flight_no, composition=composition))
+
+
+def update_inflight(conn: Connection, log: LogTable, flight_no: int, composition: str) -> None:
+    """Write what is left of a flight over its line."""
+    inflight = _inflight(log)
+    conn.execute(sa.update(inflight).where(inflight.c.flight_no == flight_no).values(composition=composition))
+
+
+def strike_inflight(conn: Connection, log: LogTable, flight_no: int) -> None:
+    """Take away the line of a flight that is done."""
+    inflight = _inflight(log)
+    conn.execute(sa.delete(inflight).where(inflight.c.flight_no == flight_no))
+
+
+def read_inflight(conn: Connection, log: LogTable) -> list[tuple[int, str]]:
+    """The lines (flight_no, composition) of all flights that are not done, oldest first."""
+    inflight = _inflight(log)
+    statement = sa.select(inflight.c.flight_no, inflight.c.composition).order_by(inflight.c.flight_no)
+    return [(int(flight_no), str(composition)) for flight_no, composition in conn.execute(statement)]
+
+
+class ErrorLine(NamedTuple):
+    """A line of ``<log>_error``; ``error_time`` is UTC."""
+
+    error_time: datetime
+    code: str
+    message: str
+
+
+def read_errors(conn: Connection, log: LogTable, record_id: int) -> list[ErrorLine]:
+    """The error lines of a row, the oldest first."""
+    columns = ("record_id", "error_time", "code", "message")
+    errors = sa.table(_name(log.error_table), *map(sa.column, columns), schema=_schema(log))
+    found = sa.select(errors.c.error_time, errors.c.code, errors.c.message).where(errors.c.record_id == record_id)
+    return [ErrorLine(*row) for row in conn.execute(found.order_by(errors.c.error_time))]

@@ -1,0 +1,214 @@
+"""The log, its companions and its functions as Alembic migrations, run from code (design.md, "Migrations").
+
+Two branches, so that each knows what it made: ``companions`` (the tables of spec/event-log.md 10) and ``log`` (the
+table itself, its trigger and the key quoting function). ``--companions-only`` runs the first alone, for a log that
+somebody else made, and a downgrade takes away what was upgraded and nothing else. Which migrations a log has seen
+stands beside it, in ``<log>_version``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TextIO
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import Connection, Engine
+from sqlalchemy.sql import quoted_name
+
+from eventlog.errors import ConfigError, DatabaseError, LogTableError
+from eventlog.model import LogRow
+from eventlog.sql import dialects
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.failures import as_database_errors
+from eventlog.sql.log_table import LogTable, split_name
+
+_LOG_BRANCH: Final = "log"
+_COMPANIONS_BRANCH: Final = "companions"
+
+
+def upgrade(
+    target: Engine | Connection | None,
+    *,
+    log_table: str,
+    schema: str | None = None,
+    revision: str = "head",
+    companions_only: bool = False,
+    sql: TextIO | None = None,
+    dialect_name: str | None = None,
+) -> None:
+    """Make the log and its companions, or bring them up to ``revision``; what is there already is left alone.
+
+    ``log_table`` may be ``schema.table``; otherwise it is made in ``schema``, by default the connection's current one,
+    which must exist. ``companions_only``: somebody else made the log. ``sql``: write the whole SQL there and run
+    nothing; then ``target`` may be None if ``dialect_name`` is given. An engine's transaction is committed, a
+    connection's is the caller's. Raises LogTableError if a table of the log's name is there that is not ours,
+    DatabaseError if the schema is missing, ConfigError for an unknown revision.
+    """
+    wanted = _revision(revision, companions_only)
+    if sql is not None:
+        log = _offline_log(log_table, schema)
+        with _alembic_errors():
+            command.upgrade(
+                _config(log, None, _dialect_name(target, dialect_name), sql, companions_only), wanted, sql=True
+            )
+        return
+    with _connection(target) as conn:
+        log = _online_log(conn, log_table, schema)
+        _check_before_upgrade(conn, log, companions_only)
+        with _alembic_errors():
+            command.upgrade(_config(log, conn, conn.dialect.name, None, companions_only), wanted)
+
+
+def downgrade(
+    target: Engine | Connection | None,
+    *,
+    log_table: str,
+    schema: str | None = None,
+    revision: str = "base",
+    companions_only: bool = False,
+    sql: TextIO | None = None,
+    dialect_name: str | None = None,
+) -> None:
+    """Take away what the migrations after ``revision`` made: with ``base`` the log, its rows and its companions.
+
+    A log that somebody else made stays. ``companions_only`` matters with ``sql`` only, where nothing tells what was
+    upgraded. Else as ``upgrade``.
+    """
+    if sql is not None:
+        log = _offline_log(log_table, schema)
+        config = _config(log, None, _dialect_name(target, dialect_name), sql)
+        branches = [_COMPANIONS_BRANCH] if companions_only else [_LOG_BRANCH, _COMPANIONS_BRANCH]
+        with _alembic_errors():
+            for branch in branches:
+                command.downgrade(config, f"{branch}@head:{branch}@{revision}", sql=True)
+        if revision == "base":
+            sql.write(f"DROP TABLE {_quoted(config.attributes['dialect'], log)};\n")
+        return
+    with _connection(target) as conn:
+        log = _online_log(conn, log_table, schema)
+        with _alembic_errors():
+            command.downgrade(_config(log, conn, conn.dialect.name, None), revision)
+        if not _heads(conn, log):
+            _version_table(log).drop(conn, checkfirst=True)
+
+
+def current(target: Engine | Connection, *, log_table: str, schema: str | None = None) -> tuple[str, ...]:
+    """The revisions that the log has reached, one a branch; empty if there is none."""
+    with _connection(target) as conn:
+        return tuple(sorted(_heads(conn, _online_log(conn, log_table, schema))))
+
+
+def heads() -> tuple[str, ...]:
+    """The newest revisions that there are, one a branch."""
+    return tuple(sorted(ScriptDirectory(str(Path(__file__).parent)).get_heads()))
+
+
+@contextmanager
+def _connection(target: Engine | Connection | None) -> Iterator[Connection]:
+    if target is None:
+        raise ConfigError("migrations need a database, or a file to write their SQL to")
+    if isinstance(target, Connection):
+        with as_database_errors(target):
+            yield target
+        return
+    with target.connect() as conn, as_database_errors(conn), conn.begin():
+        yield conn
+
+
+def _online_log(conn: Connection, log_table: str, schema: str | None) -> LogTable:
+    log = _offline_log(log_table, schema)
+    inspector = sa.inspect(conn)
+    real_schema = log.schema if log.schema is not None else inspector.default_schema_name
+    if real_schema is None or not inspector.has_schema(real_schema):
+        raise DatabaseError(
+            f"there is no schema {real_schema!r} for the log: create it, or correct log_table or schema_name"
+        )
+    dialect = dialects.load(conn.dialect.name)
+    return LogTable(real_schema, log.name, LogRow._fields, max_identifier=dialect.max_identifier)
+
+
+def _offline_log(log_table: str, schema: str | None) -> LogTable:
+    own_schema, name = split_name(log_table)
+    return LogTable(schema if own_schema is None else own_schema, name, LogRow._fields)
+
+
+def _check_before_upgrade(conn: Connection, log: LogTable, companions_only: bool) -> None:
+    exists = sa.inspect(conn).has_table(log.name, log.schema)
+    if companions_only:
+        if not exists:
+            raise LogTableError(f"there is no log {log} that companions could be made for: correct log_table")
+        return
+    scripts = ScriptDirectory(str(Path(__file__).parent)).walk_revisions("base", f"{_LOG_BRANCH}@head")
+    if exists and not {script.revision for script in scripts}.intersection(_heads(conn, log)):
+        raise LogTableError(
+            f"the table {log} is there already and was not made by `eventlog db upgrade`: "
+            "give it its companions with --companions-only, or choose another log_table"
+        )
+
+
+def _heads(conn: Connection, log: LogTable) -> tuple[str, ...]:
+    options = {"version_table": _name(log.version_table), "version_table_schema": _schema(log)}
+    return MigrationContext.configure(conn, opts=options).get_current_heads()
+
+
+def _version_table(log: LogTable) -> sa.Table:
+    return sa.Table(_name(log.version_table), sa.MetaData(), schema=_schema(log))
+
+
+def _quoted(dialect: Dialect, log: LogTable) -> str:
+    table = dialect.quote(log.version_table)
+    return table if log.schema is None else f"{dialect.quote(log.schema)}.{table}"
+
+
+def _revision(revision: str, companions_only: bool) -> str:
+    if companions_only:
+        return f"{_COMPANIONS_BRANCH}@{revision}"
+    return "heads" if revision == "head" else revision
+
+
+def _config(
+    log: LogTable, conn: Connection | None, dialect_name: str, sql: TextIO | None, companions_only: bool = False
+) -> Config:
+    config = Config() if sql is None else Config(output_buffer=sql)
+    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes.update(
+        connection=conn,
+        dialect=dialects.load(dialect_name),
+        log=log,
+        companions_only=companions_only,
+        version_table=_name(log.version_table),
+        version_table_schema=_schema(log),
+    )
+    return config
+
+
+def _dialect_name(target: Engine | Connection | None, dialect_name: str | None) -> str:
+    if dialect_name is not None:
+        return dialect_name
+    if target is None:
+        raise ConfigError("the SQL of migrations needs a database or the name of one, such as postgresql")
+    return target.dialect.name
+
+
+def _name(name: str) -> quoted_name:
+    return quoted_name(name, quote=True)
+
+
+def _schema(log: LogTable) -> quoted_name | None:
+    return None if log.schema is None else _name(log.schema)
+
+
+@contextmanager
+def _alembic_errors() -> Iterator[None]:
+    try:
+        yield
+    except CommandError as error:
+        raise ConfigError(f"migration: {error}; see `eventlog db current`") from error

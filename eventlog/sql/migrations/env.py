@@ -1,0 +1,21 @@
+"""Alembic runs this for every command. What it needs stands in the attributes of its configuration."""
+
+from __future__ import annotations
+
+from alembic import context
+
+given = context.config.attributes
+shared = {
+    "version_table": given["version_table"],
+    "version_table_schema": given["version_table_schema"],
+    "transaction_per_migration": False,
+}
+if context.is_offline_mode():
+    context.configure(
+        dialect_name=given["dialect"].name, dialect_opts={"paramstyle": "named"}, literal_binds=True, **shared
+    )
+else:
+    context.configure(connection=given["connection"], **shared)
+
+with context.begin_transaction():
+    context.run_migrations()

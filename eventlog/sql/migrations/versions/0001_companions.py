@@ -1,0 +1,80 @@
+"""The companion tables of a log (spec/event-log.md 10).
+
+Grants: the publisher's user needs INSERT on ``<log>_error``; SELECT, INSERT, UPDATE, DELETE on ``<log>_inflight``;
+USAGE on the sequence ``<log>_flight``. Nobody else needs any right on them; people who look into failures, SELECT on
+both tables.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import context, op
+from sqlalchemy.sql import quoted_name
+
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.log_table import LogTable, cut_name
+
+revision = "0001"
+down_revision = None
+branch_labels = ("companions",)
+depends_on = None
+
+
+def upgrade() -> None:
+    log: LogTable = context.config.attributes["log"]
+    dialect: Dialect = context.config.attributes["dialect"]
+    now = sa.text(dialect.utc_now)
+    op.create_table(
+        _name(log.error_table),
+        sa.Column("record_id", sa.BigInteger, nullable=False, comment="The row of the log that failed"),
+        sa.Column("error_time", sa.TIMESTAMP, nullable=False, server_default=now, comment="When it failed, in UTC"),
+        sa.Column("code", sa.Text, nullable=False, comment="Why: a code of the row checks, or receiver"),
+        sa.Column("message", sa.Text, nullable=False, comment="Why, for people"),
+        schema=_schema(log),
+        comment=f"Rows of {log.name} that failed: one line a failure, never changed afterwards",
+    )
+    op.create_index(_index(log, 2), _name(log.error_table), ["record_id"], schema=_schema(log))
+    op.create_table(
+        _name(log.inflight_table),
+        sa.Column(
+            "flight_no",
+            sa.BigInteger,
+            primary_key=True,
+            autoincrement=False,
+            comment="Number of the flight, never reused",
+        ),
+        sa.Column("started", sa.TIMESTAMP, nullable=False, server_default=now, comment="When it started, in UTC"),
+        sa.Column(
+            "composition", sa.Text, nullable=False, comment="JSON: its envelopes, their events and the rows of each"
+        ),
+        schema=_schema(log),
+        comment=f"What the publisher of {log.name} has sent and not yet marked: one line a flight",
+        # A few lines, written anew every second: left to itself, autovacuum would wait for fifty dead ones, and their
+        # texts (in TOAST) are large.
+        postgresql_with={"autovacuum_vacuum_scale_factor": "0", "toast.autovacuum_vacuum_scale_factor": "0"},
+    )
+    # A sequence of its own, not an identity: the number is needed before the line that it stands in is written.
+    op.execute(sa.schema.CreateSequence(_flights(log)))
+
+
+def downgrade() -> None:
+    log: LogTable = context.config.attributes["log"]
+    op.execute(sa.schema.DropSequence(_flights(log)))
+    op.drop_table(_name(log.inflight_table), schema=_schema(log))
+    op.drop_table(_name(log.error_table), schema=_schema(log))
+
+
+def _flights(log: LogTable) -> sa.Sequence:
+    return sa.Sequence(_name(log.flight_sequence), schema=_schema(log), data_type=sa.BigInteger(), cache=1)
+
+
+def _index(log: LogTable, number: int) -> quoted_name:
+    return _name(cut_name(f"idx_{log.name}_{number}", log.max_identifier))
+
+
+def _name(name: str) -> quoted_name:
+    return quoted_name(name, quote=True)
+
+
+def _schema(log: LogTable) -> quoted_name | None:
+    return None if log.schema is None else _name(log.schema)

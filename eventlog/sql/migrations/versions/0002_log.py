@@ -1,0 +1,113 @@
+"""The log table and the function that quotes keys for it (spec/event-log.md 1.1, spec/triggers.md 4, 7).
+
+Grants: the publisher's user needs SELECT and UPDATE (status) on the log, and DELETE with ``delete_from_log``. The owner
+of the trigger functions needs INSERT; the application's users need no right at all, since the functions run with
+their owner's (spec/triggers.md 7.1).
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import context, op
+from sqlalchemy.sql import quoted_name
+
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.log_table import LogTable, cut_name
+
+revision = "0002"
+down_revision = None
+branch_labels = ("log",)
+depends_on = None
+
+_STORAGE = {
+    # A row is written twice: as N, and when it is marked. The mark cannot be a HOT update, since the partial index
+    # looks at status, but with some room it stays on the row's page, and the log keeps its order on the disk.
+    "fillfactor": "80",
+    # Every mark leaves a dead entry at the head of the partial index, which each window read has to step over until
+    # vacuum has taken it away. The default of a fifth of the table would be millions of them in a long log.
+    "autovacuum_vacuum_scale_factor": "0.01",
+    "autovacuum_vacuum_threshold": "10000",
+    "autovacuum_analyze_scale_factor": "0.02",
+    # Ten times the default: a vacuum that is slower than the publisher never comes to its end.
+    "autovacuum_vacuum_cost_limit": "2000",
+    # With delete_from_log the end of the table empties again and again; giving the pages back to the disk takes a
+    # lock that holds up every writer, and the next rows need the pages again.
+    "vacuum_truncate": "false",
+}
+
+
+def upgrade() -> None:
+    log: LogTable = context.config.attributes["log"]
+    dialect: Dialect = context.config.attributes["dialect"]
+    op.create_table(
+        _name(log.name),
+        sa.Column(
+            "record_id",
+            sa.BigInteger,
+            # CACHE 1: with a cache the numbers of two sessions' changes of one row may stand in the wrong order.
+            sa.Identity(always=False, cache=1),
+            primary_key=True,
+            comment="Place in the queue: ascending, with gaps",
+        ),
+        sa.Column(
+            "status",
+            sa.CHAR(1),
+            nullable=False,
+            server_default=sa.text("'N'"),
+            comment="N new, S success, W warning, E error, F fatal; any other letter: left alone",
+        ),
+        sa.Column(
+            "event_type",
+            sa.SmallInteger,
+            nullable=False,
+            comment="1 insert field, 2 update field, 3 update field (remove all values), 4 delete row; "
+            "read back: 5 insert row, 6 update row, 7 insert field, 8 update field",
+        ),
+        sa.Column(
+            "event_time",
+            sa.TIMESTAMP,
+            nullable=False,
+            server_default=sa.text(dialect.utc_now),
+            comment="When the change was made, in UTC",
+        ),
+        sa.Column("perpetrator", sa.Text, comment="Database user who made the change; NULL: somebody else"),
+        sa.Column("table_name", sa.Text, nullable=False, comment="Table or view whose object changed"),
+        sa.Column("table_key", sa.Text, nullable=False, comment="Key of the object: column=value+column=value"),
+        sa.Column("column_name", sa.Text, comment="Column that changed, for types 1, 2, 3, 7 and 8"),
+        sa.Column("old_value", sa.Text, comment="Value before, for types 1 to 3; binary values are base64"),
+        sa.Column("new_value", sa.Text, comment="Value after, for types 1 to 3; binary values are base64"),
+        sa.CheckConstraint(dialect.is_letter("status")),
+        sa.CheckConstraint("event_type BETWEEN 1 AND 8"),
+        schema=_schema(log),
+        comment="Event log: triggers write it, the eventlog publisher reads and marks it",
+        postgresql_with=_STORAGE,
+    )
+    op.create_index(
+        _name(cut_name(f"idx_{log.name}_1", log.max_identifier)),
+        _name(log.name),
+        ["record_id"],
+        schema=_schema(log),
+        postgresql_where=sa.text("status = 'N'"),
+    )
+    for statement in dialect.create_functions(log):
+        _execute(statement)
+
+
+def downgrade() -> None:
+    log: LogTable = context.config.attributes["log"]
+    dialect: Dialect = context.config.attributes["dialect"]
+    for statement in dialect.drop_functions(log):
+        _execute(statement)
+    op.drop_table(_name(log.name), schema=_schema(log))
+
+
+def _execute(statement: str) -> None:
+    op.execute(sa.text(statement.replace(":", "\\:")))
+
+
+def _name(name: str) -> quoted_name:
+    return quoted_name(name, quote=True)
+
+
+def _schema(log: LogTable) -> quoted_name | None:
+    return None if log.schema is None else _name(log.schema)

@@ -1,0 +1,149 @@
+"""Remove processed rows by age, batch by batch: S and W, and no other letter (spec/event-log.md 2).
+
+A batch looks at a bounded number of rows in record_id order, from where the one before ended, so that its work does not
+grow with the log. No function commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+from sqlalchemy.sql import quoted_name
+
+from eventlog.errors import DatabaseError
+from eventlog.model import LogRow, Status
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.failures import as_database_errors
+from eventlog.sql.log_table import LogTable
+
+REMOVED: Final = (Status.SUCCESS, Status.WARNING)
+"""The letters of rows that are done for good."""
+
+
+class Cutoff(NamedTuple):
+    """What is older goes: ``event_time`` in the terms of the log's event_time, ``error_time`` in UTC."""
+
+    event_time: datetime
+    error_time: datetime
+
+
+class Batch(NamedTuple):
+    """The highest record_id that was looked at, how many lines were, and how many of them went (or would go)."""
+
+    last: int
+    looked_at: int
+    removed: int
+
+
+def cutoff(conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str, age: timedelta) -> Cutoff:
+    """The moments before which lines are older than ``age``, by the database's clock."""
+    here = datetime.fromisoformat(dialect.due_until(conn, log, event_time_zone))
+    utc = conn.execute(sa.text(f"SELECT {dialect.utc_now}")).scalar_one()
+    return Cutoff(_before(here, age), _before(utc, age))
+
+
+def _before(now: datetime, age: timedelta) -> datetime:
+    earliest = now.replace(year=1, month=1, day=1)
+    return now - age if now - earliest > age else earliest
+
+
+def check_rights(conn: Connection, dialect: Dialect, log: LogTable) -> None:
+    """Raise DatabaseError that names the table from which this session may not delete."""
+    for table in (_log(log), _errors(log)):
+        try:
+            with as_database_errors(conn), conn.begin_nested():
+                conn.execute(sa.delete(table).where(sa.false()))
+        except DatabaseError as error:
+            raise DatabaseError(
+                f"user {dialect.current_user(conn)} lacks the right DELETE on {table.name} ({error}): purge as its "
+                "owner, or have it granted"
+            ) from error
+
+
+def extent(conn: Connection, log: LogTable) -> tuple[int, int] | None:
+    """The lowest and the highest positive record_id; None if there is none."""
+    record_id = _column(log, "record_id")
+    lowest, highest = conn.execute(sa.select(sa.func.min(record_id), sa.func.max(record_id)).where(record_id > 0)).one()
+    return None if lowest is None else (int(lowest), int(highest))
+
+
+def purge_rows(
+    conn: Connection, log: LogTable, after: int, size: int, older_than: datetime, kept: Collection[int], *, dry: bool
+) -> Batch | None:
+    """One batch of the log behind record_id ``after``; None at its end.
+
+    Removes rows S and W whose event_time lies before ``older_than``, but for the record_ids ``kept``. ``dry``: counts
+    them only.
+    """
+    record_id = _column(log, "record_id")
+    batch = _next(conn, record_id, record_id > after, size)
+    if batch is None:
+        return None
+    number, last = batch
+    old = [record_id.between(after + 1, last), *_is_old(log, older_than)]
+    if spared := [one for one in kept if after < one <= last]:
+        old.append(record_id.not_in(spared))
+    return Batch(last, number, _remove(conn, _log(log), old, dry))
+
+
+def purge_errors(
+    conn: Connection, log: LogTable, after: int | None, size: int, older_than: Cutoff, *, dry: bool
+) -> Batch | None:
+    """The same of the error table, whose lines go when they are older and their rows are gone, or go as well."""
+    errors = _errors(log)
+    record_id = errors.c.record_id
+    behind = sa.true() if after is None else record_id > after
+    batch = _next(conn, record_id, behind, size)
+    if batch is None:
+        return None
+    number, last = batch
+    stays = sa.not_(sa.and_(*_is_old(log, older_than.event_time)))
+    row = sa.select(sa.literal(1)).select_from(_log(log)).where(_column(log, "record_id") == record_id, stays)
+    old = [behind, record_id <= last, errors.c.error_time < older_than.error_time, ~sa.exists(row)]
+    return Batch(last, number, _remove(conn, errors, old, dry))
+
+
+def _is_old(log: LogTable, older_than: datetime) -> list[sa.ColumnElement[bool]]:
+    return [_column(log, "status").in_(REMOVED), _column(log, "event_time") < older_than]
+
+
+def _next(
+    conn: Connection, record_id: sa.ColumnElement[Any], behind: sa.ColumnElement[bool], size: int
+) -> tuple[int, int] | None:
+    """How many lines the next batch has, and its highest record_id."""
+    ids = sa.select(record_id.label("record_id")).where(behind).order_by(record_id).limit(size).subquery()
+    number, last = conn.execute(sa.select(sa.func.count(), sa.func.max(ids.c.record_id)).select_from(ids)).one()
+    return (int(number), int(last)) if number else None
+
+
+def _remove(conn: Connection, table: sa.TableClause, old: list[sa.ColumnElement[bool]], dry: bool) -> int:
+    if dry:
+        return int(conn.execute(sa.select(sa.func.count()).select_from(table).where(*old)).scalar_one())
+    return conn.execute(sa.delete(table).where(*old)).rowcount
+
+
+@lru_cache(maxsize=32)
+def _log(log: LogTable) -> sa.TableClause:
+    return sa.table(_name(log.name), *(sa.column(_name(column)) for column in log.columns), schema=_schema(log))
+
+
+@lru_cache(maxsize=32)
+def _errors(log: LogTable) -> sa.TableClause:
+    return sa.table(_name(log.error_table), *map(sa.column, ("record_id", "error_time")), schema=_schema(log))
+
+
+def _column(log: LogTable, field: str) -> sa.ColumnElement[Any]:
+    return _log(log).c[log.columns[LogRow._fields.index(field)]]
+
+
+def _name(name: str) -> quoted_name:
+    return quoted_name(name, quote=True)
+
+
+def _schema(log: LogTable) -> quoted_name | None:
+    return None if log.schema is None else _name(log.schema)

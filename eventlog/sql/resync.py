@@ -1,0 +1,201 @@
+"""Writing objects into the log once more, in batches, with a position that survives a kill (spec/event-log.md 11).
+
+The position stands in ``<log>_resync``, one line an unfinished resync, and moves in the transaction that writes the
+rows: whatever is killed wherever, no object is left out and none is written twice. It is read anew for each batch,
+under a lock of its line, so two processes on one resync share the work. A line goes away with the last batch.
+
+Not in the log itself, where the last row of a resync may be published and deleted at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+from sqlalchemy.sql import quoted_name
+
+from eventlog.catalog import ObjectClass
+from eventlog.errors import ConfigError, LogTableError
+from eventlog.model import EventType
+from eventlog.sql.log_table import LogTable, cut_name
+
+if TYPE_CHECKING:
+    from eventlog.sql.dialect import Dialect
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is written again. ``event_type``: 5, or 6.
+
+    ``where``: SQL of the operator that holds for the rows; ``keys``: what tells the file of keys apart, such as its
+    hash; neither = the whole class.
+    """
+
+    class_name: str
+    event_type: EventType
+    where: str | None = None
+    keys: str | None = None
+
+    def __str__(self) -> str:
+        what = "whole class" if self.where is None and self.keys is None else "keys of a file"
+        if self.where is not None:
+            what = f"where {self.where}"
+        return f"{what}, as type {int(self.event_type)}"
+
+    @property
+    def digest(self) -> str:
+        """What its line is found by, 64 hex digits."""
+        parts = (self.class_name, str(int(self.event_type)), self.where or "", self.keys or "")
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+class Batch(NamedTuple):
+    """What one batch did: rows written, keys that have no object, and the position behind it.
+
+    ``position`` is the last key as canonical table_key text, or for a file of keys the number of its last line.
+    """
+
+    rows: int
+    missing: int
+    position: str | None
+    is_last: bool
+
+
+class Unfinished(NamedTuple):
+    """A resync that has not come to its end. ``selection`` in words; ``rows`` written so far."""
+
+    selection: str
+    position: str | None
+    rows: int
+
+
+WriteBatch = Callable[[Connection, str | None], Batch]
+"""Write the rows of one batch behind a position, None = from the beginning."""
+
+
+def resync_table(log: LogTable) -> str:
+    """``<log>_resync``: the positions of the resyncs that are not finished."""
+    return cut_name(f"{log.name}_resync", log.max_identifier)
+
+
+def check_table(conn: Connection, log: LogTable) -> None:
+    """Raise LogTableError if the log has no table of positions yet."""
+    if not sa.inspect(conn).has_table(resync_table(log), log.schema):
+        raise LogTableError(
+            f"the log {log} has no table {resync_table(log)}, where a resync keeps its position: make it with "
+            "`eventlog db upgrade`, or with `eventlog db upgrade --companions-only` if somebody else made the log"
+        )
+
+
+def unfinished(conn: Connection, log: LogTable, class_name: str) -> list[Unfinished]:
+    """The resyncs of a class that are not finished, oldest first."""
+    table = _table(log)
+    statement = (
+        sa.select(table.c.selection, table.c.position, table.c.rows_written)
+        .where(table.c.class_name == class_name)
+        .order_by(table.c.started)
+    )
+    return [Unfinished(*row) for row in conn.execute(statement)]
+
+
+def find(conn: Connection, log: LogTable, selection: Selection) -> Unfinished | None:
+    """The line of this resync, None if it has none."""
+    table = _table(log)
+    statement = sa.select(table.c.selection, table.c.position, table.c.rows_written).where(_is(log, selection))
+    row = conn.execute(statement).first()
+    return None if row is None else Unfinished(*row)
+
+
+def begin(conn: Connection, log: LogTable, selection: Selection, *, resume: bool, restart: bool) -> Unfinished:
+    """The line of this resync: a new one, or with ``resume`` the one that is there.
+
+    Raises ConfigError if there is one without ``resume`` (``restart`` gives it up), or none to resume.
+    """
+    table = _table(log)
+    there = find(conn, log, selection)
+    if resume:
+        if there is None:
+            raise ConfigError(_nothing_to_resume(conn, log, selection))
+        return there
+    if there is not None:
+        if not restart:
+            raise ConfigError(
+                f"a resync of {selection.class_name} ({selection}) is not finished: {there.rows} rows are written, "
+                f"{_place(there.position)}; --resume goes on from there, --restart begins again"
+            )
+        conn.execute(sa.delete(table).where(_is(log, selection)))
+    line = {"digest": selection.digest, "class_name": selection.class_name, "selection": str(selection)}
+    conn.execute(sa.insert(table).values(**line, rows_written=0))
+    return Unfinished(str(selection), None, 0)
+
+
+def run(conn: Connection, log: LogTable, selection: Selection, write_batch: WriteBatch) -> Iterator[Batch]:
+    """Write batch after batch, each in a transaction of its own, until the last one.
+
+    ``conn`` is in no transaction. Ends early if another process has finished the same resync.
+    """
+    table = _table(log)
+    position = sa.select(table.c.position).where(_is(log, selection)).with_for_update()
+    while True:
+        with conn.begin():
+            line = conn.execute(position).first()
+            if line is None:
+                return
+            batch = write_batch(conn, line.position)
+            if batch.is_last:
+                conn.execute(sa.delete(table).where(_is(log, selection)))
+            else:
+                moved = {"position": batch.position, "rows_written": table.c.rows_written + batch.rows}
+                conn.execute(sa.update(table).where(_is(log, selection)).values(moved))
+        yield batch
+        if batch.is_last:
+            return
+
+
+def existing(
+    conn: Connection, dialect: Dialect, schema: str | None, cls: ObjectClass, keys: Iterable[str]
+) -> tuple[list[str], list[str]]:
+    """Of these canonical keys those that have an object and those that have none, in their order, each once."""
+    asked = list(dict.fromkeys(keys))
+    found = dialect.query_back(conn, schema, cls, asked, ()) if asked else {}
+    return [key for key in asked if key in found], [key for key in asked if key not in found]
+
+
+def pause(rows: int, rate: float | None, elapsed: float) -> float:
+    """Seconds to wait after ``rows`` rows in ``elapsed`` seconds, so that at most ``rate`` a second are written."""
+    return 0.0 if rate is None else max(0.0, rows / rate - elapsed)
+
+
+def _nothing_to_resume(conn: Connection, log: LogTable, selection: Selection) -> str:
+    others = unfinished(conn, log, selection.class_name)
+    if not others:
+        return f"there is no unfinished resync of {selection.class_name}: leave --resume out"
+    named = "; ".join(f"{other.selection} ({other.rows} rows, {_place(other.position)})" for other in others)
+    return (
+        f"there is no unfinished resync of {selection.class_name} for {selection}; there is: {named}. "
+        "Repeat its own command with --resume"
+    )
+
+
+def _place(position: str | None) -> str:
+    return "at its beginning" if position is None else f"up to {position}"
+
+
+@lru_cache(maxsize=32)
+def _table(log: LogTable) -> sa.TableClause:
+    schema = None if log.schema is None else quoted_name(log.schema, quote=True)
+    return sa.table(quoted_name(resync_table(log), quote=True), *map(sa.column, COLUMNS), schema=schema)
+
+
+COLUMNS: Final = ("digest", "class_name", "selection", "started", "position", "rows_written")
+"""The columns of ``<log>_resync``."""
+
+
+def _is(log: LogTable, selection: Selection) -> sa.ColumnElement[Any]:
+    found: sa.ColumnElement[Any] = _table(log).c.digest == selection.digest
+    return found

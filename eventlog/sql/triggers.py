@@ -1,0 +1,428 @@
+"""What the triggers of a watched class log, and what is to be done to have them (spec/triggers.md 1, 2, 3, 9).
+
+No SQL text is here: a dialect renders ``ClassTriggers`` and ``ChildTriggers`` to SQL, compares that with what the
+database has, and gives the difference as a ``TriggerPlan``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, Literal
+
+from eventlog.catalog import ChildTable, Column, Database, ObjectClass, Table, match_name
+from eventlog.errors import TriggerError
+from eventlog.model import EventType
+
+Style = Literal["field", "remove_all", "field_query_back", "row_query_back"]
+Capture = Literal["row", "statement"]
+
+INSERT_TYPES: Final[Mapping[Style, EventType]] = {
+    "field": EventType.INSERT_FIELD,
+    "remove_all": EventType.INSERT_FIELD,
+    "field_query_back": EventType.INSERT_FIELD_QUERY_BACK,
+    "row_query_back": EventType.INSERT_ROW_QUERY_BACK,
+}
+UPDATE_TYPES: Final[Mapping[Style, EventType]] = {
+    "field": EventType.UPDATE_FIELD,
+    "remove_all": EventType.UPDATE_FIELD_REMOVE_ALL,
+    "field_query_back": EventType.UPDATE_FIELD_QUERY_BACK,
+    "row_query_back": EventType.UPDATE_ROW_QUERY_BACK,
+}
+
+
+# --- what is logged ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A class whose changes are to be logged (spec/triggers.md 1, 3).
+
+    ``table``: the table, or the view, which needs ``base``: base table -> its columns -> the view's columns. A base
+    table of another schema is named ``schema.table``. ``columns``: the attributes that are logged, None = all;
+    ``exclude``: attributes that are not. Child attributes are named ``child.column``. Names match exactly, else without
+    case if one matches. ``always``: also what a replication applies. ``lob_values``: LOBs by value, in databases where
+    a type counts as one (spec/triggers.md 6.1).
+    """
+
+    table: str
+    style: Style = "field"
+    capture: Capture = "row"
+    columns: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
+    base: Mapping[str, Mapping[str, str]] | None = None
+    always: bool = False
+    lob_values: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BaseTable:
+    """A table that a view is made of. ``schema`` None: that of the view."""
+
+    table: Table
+    schema: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassTriggers:
+    """What the triggers of a class's own table log, or of a base table that makes objects of a view.
+
+    ``key`` in key order; ``columns``: the non-key columns that are logged; ``insert_type`` and ``update_type``: the
+    event types of INSERT and UPDATE. Without columns an INSERT is one row of type 5. ``names``: what the log calls a
+    column where it is not its own name; ``schema``: the table's, None = the class's. ``decides``: the table only
+    decides whether an object is in the view, and its columns are looked at for changes alone. ``children``: what the
+    triggers of the class's child tables log.
+    """
+
+    class_name: str
+    table: Table
+    key: tuple[Column, ...]
+    columns: tuple[Column, ...]
+    insert_type: EventType
+    update_type: EventType
+    names: Mapping[str, str] = field(default_factory=dict)
+    schema: str | None = None
+    capture: Capture = "row"
+    always: bool = False
+    decides: bool = False
+    children: tuple[ChildTriggers, ...] = ()
+
+    @property
+    def is_nullable(self) -> bool:
+        """Whether rows without a key may be, which are no objects."""
+        return not {column.name for column in self.key} <= set(self.table.primary_key)
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether two rows may have one key, if only until it is checked."""
+        return not _is_unique(self.table, self.key)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChildTriggers:
+    """What the triggers of a child table log: rows of its owner's class and key, for ``attribute``.
+
+    ``owner_columns`` stand in the order of the owner's ``key``; ``event_type`` is 2 or 8; ``names``: what the log calls
+    the owner's key columns where it is not their own name. ``schema`` and ``owner_schema``: None = the class's.
+    """
+
+    class_name: str
+    table: Table
+    owner: Table
+    key: tuple[Column, ...]
+    owner_columns: tuple[Column, ...]
+    column: Column
+    attribute: str
+    event_type: EventType
+    names: Mapping[str, str] = field(default_factory=dict)
+    schema: str | None = None
+    owner_schema: str | None = None
+    capture: Capture = "row"
+    always: bool = False
+
+
+TableTriggers = ClassTriggers | ChildTriggers
+
+
+def compile_watch(
+    cls: ObjectClass,
+    watch: Watch,
+    excluded: Mapping[str, Collection[str]] = MappingProxyType({}),
+    base: Mapping[str, BaseTable] = MappingProxyType({}),
+) -> tuple[TableTriggers, ...]:
+    """What a watch logs: the class's own table first, then its child tables (spec/triggers.md 1, 2, 3).
+
+    ``excluded``: what ``exclusions`` gave, if the class was built without it. ``base``: for a view, the tables that
+    ``watch.base`` names. Raises TriggerError for a view whose base tables do not make its objects.
+    """
+    attributes = [a for a in cls.attributes if not a.is_key and a.column.name not in excluded.get(a.table, ())]
+    if cls.is_view:
+        return _view(cls, watch, {attribute.column.name for attribute in attributes}, base)
+    if watch.base is not None:
+        raise TriggerError(f"watch {watch.table}: {cls.name} is a table, and only a view has base tables")
+    columns = tuple(attribute.column for attribute in attributes if attribute.table == cls.table.name)
+    children = tuple(_child(cls, child, watch) for child in cls.children if child.attribute in attributes)
+    own = ClassTriggers(
+        class_name=cls.name,
+        table=cls.table,
+        key=cls.key,
+        columns=columns,
+        insert_type=INSERT_TYPES[watch.style] if columns else EventType.INSERT_ROW_QUERY_BACK,
+        update_type=UPDATE_TYPES[watch.style],
+        capture=watch.capture,
+        always=watch.always,
+        children=children,
+    )
+    return own, *children
+
+
+def _child(cls: ObjectClass, child: ChildTable, watch: Watch) -> ChildTriggers:
+    owner_columns = tuple(child.table.column(name) for name in child.owner_columns)
+    return ChildTriggers(
+        class_name=cls.name,
+        table=child.table,
+        owner=cls.table,
+        key=cls.key,
+        owner_columns=owner_columns,
+        column=child.attribute.column,
+        attribute=child.attribute.name,
+        event_type=_child_type(child.table, owner_columns, child.attribute.column, watch.style),
+        capture=watch.capture,
+        always=watch.always,
+    )
+
+
+def _child_type(table: Table, owner: Sequence[Column], value: Column, style: Style) -> EventType:
+    by_value = _is_unique(table, (*owner, value)) and style in ("field", "remove_all")
+    # One of two equal rows that is removed leaves the value in place: read back what is there.
+    return EventType.UPDATE_FIELD if by_value else EventType.UPDATE_FIELD_QUERY_BACK
+
+
+def _is_unique(table: Table, columns: Iterable[Column]) -> bool:
+    """Whether a key over exactly these columns holds at every moment."""
+    names = {column.name for column in columns}
+    is_key = names == set(table.primary_key) and not table.key_deferrable
+    return is_key or any(set(unique) == names for unique in table.unique_keys)
+
+
+# --- views ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Source:
+    """A base table with the columns that feed the key of a view, in its order, and the others, in the view's order.
+
+    ``names``: base column -> view column.
+    """
+
+    base: BaseTable
+    key: tuple[Column, ...]
+    columns: tuple[Column, ...]
+    names: Mapping[str, str]
+
+    @property
+    def makes_objects(self) -> bool:
+        """Whether a row of it is an object, and its key is that of one row."""
+        table = self.base.table
+        own = {column.name for column in self.key}
+        return _is_unique(table, self.key) or own == set(table.primary_key)
+
+
+def _view(
+    cls: ObjectClass, watch: Watch, logged: Collection[str], base: Mapping[str, BaseTable]
+) -> tuple[TableTriggers, ...]:
+    if not watch.base:
+        raise TriggerError(
+            f"watch {watch.table}: {cls.name} is a view: name its base tables with base = {{ table = {{ column = "
+            '"view column", ... }, ... }}'
+        )
+    sources = [_source(cls, watch, base[name], columns) for name, columns in watch.base.items()]
+    owner = _owner(cls, watch, sources)
+    triggers: list[TableTriggers] = []
+    for source in sources:
+        columns = tuple(column for column in source.columns if source.names[column.name] in logged)
+        if not source.columns or source is owner:
+            triggers.append(_object_source(cls, watch, source, columns))
+        else:
+            triggers += (_value_source(cls, watch, source, column, owner) for column in columns)
+    return tuple(triggers)
+
+
+def _source(cls: ObjectClass, watch: Watch, base: BaseTable, columns: Mapping[str, str]) -> _Source:
+    where = f"watch {watch.table}, base {base.table.name}"
+    own = {column.name: column for column in base.table.columns}
+    order = {column.name: place for place, column in enumerate(cls.table.columns)}
+    by_view: dict[str, Column] = {}
+    for given, to in columns.items():
+        name, view_name = match_name(given, own), match_name(to, order)
+        if name is None:
+            raise TriggerError(f"{where}: the table has no column {given!r}; it has {', '.join(own)}")
+        if view_name is None:
+            raise TriggerError(f"{where}: the view has no column {to!r}; it has {', '.join(order)}")
+        if view_name in by_view:
+            raise TriggerError(f"{where}: two columns are {view_name!r} of the view")
+        by_view[view_name] = own[name]
+    missing = [column.name for column in cls.key if column.name not in by_view]
+    if missing:
+        raise TriggerError(
+            f"{where}: no column is {missing[0]!r}: a base table must give the whole key of the view, "
+            f"{', '.join(column.name for column in cls.key)}"
+        )
+    keys = {column.name for column in cls.key}
+    return _Source(
+        base=base,
+        key=tuple(by_view[column.name] for column in cls.key),
+        columns=tuple(by_view[name] for name in sorted(by_view, key=order.__getitem__) if name not in keys),
+        names={column.name: name for name, column in by_view.items()},
+    )
+
+
+def _owner(cls: ObjectClass, watch: Watch, sources: Sequence[_Source]) -> _Source:
+    """The base table whose rows are the view's objects: the first with a key and values, else with a key alone."""
+    able = [source for source in sources if source.makes_objects]
+    for source in sorted(able, key=lambda source: not source.columns):
+        return source
+    raise TriggerError(
+        f"watch {watch.table}: in no base table the columns of the key ({', '.join(column.name for column in cls.key)})"
+        " are a primary or unique key, so none holds the objects of the view; name the one that does"
+    )
+
+
+def _object_source(cls: ObjectClass, watch: Watch, source: _Source, columns: tuple[Column, ...]) -> ClassTriggers:
+    decides = not source.columns
+    keys = {column.name for column in source.key}
+    others = tuple(column for column in source.base.table.columns if column.name not in keys)
+    return ClassTriggers(
+        class_name=cls.name,
+        table=source.base.table,
+        key=source.key,
+        columns=others if decides else columns,
+        insert_type=INSERT_TYPES[watch.style] if columns else EventType.INSERT_ROW_QUERY_BACK,
+        update_type=EventType.UPDATE_ROW_QUERY_BACK if decides else UPDATE_TYPES[watch.style],
+        names=source.names,
+        schema=source.base.schema,
+        capture=watch.capture,
+        always=watch.always,
+        decides=decides,
+    )
+
+
+def _value_source(cls: ObjectClass, watch: Watch, source: _Source, column: Column, owner: _Source) -> ChildTriggers:
+    return ChildTriggers(
+        class_name=cls.name,
+        table=source.base.table,
+        owner=owner.base.table,
+        key=owner.key,
+        owner_columns=source.key,
+        column=column,
+        attribute=source.names[column.name],
+        event_type=_child_type(source.base.table, source.key, column, watch.style),
+        names=owner.names,
+        schema=source.base.schema,
+        owner_schema=owner.base.schema,
+        capture=watch.capture,
+        always=watch.always,
+    )
+
+
+def not_fed(cls: ObjectClass, watch: Watch) -> tuple[str, ...]:
+    """The columns of a view that no base table of its watch feeds."""
+    fed = {name for columns in (watch.base or {}).values() for name in columns.values()}
+    return tuple(
+        attribute.column.name for attribute in cls.attributes if match_name(attribute.column.name, fed) is None
+    )
+
+
+# --- columns that are left out ----------------------------------------------------------------------------------------
+
+
+def exclusions(
+    database: Database, watches: Iterable[Watch], tables: Collection[str] | None = None
+) -> dict[str, tuple[str, ...]]:
+    """Columns by table that are no attributes because of the watches: ``exclude`` of ``catalog.build_catalog``.
+
+    A column of a child table stands under the child table's name. ``tables`` as in ``build_catalog``: the classes,
+    None = all tables with a key. Raises TriggerError for a name that is no attribute of the class and for a key column.
+    """
+    present = {table.name: table for table in database.tables}
+    excluded: dict[str, set[str]] = {}
+    for watch in watches:
+        found = match_name(watch.table, present)
+        if found is None:
+            continue
+        names = {column.name: (found, column.name) for column in present[found].columns}
+        for table in database.tables:
+            if not (table.primary_key if tables is None else match_name(table.name, tables)):
+                names |= {f"{table.name}.{value}": (table.name, value) for value in _value_columns(table, found)}
+        gone = _named(watch, "exclude", watch.exclude, names)
+        keys = _key_of(present[found])
+        for _, key in sorted(gone & {(found, key) for key in keys}):
+            raise TriggerError(f"watch {watch.table}, exclude: {key!r} is a key column; every row needs its key")
+        if watch.columns is not None:
+            kept = _named(watch, "columns", watch.columns, names)
+            gone |= set(names.values()) - kept - {(found, key) for key in keys}
+        for owner, column in gone:
+            excluded.setdefault(owner, set()).add(column)
+    return {owner: tuple(sorted(columns)) for owner, columns in sorted(excluded.items())}
+
+
+def _key_of(table: Table) -> frozenset[str]:
+    """The names of the columns that are a key (spec/xds.md 5)."""
+    if table.kind == "view":
+        return frozenset(column.name for column in table.columns if column.name[:3].casefold() == "pk_")
+    return frozenset(table.primary_key)
+
+
+def _value_columns(child: Table, owner: str) -> tuple[str, ...]:
+    """The value column of a child table of ``owner``; none if it is no child table (spec/xds.md 5)."""
+    if not child.foreign_keys or child.foreign_keys[0].table != owner:
+        return ()
+    values = tuple(column.name for column in child.columns if column.name not in child.foreign_keys[0].columns)
+    return values if len(values) == 1 else ()
+
+
+def _named(
+    watch: Watch, option: str, names: Iterable[str], known: Mapping[str, tuple[str, str]]
+) -> set[tuple[str, str]]:
+    found = set()
+    for name in names:
+        match = match_name(name, known)
+        if match is None:
+            raise TriggerError(
+                f"watch {watch.table}, {option}: {name!r} is no attribute of the class; it has {', '.join(known)}"
+            )
+        found.add(known[match])
+    return found
+
+
+_SECRET: Final = re.compile("password|passwd|pwd|secret|token|hash|salt", re.IGNORECASE)
+
+
+def secret_names(triggers: TableTriggers) -> tuple[str, ...]:
+    """Names of logged columns that look like secrets, by themselves or in the view (spec/triggers.md 1)."""
+    if isinstance(triggers, ChildTriggers):
+        return (triggers.column.name,) if _SECRET.search(f"{triggers.column.name} {triggers.attribute}") else ()
+    if triggers.decides:
+        return ()
+    named = [(column.name, triggers.names.get(column.name, "")) for column in triggers.columns]
+    return tuple(name for name, view_name in named if _SECRET.search(f"{name} {view_name}"))
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def first_free(name_of: Callable[[int], str], is_taken: Callable[[str], bool]) -> str:
+    """The first of the names 1, 2, ... that is not taken (spec/triggers.md 9)."""
+    number = 1
+    while is_taken(name := name_of(number)):
+        number += 1
+    return name
+
+
+# --- what is to be done -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What is to be done for one table, and why. ``statements`` is SQL text, none if the table is ``unchanged``."""
+
+    kind: Literal["create", "replace", "drop", "unchanged"]
+    table: str
+    reason: str
+    statements: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerPlan:
+    """What brings the database to what is declared. ``warnings`` and ``not_captured`` are sentences for people."""
+
+    actions: tuple[Action, ...]
+    warnings: tuple[str, ...] = ()
+    not_captured: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> tuple[Action, ...]:
+        """The actions that do something."""
+        return tuple(action for action in self.actions if action.statements)

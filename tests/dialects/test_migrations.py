@@ -1,0 +1,209 @@
+"""`eventlog db`: the log and its companions are made, brought up to date and taken away without a trace."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import Connection, Engine
+
+from eventlog.errors import ConfigError, DatabaseError, LogTableError
+from eventlog.sql import migrations
+from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.log_table import Window, next_flight, open_log
+
+CATALOGUE = """
+SELECT 'class', relnamespace::regnamespace || '.' || relname || ' ' || relkind::text FROM pg_class
+UNION ALL SELECT 'proc', oid::regprocedure::text FROM pg_proc
+UNION ALL SELECT 'type', typnamespace::regnamespace || '.' || typname FROM pg_type
+UNION ALL SELECT 'constraint', conrelid::regclass || '.' || conname FROM pg_constraint
+UNION ALL SELECT 'description', objoid || ' ' || objsubid || ' ' || description FROM pg_description
+UNION ALL SELECT 'namespace', nspname FROM pg_namespace
+UNION ALL SELECT 'trigger', tgname FROM pg_trigger
+ORDER BY 1, 2
+"""
+
+
+def catalogue(conn: Connection) -> set[tuple[str, str]]:
+    """What the database has, but for the TOAST tables that are named after OIDs."""
+    return {(row[0], row[1]) for row in conn.execute(sa.text(CATALOGUE)) if "pg_toast" not in row[1]}
+
+
+NAMES = [
+    ("eventlog", "public"),
+    ("EventLog", "public"),
+    ('"My ""Log"" %s :x"', "public"),
+    ('"журнал.событий"', "Схема ä"),
+    ("l" * 63, "s" * 63),
+    ("ж" * 31, "public"),
+]
+
+
+@pytest.mark.parametrize(("log_table", "schema"), NAMES, ids=range(len(NAMES)))
+def test_a_downgrade_leaves_the_catalogue_as_it_was(database: Engine, log_table: str, schema: str) -> None:
+    with database.connect() as conn:
+        if schema != "public":
+            conn.execute(sa.text(f'CREATE SCHEMA "{schema}"'))
+        before = catalogue(conn)
+        migrations.upgrade(conn, log_table=log_table, schema=schema)
+        made = catalogue(conn)
+        assert made > before
+        assert migrations.current(conn, log_table=log_table, schema=schema) == migrations.heads()
+        log = open_log(conn, DIALECT, name=log_table, schema=schema)
+        assert next_flight(conn, log) == 1
+        migrations.upgrade(conn, log_table=log_table, schema=schema)
+        assert catalogue(conn) == made
+        migrations.downgrade(conn, log_table=log_table, schema=schema)
+        assert catalogue(conn) == before
+        assert migrations.current(conn, log_table=log_table, schema=schema) == ()
+
+
+def test_the_log_is_as_the_specification_says(database: Engine) -> None:
+    migrations.upgrade(database, log_table="eventlog")
+    inspector = sa.inspect(database)
+    columns = {column["name"]: column for column in inspector.get_columns("eventlog")}
+    assert {name: (str(column["type"]), column["nullable"]) for name, column in columns.items()} == {
+        "record_id": ("BIGINT", False),
+        "status": ("CHAR(1)", False),
+        "event_type": ("SMALLINT", False),
+        "event_time": ("TIMESTAMP", False),
+        "perpetrator": ("TEXT", True),
+        "table_name": ("TEXT", False),
+        "table_key": ("TEXT", False),
+        "column_name": ("TEXT", True),
+        "old_value": ("TEXT", True),
+        "new_value": ("TEXT", True),
+    }
+    assert columns["record_id"]["identity"]["cache"] == 1
+    assert inspector.get_pk_constraint("eventlog")["constrained_columns"] == ["record_id"]
+    (index,) = inspector.get_indexes("eventlog")
+    assert (index["name"], index["column_names"]) == ("idx_eventlog_1", ["record_id"])
+    with database.connect() as conn:
+        assert (
+            conn.execute(sa.text("SELECT pg_get_indexdef('idx_eventlog_1'::regclass)"))
+            .scalar_one()
+            .endswith("WHERE (status = 'N'::bpchar)")
+        )
+
+
+def test_everything_is_described(database: Engine) -> None:
+    migrations.upgrade(database, log_table="eventlog")
+    inspector = sa.inspect(database)
+    for table in ("eventlog", "eventlog_error", "eventlog_inflight"):
+        assert inspector.get_table_comment(table)["text"], table
+        for column in inspector.get_columns(table):
+            assert column["comment"], f"{table}.{column['name']}"
+
+
+ROW = "INSERT INTO eventlog (event_type, table_name, table_key{more}) VALUES ({type}, 'usr', 'idu=1'{value})"
+
+
+def test_a_row_gets_what_its_writer_leaves_out(database: Engine) -> None:
+    migrations.upgrade(database, log_table="eventlog")
+    with database.connect() as conn:
+        conn.execute(sa.text("SET TimeZone = 'Asia/Tokyo'"))
+        conn.execute(sa.text(ROW.format(more="", type=4, value="")))
+        log = open_log(conn, DIALECT, name="eventlog")
+        (row,) = DIALECT.read_window(conn, log, Window(0, None, None))
+        assert (row.record_id, row.status, row.perpetrator) == (1, "N", None)
+        assert 0 <= (DIALECT.queue(conn, log, "utc").oldest_seconds or -1) < 60
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"type": 0}, {"type": 9}, {"type": "NULL"}, {"type": 1, "status": "' '"}, {"type": 1, "status": "'1'"}],
+)
+def test_rows_that_nobody_would_read_are_refused(database: Engine, values: dict[str, object]) -> None:
+    migrations.upgrade(database, log_table="eventlog")
+    more = ", status" if "status" in values else ""
+    value = f", {values['status']}" if more else ""
+    with database.connect() as conn, pytest.raises(sa.exc.IntegrityError):
+        conn.execute(sa.text(ROW.format(more=more, type=values["type"], value=value)))
+
+
+@pytest.mark.parametrize("log_table", ["eventlog", '"My ""Log"" %s :x"', "l" * 63])
+def test_the_printed_sql_does_the_same(database: Engine, log_table: str) -> None:
+    with database.connect() as conn:
+        before = catalogue(conn)
+        migrations.upgrade(conn, log_table=log_table)
+        by_us = catalogue(conn)
+        conn.rollback()
+
+        printed = io.StringIO()
+        migrations.upgrade(None, log_table=log_table, sql=printed, dialect_name="postgresql")
+        script(conn, printed.getvalue())
+        assert {what for what in catalogue(conn) if what[0] != "description"} == {
+            what for what in by_us if what[0] != "description"
+        }
+        assert migrations.current(conn, log_table=log_table) == migrations.heads()
+        migrations.upgrade(conn, log_table=log_table)  # nothing more to do
+        conn.rollback()
+
+        printed = io.StringIO()
+        migrations.downgrade(database, log_table=log_table, sql=printed)
+        script(conn, printed.getvalue())
+        assert catalogue(conn) == before
+
+
+def script(conn: Connection, sql: str) -> None:
+    """Run SQL as psql does: text with its own BEGIN and COMMIT."""
+    conn.commit()
+    driver = conn.connection.driver_connection
+    assert driver is not None
+    driver.set_autocommit(True)
+    driver.execute(sql)
+    driver.set_autocommit(False)
+
+
+def test_a_connections_transaction_is_its_callers(database: Engine) -> None:
+    with database.connect() as conn:
+        migrations.upgrade(conn, log_table="eventlog")
+        conn.rollback()
+        assert migrations.current(conn, log_table="eventlog") == ()
+        assert not sa.inspect(conn).has_table("eventlog")
+
+
+def test_a_log_of_somebody_else_gets_its_companions_alone(database: Engine) -> None:
+    with database.connect() as conn:
+        conn.execute(sa.text("CREATE TABLE theirs (LIKE pg_class)"))
+        before = catalogue(conn)
+        migrations.upgrade(conn, log_table="theirs", companions_only=True)
+        new = {name for what, name in catalogue(conn) - before if what == "class"}
+        assert new >= {"public.theirs_error r", "public.theirs_inflight r", "public.theirs_flight S"}
+        (reached,) = migrations.current(conn, log_table="theirs")
+        assert reached in migrations.heads()
+        migrations.upgrade(conn, log_table="theirs", companions_only=True)
+        migrations.downgrade(conn, log_table="theirs")
+        assert catalogue(conn) == before
+
+
+def test_a_table_that_is_not_ours_is_not_taken_for_the_log(database: Engine) -> None:
+    with database.connect() as conn:
+        conn.execute(sa.text("CREATE TABLE eventlog (x integer)"))
+        with pytest.raises(LogTableError, match=r"public\.eventlog is there already.*--companions-only"):
+            migrations.upgrade(conn, log_table="eventlog")
+        with pytest.raises(LogTableError, match=r"there is no log public\.theirs"):
+            migrations.upgrade(conn, log_table="theirs", companions_only=True)
+
+
+def test_the_schema_must_exist(database: Engine) -> None:
+    with pytest.raises(DatabaseError, match="there is no schema 'indirect' for the log: create it"):
+        migrations.upgrade(database, log_table="eventlog", schema="indirect")
+    with pytest.raises(DatabaseError, match="there is no schema 'hr' for the log"):
+        migrations.upgrade(database, log_table="hr.eventlog", schema="public")
+
+
+def test_an_unknown_revision_is_refused(database: Engine) -> None:
+    with pytest.raises(ConfigError, match="Can't locate revision identified by '9999'"):
+        migrations.upgrade(database, log_table="eventlog", revision="9999")
+    with pytest.raises(ConfigError, match="need a database"):
+        migrations.upgrade(None, log_table="eventlog")
+
+
+def test_two_logs_live_in_one_schema(database: Engine) -> None:
+    with database.connect() as conn:
+        migrations.upgrade(conn, log_table="one")
+        migrations.upgrade(conn, log_table="two")
+        migrations.downgrade(conn, log_table="one")
+        assert open_log(conn, DIALECT, name="two").name == "two"

@@ -1,0 +1,201 @@
+"""``eventlog purge`` on a real PostgreSQL: what was not delivered is never removed (design.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from eventlog import cli
+from eventlog.cli import purge as purge_command
+from eventlog.cli.purge import parse_age
+from eventlog.errors import ConfigError
+from eventlog.model import LogRow
+from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.log_table import LogTable
+
+LOG = LogTable("hr", "eventlog", LogRow._fields)
+Purge = Callable[..., dict[str, Any]]
+
+
+def execute(database: sa.Engine, script: str) -> None:
+    with database.begin() as conn:
+        conn.exec_driver_sql(script, execution_options={"no_parameters": True})
+
+
+def statuses(database: sa.Engine) -> str:
+    """The letters of the rows that are there, in record_id order."""
+    with database.connect() as conn:
+        return "".join(conn.exec_driver_sql("SELECT status FROM hr.eventlog ORDER BY record_id").scalars())
+
+
+@pytest.fixture
+def home(database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> sa.Engine:
+    """A database with a log of ten rows, the first eight of them a month old: SWNEFxSS SN."""
+    execute(database, "CREATE SCHEMA hr; CREATE TABLE hr.usr (idu integer PRIMARY KEY, fname text)")
+    monkeypatch.chdir(tmp_path)
+    for name in os.environ:
+        if name.startswith("EVENTLOG_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))
+    monkeypatch.setenv("EVENTLOG_DATABASE_SCHEMA_NAME", "hr")
+    assert cli.run(["--quiet", "db", "upgrade"]) == 0
+    execute(
+        database,
+        "INSERT INTO hr.eventlog (status, event_type, table_name, table_key, event_time)"
+        " SELECT letter, 4, 'usr', 'idu=1', now() AT TIME ZONE 'UTC' - CASE WHEN n <= 8 THEN interval '31 days'"
+        " ELSE interval '29 days' END"
+        " FROM unnest(string_to_array('S,W,N,E,F,x,S,S,S,N', ',')) WITH ORDINALITY AS u (letter, n) ORDER BY n",
+    )
+    return database
+
+
+@pytest.fixture
+def purge(home: sa.Engine, capfd: pytest.CaptureFixture[str]) -> Purge:
+    """``eventlog purge --json`` as data."""
+
+    def purge(*arguments: str) -> dict[str, Any]:
+        capfd.readouterr()
+        assert cli.run(["purge", *arguments, "--json"]) == 0
+        found: dict[str, Any] = json.loads(capfd.readouterr().out)
+        return found
+
+    return purge
+
+
+def test_only_processed_rows_that_are_old_enough_go(home: sa.Engine, purge: Purge) -> None:
+    report = purge("--older-than", "30d")
+    assert (report["rows"], report["looked_at"], report["dry_run"]) == (4, 10, False)
+    assert statuses(home) == "NEFxSN"
+    assert purge("--older-than", "30d")["rows"] == 0
+    assert purge("--older-than", "1w")["rows"] == 1
+    assert statuses(home) == "NEFxN"
+
+
+def test_a_dry_run_counts_and_removes_nothing(home: sa.Engine, purge: Purge) -> None:
+    execute(home, "INSERT INTO hr.eventlog_error (record_id, error_time, code, message)"
+                  " VALUES (1, '2020-01-01', 'receiver', 'x'), (4, '2020-01-01', 'receiver', 'x')")  # fmt: skip
+    planned = purge("--older-than", "30d", "--dry-run")
+    assert (planned["rows"], planned["error_lines"]) == (4, 1)
+    assert statuses(home) == "SWNEFxSSSN"
+    done = purge("--older-than", "30d")
+    assert (done["rows"], done["error_lines"]) == (4, 1)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 10])
+def test_each_batch_is_a_transaction_of_its_own(
+    home: sa.Engine, purge: Purge, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = []
+    pauses = []
+    monkeypatch.setattr(
+        purge_command.time, "sleep", lambda seconds: (pauses.append(seconds), left.append(statuses(home)))
+    )
+    report = purge("--older-than", "30d", "--batch", str(size), "--pause", "0.5")
+    assert report["batches"] == len(left) == -(-10 // size)
+    assert set(pauses) == {0.5}
+    whole = "SWNEFxSSSN"
+    for done, seen in enumerate(left, 1):
+        looked_at, rest = whole[: done * size], whole[done * size :]
+        kept = [letter for n, letter in enumerate(looked_at) if letter not in "SW" or n >= 8]
+        assert seen == "".join(kept) + rest
+
+
+def test_rows_in_flight_stay_whatever_their_letter(home: sa.Engine, purge: Purge) -> None:
+    execute(
+        home, """INSERT INTO hr.eventlog_inflight (flight_no, composition) VALUES (1, '[[1,[["1",[[1,1],[7,8]]]]]]')"""
+    )
+    assert purge("--older-than", "30d")["rows"] == 1
+    assert statuses(home) == "SNEFxSSSN"
+
+
+def test_error_lines_go_when_they_are_old_and_their_rows_are_gone(home: sa.Engine, purge: Purge) -> None:
+    execute(
+        home,
+        "INSERT INTO hr.eventlog_error (record_id, error_time, code, message) VALUES"
+        " (4, '2020-01-01', 'a', 'its row is there'),"
+        " (99, '2020-01-01', 'b', 'gone'), (99, '2020-01-02', 'b', 'gone'),"
+        " (98, now() AT TIME ZONE 'UTC', 'c', 'young')",
+    )
+    assert purge("--older-than", "30d", "--batch", "1")["error_lines"] == 2
+    with home.connect() as conn:
+        assert conn.exec_driver_sql("SELECT code FROM hr.eventlog_error ORDER BY 1").scalars().all() == ["a", "c"]
+
+
+def test_a_purge_that_is_stopped_has_done_what_it_has_done(
+    home: sa.Engine, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(purge_command.time, "sleep", interrupt)
+    assert cli.run(["purge", "--older-than", "30d", "--batch", "2", "--pause", "1"]) == 130
+    assert statuses(home) == "NEFxSSSN"
+    assert cli.run(["purge", "--older-than", "30d"]) == 0
+    assert "2 of 8 rows removed" in capfd.readouterr().err
+
+
+def test_it_runs_beside_a_publisher_and_takes_no_row_that_is_being_marked(home: sa.Engine, purge: Purge) -> None:
+    with home.connect() as publisher:
+        assert DIALECT.try_lock(publisher, LOG)
+        publisher.commit()
+        # A mark that is not committed: to everybody else the row is N.
+        assert DIALECT.mark(publisher, LOG, "S", [(3, 3)]) == 1
+        assert purge("--older-than", "30d")["rows"] == 4
+        publisher.rollback()
+    assert statuses(home) == "NEFxSN"
+
+
+def test_age_is_counted_in_the_zone_of_event_time(
+    home: sa.Engine, purge: Purge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(home, f"ALTER DATABASE \"{home.url.database}\" SET TimeZone = 'Etc/GMT+12'")
+    # Twelve hours behind: what is 31 days old in UTC is 30 and a half by the local clock, and 29 is 28 and a half.
+    assert purge("--older-than", "735h", "--dry-run")["rows"] == 4
+    monkeypatch.setenv("EVENTLOG_PUBLISHER_EVENT_TIME_ZONE", "local")
+    assert purge("--older-than", "735h", "--dry-run")["rows"] == 0
+    assert purge("--older-than", "730h", "--dry-run")["rows"] == 4
+
+
+def test_without_the_right_to_delete_nothing_is_begun(
+    home: sa.Engine, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = f"purger_{home.url.database}"
+    execute(home, f"CREATE ROLE {user} LOGIN PASSWORD 'x'; GRANT USAGE ON SCHEMA hr TO {user};"
+                  f"GRANT ALL ON ALL TABLES IN SCHEMA hr TO {user}; GRANT ALL ON ALL SEQUENCES IN SCHEMA hr TO {user};"
+                  f"REVOKE DELETE ON hr.eventlog_error FROM {user}")  # fmt: skip
+    url = home.url.set(username=user, password="x").render_as_string(hide_password=False)
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", url)
+    assert cli.run(["purge", "--older-than", "30d"]) == 1
+    assert f"user {user} lacks the right DELETE on eventlog_error" in capfd.readouterr().err
+    assert statuses(home) == "SWNEFxSSSN"
+    execute(home, f"DROP OWNED BY {user}; DROP ROLE {user}")
+
+
+def test_an_empty_log_is_nothing_to_do(home: sa.Engine, purge: Purge) -> None:
+    execute(home, "TRUNCATE hr.eventlog")
+    assert (purge("--older-than", "0s")["rows"], purge("--older-than", "99999w")["rows"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30d", 2592000), ("12h", 43200), ("90m", 5400), ("45s", 45), ("2w", 1209600), (" 1 d ", 86400)],
+)
+def test_ages(text: str, seconds: int) -> None:
+    assert parse_age(text).total_seconds() == seconds
+
+
+@pytest.mark.parametrize("text", ["", "30", "d", "-1d", "1.5d", "1y", "1d2h", "٣d", "999999999w"])
+def test_what_is_no_age_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="--older-than"):
+        parse_age(text)
+
+
+def test_the_age_must_be_given(home: sa.Engine) -> None:
+    assert cli.run(["purge"]) == 2
+    assert statuses(home) == "SWNEFxSSSN"

@@ -1,0 +1,235 @@
+"""``eventlog show RECORD_ID`` on a real PostgreSQL: one row explained (spec/event-log.md 5 to 8, 10)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from eventlog import cli
+from eventlog.model import LogRow
+from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.log_table import LogTable
+
+SCHEMA = """
+CREATE SCHEMA hr;
+CREATE TABLE hr.usr (idu integer PRIMARY KEY, fname text, lname text);
+"""
+CONFIG = """
+[database]
+schema_name = "hr"
+[[watch]]
+table = "usr"
+"""
+LOG = LogTable("hr", "eventlog", LogRow._fields)
+
+Show = Callable[..., dict[str, Any]]
+
+
+def execute(database: sa.Engine, script: str) -> None:
+    with database.begin() as conn:
+        conn.exec_driver_sql(script, execution_options={"no_parameters": True})
+
+
+@pytest.fixture
+def home(database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> sa.Engine:
+    """A database with the schema above and a log, and a directory with its configuration."""
+    execute(database, SCHEMA)
+    monkeypatch.chdir(tmp_path)
+    for name in os.environ:
+        if name.startswith("EVENTLOG_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))
+    Path("eventlog.toml").write_text(CONFIG)
+    assert cli.run(["--quiet", "db", "upgrade"]) == 0
+    return database
+
+
+@pytest.fixture
+def show(home: sa.Engine, capfd: pytest.CaptureFixture[str]) -> Show:
+    """``eventlog show RECORD_ID --json`` as data; more arguments go before the command."""
+
+    def show(record_id: int, *arguments: str) -> dict[str, Any]:
+        capfd.readouterr()
+        assert cli.run([*arguments, "show", str(record_id), "--json"]) == 0
+        found: dict[str, Any] = json.loads(capfd.readouterr().out)
+        return found
+
+    return show
+
+
+def log(database: sa.Engine, *rows: tuple[object, ...]) -> None:
+    """Rows of class usr: record_id, type, column, old, new; then status, perpetrator and key, if they are others."""
+    with database.begin() as conn:
+        for record_id, event_type, column, old, new, *rest in rows:
+            status, perpetrator, key = (*rest, *("N", "app", "idu=1")[len(rest) :])
+            conn.exec_driver_sql(
+                "INSERT INTO hr.eventlog (record_id, event_type, column_name, old_value, new_value, status,"
+                " perpetrator, table_name, table_key) VALUES (%s, %s, %s, %s, %s, %s, %s, 'usr', %s)",
+                (record_id, event_type, column, old, new, status, perpetrator, key),
+            )
+
+
+def members(found: dict[str, Any]) -> dict[int, str]:
+    return {member["record_id"]: member["fate"] for member in found["members"]}
+
+
+def test_a_row_that_waits_is_shown_with_its_group_and_its_document(home: sa.Engine, show: Show) -> None:
+    log(home, (1, 2, "fname", "Ada", "Eva"), (2, 2, "lname", None, "Frost", "N", "app", "idu=2"),
+        (3, 2, "lname", None, "Snow", "N", "app", ' IDU = "01" '))  # fmt: skip
+    found = show(3)
+    assert found["state"] == "waits to be published; no publisher runs"
+    assert (found["class_name"], found["key"], found["problem"]) == ("usr", "idu=1", None)
+    assert (found["source"], found["event_id"], found["operation"]) == ("queue", "1", "modify")
+    assert members(found) == {1: "makes the event", 3: "makes the event"}
+    assert "Snow" in found["document"]
+    assert "Eva" in found["document"]
+    assert "Frost" not in found["document"]
+    assert found["read_back"] is None
+
+
+def test_precedence_is_told_row_by_row(home: sa.Engine, show: Show) -> None:
+    execute(home, "INSERT INTO hr.usr VALUES (1, 'Now', 'Frost')")
+    log(home, (1, 2, "fname", "Ada", "Eva"), (2, 2, "lname", None, "Frost"), (3, 8, "fname", None, None))
+    found = show(1)
+    assert members(found) == {
+        1: "dropped by precedence: row 3 of type 8 reads the attribute back",
+        2: "makes the event",
+        3: "makes the event",
+    }
+    assert found["read_back"] == ["fname"]
+    assert "Now" in found["document"]
+    log(home, (4, 6, None, None, None))
+    found = show(2)
+    assert members(found)[2] == "dropped by precedence: row 4 of type 6 reads the whole object"
+    assert found["event_id"] == "1"
+
+
+def test_an_object_that_is_gone_has_no_document(home: sa.Engine, show: Show) -> None:
+    log(home, (1, 6, None, None, None))
+    found = show(1)
+    assert members(found) == {1: "no effect: the object is gone"}
+    assert (found["event_id"], found["document"]) == (None, None)
+
+
+@pytest.mark.parametrize("span", ["10000", "0"])
+def test_a_group_ends_where_the_publisher_ends_it(home: sa.Engine, show: Show, span: str) -> None:
+    log(home, (1, 2, "fname", "a", "b"), (2, 4, None, None, None), (3, 1, "fname", None, "c"),
+        (900, 1, "lname", None, "d"), (2000, 1, "lname", None, "e"))  # fmt: skip
+    option = ("--set", f"publisher.fold_span={span}")
+    assert list(members(show(1, *option))) == [1]
+    assert list(members(show(2, *option))) == [2]
+    assert list(members(show(900, *option))) == [3, 900]
+    assert list(members(show(2000, *option))) == [2000]
+
+
+def test_where_a_group_begins_depends_on_all_before_it(home: sa.Engine, show: Show) -> None:
+    # With a span of 10 the groups are {1, 9}, {12, 20}, {23}: looking only 10 back from 23 would give {13...}.
+    log(home, *((number, 2, "fname", "a", "b") for number in (1, 9, 12, 20, 23)))
+    option = ("--set", "publisher.fold_span=10", "--set", "publisher.fold_distance=10")
+    assert [list(members(show(number, *option))) for number in (9, 12, 20, 23)] == [[1, 9], [12, 20], [12, 20], [23]]
+
+
+def test_a_bad_row_is_shown_with_the_check_that_fails(home: sa.Engine, show: Show) -> None:
+    log(home, (1, 2, "fname", "Ada", "Eva", "N", "app", "idu=x"))
+    found = show(1)
+    assert found["problem"]["code"] == "bad_table_key"
+    assert found["state"].startswith("to become E (bad_table_key): bad_value at offset 4")
+    assert (found["source"], found["members"]) == (None, [])
+
+
+def test_a_row_in_flight_is_shown_as_it_was_recorded(home: sa.Engine, show: Show) -> None:
+    execute(home, "INSERT INTO hr.usr VALUES (1, 'Now', 'Frost')")
+    log(home, (1, 2, "fname", "Ada", "Eva"), (2, 8, "fname", None, None), (3, 2, "lname", None, "Later"))
+    line = '[[4,[["1",[[1,2]],[[1,1]],3]]]]'
+    execute(home, f"INSERT INTO hr.eventlog_inflight (flight_no, composition) VALUES (7, '{line}')")
+    found = show(1)
+    assert found["in_flight"] == {"flight": 7, "envelope": 4, "event_id": "1.3", "sendings": 3}
+    assert (found["source"], found["event_id"]) == ("in_flight", "1.3")
+    assert members(found) == {
+        1: "dropped by precedence: row 2 of type 8 reads the attribute back",
+        2: "makes the event",
+    }
+    assert "sent first when a publisher starts" in found["state"]
+    assert "Later" not in found["document"]
+    assert show(3)["state"] == "waits behind event 1.3 of its object, which is in flight or parked"
+    with home.connect() as publisher:
+        assert DIALECT.try_lock(publisher, LOG)
+        assert "sent and not answered for good, or parked" in show(1)["state"]
+
+
+def test_loopback_reserved_and_future_rows_say_why_they_are_left(home: sa.Engine, show: Show) -> None:
+    with home.connect() as conn:
+        user = DIALECT.current_user(conn)
+    log(home, (1, 2, "fname", "a", "b", "N", user), (2, 2, "fname", "a", "b", "n"), (3, 4, None, None, None))
+    execute(home, "UPDATE hr.eventlog SET event_time = event_time + interval '1 day' WHERE record_id = 3")
+    assert show(1)["state"] == f"to be marked S without being published: made by {user!r}, the publisher's own user"
+    assert "loopback_rows = leave" in show(1, "--set", "publisher.loopback_rows=leave")["state"]
+    assert show(2)["state"] == "left alone: status 'n' is reserved, only N is new"
+    found = show(3, "--set", "publisher.handle_future_events=yes")
+    assert found["state"].startswith("not due before ")
+    assert found["source"] is None
+    assert show(3)["state"].startswith("waits to be published")
+
+
+def test_rows_that_are_done_are_shown_with_a_group_that_is_said_to_be_reconstructed(
+    home: sa.Engine, show: Show
+) -> None:
+    log(home, (1, 2, "fname", "Ada", "Eva", "S"), (2, 2, "lname", None, "Frost", "S"), (3, 2, "lname", "Frost", "Snow"))
+    found = show(1)
+    assert found["state"] == "done: published and answered success, or without effect"
+    assert found["source"] == "reconstructed"
+    assert list(members(found)) == [1, 2]
+    assert any("reconstruction" in sentence for sentence in found["notes"])
+    assert list(members(show(3))) == [3]
+
+
+def test_a_row_that_failed_is_shown_with_its_error_lines(home: sa.Engine, show: Show) -> None:
+    log(home, (1, 2, "fname", "Ada", "Eva", "E"), (2, 2, "gone", "Ada", "Eva", "E"), (3, 4, None, None, None, "F"))
+    execute(
+        home,
+        "INSERT INTO hr.eventlog_error (record_id, error_time, code, message) VALUES"
+        " (1, '2024-01-01', 'receiver', 'first'), (1, '2024-01-02', 'receiver', 'no such user'),"
+        " (2, '2024-01-01', 'unknown_column', 'gone is no attribute'), (3, '2024-01-01', 'receiver', 'broken')",
+    )
+    found = show(1)
+    assert [line["message"] for line in found["errors"]] == ["first", "no such user"]
+    assert found["state"].startswith("the receiver answered error: no such user")
+    assert show(2)["state"].startswith("bad (unknown_column): gone is no attribute; not tried again")
+    assert show(2)["source"] is None
+    assert show(3)["state"].startswith("the receiver answered fatal: broken")
+    execute(home, "ALTER TABLE hr.usr ADD COLUMN gone text")
+    assert "it passes the checks now" in show(2)["state"]
+
+
+def test_for_people_the_document_is_all_of_standard_output(home: sa.Engine, capfd: pytest.CaptureFixture[str]) -> None:
+    log(home, (1, 2, "fname", "Ada", "Eva"))
+    assert cli.run(["show", "1"]) == 0
+    out, err = capfd.readouterr()
+    assert out.startswith("<?xml")
+    assert out.endswith("\n")
+    assert "row 1 of hr.eventlog: waits to be published" in err
+    assert "it makes the event 1 (modify):" in err
+
+
+def test_a_row_that_is_not_there_is_an_error_in_one_line(home: sa.Engine, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["show", "17"]) == 1
+    out, err = capfd.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "the log hr.eventlog has no row 17" in err
+    assert cli.run(["show", "x"]) == 2
+
+
+def test_nothing_is_changed_by_looking(home: sa.Engine, show: Show) -> None:
+    log(home, (1, 2, "fname", "Ada", "Eva"))
+    with home.connect() as conn:
+        before = conn.exec_driver_sql("SELECT xmin::text, status FROM hr.eventlog").all()
+        conn.commit()
+        show(1)
+        assert conn.exec_driver_sql("SELECT xmin::text, status FROM hr.eventlog").all() == before
+        assert conn.exec_driver_sql("SELECT count(*) FROM hr.eventlog_inflight").scalar() == 0
