@@ -1,0 +1,191 @@
+"""The daemon: connect, take the lock, run cycles, rest, connect again (spec/event-log.md 8.5, 12)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from eventlog.errors import AnotherPublisher, DatabaseAway, DatabaseError, FatalAnswer, ReceiverAway
+from eventlog.publisher.aside import run_post_poll, send_heartbeat
+from eventlog.publisher.context import Context
+from eventlog.publisher.cycle import Cycle, State, recover, run_cycle, send_in_flight
+from eventlog.publisher.delivery import Landing
+from eventlog.publisher.health import Beat, beating
+from eventlog.publisher.metrics import Counters, read_gauges, summary
+from eventlog.publisher.parking import back_off
+from eventlog.publisher.schedule import Pulse, Timetable
+from eventlog.publisher.sinks import Sink
+from eventlog.publisher.wake import Stop, StopRequest, begin_rest
+from eventlog.sql.failures import as_database_errors
+
+_log = logging.getLogger("eventlog.publisher")
+
+OpenContext = Callable[[], AbstractContextManager[Context]]
+"""Connects to the database and takes the lock of the log. Raises DatabaseError, AnotherPublisher."""
+
+_LOCK_PATIENCE: Final = 60.0
+"""Seconds that a publisher which lost its connection waits for the server to notice, before it takes the lock again."""
+
+_REPORT_INTERVAL: Final = 60.0
+"""Seconds between log lines that tell what was done."""
+
+
+def publish(
+    open_context: OpenContext, open_sink: Callable[[], Sink], stop: Stop | None = None, beat: Beat = lambda: None
+) -> None:
+    """Publish until ``stop`` is set; a lost database connection is made again with a back-off.
+
+    ``beat`` is called after each cycle that ended well, an empty one too, and after each answer of the receiver.
+    Raises FatalAnswer when the receiver answers fatal, AnotherPublisher when the log is held, DatabaseError
+    when the first connection fails.
+    """
+    stop = stop or StopRequest()
+    timetable = Timetable()
+    attempts = 0
+    connected = False
+    lost_at: float | None = None
+    while not stop.is_set():
+        try:
+            with open_context() as context, closing(open_sink()) as sink, as_database_errors(context.connection):
+                connected, lost_at, attempts = True, None, 0
+                _serve(context, beating(sink, beat), stop, timetable, beat)
+                return
+        except AnotherPublisher:
+            # The server may not have noticed yet that our former session is gone.
+            if lost_at is None or time.monotonic() - lost_at > _LOCK_PATIENCE:
+                raise
+        except DatabaseAway as error:
+            if not connected:
+                raise
+            _log.error("%s; connecting again", error)
+            lost_at = lost_at or time.monotonic()
+        except DatabaseError as error:
+            if lost_at is None:
+                raise
+            _log.error("%s; trying again", error)
+        attempts += 1
+        stop.wait(back_off(attempts, 1.0, 60.0))
+
+
+def publish_once(context: Context, sink: Sink, stop: Stop | None = None) -> Cycle:
+    """Send what is in flight, then what the queue holds now, and return how that ended.
+
+    Raises FatalAnswer, and ReceiverAway when the receiver stopped the cycle.
+    """
+    stop = stop or threading.Event()
+    with as_database_errors(context.connection):
+        state = recover(context)
+        cycle = _cycle(run_cycle, context, state, sink, stop)
+        while cycle.landing is Landing.DONE and state.in_pass:
+            cycle = _cycle(run_cycle, context, state, sink, stop)
+    if cycle.landing is Landing.FATAL:
+        raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
+    if cycle.landing in (Landing.AWAY, Landing.RETRY):
+        raise ReceiverAway(f"the queue was not published to its end: {cycle.reason}")
+    if len(state.parking):
+        raise ReceiverAway(f"{len(state.parking)} objects are left: the receiver asked for their events later")
+    return cycle
+
+
+def _serve(context: Context, sink: Sink, stop: Stop, timetable: Timetable, beat: Beat) -> None:
+    options = context.options
+    rest = begin_rest(context)
+    state = recover(context)
+    pulse = Pulse(options.heartbeat_interval, time.monotonic())
+    report = _Report(replace(context.counters), time.monotonic())
+    failures = 0
+    while not stop.is_set():
+        if pulse.is_due(time.monotonic()):
+            send_heartbeat(context, sink)
+            pulse.last = time.monotonic()
+        started = _local_time(context)
+        is_due = started is None or timetable.is_due(options.time_of_day, started)
+        sent_before, settled_before = context.counters.documents_sent, _settled(context.counters)
+        cycle = _cycle(run_cycle if is_due else send_in_flight, context, state, sink, stop, rest.wake_up)
+        if context.counters.documents_sent > sent_before:
+            pulse.last = time.monotonic()
+        report.write(context, state)
+        if cycle.landing is Landing.FATAL:
+            raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
+        if cycle.landing in (Landing.AWAY, Landing.RETRY):
+            rest.wake_up()
+            # An answer without retry resets the back-off (spec/event-log.md 8.4).
+            failures = 1 if _settled(context.counters) > settled_before else failures + 1
+            pause = back_off(failures, options.retry_initial, options.retry_max)
+            _log.warning("%s; trying again in %g s", cycle.reason, pause)
+            stop.wait(pause)
+            continue
+        failures = 0
+        beat()
+        if cycle.more:
+            continue
+        if started is not None and is_due and cycle.landing is Landing.DONE:
+            timetable.finish(started)
+        rest.take(stop, _seconds_left(context, state, pulse, timetable))
+
+
+def _cycle(
+    run: Callable[..., Cycle],
+    context: Context,
+    state: State,
+    sink: Sink,
+    stop: Stop,
+    before_flight: Callable[[], None] = lambda: None,
+) -> Cycle:
+    """A cycle, and the post-poll statements if it sent something."""
+    sent_before = context.counters.documents_sent
+    cycle = run(context, state, sink, stop.is_set, before_flight)
+    if context.options.post_poll_statements and context.counters.documents_sent > sent_before:
+        run_post_poll(context)
+    return cycle
+
+
+def _settled(counters: Counters) -> int:
+    """How many events were answered without retry."""
+    return counters.answers_success + counters.answers_warning + counters.answers_error
+
+
+def _local_time(context: Context) -> datetime | None:
+    """The server's local time, if times of the day are wanted."""
+    if not context.options.time_of_day:
+        return None
+    now = context.dialect.local_time(context.connection)
+    context.connection.commit()
+    return now
+
+
+def _seconds_left(context: Context, state: State, pulse: Pulse, timetable: Timetable) -> float:
+    """Seconds until there is something to do by the clock: the next cycle, a parked object, a heartbeat."""
+    options = context.options
+    local = _local_time(context)
+    now = time.monotonic()
+    due = state.parking.next_due()
+    candidates = [
+        options.polling_interval if local is None else timetable.seconds_left(options.time_of_day, local),
+        None if due is None else max(0.0, due - now),
+        pulse.seconds_left(now),
+    ]
+    return min(seconds for seconds in candidates if seconds is not None)
+
+
+@dataclass(slots=True)
+class _Report:
+    """What the log line of the last minute has told."""
+
+    told: Counters
+    at: float
+
+    def write(self, context: Context, state: State) -> None:
+        """One line, at most each minute, if something happened since the last one."""
+        now = time.monotonic()
+        if now < self.at + _REPORT_INTERVAL or context.counters == self.told:
+            return
+        if _log.isEnabledFor(logging.INFO):
+            _log.info("%s", summary(self.told, context.counters, read_gauges(context, len(state.parking))))
+        self.told, self.at = replace(context.counters), now

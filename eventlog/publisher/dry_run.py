@@ -1,0 +1,52 @@
+"""What would be published, without recording, marking or sending anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eventlog.fold import Group
+from eventlog.model import Event
+from eventlog.publisher.context import Context
+from eventlog.publisher.cycle import State, rebuild, recorded_ids, recover
+from eventlog.publisher.future import DuePass, begin_due_pass, take_due_window
+from eventlog.publisher.window import build_outcomes, split_by_rows, take_window
+from eventlog.sql.log_table import tail
+
+
+def dry_run(context: Context) -> Iterator[str]:
+    """The documents of one pass: what is in flight as it was recorded, then the queue."""
+    state = recover(context)
+    for number in sorted(state.flights):
+        for envelope in rebuild(context, state.flights[number], state.parking).envelopes:
+            events = [sending.event for sending in envelope.sendings if sending.event is not None]
+            if events:
+                yield context.render(events)
+    windows = _due_windows if context.options.handle_future_events else _windows
+    for window in windows(context, state, recorded_ids(state.flights.values())):
+        for groups in split_by_rows(window, context.options.flight_rows):
+            yield from _documents(context, [o.event for o in build_outcomes(context, groups) if o.event is not None])
+
+
+def _windows(context: Context, state: State, in_flight: frozenset[int]) -> Iterator[list[Group]]:
+    last = tail(context.connection, context.log)
+    first: int | None = 1
+    while first is not None and last is not None:
+        taken = take_window(context, first, last, in_flight, state.parking)
+        yield taken.groups
+        first = taken.next_first
+        if first is not None:
+            # Nothing is marked here, so what has been shown is read again where it lies behind a row held back.
+            in_flight |= {row.record_id for group in taken.groups for row in group.rows if row.record_id >= first}
+
+
+def _due_windows(context: Context, state: State, in_flight: frozenset[int]) -> Iterator[list[Group]]:
+    due: DuePass | None = begin_due_pass(context)
+    while due is not None:
+        taken, due = take_due_window(context, due, in_flight, state.parking)
+        yield taken.groups
+
+
+def _documents(context: Context, events: list[Event]) -> Iterator[str]:
+    size = context.options.batch_size
+    for start in range(0, len(events), size):
+        yield context.render(events[start : start + size])

@@ -1,0 +1,385 @@
+"""One row of the log explained: its checks, its group, what precedence did, its document, what became of it.
+
+Nothing is recorded, marked or sent. What is said of a group is exact for rows in flight, whose line records it; it is
+what the next cycle would do for rows that wait; and it is reconstructed for rows that are done, since no one keeps
+which of them were one event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal, NamedTuple
+
+from eventlog.catalog import ObjectClass
+from eventlog.checks import BadRow, CheckedRow, check_rows
+from eventlog.errors import DatabaseError, LogTableError
+from eventlog.events import CurrentRow, Outcome, Precedence, apply_precedence, build_event
+from eventlog.fold import Group, fold
+from eventlog.model import LogRow, Status
+from eventlog.publisher.context import Context
+from eventlog.publisher.cycle import recorded_ids
+from eventlog.publisher.flight import Flight, ObjectId, Record, decode
+from eventlog.publisher.window import query_back
+from eventlog.sql.failures import as_database_errors
+from eventlog.sql.health import health_of
+from eventlog.sql.log_table import ErrorLine, Ranges, Window, read_errors, read_inflight
+
+_SECONDS: Final = 60
+"""That one statement may take."""
+_MOST_REACH: Final = 50_000
+"""Record_ids to either side of a row that are looked at for its group."""
+_MOST_STEPS: Final = 10
+
+Source = Literal["in_flight", "queue", "reconstructed"]
+_Read = Callable[[int, int], list[LogRow]]
+"""Rows that may be in the group, from one record_id to another, in queue order."""
+
+
+class InFlight(NamedTuple):
+    """Where a row is recorded as being sent. ``event_id`` is the one that the document carries."""
+
+    flight: int
+    envelope: int
+    event_id: str
+    sendings: int
+
+
+class Member(NamedTuple):
+    """A row of the group and what becomes, or became, of it."""
+
+    record_id: int
+    status: str
+    event_type: int
+    column_name: str | None
+    old: str | None
+    new: str | None
+    fate: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What there is to say about a row. ``state`` is a sentence; ``problem`` the check that it fails now.
+
+    ``source``: where the group is known from, None if the row is in none; ``event_id`` and ``operation`` of its event,
+    None if it makes none; ``read_back``: the attributes that are read from the object now, None if nothing is;
+    ``notes``: sentences on how far this can be trusted.
+    """
+
+    log: str
+    row: LogRow
+    state: str
+    problem: BadRow | None
+    class_name: str | None
+    key: str | None
+    in_flight: InFlight | None
+    source: Source | None
+    members: tuple[Member, ...]
+    read_back: tuple[str, ...] | None
+    event_id: str | None
+    operation: str | None
+    document: str | None
+    errors: tuple[ErrorLine, ...]
+    notes: tuple[str, ...]
+
+
+class _Made(NamedTuple):
+    """A group, where it is known from, the rows as the log has them, and what comes of it."""
+
+    source: Source
+    rows: Sequence[LogRow]
+    precedence: Precedence
+    outcome: Outcome
+
+
+def explain(context: Context, record_id: int) -> Explanation:
+    """Explain the row of this record_id. Raises LogTableError if there is none, DatabaseError."""
+    conn = context.connection
+    health_of(context.dialect).begin_reading(conn, _SECONDS)
+    found = context.dialect.read_rows(conn, context.log, [(record_id, record_id)])
+    if not found:
+        raise LogTableError(
+            f"the log {context.log} has no row {record_id}: it may have been purged, deleted once it was published "
+            "(delete_from_log), or never committed"
+        )
+    (row,) = found
+    notes: list[str] = []
+    errors = _errors(context, record_id, notes)
+    checked = check_rows([row], context.catalog, None)
+    good = checked.good[0] if checked.good else None
+    problem = checked.bad[0] if checked.bad else None
+    flights = [decode(number, text) for number, text in read_inflight(conn, context.log)]
+    place = _place(flights, record_id)
+    letter = row.status.rstrip(" ")
+    made: _Made | None = None
+    try:
+        with as_database_errors(conn), conn.begin_nested():
+            if place is not None:
+                made = _recorded(context, place[1])
+            elif good is not None and not _is_loopback(context, row):
+                if letter == Status.NEW and _is_due(context, row):
+                    made = _waiting(context, good, recorded_ids(flights))
+                elif letter in (Status.SUCCESS, Status.WARNING, Status.ERROR, Status.FATAL):
+                    made = _reconstructed(context, good, notes)
+    except DatabaseError as error:
+        notes.append(f"its group could not be built: {error}")
+    event = None if made is None else made.outcome.event
+    return Explanation(
+        log=str(context.log),
+        row=row,
+        state=_state(context, row, good, problem, place, flights, errors),
+        problem=problem,
+        class_name=None if good is None else good.object_class.name,
+        key=None if good is None else good.key,
+        in_flight=None if place is None else place[0],
+        source=None if made is None else made.source,
+        members=() if made is None else tuple(_members(made)),
+        read_back=_read_back(made),
+        event_id=None if event is None else event.event_id,
+        operation=None if event is None else event.operation,
+        document=None if event is None else context.render([event]),
+        errors=tuple(errors),
+        notes=tuple(notes),
+    )
+
+
+def _errors(context: Context, record_id: int, notes: list[str]) -> list[ErrorLine]:
+    conn = context.connection
+    try:
+        with as_database_errors(conn), conn.begin_nested():
+            return read_errors(conn, context.log, record_id)
+    except DatabaseError as error:
+        notes.append(f"its error lines cannot be read ({error}): SELECT on {context.log.error_table} is needed")
+        return []
+
+
+# --- what the row is --------------------------------------------------------------------------------------------------
+
+
+def _place(flights: Iterable[Flight], record_id: int) -> tuple[InFlight, Record] | None:
+    for flight in flights:
+        for envelope in flight.envelopes:
+            for sending in envelope.sendings:
+                record = sending.record
+                if any(first <= record_id <= last for first, last in record.rows):
+                    return InFlight(flight.number, envelope.number, record.sent_id, record.sendings), record
+    return None
+
+
+def _is_loopback(context: Context, row: LogRow) -> bool:
+    user = context.options.driver_user
+    return user is not None and row.perpetrator is not None and row.perpetrator.rstrip(" ") == user
+
+
+def _is_due(context: Context, row: LogRow) -> bool:
+    options = context.options
+    if not options.handle_future_events or row.event_time is None:
+        return True
+    now = context.dialect.due_until(context.connection, context.log, options.event_time_zone)
+    try:
+        return datetime.fromisoformat(row.event_time).replace(tzinfo=None) <= datetime.fromisoformat(now)
+    except ValueError:
+        return row.event_time != "infinity"
+
+
+def _state(
+    context: Context,
+    row: LogRow,
+    good: CheckedRow | None,
+    problem: BadRow | None,
+    place: tuple[InFlight, Record] | None,
+    flights: Sequence[Flight],
+    errors: Sequence[ErrorLine],
+) -> str:
+    letter = row.status.rstrip(" ")
+    if letter == Status.NEW:
+        return _state_of_new(context, row, good, problem, place, flights)
+    loopback = f", made by {row.perpetrator!r}, the publisher's own user, and not published"
+    last = errors[-1] if errors else None
+    match letter:
+        case Status.SUCCESS:
+            return "done" + (
+                loopback if _is_loopback(context, row) else ": published and answered success, or without effect"
+            )
+        case Status.WARNING:
+            return "done: published, and the receiver answered warning"
+        case Status.ERROR | Status.FATAL if last is not None and last.code == "receiver":
+            level = "error" if letter == Status.ERROR else "fatal"
+            return f"the receiver answered {level}: {last.message}; not tried again until `eventlog requeue`"
+        case Status.ERROR if last is not None:
+            cure = "" if problem is not None else ", and it passes the checks now"
+            return f"bad ({last.code}): {last.message}{cure}; not tried again until `eventlog requeue`"
+        case Status.ERROR | Status.FATAL:
+            return f"failed ({letter}); why is not recorded; not tried again until `eventlog requeue`"
+    return f"left alone: status {row.status!r} is reserved, only N is new"
+
+
+def _state_of_new(
+    context: Context,
+    row: LogRow,
+    good: CheckedRow | None,
+    problem: BadRow | None,
+    place: tuple[InFlight, Record] | None,
+    flights: Sequence[Flight],
+) -> str:
+    runs = context.dialect.is_locked(context.connection, context.log)
+    if place is not None:
+        what = f"in flight as event {place[0].event_id} (flight {place[0].flight}, envelope {place[0].envelope})"
+        then = "sent and not answered for good, or parked" if runs else "sent first when a publisher starts"
+        return f"{what}: {then}"
+    if _is_loopback(context, row):
+        who = f"made by {row.perpetrator!r}, the publisher's own user"
+        if context.options.leave_loopback:
+            return f"left alone: {who} (loopback_rows = leave)"
+        return f"to be marked S without being published: {who}"
+    if problem is not None:
+        return f"to become E ({problem.code}): {problem.message}"
+    if not _is_due(context, row):
+        return f"not due before {row.event_time} (handle_future_events)"
+    ahead = None if good is None else _event_ahead(context, (good.object_class, good.key), flights)
+    if ahead is not None:
+        return f"waits behind event {ahead} of its object, which is in flight or parked"
+    return "waits to be published" if runs else "waits to be published; no publisher runs"
+
+
+def _event_ahead(context: Context, object_id: ObjectId, flights: Iterable[Flight]) -> str | None:
+    """The event in flight of the same object, if there is one."""
+    records = [
+        sending.record
+        for flight in flights
+        for envelope in flight.envelopes
+        for sending in envelope.sendings
+        if sending.record.rows
+    ]
+    by_first = {record.rows[0][0]: record for record in records}
+    rows = context.dialect.read_rows(context.connection, context.log, [(first, first) for first in sorted(by_first)])
+    for one in check_rows(rows, context.catalog, None).good:
+        if (one.object_class, one.key) == object_id:
+            return by_first[one.record_id].sent_id
+    return None
+
+
+# --- its group --------------------------------------------------------------------------------------------------------
+
+
+def _recorded(context: Context, record: Record) -> _Made | None:
+    """The event as its in-flight line has it, built anew from the rows that are still N (spec/event-log.md 10)."""
+    wanted = _ids(record.rows)
+    by_id = {row.record_id: row for row in context.dialect.read_rows(context.connection, context.log, record.rows)}
+    rows = [by_id[one] for one in wanted if one in by_id]
+    checked = check_rows([row for row in rows if row.status.rstrip(" ") == Status.NEW], context.catalog, None)
+    if not checked.good:
+        return None
+    members = checked.good
+    group = Group(members[0].object_class, members[0].key, members)
+    made = _made(context, "in_flight", group, rows, frozenset(_ids(record.dropped)), record.sent_id)
+    made.outcome.bad.extend(checked.bad)
+    return made
+
+
+def _waiting(context: Context, target: CheckedRow, in_flight: Collection[int]) -> _Made | None:
+    """The group that the next cycle would make of the row (spec/event-log.md 6)."""
+    options = context.options
+    leave = options.driver_user if options.leave_loopback else None
+
+    def read(first: int, last: int) -> list[LogRow]:
+        window = Window(first, last, None, leave_user=leave)
+        rows = context.dialect.read_window(context.connection, context.log, window)
+        rows = [row for row in rows if row.record_id not in in_flight]
+        if options.handle_future_events:
+            rows = [row for row in rows if _is_due(context, row)]
+            rows.sort(key=lambda row: (row.event_time or "", row.record_id))
+        return rows
+
+    return _folded(context, "queue", target, read)
+
+
+def _reconstructed(context: Context, target: CheckedRow, notes: list[str]) -> _Made | None:
+    """The group that the row would be in if all processed rows around it were folded together."""
+
+    def read(first: int, last: int) -> list[LogRow]:
+        rows = context.dialect.read_rows(context.connection, context.log, [(first, last)])
+        done = (Status.SUCCESS, Status.WARNING, Status.ERROR, Status.FATAL)
+        return [row for row in rows if row.status.rstrip(" ") in done]
+
+    notes.append(
+        "the group is a reconstruction: processed rows of its object that stand near it, as far as they are still "
+        "there. Which of them were one event is not recorded, and values that are read back are those of now"
+    )
+    return _folded(context, "reconstructed", target, read)
+
+
+def _folded(context: Context, source: Source, target: CheckedRow, read: _Read) -> _Made | None:
+    options = context.options
+    reach = min(options.fold_span or _MOST_REACH, _MOST_REACH)
+    first, last = max(1, target.record_id - reach), target.record_id + reach
+    object_id = target.object_class, target.key
+    rows: list[LogRow] = []
+    mine: list[CheckedRow] = []
+    for _ in range(_MOST_STEPS):
+        rows = read(first, last)
+        good = check_rows(rows, context.catalog, options.driver_user).good
+        mine = [row for row in good if (row.object_class, row.key) == object_id]
+        # Where a group begins depends on where the one before ends: back to a gap that no group spans.
+        if not mine or first == 1 or mine[0].record_id - first >= options.fold_distance:
+            break
+        first = max(1, first - reach)
+    for group in fold(mine, options.fold_distance, options.fold_span):
+        ids = {row.record_id for row in group.rows}
+        if target.record_id in ids:
+            return _made(context, source, group, [row for row in rows if row.record_id in ids], None, None)
+    return None
+
+
+def _made(
+    context: Context,
+    source: Source,
+    group: Group,
+    rows: Sequence[LogRow],
+    dropped: Collection[int] | None,
+    event_id: str | None,
+) -> _Made:
+    events = context.options.events
+    precedence = apply_precedence(group, events, dropped)
+    current: dict[tuple[ObjectClass, str], CurrentRow] = dict(query_back(context, [precedence]))
+    outcome = build_event(precedence, current.get((group.object_class, group.key)), events, event_id)
+    return _Made(source, rows, precedence, outcome)
+
+
+def _ids(ranges: Ranges) -> list[int]:
+    return [record_id for first, last in ranges for record_id in range(first, last + 1)]
+
+
+# --- what became of its rows ------------------------------------------------------------------------------------------
+
+
+def _members(made: _Made) -> Iterable[Member]:
+    outcome = made.outcome
+    fates: dict[int, str] = dict.fromkeys(outcome.contributed, "makes the event")
+    fates |= {row.record_id: _why_dropped(row, made.precedence.surviving) for row in made.precedence.dropped}
+    fates |= dict.fromkeys(outcome.gone, "no effect: the object is gone")
+    fates |= dict.fromkeys(outcome.empty, "no effect: nothing is changed by it")
+    fates |= {row.record_id: f"bad ({row.code}): {row.message}" for row in outcome.bad}
+    for row in made.rows:
+        letter = row.status.rstrip(" ")
+        done = f"done: status {letter}"
+        fate = fates.get(row.record_id, done)
+        yield Member(row.record_id, letter, row.event_type or 0, row.column_name, row.old_value, row.new_value, fate)
+
+
+def _why_dropped(row: CheckedRow, surviving: Sequence[CheckedRow]) -> str:
+    """Which row beats it (spec/event-log.md 7.1)."""
+    for other in surviving:
+        if other.event_type in (5, 6):
+            return f"dropped by precedence: row {other.record_id} of type {other.event_type} reads the whole object"
+    for other in surviving:
+        if other.event_type in (7, 8) and other.attribute is row.attribute:
+            return f"dropped by precedence: row {other.record_id} of type {other.event_type} reads the attribute back"
+    return "dropped by precedence when the event was first built"
+
+
+def _read_back(made: _Made | None) -> tuple[str, ...] | None:
+    if made is None or made.precedence.query_back is None:
+        return None
+    return tuple(attribute.name for attribute in made.precedence.query_back)

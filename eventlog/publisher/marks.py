@@ -1,0 +1,67 @@
+"""What is written to the log about rows that are done (spec/event-log.md 7.3, 8.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from eventlog.answer import Level, Verdict
+from eventlog.checks import BadRow
+from eventlog.events import Outcome
+from eventlog.model import Status
+from eventlog.publisher.context import Context
+from eventlog.sql.log_table import add_errors, to_ranges
+
+_LETTERS = {
+    Level.SUCCESS: Status.SUCCESS,
+    Level.WARNING: Status.WARNING,
+    Level.ERROR: Status.ERROR,
+    Level.FATAL: Status.FATAL,
+}
+
+
+@dataclass(slots=True)
+class Marks:
+    """Marks and error lines that are collected and then written together. Each use begins with a new one."""
+
+    letters: dict[str, list[int]] = field(default_factory=dict)
+    errors: list[BadRow] = field(default_factory=list)
+
+    def add(self, letter: str, record_ids: Iterable[int]) -> None:
+        self.letters.setdefault(letter, []).extend(record_ids)
+
+    def add_bad(self, bad: Iterable[BadRow]) -> None:
+        """Rows that failed a check or whose value read back cannot be written: E, with a line each."""
+        for row in bad:
+            self.add(Status.ERROR, (row.record_id,))
+            self.errors.append(row)
+
+    def add_answered(self, outcome: Outcome, verdict: Verdict) -> None:
+        """The rows of an event that got an answer other than retry; what precedence dropped is S whatever it says."""
+        self.add(_LETTERS[verdict.level], outcome.contributed)
+        if outcome.dropped or outcome.gone or outcome.empty or outcome.bad:
+            self.add_without_event(outcome)
+        if verdict.level in (Level.ERROR, Level.FATAL):
+            message = verdict.message or f"the receiver answered {verdict.level.name.lower()}"
+            self.errors.extend(BadRow(record_id, "receiver", message) for record_id in outcome.contributed)
+
+    def add_without_event(self, outcome: Outcome) -> None:
+        """The rows of a group that do not depend on an answer."""
+        for record_ids in (outcome.dropped, outcome.gone, outcome.empty):
+            if record_ids:
+                self.add(Status.SUCCESS, record_ids)
+        if outcome.bad:
+            self.add_bad(outcome.bad)
+
+    def write(self, context: Context) -> None:
+        """Write them in the current transaction: one statement a letter, one for the error lines."""
+        for letter, record_ids in self.letters.items():
+            ranges = to_ranges(sorted(record_ids))
+            if not ranges:
+                continue
+            if context.options.delete_from_log and letter in (Status.SUCCESS, Status.WARNING):
+                context.dialect.delete(context.connection, context.log, ranges)
+            else:
+                context.dialect.mark(context.connection, context.log, letter, ranges)
+        if self.errors:
+            add_errors(context.connection, context.log, self.errors)

@@ -1,0 +1,203 @@
+"""From the configuration to a context: connect, find the log, take its lock, build the classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO, cast
+
+from sqlalchemy import Connection
+
+from eventlog.catalog import Catalog, Database, build_catalog
+from eventlog.config import Config, connection_url
+from eventlog.errors import AnotherPublisher, ConfigError
+from eventlog.events import EventOptions
+from eventlog.model import Event
+from eventlog.publisher.context import Context, Render
+from eventlog.publisher.metrics import Counters
+from eventlog.publisher.options import PublisherOptions
+from eventlog.publisher.sinks import Sink
+from eventlog.publisher.sinks.files import DocumentFiles, LineFiles
+from eventlog.publisher.sinks.http import HttpSink
+from eventlog.publisher.sinks.python import load_callable
+from eventlog.publisher.sinks.stdout import StreamSink
+from eventlog.sql.connect import connect, describe
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.dialects import for_url
+from eventlog.sql.failures import as_database_errors
+from eventlog.sql.log_table import LogTable, open_log, split_name
+from eventlog.sql.pooling import refuse_pooling
+from eventlog.sql.triggers import Style, Watch, exclusions
+from eventlog.values import ValueOptions
+from eventlog.xds.writer import HEARTBEAT, Header, file_form, line_form, write_event
+
+
+@contextmanager
+def open_context(config: Config, counters: Counters) -> Iterator[Context]:
+    """A context that holds the lock of the log until it is left.
+
+    Raises ConfigError, DatabaseError, LogTableError, and AnotherPublisher when the log is held.
+    """
+    with open_unlocked(config, counters) as context:
+        if not context.dialect.try_lock(context.connection, context.log):
+            raise AnotherPublisher(
+                f"the log {context.log} is already being published; stop the other publisher (or the Spark job that "
+                "marks), or give this one another log"
+            )
+        context.connection.commit()
+        refuse_pooling(context.connection, context.dialect, describe(connection_url(config.database)))
+        yield context
+
+
+@contextmanager
+def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
+    """A context without the lock of the log: for reading only."""
+    url = connection_url(config.database)
+    dialect = for_url(url)
+    engine = connect(url)
+    try:
+        with engine.connect() as connection, as_database_errors(connection):
+            log = find_log(connection, dialect, config)
+            catalog = read_catalog(connection, dialect, config, log)
+            options = publisher_options(config, dialect.current_user(connection), dialect.fold_name)
+            connection.commit()
+            yield Context(
+                connection, dialect, log, catalog, options, renderer(config), counters, heartbeat_document(config)
+            )
+    finally:
+        engine.dispose()
+
+
+def find_log(connection: Connection, dialect: Dialect, config: Config) -> LogTable:
+    """The log that the configuration names, checked (spec/event-log.md 1.4)."""
+    settings = config.publisher
+    return open_log(
+        connection,
+        dialect,
+        name=config.database.log_table,
+        schema=config.database.schema_name,
+        layout=settings.layout,
+        column_map=settings.column_map,
+        column_sort=settings.column_sort,
+        delete=settings.delete_from_log,
+    )
+
+
+def read_catalog(connection: Connection, dialect: Dialect, config: Config, log: LogTable) -> Catalog:
+    """The classes that the configuration names, as the database has them now."""
+    schema, tables = class_names(config)
+    return catalog_of(config, dialect.reflect(connection, schema), tables, log)
+
+
+def class_names(config: Config) -> tuple[str | None, tuple[str, ...] | None]:
+    """The schema of the classes (None = the current one) and their names (None = all of the schema).
+
+    Classes are what ``tables`` lists, else what is watched. Raises ConfigError if they are of several schemas.
+    """
+    listed = config.database.tables or tuple(watch.name for watch in config.watches)
+    if not listed:
+        return config.database.schema_name, None
+    parts = [split_name(name) if config.database.tables else (None, name) for name in listed]
+    schemas = {schema for schema, _ in parts if schema is not None}
+    if len(schemas) > 1:
+        raise ConfigError(f"tables of several schemas ({', '.join(sorted(schemas))}) need a publisher for each schema")
+    return next(iter(schemas), config.database.schema_name), tuple(name for _, name in parts)
+
+
+def catalog_of(config: Config, database: Database, tables: Sequence[str] | None, log: LogTable) -> Catalog:
+    """The classes of a database under the configuration's options; the log and its companions are none."""
+    settings = config.format
+    return build_catalog(
+        database,
+        tables=tables,
+        values=ValueOptions(settings.time_syntax, settings.time_zone, settings.char_padding),
+        meta_identifiers=settings.meta_identifiers,
+        referential=settings.referential,
+        exclude=exclusions(database, declared_watches(config), tables),
+        ignore=(log.name, log.error_table, log.inflight_table, log.version_table),
+    )
+
+
+def declared_watches(config: Config) -> tuple[Watch, ...]:
+    """The watches of the configuration, as the triggers are compiled from them."""
+    return tuple(
+        Watch(watch.name, cast("Style", watch.style), "row", watch.columns, watch.exclude) for watch in config.watches
+    )
+
+
+def publisher_options(config: Config, current_user: str, fold_name: Callable[[str], str] = str) -> PublisherOptions:
+    """The options of the cycle (spec/event-log.md 9). ``current_user`` is loopback unless ``driver_user`` is set.
+
+    ``fold_name`` gives ``driver_user`` as the database spells a name that is written so (8.3).
+    """
+    settings = config.publisher
+    user = current_user if settings.driver_user is None else fold_name(settings.driver_user.strip())
+    return PublisherOptions(
+        batch_size=settings.batch_size,
+        query_limit=settings.query_limit,
+        flight_rows=settings.flight_rows,
+        mark_interval=settings.mark_interval,
+        fold_distance=settings.fold_distance,
+        fold_span=settings.fold_span,
+        driver_user=None if settings.allow_loopback else user.rstrip(" "),
+        leave_loopback=settings.loopback_rows == "leave",
+        delete_from_log=settings.delete_from_log,
+        park=settings.on_retry == "park",
+        max_parked=settings.max_parked,
+        retry_initial=settings.retry_initial,
+        retry_max=settings.retry_max,
+        polling_interval=settings.polling_interval,
+        concurrency=settings.concurrency,
+        time_of_day=settings.time_of_day or (),
+        notify=settings.notify,
+        heartbeat_interval=settings.heartbeat_interval * 60.0,
+        post_poll_statements=settings.post_poll_statements,
+        handle_future_events=settings.handle_future_events,
+        event_time_zone=settings.event_time_zone,
+        events=EventOptions(config.format.insert_query_back, config.format.noop_updates, config.format.emit_keys),
+    )
+
+
+def renderer(config: Config) -> Render:
+    """What makes XDS documents of events, in the form that the sink takes."""
+    header = Header(config.format.product_name, config.format.product_version)
+    indent = config.format.indent
+
+    def lines(events: Sequence[Event]) -> str:
+        return line_form(map(write_event, events), header)
+
+    def documents(events: Sequence[Event]) -> str:
+        return file_form(map(write_event, events), header, indent)
+
+    return lines if config.sink.form == "lines" else documents
+
+
+def heartbeat_document(config: Config) -> str:
+    """The heartbeat (spec/xds.md 7) in the form that the sink takes."""
+    header = Header(config.format.product_name, config.format.product_version)
+    if config.sink.form == "lines":
+        return line_form((HEARTBEAT,), header)
+    return file_form((HEARTBEAT,), header, config.format.indent)
+
+
+def open_sink(config: Config, stream: TextIO) -> Sink:
+    """The sink that the configuration names; ``stream`` is standard output."""
+    settings = config.sink
+    if settings.type == "http" and settings.url is not None:
+        return HttpSink(
+            settings.url,
+            timeout=settings.timeout,
+            ca_file=settings.ca_file,
+            client_certificate=settings.client_certificate,
+            client_key=settings.client_key,
+            token=settings.token,
+            user=settings.user,
+            password=settings.password,
+            max_answer_bytes=settings.max_answer_bytes,
+        )
+    if settings.type == "python" and settings.function is not None:
+        return load_callable(settings.function, Path.cwd())
+    if settings.type == "files" and settings.directory is not None:
+        return LineFiles(settings.directory) if settings.form == "lines" else DocumentFiles(settings.directory)
+    return StreamSink(stream)

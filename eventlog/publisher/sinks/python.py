@@ -1,0 +1,110 @@
+"""Documents to a Python function of the user's: ``module:function`` (spec/event-log.md 8.4)."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from eventlog.answer import Answer
+from eventlog.errors import ConfigError, ReceiverAway
+from eventlog.model import Event
+from eventlog.publisher.sinks import Document
+from eventlog.xds.answers import read_answer
+
+Receive = Callable[[str, Sequence[Event]], str | bytes | Answer | None]
+"""Takes a document and its events. Returns None (success for all), an XDS answer (spec/xds.md 7) or an Answer.
+
+Raises what it likes if it could not receive the document. With ``concurrency`` > 1 it is called from several threads.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CallableSink:
+    """Calls a function with each document. ``name`` is its name in messages."""
+
+    receive: Receive
+    name: str
+
+    def send(self, document: Document) -> Answer:
+        """The function's answer. Raises ReceiverAway if the function raises, or returns something else."""
+        try:
+            answer = self.receive(document.body, document.events)
+        except ReceiverAway:
+            raise
+        except Exception as error:
+            raise ReceiverAway(f"{self.name} raised {_described(error)}") from error
+        event_ids = {event.event_id for event in document.events}
+        if answer is None:
+            return Answer()
+        if isinstance(answer, Answer):
+            return replace(answer, unknown_ids=tuple(name for name in answer.verdicts if name not in event_ids))
+        if isinstance(answer, str | bytes):
+            try:
+                return read_answer(answer, event_ids)
+            except ReceiverAway as away:
+                raise ReceiverAway(f"{self.name}: {away}") from None
+        raise ReceiverAway(f"{self.name} returned {type(answer).__name__}: None, str, bytes or Answer needed")
+
+    def flush(self) -> None:
+        """Nothing is kept back: what the function returned for is its own."""
+
+    def close(self) -> None:
+        """The function has no end."""
+
+
+def load_callable(target: str, directory: Path | None = None) -> CallableSink:
+    """The sink of ``module:function``; the part behind the colon may have dots (``module:object.method``).
+
+    ``directory`` is searched for the module after the places where Python looks. Raises ConfigError if there is no
+    such module, it cannot be imported, or what it names cannot be called.
+    """
+    module_name, colon, path = target.partition(":")
+    if not colon or not all(part.isidentifier() for part in [*module_name.split("."), *path.split(".")]):
+        raise ConfigError(f"sink.function {target!r} is to be module:function, such as receivers.hr:receive")
+    if directory is not None and str(directory) not in sys.path:
+        sys.path.append(str(directory))
+    found: Any = _import(target, module_name, directory)
+    reached = module_name
+    for part in path.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            place = getattr(found, "__file__", None)
+            raise ConfigError(
+                f"sink.function {target!r}: {reached}{f' ({place})' if place else ''} has no {part}"
+            ) from None
+        reached = f"{reached}.{part}"
+    if not callable(found):
+        raise ConfigError(f"sink.function {target!r} is a {type(found).__name__} and cannot be called")
+    if inspect.iscoroutinefunction(found):
+        raise ConfigError(f"sink.function {target!r} is a coroutine; a function that returns the answer is needed")
+    return CallableSink(found, target)
+
+
+def _import(target: str, name: str, directory: Path | None) -> object:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # Only if the module itself, or a package it is in, is missing: not what it imports.
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            places = "installed" if directory is None else f"installed nor in {directory}"
+            negation = "not" if directory is None else "neither"
+            raise ConfigError(f"sink.function {target!r}: module {error.name} is {negation} {places}") from error
+        raise ConfigError(f"sink.function {target!r}: importing {name} raised {_described(error)}") from error
+    except Exception as error:
+        raise ConfigError(f"sink.function {target!r}: importing {name} raised {_described(error)}") from error
+
+
+def _described(error: Exception) -> str:
+    """Type, message and the place in the user's code where it was raised."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    ours = last.filename in (__file__, importlib.__file__) or last.filename.startswith("<frozen ")
+    place = "" if ours else f" ({last.filename}, line {last.lineno})"
+    message = " ".join(str(error).split())
+    return f"{type(error).__name__}{': ' if message else ''}{message}{place}"

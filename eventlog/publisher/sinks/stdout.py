@@ -1,0 +1,33 @@
+"""Documents to standard output, one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TextIO
+
+from eventlog.answer import Answer
+from eventlog.errors import ReceiverAway
+from eventlog.publisher.sinks import Document
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSink:
+    """Writes documents to a text stream; every event counts as success once it is flushed."""
+
+    stream: TextIO
+
+    def send(self, document: Document) -> Answer:
+        try:
+            self.stream.write(document.body)
+        except OSError as error:
+            raise ReceiverAway(f"standard output cannot be written: {error}") from error
+        return Answer()
+
+    def flush(self) -> None:
+        try:
+            self.stream.flush()
+        except OSError as error:
+            raise ReceiverAway(f"standard output cannot be written: {error}") from error
+
+    def close(self) -> None:
+        """The stream belongs to the caller."""

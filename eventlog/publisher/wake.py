@@ -1,0 +1,153 @@
+"""A publisher at rest: how it is stopped, and how the database wakes it (spec/triggers.md 8, spec/event-log.md 8.5)."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import selectors
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from eventlog.publisher.context import Context
+from eventlog.publisher.parking import back_off
+from eventlog.sql.dialect import Wake
+
+_log = logging.getLogger("eventlog.publisher")
+
+_LOOKS: Final = (0.05, 1.0)
+"""Seconds until the queue is read again while a writer is open that will not notify: doubling from the first on."""
+
+_SLICE: Final = 0.2
+"""Seconds between looks at a stop that has no descriptor to wait for."""
+
+
+class Stop(Protocol):
+    """What tells a publisher to stop: a ``StopRequest``, or a ``threading.Event``."""
+
+    def is_set(self) -> bool: ...
+
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+
+class StopRequest:
+    """Set once, by a signal handler or another thread; can be waited for beside a socket, without looking again.
+
+    There is no lock in it as in ``threading.Event``, whose ``set`` may wait forever for the code that a signal
+    interrupts.
+    """
+
+    __slots__ = ("_asked", "_reader", "_writer")
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+
+    def set(self) -> None:
+        self._asked = True
+        # Full or closed: whoever waits has been told already.
+        with contextlib.suppress(OSError):
+            os.write(self._writer, b".")
+
+    def is_set(self) -> bool:
+        return self._asked
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is set, for ``timeout`` seconds at most; whether it is."""
+        if not self._asked:
+            _wait_for((self._reader,), timeout)
+        return self._asked
+
+    def fileno(self) -> int:
+        """A descriptor that is readable once it is set."""
+        return self._reader
+
+    def close(self) -> None:
+        """No more waiting."""
+        for descriptor in (self._reader, self._writer):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        self._reader = self._writer = -1
+
+
+@dataclass(slots=True)
+class Rest:
+    """What a publisher does while it has nothing to send. ``wake`` is None where there is polling only.
+
+    ``asleep``: this session has the lock that makes writers notify. ``refused``: how often in a row it was not to be
+    had.
+    """
+
+    context: Context
+    wake: Wake | None
+    asleep: bool = False
+    refused: int = 0
+
+    def wake_up(self) -> None:
+        """Writers need not notify: the publisher is about to send, or will look again by itself."""
+        self.refused = 0
+        if self.wake is not None and self.asleep:
+            self.wake.wake_up(self.context.connection, self.context.log)
+            self.context.connection.commit()
+            self.asleep = False
+
+    def take(self, stop: Stop, seconds: float) -> None:
+        """Rest after a cycle that left nothing to be sent: for ``seconds`` at most, until ``stop`` or a notification.
+
+        The first call after ``wake_up`` may return at once: what was written before the lock was got is notified by
+        nobody, so the queue is to be read once more.
+        """
+        context, connection = self.context, self.context.connection
+        if connection.in_transaction():
+            connection.rollback()
+        if self.wake is None:
+            stop.wait(seconds)
+        elif self.asleep:
+            self._sleep(self.wake, stop, seconds)
+            self.wake_up()
+        elif self.wake.fall_asleep(connection, context.log):
+            connection.commit()
+            self.asleep = True
+            self.wake.heard(connection)  # of rows that the next cycle sees anyway
+        else:
+            connection.commit()
+            self.refused += 1
+            stop.wait(min(seconds, back_off(self.refused, *_LOOKS)))
+
+    def _sleep(self, wake: Wake, stop: Stop, seconds: float) -> None:
+        connection = self.context.connection
+        until = time.monotonic() + seconds
+        while not stop.is_set() and not wake.heard(connection):
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            if isinstance(stop, StopRequest):
+                _wait_for((wake.socket(connection), stop.fileno()), left)
+            else:
+                _wait_for((wake.socket(connection),), min(left, _SLICE))
+
+
+def begin_rest(context: Context) -> Rest:
+    """Listen, if the database notifies and the options want it; to be called before the queue is first read."""
+    wake = context.dialect.wake
+    # Whoever gives times of the day does not want to publish in between.
+    if wake is None or not context.options.notify or context.options.time_of_day:
+        return Rest(context, None)
+    reason = wake.missing(context.connection, context.log)
+    if reason is None:
+        wake.listen(context.connection, context.log)
+    else:
+        _log.info("the queue is read every %g s: %s", context.options.polling_interval, reason)
+    context.connection.commit()
+    return Rest(context, wake if reason is None else None)
+
+
+def _wait_for(descriptors: Iterable[int], seconds: float | None) -> None:
+    """Until one of them is readable."""
+    with selectors.DefaultSelector() as selector:
+        for descriptor in descriptors:
+            selector.register(descriptor, selectors.EVENT_READ)
+        selector.select(seconds)

@@ -1,0 +1,125 @@
+"""One window of the queue: read, check, fold, cut before the first open group (spec/event-log.md 8.1, 8.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from eventlog.checks import BadRow, check_rows
+from eventlog.events import Outcome, Precedence, apply_precedence, build_event
+from eventlog.fold import Group, first_open, fold
+from eventlog.model import LogRow
+from eventlog.publisher.context import Context
+from eventlog.publisher.flight import ObjectId
+from eventlog.sql.dialect import CurrentRow
+from eventlog.sql.log_table import Window
+
+UNLIMITED_WINDOW = 10_000
+"""Rows of a window with ``query_limit = 0``: windows do not change the result, and memory stays bounded."""
+
+
+class Taken(NamedTuple):
+    """What one window gives. ``next_first`` is the record_id that the next window of the pass begins at, None at its
+    end.
+    """
+
+    groups: list[Group]
+    bad: list[BadRow]
+    loopback: list[int]
+    rows_read: int
+    next_first: int | None
+
+
+def take_window(
+    context: Context, first: int, last: int, in_flight: Collection[int], parked: Collection[ObjectId]
+) -> Taken:
+    """Read rows N from record_id ``first`` on, to ``last`` at most, and fold them into groups that may be sent now.
+
+    Rows in flight and rows of parked objects are read past: they do not use up the window. The window is read on
+    while its very first group is open.
+    """
+    options = context.options
+    limit = options.query_limit or UNLIMITED_WINDOW
+    rows = []
+    bad: list[BadRow] = []
+    loopback: list[int] = []
+    taken = rows_read = 0
+    wanted = limit
+    while True:
+        chunk = context.dialect.read_window(context.connection, context.log, _window(context, first, last, limit))
+        rows_read += len(chunk)
+        checked = check_rows(_not_in_flight(chunk, in_flight), context.catalog, options.driver_user)
+        good = checked.good
+        if parked:
+            good = [row for row in good if (row.object_class, row.key) not in parked]
+        rows += good
+        bad += checked.bad
+        loopback += checked.loopback
+        taken += len(good) + len(checked.bad) + len(checked.loopback)
+        at_tail = len(chunk) < limit
+        if not at_tail:
+            first = chunk[-1].record_id + 1
+            if taken < wanted:
+                continue
+        groups = fold(rows, options.fold_distance, options.fold_span)
+        if at_tail:
+            return Taken(groups, bad, loopback, rows_read, None)
+        closed = first_open(groups, first - 1, options.fold_distance, options.fold_span)
+        if closed or not groups:
+            next_first = groups[closed].rows[0].record_id if closed < len(groups) else first
+            return Taken(groups[:closed], bad, loopback, rows_read, next_first)
+        wanted += limit
+
+
+def _window(context: Context, first: int, last: int, limit: int) -> Window:
+    options = context.options
+    return Window(first, last, limit, leave_user=options.driver_user if options.leave_loopback else None)
+
+
+def _not_in_flight(chunk: list[LogRow], in_flight: Collection[int]) -> list[LogRow]:
+    return [row for row in chunk if row.record_id not in in_flight] if in_flight else chunk
+
+
+def split_by_rows(groups: Sequence[Group], most: int) -> Iterator[list[Group]]:
+    """Runs of groups of at most ``most`` rows together; a larger group stands alone."""
+    run: list[Group] = []
+    rows = 0
+    for group in groups:
+        if run and rows + len(group.rows) > most:
+            yield run
+            run, rows = [], 0
+        run.append(group)
+        rows += len(group.rows)
+    if run:
+        yield run
+
+
+def build_outcomes(context: Context, groups: Sequence[Group]) -> list[Outcome]:
+    """Precedence, query-back in one statement a class, and the events of the groups, in their order."""
+    options = context.options.events
+    decided = [apply_precedence(group, options) for group in groups]
+    current = query_back(context, decided)
+    if not current:
+        return [build_event(precedence, None, options) for precedence in decided]
+    return [build_event(precedence, current.get(_object_id(precedence)), options) for precedence in decided]
+
+
+def query_back(context: Context, decided: Sequence[Precedence]) -> dict[ObjectId, CurrentRow]:
+    """The current rows that the groups ask for; objects that are gone are absent."""
+    wanted: dict[ObjectId, None] = {}
+    attributes: dict[object, dict[object, None]] = {}
+    for precedence in decided:
+        if precedence.query_back is not None:
+            wanted[_object_id(precedence)] = None
+            attributes.setdefault(precedence.group.object_class, {}).update(dict.fromkeys(precedence.query_back))
+    current: dict[ObjectId, CurrentRow] = {}
+    for object_class in dict.fromkeys(object_class for object_class, _ in wanted):
+        keys = [key for owner, key in wanted if owner is object_class]
+        named = [attribute for attribute in object_class.attributes if attribute in attributes[object_class]]
+        found = context.dialect.query_back(context.connection, context.catalog.schema, object_class, keys, named)
+        current.update(((object_class, key), row) for key, row in found.items())
+    return current
+
+
+def _object_id(precedence: Precedence) -> ObjectId:
+    return precedence.group.object_class, precedence.group.key

@@ -1,0 +1,91 @@
+"""A publisher that kills itself with SIGKILL at its n-th step: run by test_kill.py.
+
+    python kill_driver.py CONFIG
+
+Reads numbers from standard input. For each it forks a process that publishes the queue once and dies at that step (0 =
+never), and answers with the name of the step it died at, ``done``, or what went wrong. One interpreter for many deaths.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from eventlog.config import Config, load
+from eventlog.publisher import cycle, daemon, delivery
+from eventlog.publisher.metrics import Counters
+from eventlog.publisher.opening import open_context, open_sink
+from eventlog.publisher.sinks import files
+
+
+class Steps:
+    """Counts steps. At the last one it tells its name and is gone: no handler, no cleaning up, no flush."""
+
+    def __init__(self, last: int, report: int) -> None:
+        self.last, self.report, self.count = last, report, 0
+
+    def take(self, name: str) -> None:
+        self.count += 1
+        if self.count == self.last:
+            os.write(self.report, f"{name}\n".encode())
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def around(self, module: Any, function: str, before: str = "", after: str = "") -> None:
+        original: Callable[..., Any] = getattr(module, function)
+
+        def stepping(*args: Any, **kwargs: Any) -> Any:
+            if before:
+                self.take(before)
+            result = original(*args, **kwargs)
+            if after:
+                self.take(after)
+            return result
+
+        setattr(module, function, stepping)
+
+
+def publish(config: Config, steps: Steps) -> None:
+    steps.around(cycle, "take_window", after="the window is read")
+    steps.around(cycle, "write_inflight", after="the line is written")
+    steps.around(cycle, "deliver", before="the line is committed", after="the flight has ended")
+    steps.around(delivery, "_send", before="before an envelope is sent", after="after an envelope is sent")
+    steps.around(files, "_sync", before="before a file is fsynced", after="after a file is fsynced")
+    steps.around(Path, "replace", before="before a file is renamed", after="after a file is renamed")
+    steps.around(files, "_sync_directory", after="the directory is fsynced")
+    steps.around(delivery, "update_inflight", before="rows are marked", after="a part of the line is struck")
+    steps.around(delivery, "strike_inflight", before="rows are marked", after="the line is struck")
+    steps.around(delivery, "_write_marks", before="before the marks", after="the marks are committed")
+    with open_context(config, Counters()) as context:
+        daemon.publish_once(context, open_sink(config, sys.stdout))
+
+
+def main(path: str) -> None:
+    config = load(Path(path), {})
+    for line in sys.stdin:
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                publish(config, Steps(int(line), writer))
+                os.write(writer, b"done\n")
+                code = 0
+            except BaseException:
+                os.write(writer, traceback.format_exc().replace("\n", " | ").encode() + b"\n")
+            finally:
+                os._exit(code)
+        os.close(writer)
+        _, status = os.waitpid(child, 0)
+        with os.fdopen(reader) as report:
+            told = report.read().strip()
+        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        print(f"killed: {told}" if killed else told, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,72 @@
+"""A receiver in miniature: XDS documents applied to dicts, with lxml and nothing of eventlog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from lxml import etree
+
+Objects = dict[str, dict[str, list[str]]]
+"""Association -> attribute -> its values, sorted. Attributes without value are left out."""
+
+
+@dataclass
+class Replay:
+    """Objects as the events make them. Events whose event-id was applied before are dropped.
+
+    ``strict``: classes whose every change is logged by value. There an add finds no object, a modify and a delete find
+    one, and what is removed is there: anything else is an event that came in the wrong order, or was lost.
+    """
+
+    strict: frozenset[str] = frozenset()
+    objects: Objects = field(default_factory=dict)
+    applied: dict[str, str] = field(default_factory=dict)
+    classes: dict[str, str] = field(default_factory=dict)
+    repeated: int = 0
+
+    def documents(self, bodies: Iterable[str | bytes]) -> None:
+        for body in bodies:
+            root = etree.fromstring(body if isinstance(body, bytes) else body.encode())
+            for event in root.iterfind("input/*"):
+                self.event(event)
+
+    def event(self, event: etree._Element) -> None:
+        event_id, association = event.attrib["event-id"], event.findtext("association")
+        assert association
+        if event_id in self.applied:
+            self.repeated += 1
+            return
+        self.applied[event_id] = association
+        class_name = event.attrib["class-name"]
+        self.classes[association] = class_name
+        by_value = class_name in self.strict
+        if by_value:
+            there = association in self.objects
+            assert there is (event.tag != "add"), f"{event.tag} {event_id} of {association}: there is {there}"
+        if event.tag == "delete":
+            self.objects.pop(association, None)
+            return
+        attributes = self.objects.setdefault(association, {})
+        for attribute in event.iterfind("*[@attr-name]"):
+            name = attribute.attrib["attr-name"]
+            values = attributes.pop(name, [])
+            for step in [attribute] if event.tag == "add" else attribute:
+                values = _stepped(values, step, by_value)
+            if values:
+                attributes[name] = sorted(values)
+
+
+def _stepped(values: list[str], step: etree._Element, by_value: bool) -> list[str]:
+    given = [value.text or "" for value in step.iterfind("value")]
+    if step.tag == "remove-all-values":
+        return []
+    if step.tag == "remove-value":
+        for value in given:
+            if by_value:
+                assert value in values, f"{value!r} is to be removed from {values!r}"
+            values = [other for other in values if other != value]
+        return values
+    if by_value:
+        assert not set(given) & set(values), f"{given!r} is to be added to {values!r}"
+    return values + [value for value in given if value not in values]

@@ -1,0 +1,190 @@
+"""kill -9 of the publisher between any two steps of a flight (spec/event-log.md 8.4, 10, 12)."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from installed import install, rows, run, statuses, url_of, write_config
+from lxml import etree
+from replay import Replay
+
+from eventlog.config import load
+
+TABLES = (
+    "CREATE TABLE usr (id integer PRIMARY KEY, a text, b text)",
+    "INSERT INTO usr VALUES (1, 'a1', 'b1'), (2, 'a2', 'b2'), (3, 'a3', 'b3')",
+)
+# Three flights of one to three envelopes, one of them of rows that make no event; queried-back rows do not change.
+QUEUE = """
+    INSERT INTO eventlog (event_type, table_name, table_key, column_name, old_value, new_value, perpetrator) VALUES
+    (1, 'usr', 'id=9', 'a', NULL, 'x', 'app'), (1, 'usr', 'id=9', 'b', NULL, 'y', 'app'), (6, 'usr', 'id=1', NULL, NULL,
+    NULL, 'app'), (2, 'usr', 'id=9', 'a', 'x', 'z', 'app'), (8, 'usr', 'id=9', 'b', NULL, NULL, 'app'),
+    (4, 'usr', 'id=9', NULL, NULL, NULL, 'app'), (9 - 8, 'nobody', 'id=9', 'a', NULL, NULL, 'app'),
+    (2, 'usr', 'id=2', 'a', 'q', 'a2', 'app'), (8, 'usr', 'id=2', 'b', NULL, NULL, 'app'),
+    (6, 'usr', 'id=3', NULL, NULL, NULL, 'app')"""
+LATER = """
+    INSERT INTO eventlog (event_type, table_name, table_key, column_name, old_value, new_value, perpetrator) VALUES
+    (2, 'usr', 'id=2', 'b', 'p', 'b2', 'app'), (8, 'usr', 'id=1', 'a', NULL, NULL, 'app')"""
+FINAL = {f"id={i},table=usr,schema=public": {"a": [f"a{i}"], "b": [f"b{i}"]} for i in (1, 2, 3)}
+
+
+class Publisher:
+    """The driver, and everything that was ever to be seen of an event-id: its rows and its text."""
+
+    def __init__(self, database: sa.Engine, directory: Path, form: str, **options: Any) -> None:
+        self.database = database
+        self.documents = directory / "documents"
+        self.config_file = write_config(
+            directory,
+            url_of(database),
+            sink={"type": "files", "directory": "documents", "form": form},
+            publisher={"batch_size": 2, "flight_rows": 5, **options},
+        )
+        run(database, *TABLES)
+        install(load(self.config_file, {}))
+        self.rows_of: dict[str, Any] = {}
+        self.text_of: dict[str, str] = {}
+        self.process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("kill_driver.py")), str(self.config_file)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def close(self) -> None:
+        self.process.communicate()
+
+    def reset(self) -> None:
+        run(
+            self.database,
+            "TRUNCATE eventlog, eventlog_inflight, eventlog_error RESTART IDENTITY",
+            QUEUE,
+        )
+        for path in self.documents.glob("*"):
+            path.unlink()
+        self.rows_of, self.text_of = {}, {}
+
+    def publish(self, last_step: int = 0) -> str:
+        """Publish once, dying at a step; what it died at, or ``done``."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{last_step}\n")
+        self.process.stdin.flush()
+        told = self.process.stdout.readline().strip()
+        assert told == "done" or told.startswith("killed: "), told
+        self.look()
+        return told
+
+    def look(self) -> None:
+        """No event-id means two sets of rows, in the line or in a document."""
+        for (composition,) in rows(self.database, "SELECT composition FROM eventlog_inflight"):
+            for _, records in json.loads(composition):
+                for event_id, *made_of in records:
+                    assert self.rows_of.setdefault(event_id, made_of) == made_of
+        for body in self.bodies():
+            for event in etree.fromstring(body).iterfind("input/*"):
+                text = etree.tostring(event, encoding="unicode")
+                event_id = event.attrib["event-id"]
+                assert self.text_of.setdefault(event_id, text) == text
+
+    def bodies(self) -> list[bytes]:
+        """The documents in the order of their names; every file is whole."""
+        found = []
+        for path in sorted(path for path in self.documents.glob("*") if not path.name.startswith(".")):
+            content = path.read_bytes()
+            if path.suffix == ".xmll":
+                assert content.endswith(b"\n")
+                found += content.splitlines()
+            else:
+                found.append(content)
+        return found
+
+    def come_later(self) -> set[str]:
+        """Log further rows of the objects of events 8 and 3; the event-ids that they must get if these were recorded.
+
+        What was not recorded before they came is folded with them.
+        """
+        recorded = {event_id for event_id in ("3", "8") if event_id in self.rows_of}
+        recorded |= {str(i) for i, status in statuses(self.database).items() if status == "S"}
+        run(self.database, LATER)
+        return {later for earlier, later in (("8", "11"), ("3", "12")) if earlier in recorded}
+
+    def check_end(self, later: set[str] | frozenset[str] = frozenset()) -> None:
+        ends = statuses(self.database)
+        assert ends == {**dict.fromkeys(ends, "S"), 7: "E"}
+        assert rows(self.database, "SELECT record_id, code FROM eventlog_error") == [(7, "unknown_table")]
+        assert rows(self.database, "SELECT * FROM eventlog_inflight") == []
+        assert [path for path in self.documents.iterdir() if path.name.startswith(".")] == []
+        replay = Replay()
+        replay.documents(self.bodies())
+        assert replay.objects == FINAL
+        # Files of envelopes that were sent again have replaced themselves: no event is in two of them.
+        assert replay.repeated == 0
+        assert set(replay.applied) == {"1", "3", "4", "6", "8", "10"} | later
+
+
+@contextmanager
+def publisher(database: sa.Engine, directory: Path, form: str, **options: Any) -> Iterator[Publisher]:
+    started = Publisher(database, directory, form, **options)
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+@pytest.mark.parametrize(("form", "mark_interval"), [("lines", 0), ("documents", 1000)])
+def test_killed_at_any_step_everything_is_published_and_no_event_id_has_two_meanings(
+    database: sa.Engine, tmp_path: Path, form: str, mark_interval: int
+) -> None:
+    with publisher(database, tmp_path, form, mark_interval=mark_interval) as killed:
+        killed.publish()
+        step, names = 0, set()
+        while True:
+            step += 1
+            killed.reset()
+            told = killed.publish(step)
+            if told == "done":
+                break
+            names.add(told.removeprefix("killed: "))
+            later = killed.come_later()
+            assert killed.publish() == "done"
+            killed.check_end(later)
+        killed.check_end()
+    assert names >= {
+        "the line is committed",
+        "before an envelope is sent",
+        "after an envelope is sent",
+        "after a file is fsynced",
+        "before a file is renamed",
+        "after a file is renamed",
+        "before the marks",
+        "rows are marked",
+        "the line is struck",
+        "the marks are committed",
+    }
+
+
+@pytest.mark.parametrize("form", ["lines", "documents"])
+def test_killed_again_and_again_everything_is_published(database: sa.Engine, tmp_path: Path, form: str) -> None:
+    with publisher(database, tmp_path, form) as killed:
+        deaths = []
+        for seed in range(6):
+            chance = random.Random(seed)
+            killed.reset()
+            for _ in range(15):
+                if (told := killed.publish(chance.randint(1, 30))) == "done":
+                    break
+                deaths.append((seed, told))
+            else:
+                assert killed.publish() == "done"
+            killed.check_end()
+        assert len(deaths) > 12

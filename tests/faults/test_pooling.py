@@ -1,0 +1,58 @@
+"""Behind a pool that lends sessions by the transaction no lock of a session holds: it is detected and refused
+(spec/event-log.md 12).
+"""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+from publishing import configuration, make_log, write
+from transaction_pool import transaction_pool
+
+from eventlog.errors import DatabaseError
+from eventlog.publisher.metrics import Counters
+from eventlog.publisher.opening import open_context
+from eventlog.sql.connect import connect
+from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.pooling import is_pooled
+
+
+@pytest.mark.parametrize("take_oldest", [False, True], ids=["last one first", "in turn"])
+def test_a_pool_in_transaction_mode_is_refused(database: sa.Engine, take_oldest: bool) -> None:
+    make_log(database)
+    write(database, 1)
+    with transaction_pool(database.url, take_oldest) as url:
+        pooled = sa.create_engine(url)
+        try:
+            with (
+                pytest.raises(
+                    DatabaseError, match=r"connection pool that changes sessions .*; connect to the database"
+                ),
+                open_context(configuration(pooled), Counters()),
+            ):
+                pytest.fail("it was let in")
+        finally:
+            pooled.dispose()
+
+
+def test_a_server_that_is_spoken_to_directly_is_not_taken_for_a_pool(database: sa.Engine) -> None:
+    engine = connect(database.url)
+    with engine.connect() as conn:
+        assert not is_pooled(conn, DIALECT)
+        assert not conn.in_transaction()
+
+
+def test_a_role_that_may_connect_once_is_not_taken_for_one_behind_a_pool(database: sa.Engine) -> None:
+    role = f"single_{database.url.database}"
+    with database.begin() as conn:
+        conn.execute(sa.text(f"CREATE ROLE {role} LOGIN CONNECTION LIMIT 1"))
+    try:
+        try:
+            conn = connect(database.url.set(username=role)).connect()
+        except DatabaseError:
+            pytest.skip("this server lets no role in without a password")
+        with conn:
+            assert not is_pooled(conn, DIALECT)
+    finally:
+        with database.begin() as conn:
+            conn.execute(sa.text(f"DROP ROLE {role}"))

@@ -1,0 +1,380 @@
+"""What a running publisher does beside the queue: heartbeats, post-poll statements, times of the day, log lines."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, time, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from publishing import LONG, Inbox, configuration, make_log, settings, until, write
+
+from eventlog.answer import Answer, Level, Verdict
+from eventlog.errors import DatabaseAway, FatalAnswer, ReceiverAway
+from eventlog.publisher import daemon
+from eventlog.publisher.context import Context
+from eventlog.publisher.daemon import publish, publish_once
+from eventlog.publisher.metrics import Counters, Gauges, read_gauges, summary
+from eventlog.publisher.opening import open_context
+from eventlog.publisher.sinks import Document
+from eventlog.publisher.wake import StopRequest
+from eventlog.xds.reader import read_events
+
+
+@pytest.fixture
+def log(database: sa.Engine) -> sa.Engine:
+    make_log(database)
+    return database
+
+
+def statuses(engine: sa.Engine) -> dict[int, str]:
+    with engine.connect() as conn:
+        return {row[0]: row[1] for row in conn.execute(sa.text("SELECT record_id, status FROM eventlog"))}
+
+
+@dataclass
+class Judge(Inbox):
+    """Answers each document by ``judge``, and stops the publisher after ``most`` of them."""
+
+    judge: Callable[[Document], Answer] = lambda document: Answer()
+    stop: StopRequest = field(default_factory=StopRequest)
+    most: int = 1_000_000
+    seen: list[Document] = field(default_factory=list)
+
+    def send(self, document: Document) -> Answer:
+        self.seen.append(document)
+        if len(self.seen) >= self.most:
+            self.stop.set()
+        return self.judge(document)
+
+
+def run(engine: sa.Engine, sink: Judge, change: Callable[[Context], Context] = lambda c: c, **options: object) -> None:
+    """Publish in this thread until the sink stops it; ``change`` what no option can say."""
+    config = configuration(engine, **{"polling_interval": LONG, **options})
+
+    @contextmanager
+    def opened() -> Iterator[Context]:
+        with open_context(config, Counters()) as context:
+            yield change(context)
+
+    publish(opened, lambda: sink, sink.stop)
+
+
+# Heartbeats (spec/xds.md 7)
+
+
+def beating(context: Context) -> Context:
+    """With heartbeats that no test waits minutes for."""
+    return replace(context, options=replace(context.options, heartbeat_interval=0.02))
+
+
+@pytest.mark.parametrize("form", ["lines", "documents"])
+def test_a_heartbeat_is_sent_when_nothing_else_is(log: sa.Engine, form: str) -> None:
+    counted: list[Counters] = []
+
+    def change(context: Context) -> Context:
+        counted.append(context.counters)
+        return beating(context)
+
+    sink = Judge(most=3)
+    run(log, sink, change, sink__form=form, format__indent=2)
+    assert [read_events(document.body.encode()).heartbeat for document in sink.seen] == [True] * 3
+    assert [document.events for document in sink.seen] == [()] * 3
+    assert len({document.flight for document in sink.seen}) == 3  # so that no file replaces another one
+    assert (counted[0].heartbeats_sent, counted[0].documents_sent) == (3, 0)
+
+
+def test_without_an_interval_no_heartbeat_is_sent(log: sa.Engine) -> None:
+    write(log, 1)
+    sink = Judge(most=1)
+    run(log, sink, heartbeat_interval=0)
+    assert [bool(document.events) for document in sink.seen] == [True]
+
+
+def general(level: Level) -> Answer:
+    return Answer(general=Verdict(level, "because"))
+
+
+@pytest.mark.parametrize("level", [level for level in Level if level is not Level.FATAL])
+def test_an_answer_to_a_heartbeat_does_not_count(log: sa.Engine, level: Level) -> None:
+    sink = Judge(judge=lambda _: general(level), most=3)
+    run(log, sink, beating)
+    assert len(sink.seen) == 3
+
+
+def test_a_fatal_answer_to_a_heartbeat_stops_the_publisher(log: sa.Engine) -> None:
+    with pytest.raises(FatalAnswer, match="fatal to a heartbeat: because"):
+        run(log, Judge(judge=lambda _: general(Level.FATAL)), beating)
+
+
+def test_a_receiver_that_does_not_answer_a_heartbeat_stops_nothing(
+    log: sa.Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    def away(document: Document) -> Answer:
+        if not document.events:
+            raise ReceiverAway("gone")
+        return Answer()
+
+    sink = Judge(judge=away, most=3)
+    run(log, sink, beating)
+    assert "heartbeat: gone" in caplog.text
+
+
+# Post-poll statements (spec/event-log.md 8.5, 9)
+
+
+def once(engine: sa.Engine, **options: object) -> None:
+    with open_context(configuration(engine, **options), Counters()) as context:
+        publish_once(context, Inbox())
+
+
+@pytest.fixture
+def notes(log: sa.Engine) -> Callable[[], list[str]]:
+    with log.begin() as conn:
+        conn.execute(sa.text("CREATE TABLE notes (note text)"))
+
+    def read() -> list[str]:
+        with log.connect() as conn:
+            return [row[0] for row in conn.execute(sa.text("SELECT note FROM notes"))]
+
+    return read
+
+
+STATEMENTS = "INSERT INTO notes VALUES ('a;b %s %'); INSERT INTO notes VALUES ('second')"
+
+
+def test_post_poll_statements_run_after_a_cycle_that_sent_something(log: sa.Engine, notes: Any) -> None:
+    once(log, post_poll_statements=STATEMENTS)
+    assert notes() == []
+    write(log, 1)
+    once(log, post_poll_statements=STATEMENTS)
+    assert notes() == ["a;b %s %", "second"]
+
+
+def test_they_run_after_each_window(log: sa.Engine, notes: Any) -> None:
+    write(log, 1, 2, 3)
+    once(log, post_poll_statements=STATEMENTS, query_limit=1, fold_distance=0)
+    assert notes().count("second") == 3
+
+
+@pytest.mark.parametrize("statement", ["SELECT 1/0", "nonsense", "INSERT INTO nowhere VALUES (1)", "SELECT %s"])
+def test_one_that_fails_undoes_them_all_and_stops_nothing(
+    log: sa.Engine, notes: Any, caplog: pytest.LogCaptureFixture, statement: str
+) -> None:
+    write(log, 1, 2)
+    once(log, post_poll_statements=f"{STATEMENTS}; {statement}", query_limit=1, fold_distance=0)
+    assert notes() == []
+    assert statuses(log) == {1: "S", 2: "S"}
+    assert caplog.text.count("post_poll_statements failed and were undone") == 2
+
+
+def test_a_lost_connection_is_no_failed_statement(log: sa.Engine) -> None:
+    write(log, 1)
+    with pytest.raises(DatabaseAway):
+        once(log, post_poll_statements="SELECT pg_terminate_backend(pg_backend_pid())")
+    assert statuses(log) == {1: "S"}
+
+
+# Times of the day
+
+
+def clock(context: Context, *times: str) -> Context:
+    """The server's local time at each look; the last one goes on by a minute."""
+    last = datetime.fromisoformat(f"2026-03-02 {times[-1]}")
+    told = itertools.chain(
+        (datetime.fromisoformat(f"2026-03-02 {text}") for text in times),
+        (last + timedelta(minutes=minute) for minute in itertools.count(1)),
+    )
+    dialect = replace(context.dialect, local_time=lambda _connection: next(told))
+    return replace(context, dialect=dialect)
+
+
+def test_times_of_the_day_replace_the_interval(log: sa.Engine) -> None:
+    """Not at the start, nor when a row comes, but at the time, and then again at the next one."""
+    write(log, 1)
+    looks: list[datetime] = []
+
+    def change(context: Context) -> Context:
+        at_work = clock(context, "05:59:59.98", "05:59:59.99", "06:00:00.01", "11:59:59.98", "11:59:59.99")
+        tell = at_work.dialect.local_time
+
+        def local_time(connection: sa.Connection) -> datetime:
+            looks.append(tell(connection))
+            return looks[-1]
+
+        return replace(at_work, dialect=replace(at_work.dialect, local_time=local_time))
+
+    def judge(document: Document) -> Answer:
+        if len(sink.seen) == 1:
+            assert looks[-1].time() == time(6, 0, 0, 10_000)
+            write(log, 2)
+        else:
+            assert looks[-1].time() > time(12)
+        return Answer()
+
+    sink = Judge(judge=judge, most=2)
+    run(log, sink, change, time_of_day="06:00:00, 12:00:00", polling_interval=1)
+    assert statuses(log) == {1: "S", 2: "S"}
+
+
+def test_the_servers_local_time_is_that_of_its_default_zone(log: sa.Engine) -> None:
+    with log.begin() as conn:
+        conn.execute(sa.text(f"ALTER DATABASE {log.url.database} SET timezone = 'Asia/Tokyo'"))
+    log.dispose()
+    with open_context(configuration(log), Counters()) as context:
+        local = context.dialect.local_time(context.connection)
+        utc = context.connection.exec_driver_sql("SELECT clock_timestamp() AT TIME ZONE 'UTC'").scalar_one()
+        assert timedelta(hours=8.9) < local - utc <= timedelta(hours=9)
+
+
+# What the publisher tells
+
+
+def test_gauges_tell_what_waits(log: sa.Engine) -> None:
+    write(log, 1, 2)
+    with open_context(configuration(log), Counters()) as context:
+        gauges = read_gauges(context, 3)
+        assert (gauges.queue_rows, gauges.objects_parked) == (2, 3)
+        assert 0 <= (gauges.queue_oldest_seconds or -1) < 600
+        assert not context.connection.in_transaction()
+
+
+@pytest.mark.parametrize(
+    ("now", "gauges", "line"),
+    [
+        ({"rows_published": 7, "events_sent": 5, "documents_sent": 2}, Gauges(0, None, 0),
+         "5 rows published; 4 events in 1 documents; queue: 0 rows"),
+        ({"rows_published": 2, "events_sent": 1, "documents_sent": 1, "rows_bad": 3, "answers_error": 1},
+         Gauges(9, 1.25, 2),
+         "0 rows published; 0 events in 0 documents; 3 rows bad; 1 answers error; queue: 9 rows, oldest 1.2 s; "
+         "2 objects parked"),
+    ],
+)  # fmt: skip
+def test_a_line_tells_what_was_done(now: dict[str, int], gauges: Gauges, line: str) -> None:
+    before = Counters(rows_published=2, events_sent=1, documents_sent=1)
+    assert summary(before, Counters(**now), gauges) == line
+
+
+def test_it_is_written_while_something_happens(
+    log: sa.Engine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon, "_REPORT_INTERVAL", 0.0)
+    write(log, 1)
+    with caplog.at_level(logging.INFO, "eventlog"):
+        run(log, Judge(most=1))
+    lines = [record.message for record in caplog.records if "rows published" in record.message]
+    assert lines == ["1 rows published; 1 events in 1 documents; queue: 0 rows"]
+
+
+def command(engine: sa.Engine, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    flags = settings(engine, **options)
+    made = [part for name, value in flags.items() for part in ("--set", f"{name}={value}")]
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("eventlog")), *made, *arguments],
+        env=os.environ | {"EVENTLOG_DATABASE_PASSWORD": "s3cret", "EVENTLOG_SINK_TOKEN": "t0ken"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_settings_in_effect_are_told_at_the_start_without_secrets(log: sa.Engine) -> None:
+    done = command(log, "publish", "--once", profile="idm", query_limit=17)
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if "settings [publisher]" in line]
+    assert " INFO settings [publisher]: profile = " in line
+    assert "batch_size = 1," in line
+    assert "query_limit = 17," in line
+    assert "s3cret" not in done.stderr
+    assert "t0ken" not in done.stderr
+
+
+def test_a_disabled_publisher_does_nothing(log: sa.Engine) -> None:
+    write(log, 1)
+    done = command(log, "publish", "--once", publisher_disabled="yes")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "publisher_disabled is set: nothing is published" in done.stderr
+    assert statuses(log) == {1: "N"}
+
+
+# delete_from_log, loopback
+
+
+@pytest.mark.parametrize(
+    ("delete", "left"),
+    [("no", {1: "S", 2: "W", 3: "E", 4: "N", 5: "E"}), ("yes", {3: "E", 4: "N", 5: "E"})],
+)
+def test_rows_with_success_or_warning_are_deleted_others_keep_their_letter(
+    log: sa.Engine, delete: str, left: dict[int, str]
+) -> None:
+    write(log, 1, 2, 3, 4)
+    with log.begin() as conn:
+        conn.execute(sa.text("INSERT INTO eventlog (event_type, table_name, table_key) VALUES (4, 'nobody', 'x=1')"))
+    levels = {"1": Level.SUCCESS, "2": Level.WARNING, "3": Level.ERROR, "4": Level.RETRY}
+    sink = Judge(judge=lambda _: Answer({name: Verdict(level) for name, level in levels.items()}))
+    with (
+        open_context(configuration(log, delete_from_log=delete), Counters()) as context,
+        pytest.raises(ReceiverAway, match="1 objects are left"),
+    ):
+        publish_once(context, sink)
+    assert statuses(log) == left
+
+
+LOOPBACK: list[tuple[dict[str, str], dict[int, str]]] = [
+    # the publisher's user is hr; rows 1 to 4 are by hr, HR, NULL and "hr  "
+    ({"driver_user": "hr"}, {1: "consumed", 2: "sent", 3: "sent", 4: "consumed"}),
+    ({"driver_user": "HR"}, {1: "consumed", 2: "sent", 3: "sent", 4: "consumed"}),
+    ({"driver_user": '"HR"'}, {1: "sent", 2: "consumed", 3: "sent", 4: "sent"}),
+    ({"driver_user": "hr", "loopback_rows": "leave"}, {1: "left", 2: "sent", 3: "sent", 4: "left"}),
+    ({"driver_user": "hr", "allow_loopback": "yes"}, {1: "sent", 2: "sent", 3: "sent", 4: "sent"}),
+    ({}, {1: "sent", 2: "sent", 3: "sent", 4: "sent"}),  # asked from the database: not hr
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), LOOPBACK)
+@pytest.mark.parametrize("query_limit", ["1", "100"])
+def test_loopback(log: sa.Engine, options: dict[str, str], expected: dict[int, str], query_limit: str) -> None:
+    with log.begin() as conn:
+        for number, user in enumerate(("hr", "HR", None, "hr  "), 1):
+            conn.execute(
+                sa.text(
+                    "INSERT INTO eventlog (event_type, table_name, table_key, perpetrator) VALUES (4, 'usr', :key, :u)"
+                ),
+                {"key": f"idu={number}", "u": user},
+            )
+    sink = Judge()
+    counters = Counters()
+    with open_context(configuration(log, query_limit=query_limit, **options), counters) as context:
+        publish_once(context, sink)
+    sent = {int(event.event_id) for document in sink.seen for event in document.events}
+    became = {
+        number: "sent" if number in sent else "left" if status == "N" else "consumed"
+        for number, status in statuses(log).items()
+    }
+    assert became == expected
+    assert counters.rows_loopback == list(expected.values()).count("consumed")
+
+
+def test_the_publishers_own_user_is_asked_from_the_database(log: sa.Engine) -> None:
+    with log.begin() as conn:
+        conn.execute(
+            sa.text(
+                "INSERT INTO eventlog (event_type, table_name, table_key, perpetrator)"
+                " VALUES (4, 'usr', 'idu=1', session_user)"
+            )
+        )
+    sink = Judge()
+    with open_context(configuration(log), Counters()) as context:
+        publish_once(context, sink)
+    assert not sink.seen
+    until(lambda: statuses(log) == {1: "S"}, "the row is consumed")

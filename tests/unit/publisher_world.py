@@ -1,0 +1,283 @@
+"""A whole publisher without a server: log and companions in SQLite in memory, tables in dicts, a receiver that judges.
+
+The statements of the dialect are the plainest that do what ``eventlog.sql.dialect`` says; transactions are real.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import count
+from types import SimpleNamespace
+from typing import Any, cast
+
+import sqlalchemy as sa
+from samples import CATALOG
+
+from eventlog.answer import Answer, Level, Verdict
+from eventlog.catalog import Attribute, Catalog, ObjectClass
+from eventlog.model import AttributeSteps, Event, LogRow, Op, Operation
+from eventlog.publisher import cycle
+from eventlog.publisher.context import Context
+from eventlog.publisher.cycle import Cycle, State, recover, run_cycle
+from eventlog.publisher.delivery import Landing
+from eventlog.publisher.metrics import Counters
+from eventlog.publisher.options import PublisherOptions
+from eventlog.publisher.sinks import Document
+from eventlog.sql.dialect import CurrentRow, Dialect
+from eventlog.sql.log_table import LogTable, Ranges, Window
+
+LOG = LogTable(None, "eventlog", LogRow._fields)
+NO_WAIT = PublisherOptions(retry_initial=0, retry_max=0)
+"""Objects that are parked are due at once, so that no test waits."""
+
+Contents = dict[str, dict[str, list[str | None]]]
+"""Canonical key -> attribute name -> values."""
+
+
+def quiet() -> bool:
+    return False
+
+
+class Killed(BaseException):
+    """The publisher is gone between two steps."""
+
+
+@dataclass
+class World:
+    """``contents``: the objects of class ``usr`` as they are now. ``step`` is called between any two steps."""
+
+    options: PublisherOptions = NO_WAIT
+    catalog: Catalog = CATALOG
+    contents: Contents = field(default_factory=dict)
+    step: Callable[[str], None] = lambda name: None
+    queried: list[tuple[str, list[str], list[str]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
+        self.connection = engine.connect()
+        fields = ", ".join(f"{name} INTEGER" if name in ("record_id", "event_type") else f"{name} TEXT"
+                           for name in LogRow._fields)  # fmt: skip
+        self.connection.exec_driver_sql(f"CREATE TABLE eventlog ({fields})")
+        self.connection.exec_driver_sql("CREATE TABLE eventlog_error (record_id INTEGER, code TEXT, message TEXT)")
+        self.connection.exec_driver_sql("CREATE TABLE eventlog_inflight (flight_no INTEGER, composition TEXT)")
+        self.connection.commit()
+        self.counters = Counters()
+        self._flights = count(1)
+
+    def close(self) -> None:
+        self.connection.close()
+        self.connection.engine.dispose()
+
+    # What a test does to the log, and sees of it.
+
+    def log(self, rows: Iterable[LogRow]) -> None:
+        marks = ", ".join("?" * len(LogRow._fields))
+        for row in rows:
+            self.connection.exec_driver_sql(f"INSERT INTO eventlog VALUES ({marks})", tuple(row))
+        self.connection.commit()
+
+    def statuses(self) -> dict[int, str]:
+        return dict(self._fetch("SELECT record_id, status FROM eventlog ORDER BY record_id"))
+
+    def errors(self) -> list[tuple[int, str, str]]:
+        return self._fetch("SELECT record_id, code, message FROM eventlog_error ORDER BY record_id")
+
+    def in_flight(self) -> dict[int, Any]:
+        """The lines, as JSON."""
+        lines = self._fetch("SELECT flight_no, composition FROM eventlog_inflight ORDER BY flight_no")
+        return {number: json.loads(text) for number, text in lines}
+
+    def _fetch(self, statement: str) -> list[Any]:
+        rows = [tuple(row) for row in self.connection.exec_driver_sql(statement)]
+        self.connection.rollback()
+        return rows
+
+    # The publisher.
+
+    def context(self) -> Context:
+        dialect = SimpleNamespace(
+            read_window=self.read_window,
+            read_rows=self.read_rows,
+            mark=self.mark,
+            delete=self.delete,
+            query_back=self.query_back,
+            wake=None,
+        )
+        return Context(self.connection, cast(Dialect, dialect), LOG, self.catalog, self.options, render, self.counters)
+
+    def start(self) -> State:
+        return recover(self.context())
+
+    def cycle(self, state: State, sink: Any, stopping: Callable[[], bool] = quiet) -> Cycle:
+        with self.numbering_flights():
+            return run_cycle(self.context(), state, sink, stopping)
+
+    @contextmanager
+    def numbering_flights(self) -> Iterator[None]:
+        """SQLite has no sequences."""
+        original = cycle.next_flight
+        cycle.next_flight = lambda _connection, _log: next(self._flights)
+        try:
+            yield
+        finally:
+            cycle.next_flight = original
+
+    def run(self, sink: Any, state: State | None = None, most: int = 200) -> Cycle:
+        """Cycles until there is nothing left to do: no pass, nothing parked. Stops on anything but DONE."""
+        state = state or self.start()
+        for _ in range(most):
+            ended = self.cycle(state, sink)
+            if ended.landing is not Landing.DONE or not (ended.more or state.flights):
+                return ended
+        raise AssertionError(f"not done after {most} cycles: {state}")
+
+    # The dialect.
+
+    def read_window(self, _connection: object, _log: LogTable, window: Window) -> list[LogRow]:
+        self.step("read")
+        rows = self.connection.exec_driver_sql(
+            "SELECT * FROM eventlog WHERE status = 'N' AND record_id BETWEEN ? AND ?"
+            " AND (? IS NULL OR perpetrator IS NOT ?) ORDER BY record_id LIMIT ?",
+            (max(window.first, 1), window.last, window.leave_user, window.leave_user, window.limit),
+        )
+        return [LogRow(*row) for row in rows]
+
+    def read_rows(self, _connection: object, _log: LogTable, ranges: Ranges) -> list[LogRow]:
+        return [
+            LogRow(*row)
+            for first, last in ranges
+            for row in self.connection.exec_driver_sql(
+                "SELECT * FROM eventlog WHERE record_id BETWEEN ? AND ?", (first, last)
+            )
+        ]
+
+    def mark(self, _connection: object, _log: LogTable, letter: str, ranges: Ranges) -> int:
+        return self._change(f"UPDATE eventlog SET status = '{letter}'", ranges)
+
+    def delete(self, _connection: object, _log: LogTable, ranges: Ranges) -> int:
+        return self._change("DELETE FROM eventlog", ranges)
+
+    def _change(self, statement: str, ranges: Ranges) -> int:
+        self.step("mark")
+        done = 0
+        for bounds in ranges:
+            where = f"{statement} WHERE status = 'N' AND record_id BETWEEN ? AND ?"
+            done += self.connection.exec_driver_sql(where, bounds).rowcount
+        return done
+
+    def query_back(
+        self,
+        _connection: object,
+        _schema: str | None,
+        object_class: ObjectClass,
+        keys: Sequence[str],
+        attributes: Sequence[Attribute],
+    ) -> dict[str, CurrentRow]:
+        names = [attribute.name for attribute in attributes]
+        self.queried.append((object_class.name, list(keys), names))
+        return {
+            key: {name: list(self.contents[key].get(name, [None])) for name in names}
+            for key in keys
+            if key in self.contents
+        }
+
+
+def render(events: Sequence[Event]) -> str:
+    return " ".join(event.event_id for event in events)
+
+
+Judge = Callable[[Event], str]
+
+
+@dataclass
+class Receiver:
+    """Takes documents, judges each event, and applies what it does not refuse: once for each event-id.
+
+    ``judge`` names a level; ``"away"`` loses the connection before anything is done, ``"lost"`` afterwards.
+    """
+
+    judge: Judge = lambda event: "success"
+    documents: list[Document] = field(default_factory=list)
+    applied: dict[str, Event] = field(default_factory=dict)
+    state: dict[str, dict[str, set[str]]] = field(default_factory=dict)
+    flushed: int = 0
+    reads_back: bool = True
+    step: Callable[[str], None] = lambda name: None
+
+    def send(self, document: Document) -> Answer:
+        from eventlog.errors import ReceiverAway
+
+        self.step("before send")
+        levels = {event.event_id: self.judge(event) for event in document.events}
+        if "lost" in levels.values():
+            # Whoever refuses one event, applies a later one of its object and is then not heard loses the order.
+            levels = {name: "success" if level == "retry" else level for name, level in levels.items()}
+        if "away" in levels.values():
+            raise ReceiverAway("away")
+        self.documents.append(document)
+        for event in document.events:
+            if levels[event.event_id] in ("success", "warning", "lost"):
+                self._apply(event)
+        self.step("after send")
+        if "lost" in levels.values():
+            raise ReceiverAway("lost")
+        return Answer({name: Verdict(Level[level.upper()], f"{level} of {name}") for name, level in levels.items()})
+
+    def flush(self) -> None:
+        self.flushed = len(self.documents)
+
+    def close(self) -> None:
+        pass
+
+    @property
+    def sent(self) -> list[list[str]]:
+        """The event-ids of the documents."""
+        return [[event.event_id for event in document.events] for document in self.documents]
+
+    def _apply(self, event: Event) -> None:
+        before = self.applied.setdefault(event.event_id, event)
+        if before is not event:
+            # What is queried back is read anew.
+            as_before = (before.operation, before.class_name, before.association)
+            assert as_before == (event.operation, event.class_name, event.association)
+            if not self.reads_back:
+                assert before == event, "one event-id means two sets of rows"
+            return
+        apply(self.state, event)
+
+
+def apply(state: dict[str, dict[str, set[str]]], event: Event) -> None:
+    """What a receiver does with an event: the values of each attribute by association."""
+    if event.operation == Operation.DELETE:
+        state.pop(event.association, None)
+        return
+    values = state.setdefault(event.association, {})
+    for attribute in event.attributes:
+        own = values.setdefault(attribute.name, set())
+        _take_steps(own, attribute)
+        if not own:
+            del values[attribute.name]
+
+
+def _take_steps(own: set[str], attribute: AttributeSteps) -> None:
+    for op, texts in attribute.steps:
+        if op == Op.REMOVE_ALL:
+            own.clear()
+        elif op == Op.REMOVE:
+            own.difference_update(texts)
+        else:
+            own.update(texts)
+
+
+def with_options(**changed: Any) -> PublisherOptions:
+    return replace(NO_WAIT, **changed)
+
+
+def flights_of(state: State) -> Iterator[str]:
+    for flight in state.flights.values():
+        for envelope in flight.envelopes:
+            for sending in envelope.sendings:
+                yield sending.record.sent_id

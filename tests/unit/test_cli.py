@@ -1,0 +1,141 @@
+"""The command line: exit codes, one clear line for what is wrong, nothing imported that is not needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from eventlog import __version__, cli
+from eventlog.errors import ConfigError, DatabaseError, EventlogError, FatalAnswer
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run a command line in an empty directory: exit code, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+    for name in os.environ:
+        if name.startswith("EVENTLOG_"):
+            monkeypatch.delenv(name)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = cli.run(arguments)
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_help_lists_every_command_and_imports_none() -> None:
+    script = (
+        "import sys; from eventlog.cli import run; assert run(['--help']) == 0;"
+        "print([name for name in sys.modules if name.partition('.')[0] in"
+        " ('sqlalchemy', 'alembic', 'lxml', 'rich', 'psycopg', 'pyspark', 'spark', 'oracledb', 'confluent_kafka')])"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    *help_lines, imported = result.stdout.splitlines()
+    assert imported == "[]"
+    for command in cli.COMMANDS:
+        assert any(line.strip().startswith(command) for line in help_lines)
+
+
+def test_version_is_printed(run: Run) -> None:
+    assert run("--version") == (0, f"eventlog {__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["nonsense"], "there is no command 'nonsense'"),
+        (["config", "--nonsense"], "--nonsense"),
+        (["--config", "nowhere.toml", "config"], "nowhere.toml: there is no such file"),
+        (["--set", "publisher.batch_size", "config"], "SECTION.KEY=VALUE"),
+        (["--set", "publisher.batch_size=0", "config"], "legal: 1..128"),
+        (["--set", "publisher.batchsize=1", "config"], "publisher.batch_size"),
+        (["--database-url", "nonsense", "config"], "the database URL cannot be read"),
+        (["status"], "no database is given"),
+    ],
+)
+def test_usage_and_configuration_errors_are_one_line_and_exit_2(run: Run, arguments: list[str], part: str) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("eventlog: ")
+    assert err.count("\n") == 1
+    assert part in err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (EventlogError("no"), 1),
+        (DatabaseError("no"), 1),
+        (ConfigError("no"), 2),
+        (FatalAnswer("no"), 3),
+        (KeyboardInterrupt(), 130),
+        (BrokenPipeError(), 1),
+        (PermissionError(13, "Permission denied", "file"), 1),
+    ],
+)
+def test_each_kind_of_failure_has_its_exit_code(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("eventlog.cli.context.load", fail)
+    monkeypatch.setattr(os, "dup2", lambda *_: None)
+    got, out, err = run("config")
+    assert (got, out) == (code, "")
+    assert "Traceback" not in err
+
+
+def test_a_traceback_is_shown_when_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Traceback" in run("-vv", "--config", "nowhere.toml", "config")[2]
+    monkeypatch.setenv("EVENTLOG_TRACEBACK", "1")
+    assert "Traceback" in run("--config", "nowhere.toml", "config")[2]
+
+
+def test_init_writes_a_file_once(run: Run) -> None:
+    assert run("init")[0] == 0
+    before = Path("eventlog.toml").read_text()
+    Path("eventlog.toml").write_text(before + "# mine\n")
+    assert run("init")[0] == 2
+    assert Path("eventlog.toml").read_text().endswith("# mine\n")
+    assert run("init", "--force")[0] == 0
+    assert Path("eventlog.toml").read_text() == before
+    assert run("config")[0] == 0
+
+
+def test_config_shows_where_each_setting_came_from(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("eventlog.toml").write_text("[publisher]\nbatch_size = 5\n[[watch]]\ntable = 'usr'\n")
+    monkeypatch.setenv("EVENTLOG_PUBLISHER_QUERY_LIMIT", "6")
+    monkeypatch.setenv("EVENTLOG_DATABASE_PASSWORD", "geheim")
+    code, out, err = run("--log-table", "mylog", "--database-url", "postgresql://u:geheim@h/d", "config", "--json")
+    settings = {f"{one['section']}.{one['key']}": (one["value"], one["source"]) for one in json.loads(out)}
+    assert code == 0
+    assert settings["publisher.batch_size"] == (5, "eventlog.toml: publisher.batch_size")
+    assert settings["publisher.query_limit"] == (6, "environment variable EVENTLOG_PUBLISHER_QUERY_LIMIT")
+    assert settings["database.log_table"] == ("mylog", "flag database.log_table")
+    assert settings["publisher.flight_rows"] == (10000, "default")
+    assert settings["watch usr.table"] == ("usr", "eventlog.toml")
+    assert "geheim" not in out + err + run("config")[2]
+
+
+def test_the_log_table_may_be_named_by_a_flag_of_any_section(run: Run) -> None:
+    code, _, err = run("--log-table", "a", "--set", "publisher.log_table=b", "config")
+    assert code == 2
+    assert "one option with two values" in err
+
+
+def test_every_command_has_its_module() -> None:
+    for name in cli.COMMANDS:
+        result = CliRunner().invoke(cli.cli, [name, "--help"])
+        assert result.exit_code == 0, result.output

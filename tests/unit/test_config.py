@@ -1,0 +1,339 @@
+"""The configuration: which of several values counts, what is refused, and that secrets stay out of sight."""
+
+from __future__ import annotations
+
+import datetime
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from eventlog.cli.init import template
+from eventlog.config import Config, connection_url, effective, load, masked
+from eventlog.errors import ConfigError
+from eventlog.options import options_of, parse_boolean, split_statements, toml
+from eventlog.settings import SECTIONS, FormatSettings, PublisherSettings
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Any:
+    def read(text: str, environ: dict[str, str] | None = None, flags: dict[str, str] | None = None) -> Config:
+        path = tmp_path / "eventlog.toml"
+        path.write_text(text, encoding="utf-8")
+        return load(path, environ or {}, flags)
+
+    return read
+
+
+def test_without_any_setting_the_defaults_of_the_specification_hold() -> None:
+    config = load(None, {})
+    assert config.publisher == PublisherSettings()
+    assert (config.publisher.batch_size, config.publisher.query_limit, config.publisher.on_retry) == (
+        128,
+        10000,
+        "park",
+    )
+    assert (config.database.log_table, config.sink.type) == ("eventlog", "stdout")
+    assert set(config.sources.values()) == {"default", "None"}
+
+
+def test_profile_idm_has_the_documented_defaults_and_gives_way_to_options(file: Any) -> None:
+    config = file('[publisher]\nprofile = "idm"\nnotify = true')
+    assert (config.publisher.batch_size, config.publisher.on_retry, config.publisher.notify) == (1, "stop", True)
+    assert config.sources["publisher.batch_size"] == "profile idm"
+
+
+def test_a_flag_beats_the_environment_and_that_beats_the_file(file: Any) -> None:
+    text, environ = "[publisher]\nbatch_size = 5", {"EVENTLOG_PUBLISHER_BATCH_SIZE": "6"}
+    flags = {"publisher.batch_size": "7"}
+    for config, value, source in [
+        (file(text), 5, "eventlog.toml: publisher.batch_size"),
+        (file(text, environ), 6, "environment variable EVENTLOG_PUBLISHER_BATCH_SIZE"),
+        (file(text, environ, flags), 7, "flag publisher.batch_size"),
+    ]:
+        assert config.publisher.batch_size == value
+        assert config.sources["publisher.batch_size"].endswith(source)
+
+
+@pytest.mark.parametrize(
+    ("written", "section", "option", "value"),
+    [
+        ('log-table = "l"', "database", "log_table", "l"),
+        ('sync-schema = "s"', "database", "schema_name", "s"),
+        ('sync-tables = "usr; grp,a b"', "database", "tables", ("usr", "grp", "a", "b")),
+        ('disable = "yes"', "publisher", "publisher_disabled", True),
+        ("publication-mode = 1", "publisher", "publication_mode", 1),
+        ("delete-from-log = 1", "publisher", "delete_from_log", True),
+        ("allow-loopback = true", "publisher", "allow_loopback", True),
+        ('handle-future-events = "TRUE"', "publisher", "handle_future_events", True),
+        ("polling-interval = 20", "publisher", "polling_interval", 20),
+        ('time-of-day = "18:00:00,06:30:00"', "publisher", "time_of_day", (datetime.time(6, 30), datetime.time(18))),
+        ('post-poll-stmt = "select 1; select 2"', "publisher", "post_poll_statements", ("select 1", "select 2")),
+        ("batch-size = 3", "publisher", "batch_size", 3),
+        ("query-limit = 3", "publisher", "query_limit", 3),
+        ('"query limit" = 3', "publisher", "query_limit", 3),
+        ("pub-heartbeat-interval = 3", "publisher", "heartbeat_interval", 3),
+        ("time-syntax = 1", "format", "time_syntax", "integer"),
+        ('time-syntax = "2"', "format", "time_syntax", "canonical"),
+        ("time-syntax = 3", "format", "time_syntax", "java"),
+        ('enable-meta-identifiers = "no"', "format", "meta_identifiers", False),
+        ("enable-refs = 1", "format", "referential", "dn"),
+        ("enable-refs = 0", "format", "referential", "value"),
+        ('column-position-comparator = "collation"', "publisher", "column_sort", "collation"),
+    ],
+)
+def test_the_vendors_tags_are_aliases(file: Any, written: str, section: str, option: str, value: Any) -> None:
+    assert getattr(getattr(file(f"[publisher]\n{written}"), section), option) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[publisher]\nbatch_size = 5\nbatch-size = 6",
+        "[publisher]\nquery-limit = 5\n'query limit' = 6",
+        '[publisher]\ninsert_query_back = "add"\n[format]\ninsert_query_back = "modify"',
+        '[publisher]\nlog-table = "a"\n[database]\nlog_table = "b"',
+    ],
+)
+def test_two_places_of_one_option_must_agree(file: Any, text: str) -> None:
+    with pytest.raises(ConfigError, match="one option with two values"):
+        file(text)
+    values = iter(text.split("= ")[1:])
+    file(text.replace(next(values).split("\n")[0], list(values)[-1]))
+
+
+def test_an_option_beats_an_alias_of_a_lower_layer(file: Any) -> None:
+    config = file("[publisher]\nbatch-size = 5", {"EVENTLOG_PUBLISHER_BATCH_SIZE": "6"})
+    assert config.publisher.batch_size == 6
+
+
+@pytest.mark.parametrize("section", ["publisher", "format"])
+def test_options_of_the_format_are_taken_in_both_sections(file: Any, section: str) -> None:
+    assert file(f'[{section}]\ntime_syntax = "java"\nindent = 2').format == FormatSettings(time_syntax="java", indent=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "message"),
+    [
+        ("[publisher]\nbatch_sise = 1", {}, "batch_sise is not known; the nearest known key is publisher.batch_size"),
+        ("[database]\nbatch_size = 1", {}, "the nearest known key is publisher.batch_size"),
+        ("[publihser]\nbatch_size = 1", {}, r"the nearest known section is \[publisher\]"),
+        ("publisher = 1", {}, "is to be a section"),
+        ("watch = 1", {}, r"\[\[watch\]\]"),
+        ("watch = [1]", {}, r"\[\[watch\]\]"),
+        ("[publisher]\nbatch_size = 129", {}, "publisher.batch_size = 129 is not allowed; legal: 1..128"),
+        ("[publisher]\nbatch_size = 0", {}, "legal: 1..128"),
+        ("[publisher]\nbatch_size = true", {}, "legal: 1..128"),
+        ('[publisher]\nbatch_size = "5"', {}, 'batch_size = "5" is not allowed'),
+        ("[publisher]\npolling_interval = 604801", {}, "legal: 1..604800"),
+        ("[publisher]\nquery_limit = 2147483648", {}, "legal: 0..2147483647"),
+        ("[publisher]\nconcurrency = 65", {}, "legal: 1..64"),
+        ("[publisher]\nmark_interval = nan", {}, "mark_interval"),
+        ("[publisher]\nretry_initial = 5\nretry_max = 2", {}, "retry_max = 2 is less than"),
+        ("[publisher]\npublication_mode = 2", {}, "triggerless"),
+        ("[publisher]\npublication-mode = 2", {}, "triggerless"),
+        ('[publisher]\ntime_of_day = "6:00"', {}, "hh:mm:ss"),
+        ('[publisher]\ntime_of_day = "25:00:00"', {}, "hh:mm:ss"),
+        ('[publisher]\npost_poll_statements = "select \'a"', {}, "the quote at offset 7 does not end"),
+        ('[publisher]\ncolumn_map = { record_id = "r" }', {}, "status is missing"),
+        ('[publisher]\ncolumn_map = { recordid = "r" }', {}, "recordid is no standard name"),
+        ('[format]\ntime_zone = "Mars/Olympus"', {}, "no such zone"),
+        ('[format]\ntime_zone = "../etc/passwd"', {}, "no such zone"),
+        ('[database]\nschema_name = "s"\ntables = ["t"]', {}, "exclude each other"),
+        ('[database]\nurl = "postgresql://h/d"\nurl_file = "f"', {}, "exclude each other"),
+        ('[database]\nurl_file = "nowhere"', {}, "cannot be read"),
+        ('[sink]\ntype = "http"', {}, "http needs sink.url"),
+        ('[sink]\ntype = "mail"', {}, "legal: stdout | files"),
+        ('[sink]\ntype = "files"', {}, "files needs sink.directory"),
+        ('[database]\npassword = "x"', {}, "EVENTLOG_DATABASE_PASSWORD"),
+        ("", {"EVENTLOG_PUBLISHER_BATCH_SIZE": "x"}, "environment variable EVENTLOG_PUBLISHER_BATCH_SIZE"),
+        ("", {"EVENTLOG_PUBLISHER_BATCHSIZE": "1"}, "nearest known one is EVENTLOG_PUBLISHER_BATCH_SIZE"),
+        ("[[watch]]\nstyle = 'field'", {}, "watch 1: give either table or view"),
+        ("[[watch]]\ntable = 'a'\nview = 'b'", {}, "give either table or view"),
+        ("[[watch]]\ntable = 'a'\nstile = 'field'", {}, "nearest known key is style"),
+        ("[[watch]]\ntable = 'a'\nstyle = 'fields'", {}, "legal: field | remove_all"),
+        ("[[watch]]\ntable = 'a'\ncolumns = ['b']\nexclude = ['c']", {}, "either columns or exclude"),
+        ("[[watch]]\nview = 'a'", {}, "needs base"),
+        ("[[watch]]\ntable = 'a'\n[[watch]]\ntable = 'a'", {}, "a is watched twice"),
+        ("x = ", {}, "is not TOML"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_refused_with_its_place_and_what_is_legal(
+    file: Any, text: str, environ: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message.replace(" | ", r" \| ")) as refused:
+        file(text, environ)
+    assert "\n" not in str(refused.value)
+    assert environ or "retry" in str(refused.value) or "eventlog.toml" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["publisher.batchsize", "publsher.batch_size", "batch_size"])
+def test_an_unknown_flag_is_refused_with_the_nearest_known_one(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"publisher\.batch_size"):
+        load(None, {}, {name: "1"})
+
+
+def test_the_environment_of_others_is_passed_over() -> None:
+    environ = {
+        "EVENTLOG_TEST_POSTGRES_URL": "x",
+        "EVENTLOG_DATABASE_SERVICE_HOST": "10.0.0.1",
+        "EVENTLOG_DATABASE_PORT": "tcp://10.0.0.1:5432",
+        "EVENTLOG_DATABASE_PORT_5432_TCP_ADDR": "10.0.0.1",
+    }
+    assert load(None, environ) == load(None, {})
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.toml: there is no such file"):
+        load(tmp_path / "nowhere.toml", {})
+
+
+def test_paths_in_the_file_are_taken_from_its_directory(file: Any, tmp_path: Path) -> None:
+    text = '[sink]\ntype = "files"\ndirectory = "out"'
+    assert file(text).sink.directory == tmp_path / "out"
+    assert file(text, {"EVENTLOG_SINK_DIRECTORY": "other"}).sink.directory == Path("other")
+
+
+def test_watches_are_read_in_order(file: Any) -> None:
+    config = file("""
+        [[watch]]
+        table = "usr"
+        style = "remove_all"
+        exclude = ["password_hash"]
+        [[watch]]
+        view = "view_emp"
+        style = "row_query_back"
+        base = { emp = { empno = "pk_empno" }, phone = { no = "mv_phoneno" } }
+    """)
+    assert [watch.name for watch in config.watches] == ["usr", "view_emp"]
+    assert config.watches[0].exclude == ("password_hash",)
+    assert config.watches[1].base == {"emp": {"empno": "pk_empno"}, "phone": {"no": "mv_phoneno"}}
+
+
+class TestSecrets:
+    def test_the_password_comes_from_the_environment_and_is_never_shown(self, file: Any) -> None:
+        environ = {"EVENTLOG_DATABASE_PASSWORD": " p@ss "}
+        config = file('[database]\nurl = "postgresql+psycopg://u@h/d"', environ)
+        assert connection_url(config.database).password == " p@ss "
+        assert "p@ss" not in repr(config)
+        assert "p@ss" not in str(list(effective(config)))
+        assert config.warnings == ()
+
+    def test_the_url_may_stand_in_a_file_of_its_own(self, file: Any, tmp_path: Path) -> None:
+        (tmp_path / "secret").write_text("postgresql+psycopg://u:p%40ss@h/d\n")
+        config = file('[database]\nurl_file = "secret"')
+        assert connection_url(config.database).password == "p@ss"
+        assert config.warnings == ()
+        assert "p%40ss" not in repr(config)
+        assert "p%40ss" not in str(list(effective(config)))
+
+    def test_the_url_of_a_higher_layer_beats_the_url_file_of_a_lower_one(self, file: Any) -> None:
+        config = file('[database]\nurl_file = "nowhere"', {"EVENTLOG_DATABASE_URL": "postgresql://h/d"})
+        assert config.database.url == "postgresql://h/d"
+
+    @pytest.mark.parametrize("url", ["postgresql://u:geheim@h/d", "postgresql://u@h/d?password=geheim"])
+    def test_a_password_in_the_file_gives_a_warning_without_it(self, file: Any, url: str) -> None:
+        (warning,) = file(f'[database]\nurl = "{url}"').warnings
+        assert "holds a password" in warning
+        assert "geheim" not in warning + masked(url)
+
+    @pytest.mark.parametrize(
+        ("text", "environ", "flags"),
+        [
+            ('[database]\nurl = "geheim"', {}, {}),
+            ('[database]\nurl = ["geheim"]', {}, {}),
+            ('[database]\npassword = "geheim"', {}, {}),
+            ("", {"EVENTLOG_DATABASE_URL": "u:geheim@h"}, {}),
+            ("", {}, {"database.password": "geheim"}),
+        ],
+    )
+    def test_no_message_holds_a_secret(
+        self, file: Any, text: str, environ: dict[str, str], flags: dict[str, str]
+    ) -> None:
+        with pytest.raises(ConfigError) as refused:
+            connection_url(file(text, environ, flags).database)
+        assert "geheim" not in str(refused.value)
+
+    def test_without_a_url_the_message_says_where_to_set_one(self) -> None:
+        with pytest.raises(ConfigError, match="EVENTLOG_DATABASE_URL"):
+            connection_url(load(None, {}).database)
+
+
+class TestTemplate:
+    def test_it_is_valid_and_changes_nothing_as_written(self, file: Any) -> None:
+        assert file(template()).publisher == PublisherSettings()
+
+    def test_uncommented_it_holds_every_option_and_only_defaults_and_examples(self, file: Any) -> None:
+        lines = [line.removeprefix("#") for line in template().splitlines() if not line.startswith("# ")]
+        # These exclude each other, or change what is the default.
+        for key in (
+            "url_file",
+            "schema_name",
+            "view",
+            "columns",
+            "base",
+            "time_of_day",
+            "column_map",
+            "driver_user",
+            "health_file",
+        ):
+            lines = [line for line in lines if not line.startswith(f"{key} =")]
+        config = file("\n".join(lines))
+        assert (config.publisher, config.format) == (PublisherSettings(), FormatSettings())
+        written = tomllib.loads(template().replace("\n#", "\n").replace("\n ", "\n# "))
+        for section, settings in SECTIONS.items():
+            assert set(written[section]) == {key for key, option in options_of(settings).items() if not option.secret}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1", True), ("yes", True), ("TRUE", True), ("0", False), ("No", False), ("false", False), (1, True), (0, False)],
+)
+def test_booleans_are_written_in_any_case(text: Any, value: bool) -> None:
+    assert parse_boolean(text) is value
+
+
+@pytest.mark.parametrize("text", ["", "2", "on", "y", 2, 1.0, None])
+def test_other_words_are_no_booleans(text: Any) -> None:
+    with pytest.raises(ValueError):
+        parse_boolean(text)
+
+
+@pytest.mark.parametrize(
+    ("sql", "statements"),
+    [
+        ("", ()),
+        (" ; ;", ()),
+        ("a;b", ("a", "b")),
+        ("select ';' ; b", ("select ';'", "b")),
+        ("select 'it''s;' ; b", ("select 'it''s;'", "b")),
+        ('select ";";b', ('select ";"', "b")),
+        ("do $$ a; b $$; c", ("do $$ a; b $$", "c")),
+        ("do $x$ a; $$ b $x$; c", ("do $x$ a; $$ b $x$", "c")),
+        ("select $1; b", ("select $1", "b")),
+    ],
+)
+def test_sql_is_split_outside_quotes(sql: str, statements: tuple[str, ...]) -> None:
+    assert split_statements(sql) == statements
+
+
+@given(st.lists(st.text(alphabet=st.characters(exclude_characters="'\"`$;"))))
+def test_statements_without_quotes_come_back_as_they_were(statements: list[str]) -> None:
+    stripped = tuple(statement.strip() for statement in statements if statement.strip())
+    assert split_statements(";".join(statements)) == stripped
+
+
+VALUES = st.recursive(
+    st.text(alphabet=st.characters(exclude_categories=["Cs"])) | st.booleans() | st.integers(-(2**63), 2**63 - 1),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(alphabet=st.characters(exclude_categories=["Cs"])), inner),
+    max_leaves=5,
+)
+
+
+@given(VALUES)
+@example("\x7f\x00\\\"'\n\t")
+def test_what_is_written_as_toml_reads_back(value: Any) -> None:
+    assert tomllib.loads(f"value = {toml(value)}") == {"value": value}

@@ -1,0 +1,154 @@
+"""What ``doctor`` says of facts that a test database does not have (spec/event-log.md 11)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from samples import CATALOG
+
+from eventlog.checks import BadRow
+from eventlog.publisher.diagnosis import (
+    Finding,
+    Limits,
+    judge_bad,
+    judge_clock,
+    judge_in_flight,
+    judge_keys,
+    judge_plan,
+    judge_record_ids,
+    judge_statuses,
+    judge_storage,
+    judge_transactions,
+)
+from eventlog.sql.health import Clock, OpenTransaction, Rows, SpelledKey, StatusRows, Storage
+from eventlog.sql.triggers import Action, TriggerPlan
+
+LIMITS = Limits()
+
+
+def open_transaction(**facts: Any) -> OpenTransaction:
+    usual = {"pid": 7, "user": "app", "application": "shop", "state": "active", "seconds": 1.0, "writes": True,
+             "wrote_log": True}  # fmt: skip
+    return OpenTransaction(**{**usual, **facts})
+
+
+@pytest.mark.parametrize(
+    ("clock", "part"),
+    [
+        (Clock(0.5, 0.0), None),
+        (Clock(-1.9, 0.0), None),
+        (Clock(5.0, 4.0), None),  # the answer took that long
+        (Clock(7200.0, 0.01), "2 hours ahead of"),
+        (Clock(-30.0, 0.01), "30.0 seconds behind"),
+    ],
+)
+def test_clocks_are_compared_as_far_as_the_answer_allows(clock: Clock, part: str | None) -> None:
+    found = list(judge_clock(clock, LIMITS))
+    assert [one.code for one in found] == ([] if part is None else ["clock"])
+    assert part is None or part in found[0].text
+
+
+@pytest.mark.parametrize(
+    ("facts", "codes"),
+    [
+        (None, []),
+        (Storage(1000, 90_000, None, True), []),
+        (Storage(10_000_000, 100_000, None, True), []),  # a hundredth of it
+        (Storage(100_000, 100_000, "2024-01-01 00:00", True), ["dead_rows"]),
+        (Storage(0, 0, None, False), ["autovacuum_off"]),
+        (Storage(100, 1_000_000, None, False), ["autovacuum_off", "dead_rows"]),
+    ],
+)
+def test_dead_rows_count_when_they_are_many_beside_the_live_ones(facts: Storage | None, codes: list[str]) -> None:
+    assert [one.code for one in judge_storage(facts, "hr.eventlog", LIMITS)] == codes
+
+
+@pytest.mark.parametrize(
+    ("facts", "part"),
+    [
+        ({"seconds": 59.0}, None),
+        ({"seconds": 300.0}, "session 7 of app (shop) has a transaction open for 5 minutes, active: rows that it has"),
+        ({"seconds": 300.0, "wrote_log": False}, "rows that it may write to the log"),
+        ({"seconds": 300.0, "writes": False, "wrote_log": False}, None),
+        ({"seconds": 9000.0, "writes": False, "wrote_log": False}, "no dead row of the log can be removed"),
+        ({"seconds": None}, "its age is not shown to this user"),
+        ({"seconds": None, "wrote_log": False}, None),
+    ],
+)
+def test_open_transactions_are_named_by_what_they_hold_up(facts: dict[str, Any], part: str | None) -> None:
+    found = list(judge_transactions([open_transaction(**facts)], LIMITS))
+    assert len(found) == (part is not None)
+    assert part is None or part in found[0].text
+
+
+def test_a_prepared_transaction_is_named_with_the_statement_that_ends_it() -> None:
+    prepared = open_transaction(pid=None, state="prepared", seconds=86400.0, prepared="it's")
+    (found,) = judge_transactions([prepared], LIMITS)
+    assert found.mend == ("ROLLBACK PREPARED 'it''s'",)
+
+
+def test_a_list_that_is_cut_says_so() -> None:
+    whole = [StatusRows("S", 90, 1, 95), StatusRows("x", 10, 7, 50)]
+    limits = Limits(sample=100, rows=10, shown=2)
+    (found,) = judge_statuses(whole, "log", "status", limits)
+    assert "among the newest 100 rows, more were not looked at" in found.text
+    (found,) = judge_statuses(whole, "log", "status", Limits(sample=101))
+    assert "newest" not in found.text
+    (found,) = judge_record_ids(Rows(10, None, 10), "log", "record_id", limits)
+    assert found.text.startswith("at least 10 rows")
+    bad = [BadRow(number, "bad_value", "wrong") for number in (1, 2, 3, 4)]
+    (found,) = judge_bad(bad, 10, True, limits)
+    assert "among the first 10 rows N, more were not checked: record_id 1, 2 and 2 more;" in found.text
+    keys = [SpelledKey("usr", f"idu=0{number}", 1, number) for number in (1, 2, 3)]
+    (found,) = judge_keys(keys, CATALOG, True, limits)
+    assert "(the newest 100 rows were looked at)" in found.text
+    assert "and 1 more keys" in found.text
+
+
+def test_padding_is_no_letter_of_its_own_and_other_letters_are() -> None:
+    rows = [StatusRows(status, 1, 1, 1) for status in ("N", "S", "S   ", "W", "N ", "", None, "n", "E ")]
+    found = list(judge_statuses(rows, "log", "status", LIMITS))
+    assert [one.code for one in found] == ["status_reserved"] * 4 + ["rows_failed"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "seconds", "code", "severity"),
+    [
+        (True, 10.0, "in_flight", "info"),
+        (True, 3600.0, "in_flight", "warning"),
+        (False, 10.0, "in_flight_left", "warning"),
+    ],
+)
+def test_in_flight_lines_are_judged_by_who_could_answer_for_them(
+    runs: bool, seconds: float, code: str, severity: str
+) -> None:
+    (found,) = judge_in_flight(2, 5, seconds, runs, LIMITS)
+    assert (found.code, found.severity) == (code, severity)
+    assert list(judge_in_flight(0, 0, None, runs, LIMITS)) == []
+
+
+def test_a_plan_is_told_action_by_action_and_what_is_disabled_is_not_told_twice() -> None:
+    actions = (
+        Action("create", "hr.a", "watched, and not captured yet", ("x",)),
+        Action("replace", "hr.b", "trigger t1 is disabled", ("x",)),
+        Action("replace", "hr.c", "trigger t1 is disabled; trigger t2 is missing", ("x",)),
+        Action("drop", "hr.d", "no longer watched", ("x",)),
+        Action("unchanged", "hr.e", "as declared"),
+    )
+    plan = TriggerPlan(actions, ("the primary key of f is DEFERRABLE: ...", "pwd looks like a secret"), ("TRUNCATE",))
+    found = list(judge_plan(plan, {"hr.b": ["t1"], "hr.c": ["t1"]}))
+    assert [(one.code, one.severity) for one in found] == [
+        ("trigger_missing", "error"),
+        ("trigger_drifted", "error"),
+        ("trigger_orphaned", "warning"),
+        ("deferrable_key", "warning"),
+        ("trigger_warning", "warning"),
+        ("not_captured", "info"),
+    ]
+    assert found[1].text == "triggers of hr.c are not as declared: trigger t2 is missing"
+
+
+def test_findings_are_values() -> None:
+    assert Finding("a", "info", "text") == Finding("a", "info", "text", ())
+    assert len({Finding("a", "info", "text"), Finding("a", "info", "text")}) == 1

@@ -1,0 +1,137 @@
+"""Documents to files: whole or not at all, named so that a repeated envelope replaces itself (spec/event-log.md 10)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eventlog.errors import ConfigError, ReceiverAway
+from eventlog.publisher.sinks import Document
+from eventlog.publisher.sinks.files import DocumentFiles, LineFiles
+
+LARGE = "x" * 100_000 + "\n"
+
+
+def document(flight: int, envelope: int, body: str = "") -> Document:
+    return Document(flight, envelope, (), body or f"{flight}/{envelope}\n")
+
+
+def files(directory: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in sorted(directory.iterdir())}
+
+
+def test_an_envelope_is_a_file_named_after_flight_and_envelope(tmp_path: Path) -> None:
+    sink = DocumentFiles(tmp_path)
+    sink.send(document(3, 1, "é\n"))
+    sink.send(document(12, 128))
+    assert files(tmp_path) == {"000000000003-000001.xml": "é\n", "000000000012-000128.xml": "12/128\n"}
+
+
+def test_an_envelope_that_is_sent_again_replaces_itself(tmp_path: Path) -> None:
+    sink = DocumentFiles(tmp_path)
+    sink.send(document(3, 1, "before"))
+    sink.send(document(3, 1, "after"))
+    assert files(tmp_path) == {"000000000003-000001.xml": "after"}
+
+
+def test_a_flight_is_a_file_of_lines_that_is_there_when_it_is_complete(tmp_path: Path) -> None:
+    sink = LineFiles(tmp_path)
+    sink.send(document(3, 1))
+    sink.send(document(3, 2))
+    assert [path.name for path in tmp_path.glob("*.xmll")] == []
+    sink.flush()
+    assert files(tmp_path) == {"000000000003-000001.xmll": "3/1\n3/2\n"}
+
+
+def test_a_flight_that_is_marked_in_parts_is_a_file_a_part(tmp_path: Path) -> None:
+    sink = LineFiles(tmp_path)
+    for envelope in (1, 2, 3):
+        sink.send(document(3, envelope))
+        if envelope == 2:
+            sink.flush()
+    sink.flush()
+    sink.flush()
+    assert files(tmp_path) == {"000000000003-000001.xmll": "3/1\n3/2\n", "000000000003-000003.xmll": "3/3\n"}
+
+
+def test_each_flight_has_a_file_of_its_own(tmp_path: Path) -> None:
+    sink = LineFiles(tmp_path)
+    sink.send(document(3, 1))
+    sink.send(document(4, 1))
+    sink.flush()
+    assert files(tmp_path) == {"000000000003-000001.xmll": "3/1\n", "000000000004-000001.xmll": "4/1\n"}
+
+
+@pytest.mark.parametrize("make", [DocumentFiles, LineFiles])
+def test_what_was_left_half_written_is_removed_at_the_start(
+    tmp_path: Path, make: type[DocumentFiles] | type[LineFiles]
+) -> None:
+    directory = tmp_path / "not" / "there"
+    make(directory)
+    (directory / ".000000000003-000001.xml.part").touch()
+    (directory / "000000000002-000001.xml").touch()
+    make(directory)
+    assert list(files(directory)) == ["000000000002-000001.xml"]
+
+
+def test_lines_that_were_not_flushed_are_dropped_at_the_end(tmp_path: Path) -> None:
+    sink = LineFiles(tmp_path)
+    sink.send(document(3, 1))
+    sink.close()
+    assert files(tmp_path) == {}
+
+
+def disk_full(directory: Path, name: str) -> Path:
+    """The file that is to be written next is a full disk."""
+    path = directory / f".{name}.part"
+    path.symlink_to("/dev/full")
+    return path
+
+
+@pytest.mark.parametrize("body", ["short\n", LARGE])
+def test_a_document_that_cannot_be_written_has_no_answer(tmp_path: Path, body: str) -> None:
+    sink = DocumentFiles(tmp_path)
+    full = disk_full(tmp_path, "000000000003-000001.xml")
+    with pytest.raises(ReceiverAway, match="No space left"):
+        sink.send(document(3, 1, body))
+    full.unlink()
+    sink.send(document(3, 1, body))
+    assert files(tmp_path) == {"000000000003-000001.xml": body}
+
+
+def test_lines_that_cannot_be_made_durable_do_not_count(tmp_path: Path) -> None:
+    sink = LineFiles(tmp_path)
+    full = disk_full(tmp_path, "000000000003-000001.xmll")
+    sink.send(document(3, 1))
+    with pytest.raises(ReceiverAway, match="No space left"):
+        sink.flush()
+    full.unlink()
+    sink.send(document(3, 1))
+    sink.flush()
+    assert files(tmp_path) == {"000000000003-000001.xmll": "3/1\n"}
+
+
+def test_a_file_with_a_torn_line_is_never_there(tmp_path: Path) -> None:
+    sink = LineFiles(tmp_path)
+    full = disk_full(tmp_path, "000000000003-000001.xmll")
+    sink.send(document(3, 1))
+    with pytest.raises(ReceiverAway, match="No space left"):
+        sink.send(document(3, 2, LARGE))
+    # The first envelope was in the file that is dropped: it must not count either.
+    with pytest.raises(ReceiverAway, match="has been dropped"):
+        sink.flush()
+    assert not full.is_symlink()
+    sink.send(document(3, 1))
+    sink.send(document(3, 2, LARGE))
+    sink.flush()
+    assert files(tmp_path) == {"000000000003-000001.xmll": f"3/1\n{LARGE}"}
+
+
+@pytest.mark.parametrize("make", [DocumentFiles, LineFiles])
+def test_a_directory_that_cannot_be_made_is_a_clear_error(
+    tmp_path: Path, make: type[DocumentFiles] | type[LineFiles]
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"sink directory .*file/below: Not a directory"):
+        make(tmp_path / "file" / "below")

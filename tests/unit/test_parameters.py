@@ -1,0 +1,207 @@
+"""Every line of the table of parameters: its option, alias, profile idm and default (spec/event-log.md 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventlog import __version__
+from eventlog.config import Config, load
+from eventlog.errors import ConfigError
+from eventlog.publisher.opening import publisher_options
+from eventlog.sql.dialects.postgresql import DIALECT
+
+File = Callable[[str], Config]
+
+# option, its aliases, profile idm, our default, a value as the vendor writes it, what it means
+TABLE: list[tuple[str, tuple[str, ...], Any, Any, str, Any]] = [
+    ("database.log_table", ("log-table",), "eventlog", "eventlog", '"indirect_process"', "indirect_process"),
+    ("database.schema_name", ("sync-schema",), None, None, '"indirect"', "indirect"),
+    ("database.tables", ("sync-tables",), None, None, '"usr; grp,  emp"', ("usr", "grp", "emp")),
+    ("publisher.publisher_disabled", ("disable",), False, False, '"1"', True),
+    ("publisher.publication_mode", ("publication-mode",), 1, 1, "1", 1),
+    ("publisher.delete_from_log", ("delete-from-log",), False, False, '"Yes"', True),
+    ("publisher.allow_loopback", ("allow-loopback",), False, False, '"TRUE"', True),
+    ("publisher.handle_future_events", ("handle-future-events",), False, False, "1", True),
+    ("publisher.event_time_zone", (), "utc", "utc", '"local"', "local"),
+    ("publisher.polling_interval", ("polling-interval",), 10, 10, "604800", 604800),
+    ("publisher.time_of_day", ("time-of-day",), None, None, '"18:30:00, 06:00:00"', (time(6), time(18, 30))),
+    ("publisher.notify", (), False, True, "1", True),
+    ("publisher.post_poll_statements", ("post-poll-stmt",), (), (), "\"SELECT ';'; SELECT 2\"",
+     ("SELECT ';'", "SELECT 2")),
+    ("publisher.batch_size", ("batch-size",), 1, 128, "16", 16),
+    ("publisher.query_limit", ("query-limit", "query limit"), 10000, 10000, "0", 0),
+    ("publisher.heartbeat_interval", ("pub-heartbeat-interval",), 0, 0, "10", 10),
+    ("format.time_syntax", ("time-syntax",), "integer", "integer", "2", "canonical"),
+    ("format.meta_identifiers", ("enable-meta-identifiers",), True, True, '"no"', False),
+    ("format.referential", ("enable-refs",), "value", "value", "1", "dn"),
+    ("publisher.layout", (), "2.x", "2.x", '"3.5"', "3.5"),
+    ("publisher.column_map", (), None, None, "", None),
+    ("publisher.column_sort", ("column-position-comparator",), "bytes", "bytes", '"collation"', "collation"),
+    ("format.insert_query_back", (), "modify", "modify", '"add"', "add"),
+    ("publisher.loopback_rows", (), "consume", "consume", '"leave"', "leave"),
+    ("publisher.fold_distance", (), 1000, 1000, "0", 0),
+    ("publisher.fold_span", (), 10000, 10000, "0", 0),
+    ("format.noop_updates", (), "drop", "drop", '"emit"', "emit"),
+    ("format.emit_keys", (), False, False, '"yes"', True),
+    ("format.char_padding", (), "trim", "trim", '"keep"', "keep"),
+    ("format.time_zone", (), "UTC", "UTC", '"Europe/Berlin"', "Europe/Berlin"),
+    ("publisher.driver_user", (), None, None, '"idm"', "idm"),
+    ("publisher.retry_initial", (), 1.0, 1.0, "2", 2.0),
+    ("publisher.retry_max", (), 60.0, 60.0, "90.5", 90.5),
+    ("publisher.on_retry", (), "stop", "park", '"park"', "park"),
+    ("publisher.max_parked", (), 1000, 1000, "1", 1),
+    ("publisher.concurrency", (), 1, 1, "64", 64),
+    ("publisher.flight_rows", (), 10000, 10000, "1", 1),
+    ("publisher.mark_interval", (), 1.0, 1.0, "0.5", 0.5),
+    ("format.product_name", (), "eventlog", "eventlog", '"IDM"', "IDM"),
+    ("format.product_version", (), __version__, __version__, '"4.8"', "4.8"),
+]  # fmt: skip
+NAMED = [(option, name) for option, aliases, *_ in TABLE for name in (option.partition(".")[2], *aliases)]
+LEGAL = {option: (text, value) for option, _, _, _, text, value in TABLE if text}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> File:
+    path = tmp_path / "eventlog.toml"
+
+    def read(text: str) -> Config:
+        path.write_text(text, encoding="utf-8")
+        return load(path, {})
+
+    return read
+
+
+def setting(config: Config, option: str) -> Any:
+    section, _, key = option.partition(".")
+    return getattr(getattr(config, section), key)
+
+
+@pytest.mark.parametrize(
+    ("option", "idm", "default"), [(option, idm, default) for option, _, idm, default, *_ in TABLE]
+)
+def test_default_and_profile(file: File, option: str, idm: Any, default: Any) -> None:
+    assert setting(load(None, {}), option) == default
+    assert setting(file('[publisher]\nprofile = "idm"\n'), option) == idm
+
+
+@pytest.mark.parametrize(("option", "name"), [(option, name) for option, name in NAMED if option in LEGAL])
+def test_option_and_alias_mean_the_same(file: File, option: str, name: str) -> None:
+    text, value = LEGAL[option]
+    if name == option.partition(".")[2] and option in ("format.time_syntax", "format.referential"):
+        text = f'"{value}"'  # the vendor's numbers are values of the aliases
+    assert setting(file(f'[publisher]\n"{name}" = {text}\n'), option) == value
+
+
+@pytest.mark.parametrize(("option", "name"), [(option, name) for option, name in NAMED if option in LEGAL])
+def test_what_is_given_counts_more_than_the_profile(file: File, option: str, name: str) -> None:
+    text, value = LEGAL[option]
+    if name == option.partition(".")[2] and option in ("format.time_syntax", "format.referential"):
+        text = f'"{value}"'
+    assert setting(file(f'[publisher]\nprofile = "idm"\n"{name}" = {text}\n'), option) == value
+
+
+@pytest.mark.parametrize(
+    ("alias", "text", "value"),
+    [("time-syntax", "1", "integer"), ("time-syntax", '"3"', "java"), ("enable-refs", '"0"', "value"),
+     ("enable-refs", '"yes"', "dn"), ("enable-refs", "false", "value")],
+)  # fmt: skip
+def test_the_vendors_numbers_are_words_of_ours(file: File, alias: str, text: str, value: str) -> None:
+    config = file(f'[publisher]\n"{alias}" = {text}\n')
+    assert value in (config.format.time_syntax, config.format.referential)
+
+
+@pytest.mark.parametrize("word", ['"1"', '"yes"', '"TRUE"', '"Yes"', "1", "true"])
+def test_true_is_written_in_many_ways(file: File, word: str) -> None:
+    assert file(f"[publisher]\npublisher_disabled = {word}\n").publisher.publisher_disabled is True
+
+
+@pytest.mark.parametrize("word", ['"0"', '"no"', '"FALSE"', "0", "false"])
+def test_so_is_false(file: File, word: str) -> None:
+    assert file(f"[publisher]\nnotify = {word}\n").publisher.notify is False
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "publication_mode = 2",
+        '"publication-mode" = 2',
+        "polling_interval = 0",
+        "polling_interval = 604801",
+        "batch_size = 0",
+        "batch_size = 129",
+        "query_limit = -1",
+        "query_limit = 2147483648",
+        "heartbeat_interval = -1",
+        "concurrency = 0",
+        "concurrency = 65",
+        'time_of_day = "24:00:00"',
+        'time_of_day = "6:00:00"',
+        'post_poll_statements = "SELECT \'"',
+        'notify = "perhaps"',
+        'loopback_rows = "keep"',
+        'on_retry = "wait"',
+        'event_time_zone = "UTC+1"',
+    ],
+)
+def test_what_is_not_legal_is_refused(file: File, line: str) -> None:
+    with pytest.raises(ConfigError, match="is not allowed"):
+        file(f"[publisher]\n{line}\n")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        'batch_size = 5\n"batch-size" = 6',
+        '"query-limit" = 5\n"query limit" = 6',
+        'log_table = "a"\n"log-table" = "b"',
+    ],
+)
+def test_an_option_and_its_alias_must_agree(file: File, lines: str) -> None:
+    with pytest.raises(ConfigError, match="one option with two values"):
+        file(f"[publisher]\n{lines}\n")
+    file('[publisher]\nbatch_size = 5\n"batch-size" = 5\n')
+
+
+def test_schema_and_tables_exclude_each_other(file: File) -> None:
+    with pytest.raises(ConfigError, match="exclude each other"):
+        file('[publisher]\n"sync-schema" = "a"\n"sync-tables" = "b"\n')
+
+
+@pytest.mark.parametrize(
+    ("lines", "loopback_user"),
+    [
+        ("", "asked"),
+        ("allow_loopback = true", None),
+        ('driver_user = "Idm"', "idm"),
+        ('driver_user = "IDM_Ü "', "idm_Ü"),
+        ("driver_user = '\"Idm\"'", "Idm"),
+        ('driver_user = \'"a""b"\'', 'a"b'),
+        ("driver_user = '\"Idm  \"'", "Idm"),
+        ("driver_user = 'idm'\nallow_loopback = 'yes'", None),
+    ],
+)
+def test_whose_rows_are_loopback(file: File, lines: str, loopback_user: str | None) -> None:
+    """As PostgreSQL spells a name that is written so (8.3)."""
+    options = publisher_options(file(f"[publisher]\n{lines}\n"), "asked  ", DIALECT.fold_name)
+    assert options.driver_user == loopback_user
+
+
+def test_what_the_cycle_is_given(file: File) -> None:
+    options = publisher_options(
+        file(
+            "[publisher]\nheartbeat_interval = 5\ntime_of_day = '06:00:00'\npost_poll_statements = 'SELECT 1'\n"
+            "handle_future_events = true\nevent_time_zone = 'local'\nnotify = false\nconcurrency = 8\n"
+            "loopback_rows = 'leave'\non_retry = 'stop'\n"
+        ),
+        "asked",
+    )
+    assert options.heartbeat_interval == 300.0
+    assert options.time_of_day == (time(6),)
+    assert options.post_poll_statements == ("SELECT 1",)
+    assert (options.handle_future_events, options.event_time_zone) == (True, "local")
+    assert (options.notify, options.concurrency, options.leave_loopback, options.park) == (False, 8, True, False)

@@ -1,0 +1,91 @@
+"""Which objects wait, and for how long (spec/event-log.md 8.4, "park")."""
+
+from __future__ import annotations
+
+import pytest
+from samples import usr
+
+from eventlog.publisher.parking import Parking, back_off
+
+A, B = (usr(), "idu=1"), (usr(), "idu=2")
+
+
+def parking(initial: float = 1, most: float = 60) -> Parking:
+    return Parking(initial, most)
+
+
+BACK_OFFS = [
+    (1, 1, 60, 1),
+    (2, 1, 60, 2),
+    (3, 1, 60, 4),
+    (6, 1, 60, 32),
+    (7, 1, 60, 60),
+    (100_000, 1, 60, 60),
+    (1, 0.5, 60, 0.5),
+    (3, 0.5, 60, 2),
+    (1, 5, 5, 5),
+    (2, 5, 5, 5),
+]
+
+
+@pytest.mark.parametrize(("attempts", "initial", "most", "seconds"), BACK_OFFS)
+def test_a_back_off_doubles_from_initial_to_max(attempts: int, initial: float, most: float, seconds: float) -> None:
+    assert back_off(attempts, initial, most) == seconds
+
+
+def test_only_the_parked_object_waits() -> None:
+    parked = parking()
+    parked.park(A, 100)
+    assert (parked.is_waiting(A), parked.is_waiting(B), parked.is_waiting(None)) == (True, False, False)
+    assert (A in parked, B in parked, len(parked), list(parked)) == (True, False, 1, [A])
+
+
+def test_waiting_ends_when_the_back_off_has_passed_and_not_before_a_cycle_begins() -> None:
+    parked = parking()
+    parked.park(A, 100)
+    parked.wake(100.9)
+    assert parked.is_waiting(A)
+    parked.wake(101)
+    assert not parked.is_waiting(A)
+    # Awake, but its later rows still stay behind what is in flight.
+    assert A in parked
+
+
+def test_each_further_retry_doubles_the_wait() -> None:
+    parked = parking()
+    now, waits = 0.0, []
+    for _ in range(8):
+        parked.park(A, now)
+        due = parked.next_due()
+        assert due is not None
+        waits.append(due - now)
+        now = due
+        parked.wake(now)
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
+
+
+def test_an_answer_without_retry_resets_the_back_off() -> None:
+    parked = parking()
+    parked.park(A, 0)
+    parked.park(A, 1)
+    parked.release(A)
+    assert len(parked) == 0
+    parked.park(A, 10)
+    assert parked.next_due() == 11
+
+
+def test_objects_have_back_offs_of_their_own() -> None:
+    parked = parking()
+    parked.park(A, 0)
+    parked.park(A, 0)
+    parked.park(B, 0.5)
+    assert parked.next_due() == 1.5
+    parked.wake(1.5)
+    assert (parked.is_waiting(A), parked.is_waiting(B)) == (True, False)
+
+
+def test_nothing_is_due_when_nothing_is_parked() -> None:
+    parked = parking()
+    parked.release(A)
+    parked.wake(5)
+    assert parked.next_due() is None

@@ -1,0 +1,152 @@
+"""The daemon: how long it rests after what, and what ends it (spec/event-log.md 8.4, 8.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import pytest
+from publisher_world import Receiver, World, with_options
+from samples import row
+from test_delivery import deletes, judge
+
+from eventlog.errors import AnotherPublisher, DatabaseAway, DatabaseError, FatalAnswer, ReceiverAway
+from eventlog.publisher.context import Context
+from eventlog.publisher.daemon import publish, publish_once
+
+
+class Stop:
+    """Told to stop when it has rested so often; remembers for how long."""
+
+    def __init__(self, rests: int) -> None:
+        self.left = rests
+        self.rests: list[float] = []
+
+    def is_set(self) -> bool:
+        return self.left <= 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.rests.append(timeout)
+        self.left -= 1
+        return self.is_set()
+
+
+@contextmanager
+def world_of(rows: list[Any], **options: Any) -> Iterator[World]:
+    world = World(with_options(**{"retry_initial": 1, "retry_max": 60, "polling_interval": 7, **options}))
+    world.log(rows)
+    try:
+        with world.numbering_flights():
+            yield world
+    finally:
+        world.close()
+
+
+def rests(world: World, receiver: Receiver, count: int) -> list[float]:
+    stop = Stop(count)
+    publish(lambda: nullcontext(world.context()), lambda: receiver, stop)
+    return stop.rests
+
+
+def test_it_rests_for_the_polling_interval_when_the_queue_is_empty() -> None:
+    with world_of(deletes("1", "2")) as world:
+        assert rests(world, Receiver(), 2) == [7, 7]
+        assert set(world.statuses().values()) == {"S"}
+
+
+def test_it_goes_on_at_once_while_windows_are_full() -> None:
+    with world_of(deletes(*map(str, range(10))), query_limit=3) as world:
+        assert rests(world, Receiver(), 1) == [7]
+        assert set(world.statuses().values()) == {"S"}
+
+
+def test_a_receiver_that_stays_away_is_tried_at_doubling_intervals() -> None:
+    with world_of(deletes("1")) as world:
+        assert rests(world, Receiver(lambda event: "away"), 8) == [1, 2, 4, 8, 16, 32, 60, 60]
+
+
+def test_an_answer_without_retry_resets_the_back_off() -> None:
+    with world_of(deletes("1", "2", "3"), batch_size=1, park=False) as world:
+        receiver = Receiver(judge(e1="retry retry", e2="retry retry", e3="retry"))
+        assert rests(world, receiver, 6) == [1, 2, 1, 2, 1, 7]
+        assert receiver.sent == [["1"], ["1"], ["1"], ["2"], ["2"], ["2"], ["3"], ["3"]]
+
+
+def test_it_wakes_when_a_parked_object_is_due() -> None:
+    with world_of(deletes("1", "2"), batch_size=1) as world:
+        (rest,) = rests(world, Receiver(judge(e1="retry")), 1)
+        assert 0 < rest <= 1
+
+
+@pytest.mark.parametrize(
+    ("error", "match"),
+    [
+        (DatabaseAway("nobody there"), "nobody there"),
+        (DatabaseError("no right"), "no right"),
+        (AnotherPublisher("held"), "held"),
+    ],
+)
+def test_what_is_wrong_at_the_start_ends_it(error: DatabaseError, match: str) -> None:
+    def refuse() -> Any:
+        raise error
+
+    with pytest.raises(type(error), match=match):
+        publish(refuse, Receiver, Stop(3))
+
+
+@pytest.mark.parametrize("then", [DatabaseAway("down"), AnotherPublisher("our own session"), DatabaseError("starting")])
+def test_once_it_has_begun_it_connects_again(then: DatabaseError) -> None:
+    with world_of(deletes("1", "2"), batch_size=1) as world:
+        tried: list[int] = []
+        lost = [DatabaseAway("connection lost")]
+
+        def step(name: str) -> None:
+            if name == "mark" and lost:
+                world.connection.rollback()
+                raise lost.pop()
+
+        world.step = step
+
+        @contextmanager
+        def connect() -> Iterator[Context]:
+            tried.append(len(tried))
+            if len(tried) in (2, 3):
+                raise then
+            yield world.context()
+
+        receiver, stop = Receiver(), Stop(4)
+        publish(connect, lambda: receiver, stop)
+        assert len(tried) == 4
+        assert stop.rests == [1, 2, 4, 7]
+        assert set(world.statuses().values()) == {"S"}
+        assert receiver.sent == [["1"], ["2"], ["1"], ["2"]]
+
+
+def test_fatal_ends_it() -> None:
+    with world_of(deletes("1")) as world, pytest.raises(FatalAnswer, match="fatal of 1"):
+        rests(world, Receiver(judge(e1="fatal")), 5)
+
+
+ONCE = [
+    ("success", None, ""),
+    ("fatal", FatalAnswer, "fatal of 1"),
+    ("away", ReceiverAway, "away"),
+    ("retry", ReceiverAway, "1 objects are left"),
+]
+
+
+@pytest.mark.parametrize(("level", "error", "match"), ONCE)
+def test_one_run_says_how_it_ended(level: str, error: type[Exception] | None, match: str) -> None:
+    with (
+        world_of([*deletes("1"), row(2, 9)]) as world,
+        pytest.raises(error, match=match) if error else nullcontext(),
+    ):
+        publish_once(world.context(), Receiver(judge(e1=level)))
+
+
+def test_one_run_goes_to_the_end_of_the_queue() -> None:
+    with world_of(deletes(*map(str, range(20))), query_limit=3) as world:
+        publish_once(world.context(), Receiver())
+        assert set(world.statuses().values()) == {"S"}

@@ -1,0 +1,198 @@
+"""A Python function as the receiver (spec/event-log.md 8.4)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from eventlog.answer import Answer, Level, Verdict
+from eventlog.errors import ConfigError, FatalAnswer, ReceiverAway
+from eventlog.model import Event, Operation
+from eventlog.publisher.sinks import Document
+from eventlog.publisher.sinks.python import CallableSink, load_callable
+
+EVENTS = tuple(Event(Operation.DELETE, "usr", f"idu={name},table=usr", name) for name in ("1", "2"))
+DOCUMENT = Document(12, 3, EVENTS, "<nds/>\n")
+XDS = '<nds dtdversion="2.0"><output><status level="error" event-id="2">nö</status></output></nds>'
+
+
+def sink(receive: Callable[[str, Sequence[Event]], object]) -> CallableSink:
+    return CallableSink(receive, "hr:receive")  # type: ignore[arg-type]
+
+
+def test_function_gets_the_document_and_its_events() -> None:
+    called: list[tuple[str, Sequence[Event]]] = []
+    receiver = sink(lambda text, events: called.append((text, events)))
+    assert receiver.send(DOCUMENT) == Answer()
+    receiver.flush()
+    receiver.close()
+    assert called == [("<nds/>\n", EVENTS)]
+
+
+@pytest.mark.parametrize(
+    ("returned", "verdict"),
+    [
+        (None, Verdict(Level.SUCCESS)),
+        (XDS, Verdict(Level.ERROR, "nö")),
+        (XDS.encode(), Verdict(Level.ERROR, "nö")),
+        (f'<?xml version="1.0" encoding="utf-8"?>{XDS}', Verdict(Level.ERROR, "nö")),
+        (Answer({"2": Verdict(Level.RETRY)}), Verdict(Level.RETRY)),
+        (Answer(general=Verdict(Level.FATAL, "out")), Verdict(Level.FATAL, "out")),
+    ],
+)
+def test_what_the_function_returns_is_the_answer(returned: object, verdict: Verdict) -> None:
+    assert sink(lambda *_: returned).send(DOCUMENT).verdict("2") == verdict
+
+
+@pytest.mark.parametrize("returned", [XDS.replace('"2"', '"9"'), Answer({"9": Verdict(Level.ERROR)})])
+def test_event_ids_that_were_not_sent_are_named(returned: object) -> None:
+    answer = sink(lambda *_: returned).send(DOCUMENT)
+    assert (answer.unknown_ids, answer.verdict("2").level) == (("9",), Level.SUCCESS)
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ("", "hr:receive: the receiver's answer is empty"),
+        ("OK", "hr:receive: the receiver's answer cannot be read"),
+        (b"<html/>", "hr:receive: the receiver's answer is no XDS answer"),
+        ("\ud800", "hr:receive: the receiver's answer cannot be read"),
+        (True, "hr:receive returned bool: None, str, bytes or Answer needed"),
+        ({}, "hr:receive returned dict"),
+    ],
+)
+def test_what_is_no_answer_means_that_the_receiver_is_away(returned: object, message: str) -> None:
+    with pytest.raises(ReceiverAway) as caught:
+        sink(lambda *_: returned).send(DOCUMENT)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ValueError("no such\n container"), "hr:receive raised ValueError: no such container ("),
+        (KeyError("x"), "hr:receive raised KeyError: 'x' ("),
+        (TimeoutError(), "hr:receive raised TimeoutError ("),
+        (FatalAnswer("out"), "hr:receive raised FatalAnswer: out ("),
+    ],
+)
+def test_exception_of_the_function_means_that_the_receiver_is_away(error: Exception, message: str) -> None:
+    def receive(_text: str, _events: Sequence[Event]) -> None:
+        raise error
+
+    with pytest.raises(ReceiverAway) as caught:
+        sink(receive).send(DOCUMENT)
+    assert str(caught.value).startswith(message)
+    assert f"{__file__}, line " in str(caught.value)
+    assert caught.value.__cause__ is error
+
+
+def test_function_with_other_parameters_is_away() -> None:
+    with pytest.raises(ReceiverAway, match=r"raised TypeError: .* positional argument"):
+        sink(lambda _text: None).send(DOCUMENT)  # type: ignore[arg-type, misc]
+
+
+def test_receiver_away_of_the_function_is_passed_on() -> None:
+    def receive(_text: str, _events: Sequence[Event]) -> None:
+        raise away
+
+    away = ReceiverAway("closed for lunch")
+    with pytest.raises(ReceiverAway) as caught:
+        sink(receive).send(DOCUMENT)
+    assert caught.value is away
+
+
+MODULES = {
+    "el_receivers/__init__.py": "",
+    "el_receivers/hr.py": """
+from eventlog.answer import Answer
+
+sent = []
+
+def receive(text, events):
+    sent.append(text)
+
+class Room:
+    def receive(self, text, events):
+        return Answer()
+
+    def __call__(self, text, events):
+        return None
+
+room = Room()
+
+async def later(text, events):
+    pass
+""",
+    "el_missing.py": "import el_nowhere.to_be_found\n",
+    "el_broken.py": "\nx = 1 / 0\n",
+    "el_syntax.py": "def receive(:\n",
+}
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name, text in MODULES.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    yield tmp_path
+    for name in [name for name in sys.modules if name.startswith("el_")]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("target", ["el_receivers.hr:receive", "el_receivers.hr:room", "el_receivers.hr:room.receive"])
+def test_function_is_found_by_its_name(target: str, directory: Path) -> None:
+    loaded = load_callable(target, directory)
+    assert loaded.name == target
+    assert loaded.send(DOCUMENT) == Answer()
+
+
+def test_directory_is_searched_last_and_once(directory: Path) -> None:
+    (directory / "json.py").write_text("def receive(text, events): pass\n")
+    for _ in range(2):
+        load_callable("el_receivers.hr:receive", directory)
+    assert sys.path[-1] == str(directory)
+    assert sys.path.count(str(directory)) == 1
+    with pytest.raises(ConfigError, match=r"json \(.*\) has no receive"):
+        load_callable("json:receive", directory)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("el_receivers.hr", "is to be module:function"),
+        ("el_receivers.hr:", "is to be module:function"),
+        (":receive", "is to be module:function"),
+        ("el_receivers/hr.py:receive", "is to be module:function"),
+        ("a:b:c", "is to be module:function"),
+        ("..hr:receive", "is to be module:function"),
+        ("el_absent:receive", "module el_absent is neither installed nor in {directory}"),
+        ("el_receivers.it:receive", "module el_receivers.it is neither installed nor in {directory}"),
+        ("el_absent.hr:receive", "module el_absent is neither installed nor in {directory}"),
+        ("el_missing:receive", "importing el_missing raised ModuleNotFoundError: No module named 'el_nowhere'"),
+        (
+            "el_broken:receive",
+            "importing el_broken raised ZeroDivisionError: division by zero ({directory}/el_broken.py, line 2)",
+        ),
+        ("el_syntax:receive", "importing el_syntax raised SyntaxError: invalid syntax (el_syntax.py, line 1)"),
+        ("el_receivers.hr:recieve", "el_receivers.hr ({directory}/el_receivers/hr.py) has no recieve"),
+        ("el_receivers.hr:room.door", "el_receivers.hr.room has no door"),
+        ("el_receivers.hr:sent", "is a list and cannot be called"),
+        ("el_receivers.hr:later", "is a coroutine"),
+    ],
+)
+def test_what_cannot_be_called_is_refused_at_the_start(target: str, message: str, directory: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_callable(target, directory)
+    assert str(caught.value).startswith(f"sink.function {target!r}")
+    assert message.format(directory=directory) in str(caught.value)
+
+
+def test_module_that_is_not_installed_is_named_without_a_directory_too() -> None:
+    with pytest.raises(ConfigError, match=r"'el_absent:receive': module el_absent is not installed"):
+        load_callable("el_absent:receive")

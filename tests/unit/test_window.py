@@ -1,0 +1,248 @@
+"""Windows: what is taken, what is held back, and that their size changes nothing (spec/event-log.md 8.1, 8.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from samples import CATALOG, row, usr
+
+from eventlog.fold import Group
+from eventlog.model import LogRow
+from eventlog.publisher.context import Context
+from eventlog.publisher.dry_run import dry_run
+from eventlog.publisher.flight import ObjectId
+from eventlog.publisher.metrics import Counters
+from eventlog.publisher.options import PublisherOptions
+from eventlog.publisher.window import Taken, split_by_rows, take_window
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.log_table import LogTable, Window
+
+
+@dataclass
+class Queue:
+    """Rows N in memory."""
+
+    rows: list[LogRow]
+    options: PublisherOptions = field(default_factory=PublisherOptions)
+    reads: list[Window] = field(default_factory=list)
+
+    def read_window(self, _connection: object, _log: LogTable, window: Window) -> list[LogRow]:
+        self.reads.append(window)
+        found = [
+            one
+            for one in self.rows
+            if window.first <= one.record_id <= (window.last or 0)
+            and (window.leave_user is None or one.perpetrator != window.leave_user)
+        ]
+        return found[: window.limit]
+
+    @property
+    def context(self) -> Context:
+        return Context(
+            connection=cast(Any, None),
+            dialect=cast(Dialect, SimpleNamespace(read_window=self.read_window)),
+            log=LogTable(None, "eventlog", LogRow._fields),
+            catalog=CATALOG,
+            options=self.options,
+            render=lambda events: "",
+            counters=Counters(),
+        )
+
+    def take(
+        self, first: int = 1, in_flight: frozenset[int] = frozenset(), parked: set[ObjectId] | None = None
+    ) -> Taken:
+        return take_window(self.context, first, self.rows[-1].record_id if self.rows else 0, in_flight, parked or set())
+
+    def one_pass(self, in_flight: frozenset[int] = frozenset(), parked: set[ObjectId] | None = None) -> list[Taken]:
+        """All windows of a pass; what each gives is marked before the next is read."""
+        windows: list[Taken] = []
+        first: int | None = 1
+        while first is not None:
+            taken = self.take(first, in_flight, parked)
+            windows.append(taken)
+            done = {one.record_id for group in taken.groups for one in group.rows}
+            done |= {bad.record_id for bad in taken.bad} | set(taken.loopback)
+            assert done or taken.next_first is None or taken.next_first > first, "a window that makes no progress"
+            self.rows = [one for one in self.rows if one.record_id not in done]
+            first = taken.next_first
+        return windows
+
+
+def queue(text: str, **options: Any) -> Queue:
+    """``"1: 2 A, 2: 4 B"``: record_id, type and object."""
+    parsed = (part.replace(":", "").split() for part in text.split(",") if part)
+    rows = [row(int(i), int(kind), f"idu={ord(one)}", "fname", new="x") for i, kind, one in parsed]
+    return Queue(rows, replace(PublisherOptions(), **options))
+
+
+def ids(groups: list[Group]) -> list[list[int]]:
+    return [[one.record_id for one in group.rows] for group in groups]
+
+
+def test_the_example_of_the_specification() -> None:
+    taken = queue("1: 2 A, 2: 4 B, 3: 2 C, 4: 2 C, 5: 2 A", query_limit=4).take()
+    assert (ids(taken.groups), taken.next_first) == ([[1, 5], [2], [3, 4]], None)
+    held_back = queue("1: 4 A, 2: 4 B, 3: 2 C, 4: 2 C, 5: 2 A", query_limit=4)
+    taken = held_back.take()
+    assert (ids(taken.groups), taken.next_first) == ([[1], [2]], 3)
+    assert ids(held_back.take(3).groups) == [[3, 4], [5]]
+
+
+def test_a_window_that_is_not_full_holds_nothing_back() -> None:
+    taken = queue("1: 2 A, 2: 2 B", query_limit=3).take()
+    assert (ids(taken.groups), taken.next_first, taken.rows_read) == ([[1], [2]], None, 2)
+
+
+def test_an_empty_queue_gives_nothing() -> None:
+    assert queue("").take() == Taken([], [], [], 0, None)
+
+
+def test_the_next_window_begins_at_the_first_row_that_is_held_back() -> None:
+    # 3 stands before 4, which is sent with the group of 1, but after the first row that waits.
+    taken = queue("1: 2 A, 2: 2 B, 3: 4 A, 4: 2 C", query_limit=3, fold_distance=10).take()
+    assert (ids(taken.groups), taken.next_first) == ([[1]], 2)
+
+
+def test_a_first_group_that_is_open_is_read_on_by_whole_windows() -> None:
+    wide = queue(", ".join(f"{i}: 2 A" for i in range(1, 12)), query_limit=3, fold_distance=1, fold_span=0)
+    taken = wide.take()
+    assert (ids(taken.groups), taken.next_first) == ([list(range(1, 12))], None)
+    assert [read.first for read in wide.reads] == [1, 4, 7, 10]
+
+
+def test_rows_in_flight_are_not_folded_again_and_do_not_use_up_the_window() -> None:
+    taken = queue("1: 2 A, 2: 2 A, 3: 2 A, 4: 4 B, 5: 4 C", query_limit=2).take(in_flight=frozenset({1, 2, 3}))
+    assert ids(taken.groups) == [[4], [5]]
+
+
+def test_rows_of_parked_objects_are_read_past() -> None:
+    of_a = {(usr(), f"idu={ord('A')}")}
+    parked = queue("1: 2 A, 2: 2 A, 3: 2 A, 4: 4 B, 5: 4 C", query_limit=2)
+    assert ids(parked.take(parked=of_a).groups) == [[4], [5]]
+
+
+def test_loopback_rows_that_are_left_never_count() -> None:
+    rows = [row(i, 4, perpetrator="me") for i in range(1, 9)] + [row(9, 4)]
+    options = PublisherOptions(query_limit=2, driver_user="me", leave_loopback=True)
+    taken = Queue(rows, options).take()
+    assert (ids(taken.groups), taken.loopback, taken.rows_read) == ([[9]], [], 1)
+
+
+def test_bad_and_loopback_rows_come_out_beside_the_groups() -> None:
+    rows = [row(1, 9), row(2, 4, perpetrator="me"), row(3, 4)]
+    taken = Queue(rows, PublisherOptions(driver_user="me")).take()
+    assert ([bad.record_id for bad in taken.bad], taken.loopback, ids(taken.groups)) == ([1], [2], [[3]])
+
+
+def test_a_window_of_bad_rows_only_is_given_out_by_itself() -> None:
+    rows = [row(i, 9) for i in range(1, 5)] + [row(5, 4)]
+    windows = Queue(rows, PublisherOptions(query_limit=2)).one_pass()
+    assert [[bad.record_id for bad in taken.bad] for taken in windows] == [[1, 2], [3, 4], []]
+
+
+def test_without_limit_the_queue_is_read_in_bounded_windows() -> None:
+    unlimited = queue("1: 2 A", query_limit=0)
+    unlimited.take()
+    assert unlimited.reads[0].limit == 10_000
+
+
+def test_nothing_beyond_the_tail_of_the_pass_is_read() -> None:
+    later = queue("1: 4 A, 2: 4 B, 3: 4 C")
+    taken = take_window(later.context, 1, 2, frozenset(), set())
+    assert (ids(taken.groups), taken.next_first) == ([[1], [2]], None)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "most", "expected"),
+    [([], 3, []), ([1, 1, 1, 1], 3, [3, 1]), ([2, 2], 3, [1, 1]), ([5, 1], 3, [1, 1]), ([1, 5, 1], 3, [1, 1, 1])],
+)
+def test_groups_are_split_into_flights_by_their_rows(sizes: list[int], most: int, expected: list[int]) -> None:
+    groups = [Group(usr(), str(i), cast(Any, [None] * size)) for i, size in enumerate(sizes)]
+    runs = list(split_by_rows(groups, most))
+    assert [len(run) for run in runs] == expected
+    assert [group for run in runs for group in run] == groups
+
+
+# --- windows do not change the result ---------------------------------------------------------------------------------
+
+steps = st.lists(
+    st.tuples(
+        st.integers(1, 9),
+        st.sampled_from([1, 2, 2, 2, 3, 4, 5, 6, 7, 8, 8, 9]),  # 9: a bad row
+        st.sampled_from("AAABBCDEP"),  # P is parked
+        st.sampled_from(["app", "app", "app", "me"]),
+        st.booleans(),
+    ),
+    max_size=60,
+)
+
+
+def rows_of(drawn: list[tuple[int, int, str, str, bool]]) -> tuple[list[LogRow], frozenset[int]]:
+    rows, in_flight, record_id = [], set(), 0
+    for gap, kind, name, perpetrator, flies in drawn:
+        record_id += gap
+        rows.append(row(record_id, kind, f"idu={ord(name)}", "fname", new="x", perpetrator=perpetrator))
+        if flies and name == "E":  # all rows of an object in flight were recorded before, or come later
+            in_flight.add(record_id)
+    return rows, frozenset(in_flight)
+
+
+@settings(max_examples=300)
+@given(
+    steps,
+    st.integers(1, 70),
+    st.sampled_from([0, 1, 2, 3, 5, 8, 13, 40, 1000]),
+    st.sampled_from([0, 1, 2, 5, 10, 30, 10000]),
+    st.booleans(),
+)
+def test_any_query_limit_gives_the_same_events_in_the_same_order(
+    drawn: list[tuple[int, int, str, str, bool]], limit: int, distance: int, span: int, leave: bool
+) -> None:
+    rows, in_flight = rows_of(drawn)
+    parked = {(usr(), f"idu={ord('P')}")}
+
+    def groups(query_limit: int) -> tuple[list[list[int]], list[int], list[int]]:
+        options = PublisherOptions(
+            query_limit=query_limit,
+            fold_distance=distance,
+            fold_span=span,
+            driver_user="me",
+            leave_loopback=leave,
+        )
+        windows = Queue(list(rows), options).one_pass(in_flight, parked)
+        return (
+            [group for taken in windows for group in ids(taken.groups)],
+            sorted({bad.record_id for taken in windows for bad in taken.bad}),
+            sorted({record_id for taken in windows for record_id in taken.loopback}),
+        )
+
+    assert groups(limit) == groups(len(rows) + 1)
+
+
+@settings(max_examples=100)
+@example([(1, 2, "A", "app", False), (1, 2, "B", "app", False), (1, 2, "A", "app", False), (1, 4, "A", "app", False),
+          (1, 4, "C", "app", False)], 4, 1000, 10000)  # fmt: skip
+@given(steps, st.integers(1, 20), st.sampled_from([0, 2, 5, 1000]), st.sampled_from([0, 5, 10000]))
+def test_a_dry_run_prints_what_a_run_would_send(
+    drawn: list[tuple[int, int, str, str, bool]], limit: int, distance: int, span: int
+) -> None:
+    from publisher_world import Receiver, World
+
+    # Only types that need nothing but the log.
+    rows = [one for one in rows_of(drawn)[0] if one.event_type in (1, 2, 3, 4)]
+    options = PublisherOptions(
+        query_limit=limit, fold_distance=distance, fold_span=span, driver_user="me", batch_size=1, retry_initial=0
+    )
+    world = World(options)
+    world.log(rows)
+    printed = list(dry_run(world.context()))
+    assert set(world.statuses().values()) <= {"N"}
+    receiver = Receiver()
+    world.run(receiver)
+    world.close()
+    assert printed == [event_id for sent in receiver.sent for event_id in sent]
