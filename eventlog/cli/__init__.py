@@ -1,0 +1,149 @@
+"""The command line. A command's module is imported when it is asked for, so that ``eventlog --help`` imports none."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+import click
+
+from eventlog import __version__
+from eventlog.cli.context import Context, configure_logging
+from eventlog.cli.output import error_line
+from eventlog.errors import ConfigError, EventlogError, FatalAnswer
+
+COMMANDS: Final = {
+    "init": "Write a commented eventlog.toml.",
+    "config": "Show the settings in effect and where each came from.",
+    "db": "Create, upgrade or remove the log and its companions.",
+    "triggers": "Compare, apply or drop the triggers of the watched tables.",
+    "publish": "Publish the log: the daemon, or one run with --once.",
+    "status": "Show the queue, what is in flight and who publishes.",
+    "health": "Say whether the publisher makes progress, by its health file.",
+    "doctor": "Say what is wrong with log, triggers and rows, and what mends it.",
+    "show": "Explain one row of the log: its group, its document, what became of it.",
+    "requeue": "Put rows with status E or F back into the queue.",
+    "resync": "Write objects into the log once more: repair and first load.",
+    "purge": "Remove processed rows by age.",
+    "backlog": "Convert a whole backlog to files of documents, by Spark.",
+    "demo": "Show all of it on a PostgreSQL of its own.",
+}
+"""Each command with its line of help; its module is ``eventlog.cli.<name>`` and holds a command object of that name."""
+
+DONE, FAILED, USAGE, FATAL, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+class _LazyGroup(click.Group):
+    """Commands by ``COMMANDS``: help lists them without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command = getattr(import_module(f"eventlog.cli.{name}"), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        # click's own message compares with the commands, too; ours must not import them all to do so.
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"there is no command {args[0]!r}; the commands are {', '.join(COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def _settings(assignments: Sequence[str], **named: str | None) -> dict[str, str]:
+    """Flags as ``section.key`` -> text. Raises ConfigError for a ``--set`` that is no assignment."""
+    flags: dict[str, str] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {assignment}: write it as SECTION.KEY=VALUE, such as publisher.batch_size=10")
+        flags[name.strip()] = value
+    flags.update({name.replace("__", "."): value for name, value in named.items() if value is not None})
+    return flags
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": None})
+@click.option("--config", "-c", "config_file", type=click.Path(path_type=Path), envvar="EVENTLOG_CONFIG",
+              metavar="FILE", help="Configuration file; eventlog.toml if there is one.")  # fmt: skip
+@click.option("--database-url", metavar="URL", help="In place of [database] url.")
+@click.option("--schema", metavar="NAME", help="In place of [database] schema_name.")
+@click.option("--log-table", metavar="NAME", help="In place of [database] log_table.")
+@click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="Any other setting; repeatable.")
+@click.option("--quiet", "-q", is_flag=True, help="Say only what is wrong.")
+@click.option("--verbose", "-v", count=True, help="Say more; twice: errors with their traceback.")
+@click.version_option(__version__, prog_name="eventlog", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(
+    ctx: click.Context,
+    config_file: Path | None,
+    database_url: str | None,
+    schema: str | None,
+    log_table: str | None,
+    assignments: tuple[str, ...],
+    quiet: bool,
+    verbose: int,
+) -> None:
+    """Database triggers fill an event log; eventlog publishes it as XDS documents.
+
+    Settings come from eventlog.toml, are overridden by EVENTLOG_<SECTION>_<KEY> in the environment, and these by flags.
+    Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 stopped by a fatal answer.
+    """
+    configure_logging(quiet, verbose)
+    flags = _settings(
+        assignments, database__url=database_url, database__schema_name=schema, database__log_table=log_table
+    )
+    ctx.obj = Context(config_file, flags, quiet, verbose)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code. What is wrong is said in one line on standard error."""
+    with_traceback = os.environ.get("EVENTLOG_TRACEBACK", "") not in ("", "0") or _asks_for_traceback(arguments)
+    try:
+        result = cli.main(list(arguments), prog_name="eventlog", standalone_mode=False)
+    except click.ClickException as error:
+        where = getattr(error, "ctx", None)
+        help_line = f"; see `{where.command_path} --help`" if where is not None else ""
+        error_line(error.format_message().rstrip(".") + help_line)
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone; the interpreter must not try to flush what is left.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except (EventlogError, OSError) as error:
+        if with_traceback:
+            traceback.print_exc()
+        error_line(_message(error))
+        return USAGE if isinstance(error, ConfigError) else FATAL if isinstance(error, FatalAnswer) else FAILED
+    return result if isinstance(result, int) else DONE
+
+
+def _asks_for_traceback(arguments: Sequence[str]) -> bool:
+    # Looked for by hand, since the command line itself may be what fails.
+    return "-vv" in arguments or sum(argument in ("-v", "--verbose") for argument in arguments) > 1
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    sys.exit(run(sys.argv[1:]))

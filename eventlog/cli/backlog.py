@@ -1,0 +1,123 @@
+"""``eventlog backlog``: all waiting rows at once to files of documents, by Spark."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import asdict, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from eventlog.cli.context import Context
+from eventlog.cli.output import note, print_json
+from eventlog.errors import ConfigError
+
+_FORMS: Final = click.Choice(["lines", "documents", "parquet"])
+_COMPRESSIONS: Final = click.Choice(["none", "gzip", "zstd"])
+_SIZE: Final = re.compile(r"(\d+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+class _Size(click.ParamType[int]):
+    """Bytes, such as ``256MiB``."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = _SIZE.fullmatch(str(value).strip())
+        if found is None:
+            self.fail(f"{value!r} is no size; write it as 64MiB or 1GiB", param, ctx)
+        return int(found[1]) * _UNITS[found[2].upper()]
+
+
+@click.command()
+@click.option("--config", "-c", "config_file", type=click.Path(path_type=Path), metavar="FILE",
+              help="Configuration file, here as well as before the command.")  # fmt: skip
+@click.option("--out", required=True, metavar="DIR", help="Empty or missing directory, or URI, for the documents.")
+@click.option("--master", metavar="MASTER", help="Spark master; local[*], or what spark-submit says.")
+@click.option("--mark", is_flag=True, help="When all documents are complete, mark exactly the rows that were read.")
+@click.option("--form", type=_FORMS, default="lines", show_default=True,
+              help="An envelope a line, a file an envelope, or Parquet with an event a row.")  # fmt: skip
+@click.option("--compression", type=_COMPRESSIONS, default="none", show_default=True, help="Of the files.")
+@click.option("--max-file-size", type=_Size(), default="256MiB", show_default=True, help="Of each file, at most.")
+@click.option("--partition-rows", type=click.IntRange(min=1), metavar="N",
+              help="Rows that one task reads and writes, at most.  [default: 200000]")  # fmt: skip
+@click.option("--connections", type=click.IntRange(min=0), default=0, metavar="N",
+              help="Open at once beside the driver's two, at most; 0 = as many as tasks run at once.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="What was done, for programs, on standard output.")
+@click.pass_obj
+def backlog(
+    context: Context,
+    config_file: Path | None,
+    out: str,
+    master: str | None,
+    mark: bool,
+    form: str,
+    compression: str,
+    max_file_size: int,
+    partition_rows: int | None,
+    connections: int,
+    as_json: bool,
+) -> None:
+    """Convert all rows N to XDS documents: the events that `publish` would send, in the same order.
+
+    Takes the lock of the log. Documents count only when DIR holds _SUCCESS; run again over a directory that has it, the
+    command only completes the marks, over an unfinished one it begins anew.
+    """
+    if config_file is not None:
+        context = replace(context, config_file=config_file)
+    spark = _module("spark.backlog")
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    request = spark.Request(
+        out=out,
+        master=master or (None if submitted else "local[*]"),
+        mark=mark,
+        form=form,
+        compression=compression,
+        max_file_bytes=max_file_size,
+        quiet=context.quiet,
+        connections=connections,
+        **({} if partition_rows is None else {"partition_rows": partition_rows}),
+    )
+    report = spark.run(context.config(), request)
+    if as_json:
+        print_json({**asdict(report), "files": [asdict(file) for file in report.manifest.files]})
+    elif not context.quiet:
+        tell(report, out, mark)
+
+
+def _module(name: str) -> Any:
+    # Imported only here, when it is asked for: the rest of eventlog knows nothing of Spark (design.md).
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ConfigError(
+            f"Spark is not installed ({error}): install eventlog-publisher[spark], and Java 17 or later"
+        ) from error
+
+
+def tell(report: Any, out: str, mark: bool) -> None:
+    """The closing report, for people."""
+    totals = report.manifest.totals
+    rows = totals["rows_read"]
+    if report.resumed:
+        note(f"{out} is finished already, since {report.manifest.finished}: {totals['events']:,} events")
+    else:
+        rate = rows / report.converting_seconds if report.converting_seconds else 0
+        in_flight = totals.get("rows_in_flight", 0)
+        more = f" and {in_flight:,} rows in flight" if in_flight else ""
+        note(
+            f"{rows:,} rows read{more}: {totals['events']:,} events in {totals['documents']:,} documents, "
+            f"{totals['files']:,} files, {totals['bytes'] / 2**20:,.1f} MiB; {totals.get('rows_bad', 0):,} rows bad, "
+            f"{totals['rows_loopback']:,} loopback"
+        )
+        note(f"converted in {report.converting_seconds:,.1f} s, {rate:,.0f} rows/s")
+    if report.marked is not None:
+        note(f"{report.marked:,} rows marked in {report.marking_seconds:,.1f} s")
+    elif not mark:
+        note("no row was marked; run the same command with --mark to do so")

@@ -1,0 +1,115 @@
+"""``eventlog db``: the log and its companions as migrations."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+from sqlalchemy import Connection
+
+from eventlog.cli.context import Context
+from eventlog.cli.database import engine_of, transaction
+from eventlog.cli.output import note, print_json, table
+from eventlog.config import Config, connection_url
+from eventlog.errors import ConfigError, LogTableError
+from eventlog.publisher.opening import find_log
+from eventlog.sql import dialects, migrations
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.log_table import tail
+
+
+@click.group()
+def db() -> None:
+    """Create, upgrade or remove the log, its companion tables and functions."""
+
+
+@db.command()
+@click.argument("revision", default="head")
+@click.option("--companions-only", is_flag=True, help="Somebody else made the log: make its companions alone.")
+@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL and run none of it.")
+@click.pass_obj
+def upgrade(context: Context, revision: str, companions_only: bool, as_sql: bool) -> None:
+    """Make the log and its companions, or bring them up to REVISION (default: head)."""
+    config = context.config()
+    if as_sql:
+        migrations.upgrade(None, revision=revision, companions_only=companions_only, sql=sys.stdout, **offline(config))
+        return
+    with transaction(config) as (conn, _):
+        before = migrations.current(conn, **names(config))
+        migrations.upgrade(conn, revision=revision, companions_only=companions_only, **names(config))
+        after = migrations.current(conn, **names(config))
+    if not context.quiet:
+        what = "nothing to do" if after == before else "upgraded"
+        note(f"log {config.database.log_table}: {what}, now at {_revisions(after)}")
+
+
+@db.command()
+@click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+@click.pass_obj
+def current(context: Context, as_json: bool) -> None:
+    """Show which revisions the log has reached, and whether there are newer ones."""
+    config = context.config()
+    engine, _ = engine_of(config)
+    reached, newest = migrations.current(engine, **names(config)), migrations.heads()
+    if as_json:
+        print_json({"log": config.database.log_table, "current": reached, "heads": newest})
+        return
+    newer = [revision for revision in newest if revision not in reached]
+    table(
+        ("log", "current", "not applied"), [(config.database.log_table, _revisions(reached), ", ".join(newer) or None)]
+    )
+
+
+@db.command()
+@click.argument("revision", default="base")
+@click.option("--companions-only", is_flag=True, help="With --sql: the companions alone were made by us.")
+@click.option("--force", is_flag=True, help="Also if rows wait to be published: they are lost.")
+@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL and run none of it.")
+@click.pass_obj
+def downgrade(context: Context, revision: str, companions_only: bool, force: bool, as_sql: bool) -> None:
+    """Go back to REVISION; the default, base, drops the log with its rows and companions (if we made it).
+
+    Drop the triggers before: triggers without a log fail the application's statements.
+    """
+    config = context.config()
+    if as_sql:
+        migrations.downgrade(
+            None, revision=revision, companions_only=companions_only, sql=sys.stdout, **offline(config)
+        )
+        return
+    with transaction(config) as (conn, dialect):
+        if revision == "base" and not force:
+            refuse_to_lose_rows(conn, dialect, config)
+        migrations.downgrade(conn, revision=revision, **names(config))
+        after = migrations.current(conn, **names(config))
+    if not context.quiet:
+        note(f"log {config.database.log_table}: now at {_revisions(after)}")
+
+
+def names(config: Config) -> dict[str, Any]:
+    """Log and schema as the migrations take them."""
+    return {"log_table": config.database.log_table, "schema": config.database.schema_name}
+
+
+def offline(config: Config) -> dict[str, Any]:
+    """The same with the dialect, for SQL that is only written; no connection is needed."""
+    return {**names(config), "dialect_name": dialects.for_url(connection_url(config.database)).name}
+
+
+def refuse_to_lose_rows(conn: Connection, dialect: Dialect, config: Config) -> None:
+    """Raise ConfigError if the log holds rows that are not published."""
+    try:
+        log = find_log(conn, dialect, config)
+    except LogTableError:
+        return
+    last = tail(conn, log)
+    if last is not None:
+        raise ConfigError(
+            f"the log {log} holds rows that are not published (up to record_id {last}) and would be lost: "
+            "publish them, or give --force"
+        )
+
+
+def _revisions(revisions: tuple[str, ...]) -> str:
+    return ", ".join(revisions) or "base (nothing)"

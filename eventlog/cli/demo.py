@@ -1,0 +1,318 @@
+"""``eventlog demo``: all of it on a PostgreSQL of its own, from changes in tables to documents and marks."""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import psycopg
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.table import Table as Grid
+from sqlalchemy import URL, make_url, text
+
+from eventlog.cli.context import Context
+from eventlog.cli.database import transaction, trigger_functions
+from eventlog.cli.db import names
+from eventlog.cli.triggers import planned_triggers
+from eventlog.config import Config, load
+from eventlog.model import LogRow
+from eventlog.publisher.context import Context as PublisherContext
+from eventlog.publisher.daemon import publish_once
+from eventlog.publisher.metrics import Counters
+from eventlog.publisher.opening import open_context, open_sink
+from eventlog.sql import embedded, migrations
+from eventlog.sql.log_table import count_by_status, read_inflight, tail
+from eventlog.xds.reader import read_lines
+from eventlog.xds.writer import write_event
+
+_WRITERS = 4
+_TRANSACTIONS = 60
+"""Random transactions of each writer: a few hundred changes together."""
+
+_CONFIG = """\
+# Written by `eventlog demo`. Go on with `eventlog --config {file} status`, `publish`, `triggers plan`, ...
+
+[database]
+url = "{url}"
+schema_name = "hr"
+
+[sink]
+type = "files"
+directory = "documents"
+
+[[watch]]
+table = "usr"
+style = "field"
+
+[[watch]]
+table = "grp"
+style = "row_query_back"
+"""
+
+
+class Scene(NamedTuple):
+    """Statements of one transaction, and what they show."""
+
+    about: str
+    statements: tuple[str, ...]
+
+
+_SCENES = (
+    Scene(
+        "A new user: one type 1 row a column, one <add>",
+        (
+            "INSERT INTO hr.usr (idu, login, fname, lname, mail, hired, photo) VALUES "
+            "(1, 'ada', 'Ada', 'Lovelace', 'ada@example.org', '2024-02-29', '\\xbbbb')",
+        ),
+    ),
+    Scene(
+        "Changed and set to NULL: remove-value and add-value, remove-value alone",
+        ("UPDATE hr.usr SET fname = 'Augusta Ada', mail = NULL WHERE idu = 1",),
+    ),
+    Scene(
+        "A child table: values of one multi-valued attribute of the owner",
+        (
+            "INSERT INTO hr.usr_phone VALUES (1, '555-1'), (1, '555-2')",
+            "DELETE FROM hr.usr_phone WHERE phoneno = '555-1'",
+        ),
+    ),
+    Scene(
+        "A group with a member: types 5 and 8, the present row is read back when it is published",
+        (
+            "INSERT INTO hr.grp VALUES (1, 'analysts', 'They <count> & reckon')",
+            "INSERT INTO hr.grp_member VALUES (1, 1)",
+        ),
+    ),
+    Scene(
+        "A statement that changes nothing logs nothing",
+        ("UPDATE hr.usr SET fname = fname WHERE idu = 1",),
+    ),
+    Scene(
+        "Deleted with its phones by cascade: one <delete>",
+        (
+            "INSERT INTO hr.usr (idu, login, fname, lname) VALUES (2, 'tmp', 'Temp', 'Worker')",
+            "INSERT INTO hr.usr_phone VALUES (2, '555-9')",
+            "DELETE FROM hr.usr WHERE idu = 2",
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """A scene with the record_ids of the rows that its statements logged."""
+
+    scene: Scene
+    first: int
+    last: int
+
+
+@click.command()
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Work in this directory and leave it, with database, documents and eventlog.toml, to go on with.",
+)
+@click.pass_obj
+def demo(context: Context, keep: Path | None) -> None:
+    """Show the whole way on an embedded PostgreSQL: tables, triggers, changes, documents, marked rows."""
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 132)
+    with ExitStack() as stack:
+        directory = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="eventlog-demo-")))
+        directory.mkdir(parents=True, exist_ok=True)
+        directory = directory.resolve()
+        _say(console, "Starting a PostgreSQL of its own", str(directory / "postgres"))
+        url = stack.enter_context(embedded.running(directory / "postgres"))
+        config = _install(console, directory, url)
+        played = _play(console, url, config)
+        _publish(console, config)
+        _show_scenes(console, config, directory / "documents", played)
+        _show_status(console, config)
+    if keep is not None:
+        file = directory / "eventlog.toml"
+        _say(console, "Go on with", f"eventlog --config {file} status   (the database starts when it is needed)")
+
+
+def _say(console: Console, what: str, detail: str = "") -> None:
+    console.print(f"[bold]{what}[/bold]  {detail}" if detail else f"[bold]{what}[/bold]")
+
+
+def _install(console: Console, directory: Path, url: str) -> Config:
+    """The schema, the log with its companions, the triggers, and the configuration file."""
+    script = resources.files("eventlog.cli").joinpath("demo.sql").read_text(encoding="utf-8")
+    with _session(url) as session:
+        if session.execute("SELECT to_regclass('hr.usr')").fetchone() == (None,):
+            session.execute(script.encode())
+    file = directory / "eventlog.toml"
+    embedded_url = URL.create("embedded", database=str(directory / "postgres")).render_as_string()
+    file.write_text(_CONFIG.format(file=file, url=embedded_url), encoding="utf-8")
+    config = load(file, {})
+    with transaction(config) as (connection, dialect):
+        migrations.upgrade(connection, **names(config))
+        plan = planned_triggers(connection, dialect, config)
+        trigger_functions(dialect).apply(connection, plan)
+    tables = ", ".join(action.table for action in plan.actions)
+    _say(console, "Installed", f"the log hr.eventlog and triggers on {tables}")
+    return config
+
+
+@contextmanager
+def _session(url: str, user: str = "postgres") -> Iterator[psycopg.Connection]:
+    address = make_url(url).set(drivername="postgresql", username=user).render_as_string(hide_password=False)
+    with closing(psycopg.connect(address, autocommit=True)) as session:
+        yield session
+
+
+def _play(console: Console, url: str, config: Config) -> list[_Played]:
+    """Run the scenes one after the other, then a few hundred random changes in concurrent transactions."""
+    played = []
+    with _session(url, "hr_app") as session, _session(url) as owner:
+        begin = _last_id(owner)
+        session.execute("DELETE FROM hr.grp")
+        session.execute("DELETE FROM hr.usr")
+        begin = _last_id(owner)
+        for scene in _SCENES:
+            with session.transaction():
+                for statement in scene.statements:
+                    session.execute(statement.encode())
+            end = _last_id(owner)
+            played.append(_Played(scene, begin + 1, end))
+            begin = end
+    with ThreadPoolExecutor(_WRITERS) as writers:
+        for writer in [writers.submit(_write, url, seed) for seed in range(_WRITERS)]:
+            writer.result()
+    with _session(url) as owner:
+        rows = _last_id(owner)
+    _say(console, "Changed", f"{len(_SCENES)} scenes, then {_WRITERS * _TRANSACTIONS} transactions of {_WRITERS} "
+         f"concurrent writers: {rows} rows in the log")  # fmt: skip
+    return played
+
+
+def _last_id(session: psycopg.Connection) -> int:
+    (found,) = session.execute("SELECT coalesce(max(record_id), 0) FROM hr.eventlog").fetchone() or (0,)
+    return int(found)
+
+
+_FIRST_NAMES = ("Ann", "Béla", "Chloë", "Dmitri", "Eve", "Fatima", "Grace", "Hiro", "Igor", "Joan")
+_LAST_NAMES = ("O'Brien", "Smith", "García", "Müller", "Ivanov", "Tanaka", "Le Guin", "Ng")
+
+
+def _write(url: str, seed: int) -> None:
+    """One writer: random transactions on users and groups, every tenth rolled back."""
+    chance = random.Random(seed)  # noqa: S311 - a workload, not a secret
+    with _session(url, "hr_app") as session:
+        for number in range(_TRANSACTIONS):
+            try:
+                with session.transaction() as transaction:
+                    for _ in range(chance.randint(1, 3)):
+                        _change(session, chance, f"{seed}-{number}-{chance.randrange(10**6)}")
+                    if chance.random() < 0.1:
+                        raise psycopg.Rollback(transaction)
+            except (psycopg.errors.DeadlockDetected, psycopg.errors.ForeignKeyViolation):
+                continue  # another writer was there first: what applications live with
+
+
+_USER = "(SELECT idu FROM hr.usr WHERE idu > 1 ORDER BY md5(idu::text || %(unique)s::text) LIMIT 1)"
+_GROUP = "(SELECT idg FROM hr.grp WHERE idg > 1 ORDER BY md5(idg::text || %(unique)s::text) LIMIT 1)"
+_CHANGES = (
+    "INSERT INTO hr.usr (idu, login, fname, lname, mail, salary) "
+    "VALUES (1000 + nextval('hr.usr_idu_seq'), %(unique)s, %(fname)s, %(lname)s, %(mail)s, 1000)",
+    f"UPDATE hr.usr SET lname = %(lname)s, salary = salary * 1.02 WHERE idu = {_USER}",  # noqa: S608 - constants
+    f"UPDATE hr.usr SET fname = %(fname)s, last_login = now() WHERE idu = {_USER}",  # noqa: S608
+    f"INSERT INTO hr.usr_phone SELECT idu, '555-' || %(unique)s::text FROM hr.usr WHERE idu = {_USER}",  # noqa: S608
+    f"DELETE FROM hr.usr_phone WHERE idu = {_USER}",  # noqa: S608
+    "INSERT INTO hr.grp (idg, name) VALUES (1000 + nextval('hr.grp_idg_seq'), 'group ' || %(unique)s::text)",
+    f"INSERT INTO hr.grp_member SELECT idg, idu FROM hr.grp, hr.usr WHERE idg = {_GROUP} AND idu = {_USER} "  # noqa: S608
+    "ON CONFLICT DO NOTHING",
+    f"DELETE FROM hr.usr WHERE idu = {_USER} AND idu %% 7 = 0",  # noqa: S608
+)
+
+
+def _change(session: psycopg.Connection, chance: random.Random, unique: str) -> None:
+    values = {
+        "unique": unique,
+        "mail": f"{unique}@example.org",
+        "fname": chance.choice(_FIRST_NAMES),
+        "lname": chance.choice(_LAST_NAMES),
+    }
+    session.execute(chance.choice(_CHANGES).encode(), values)
+
+
+def _publish(console: Console, config: Config) -> None:
+    counters = Counters()
+    with open_context(config, counters) as context, closing(open_sink(config, sys.stdout)) as sink:
+        publish_once(context, sink)
+    _say(
+        console,
+        "Published",
+        f"{counters.rows_read} rows as {counters.events_sent} events in {counters.documents_sent} documents",
+    )
+
+
+def _show_scenes(console: Console, config: Config, documents: Path, played: Sequence[_Played]) -> None:
+    """Each scene's statements, the rows that the triggers logged, and the events that were sent."""
+    events = []
+    for file in sorted(documents.glob("*.xmll")):
+        with file.open("rb") as stream:
+            events += [event for document in read_lines(stream) for event in document.events]
+    with open_context(config, Counters()) as context:
+        for number, scene in enumerate(played, 1):
+            console.print()
+            console.rule(f"{number}  {scene.scene.about}", align="left")
+            console.print(Syntax(";\n".join(scene.scene.statements) + ";", "sql", word_wrap=True))
+            _show_rows(console, context, scene)
+            caused = [event for event in events if scene.first <= int(event.event_id.partition(".")[0]) <= scene.last]
+            for event in caused:
+                console.print(Syntax(_broken(write_event(event)), "xml", word_wrap=True))
+            if not caused and scene.first <= scene.last:
+                console.print(
+                    "[dim]these rows stand near others of their object: they are part of its event above[/dim]"
+                )
+
+
+def _broken(event: str) -> str:
+    """An event with an attribute a line."""
+    broken = re.sub(r"(?=<(?:association|add-attr|modify-attr)\b)", "\n  ", event)
+    return re.sub(r"(?=</(?:add|modify|delete)>)", "\n", broken)
+
+
+def _show_rows(console: Console, context: PublisherContext, scene: _Played) -> None:
+    rows = context.dialect.read_rows(context.connection, context.log, [(scene.first, scene.last)])
+    context.connection.commit()
+    if not rows:
+        console.print("[dim]no rows in the log[/dim]")
+        return
+    shown = ("record_id", "status", "event_type", "perpetrator", "table_key", "column_name", "old_value", "new_value")
+    grid = Grid(*shown, box=None, pad_edge=False, header_style="dim")
+    for row in rows:
+        grid.add_row(*(_cell(row, name) for name in shown))
+    console.print(grid)
+
+
+def _cell(row: LogRow, name: str) -> str:
+    value = getattr(row, name)
+    return "" if value is None else str(value)
+
+
+def _show_status(console: Console, config: Config) -> None:
+    with open_context(config, Counters()) as context:
+        counts = count_by_status(context.connection, context.log)
+        waiting = tail(context.connection, context.log) is not None
+        in_flight = len(read_inflight(context.connection, context.log))
+        errors = context.connection.execute(text("SELECT count(*) FROM hr.eventlog_error")).scalar_one()
+        context.connection.commit()
+    letters = ", ".join(f"{count} {letter}" for letter, count in sorted(counts.items()))
+    console.rule("Status", align="left")
+    console.print(f"rows: {letters}; waiting: {'yes' if waiting else 'none'}; in flight: {in_flight}; errors: {errors}")

@@ -1,0 +1,82 @@
+"""``eventlog doctor``: what is wrong with log, triggers and rows, and what mends it (spec/event-log.md 11)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from typing import Final
+
+import click
+
+from eventlog.cli.context import Context
+from eventlog.cli.output import note, print_json, table
+from eventlog.cli.triggers import planned_triggers
+from eventlog.config import Effective, effective
+from eventlog.options import toml
+from eventlog.publisher.diagnosis import Finding, Limits
+from eventlog.publisher.examination import examine
+
+COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan"}
+
+
+@click.command()
+@click.option("--sample", type=click.IntRange(min=1), default=Limits().sample, show_default=True, metavar="ROWS",
+              help="How many of the newest rows are looked at for letters and keys.")  # fmt: skip
+@click.option("--ignore", multiple=True, metavar="CODE", help="A finding that is not to count; repeatable.")
+@click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+@click.pass_obj
+def doctor(context: Context, sample: int, ignore: tuple[str, ...], as_json: bool) -> int:
+    """Say what is wrong with the log, its triggers and its rows, and what mends it. Nothing is changed.
+
+    Exit code 1 if there is an error or a warning. error: changes are lost, or nothing is published; warning: something
+    is to be mended; info: as configured, but good to know.
+    """
+    config = context.config()
+    limits = Limits(sample=sample)
+    findings = [one for one in examine(config, planned_triggers, limits) if one.code not in ignore]
+    settings = list(effective(config))
+    counts = Counter(one.severity for one in findings)
+    if as_json:
+        print_json(
+            {
+                "log": config.database.log_table,
+                "errors": counts["error"],
+                "warnings": counts["warning"],
+                "findings": [asdict(one) for one in findings],
+                "settings": [setting._asdict() for setting in settings],
+            }
+        )
+    else:
+        _print(findings, settings, context.quiet)
+    return 1 if counts["error"] or counts["warning"] else 0
+
+
+def _print(findings: list[Finding], settings: list[Effective], quiet: bool) -> None:
+    for one in findings:
+        if quiet and one.severity == "info":
+            continue
+        click.secho(f"{one.severity}: ", fg=COLOURS[one.severity], bold=True, nl=False, err=True)
+        note(f"{one.text} [{one.code}]")
+        for line in one.mend:
+            note(f"    {line}")
+    if quiet:
+        return
+    given = [setting for setting in settings if setting.source != "default"]
+    if given:
+        note("Settings in effect, all others are at their defaults (`eventlog config` shows them):")
+        table(
+            ("setting", "value", "from"),
+            [
+                (
+                    f"{setting.section}.{setting.key}",
+                    None if setting.value is None else toml(setting.value),
+                    setting.source,
+                )
+                for setting in given
+            ],
+        )
+    counts = Counter(one.severity for one in findings)
+    if counts["error"] or counts["warning"]:
+        note(f"errors: {counts['error']}, warnings: {counts['warning']}")
+    else:
+        note("Nothing is wrong.")

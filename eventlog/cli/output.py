@@ -1,0 +1,64 @@
+"""What commands print: for people on standard error, for programs on standard output (design.md, Command line)."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+
+def error_line(message: str) -> None:
+    """The one line that says why a command failed."""
+    click.echo(f"eventlog: {_one_line(message)}", err=True)
+
+
+def note(message: str) -> None:
+    """A line for people."""
+    click.echo(message, err=True)
+
+
+def print_json(value: Any) -> None:
+    """A value for programs: JSON on standard output. Dates become ISO texts, other things their text."""
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2, default=_plain))
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table for people, columns aligned, nothing cut off."""
+    texts = [[_one_line("-" if cell is None else str(cell)) for cell in row] for row in rows]
+    lines = [list(headings), *texts]
+    widths = [max(_width(line[column]) for line in lines) for column in range(len(headings))]
+    for number, line in enumerate(lines):
+        text = "  ".join(cell + " " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True)).rstrip()
+        click.secho(text, err=True, bold=number == 0)
+
+
+@contextmanager
+def progress(label: str, total: int, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """A progress bar on standard error where that is a terminal; gives a function to be called with what was done."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda done: bar.advance(task, done)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split("\n")) if "\n" in text else text
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal: East Asian wide characters take two, combining ones none."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
+def _plain(value: object) -> object:
+    return value.isoformat() if isinstance(value, datetime.date | datetime.time) else str(value)

@@ -1,0 +1,101 @@
+"""``eventlog publish``: the daemon, one run, or a look at what would be sent."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import signal
+import sys
+from contextlib import closing
+from types import FrameType
+
+import click
+
+from eventlog.cli.context import Context
+from eventlog.config import Config, effective
+from eventlog.options import toml
+from eventlog.publisher.daemon import publish as run_daemon
+from eventlog.publisher.daemon import publish_once
+from eventlog.publisher.dry_run import dry_run
+from eventlog.publisher.health import health_file, patience
+from eventlog.publisher.metrics import Counters
+from eventlog.publisher.opening import open_context, open_sink, open_unlocked
+from eventlog.publisher.wake import StopRequest
+
+_log = logging.getLogger("eventlog.publisher")
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Send what the queue holds now, then end.")
+@click.option("--dry-run", "dry", is_flag=True, help="Print the documents; record, mark and send nothing.")
+@click.pass_obj
+def publish(context: Context, once: bool, dry: bool) -> None:
+    """Read the log, send its events as XDS documents and mark the rows by the answers.
+
+    Runs until SIGTERM or SIGINT, which let the envelope that is in the air be answered and marked. One publisher a log.
+    """
+    config = context.config()
+    counters = Counters()
+    tune_collector()
+    if dry:
+        with open_unlocked(config, counters) as opened:
+            for document in dry_run(opened):
+                sys.stdout.write(document if document.endswith("\n") else document + "\n")
+        return
+    if config.publisher.publisher_disabled:
+        _log.warning("publisher_disabled is set: nothing is published")
+        return
+    log_settings(config)
+    stop = stop_on_signals()
+    try:
+        if once:
+            with open_context(config, counters) as opened, closing(open_sink(config, sys.stdout)) as sink:
+                publish_once(opened, sink, stop)
+        else:
+            _log.info("publishing the log %s", config.database.log_table)
+            with health_file(config.publisher.health_file, patience(config)) as beat:
+                run_daemon(lambda: open_context(config, counters), lambda: open_sink(config, sys.stdout), stop, beat)
+    finally:
+        report(config, counters)
+
+
+def log_settings(config: Config) -> None:
+    """The settings in effect, a line a section, secrets masked (spec/event-log.md 9)."""
+    sections: dict[str, list[str]] = {}
+    for section, key, value, _ in effective(config):
+        if value not in (None, ()):
+            sections.setdefault(section, []).append(f"{key} = {toml(value)}")
+    for section, settings in sections.items():
+        _log.info("settings [%s]: %s", section, ", ".join(settings))
+
+
+def stop_on_signals() -> StopRequest:
+    """What SIGTERM and SIGINT set. A second signal ends the process at once."""
+    stop = StopRequest()
+
+    def ask_to_stop(number: int, _frame: FrameType | None) -> None:
+        stop.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ask_to_stop)
+    return stop
+
+
+def tune_collector() -> None:
+    """Let the garbage collector run seldom: rows and events are many, short-lived and without cycles."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(200_000, 20, 100)
+
+
+def report(config: Config, counters: Counters) -> None:
+    """Say at the end what was done."""
+    _log.info(
+        "%d rows read, %d events in %d documents sent, %d rows bad (see %s_error)",
+        counters.rows_read,
+        counters.events_sent,
+        counters.documents_sent,
+        counters.rows_bad,
+        config.database.log_table,
+    )

@@ -1,0 +1,128 @@
+"""``eventlog purge``: processed rows by age, in bounded batches, each a transaction of its own."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Final
+
+import click
+from sqlalchemy import Connection
+
+from eventlog.cli.context import Context
+from eventlog.cli.database import engine_of
+from eventlog.cli.output import note, print_json, progress
+from eventlog.errors import ConfigError
+from eventlog.publisher.cycle import recorded_ids
+from eventlog.publisher.flight import decode
+from eventlog.publisher.opening import find_log
+from eventlog.sql import purge as batches
+from eventlog.sql.failures import as_database_errors
+from eventlog.sql.log_table import LogTable, read_inflight
+from eventlog.sql.purge import Batch
+
+UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+@dataclass(slots=True)
+class Report:
+    """What was removed, or would be with ``dry_run``. ``cutoff``: rows of an event_time before it."""
+
+    log: str
+    dry_run: bool
+    cutoff: str = ""
+    looked_at: int = 0
+    rows: int = 0
+    error_lines: int = 0
+    batches: int = 0
+
+
+@click.command()
+@click.option("--older-than", "age", required=True, metavar="AGE", help="By event_time: 30d, 12h, 90m, 45s or 2w.")
+@click.option("--batch", "size", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True, metavar="ROWS",
+              help="Rows that a transaction looks at.")  # fmt: skip
+@click.option("--pause", type=click.FloatRange(0, 3600), default=0.0, show_default=True, metavar="SECONDS",
+              help="Rest between two batches.")  # fmt: skip
+@click.option("--dry-run", "dry", is_flag=True, help="Count; remove nothing.")
+@click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+@click.pass_obj
+def purge(context: Context, age: str, size: int, pause: float, dry: bool, as_json: bool) -> None:
+    """Remove rows of status S and W that are older than AGE, and error lines whose rows are gone.
+
+    Rows of any other status, and rows in flight, stay. Each batch is a transaction of its own, so a publisher may run,
+    and a purge that is stopped has done what it has done.
+    """
+    limit = parse_age(age)
+    config = context.config()
+    engine, dialect = engine_of(config)
+    with engine.connect() as conn, as_database_errors(conn):
+        log = find_log(conn, dialect, config)
+        report = Report(str(log), dry)
+        if not dry:
+            batches.check_rights(conn, dialect, log)
+        cutoff = batches.cutoff(conn, dialect, log, config.publisher.event_time_zone, limit)
+        report.cutoff = cutoff.event_time.isoformat(" ", "seconds")
+        first, last = batches.extent(conn, log) or (1, 0)
+        conn.commit()
+
+        def rows(after: int | None) -> Batch | None:
+            # Not beyond what was there at the start: newer rows are not that old.
+            after = first - 1 if after is None else after
+            if after >= last:
+                return None
+            kept = rows_in_flight(conn, log)
+            return batches.purge_rows(conn, log, after, size, cutoff.event_time, kept, dry=dry)
+
+        def error_lines(after: int | None) -> Batch | None:
+            return batches.purge_errors(conn, log, after, size, cutoff, dry=dry)
+
+        with progress("Purge", last - first + 1, context.quiet or as_json) as advance:
+            done = first - 1
+            for batch in each_batch(conn, rows, pause):
+                report.rows += batch.removed
+                report.looked_at += batch.looked_at
+                report.batches += 1
+                advance(batch.last - done)
+                done = batch.last
+        for batch in each_batch(conn, error_lines, pause):
+            report.error_lines += batch.removed
+            report.batches += 1
+    if as_json:
+        print_json(asdict(report))
+    elif not context.quiet:
+        verb = "would go" if dry else "removed"
+        note(
+            f"log {report.log}, before {report.cutoff}: {report.rows} of {report.looked_at} rows {verb}, "
+            f"{report.error_lines} error lines {verb}"
+        )
+
+
+def each_batch(conn: Connection, take: Callable[[int | None], Batch | None], pause: float) -> Iterator[Batch]:
+    """The batches that ``take`` makes, each committed, ``pause`` seconds apart. ``take`` is given where it ended."""
+    batch = take(None)
+    while batch is not None:
+        conn.commit()
+        yield batch
+        if pause:
+            time.sleep(pause)
+        batch = take(batch.last)
+    conn.commit()
+
+
+def rows_in_flight(conn: Connection, log: LogTable) -> frozenset[int]:
+    """The record_ids of all in-flight lines."""
+    return recorded_ids(decode(number, text) for number, text in read_inflight(conn, log))
+
+
+def parse_age(text: str) -> timedelta:
+    """``30d`` as a span of time. Raises ConfigError."""
+    found = re.fullmatch(r"\s*([0-9]{1,9})\s*([smhdw])\s*", text, re.ASCII)
+    if found is None:
+        raise ConfigError(f"--older-than {text}: write a number and its unit, such as 30d, 12h, 90m, 45s or 2w")
+    try:
+        return timedelta(**{UNITS[found[2]]: int(found[1])})
+    except OverflowError:
+        raise ConfigError(f"--older-than {text}: no log is that old; write 30d or the like") from None

@@ -1,0 +1,280 @@
+"""``eventlog resync``: objects of a class into the log once more, for repair and for the first load."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import Final, NamedTuple
+
+import click
+from sqlalchemy import Connection
+
+from eventlog.catalog import Catalog, ObjectClass
+from eventlog.cli.context import Context
+from eventlog.cli.database import engine_of, trigger_functions
+from eventlog.cli.output import note, print_json, progress
+from eventlog.config import Config
+from eventlog.errors import BadTableKey, ConfigError, DatabaseAway, DatabaseError, LogTableError
+from eventlog.model import EventType
+from eventlog.publisher.opening import find_log, read_catalog
+from eventlog.sql import resync as batches
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.failures import as_database_errors
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.resync import Batch, Selection, Unfinished, WriteBatch
+
+SHOWN: Final = 20
+"""Bad lines and missing keys that are named; the rest is counted."""
+
+
+class Opened(NamedTuple):
+    """A log that is written to, and the class that is written again. ``sql``: the dialect's statements."""
+
+    conn: Connection
+    dialect: Dialect
+    log: LogTable
+    schema: str | None
+    cls: ObjectClass
+    sql: ModuleType
+
+
+@dataclass(slots=True)
+class Report:
+    """What was done. ``rows`` of this run; ``resumed_at``: the position that it went on from.
+
+    ``problems``: the first bad lines and missing keys in words.
+    """
+
+    class_name: str
+    event_type: int
+    rows: int = 0
+    missing: int = 0
+    bad_lines: int = 0
+    resumed_at: str | None = None
+    seconds: float = 0.0
+    problems: list[str] = field(default_factory=list)
+
+    def add_problems(self, sentences: Iterable[str]) -> None:
+        """Keep the first ones."""
+        self.problems += islice(sentences, max(0, SHOWN - len(self.problems)))
+
+
+@click.command()
+@click.argument("class_name", metavar="CLASS")
+@click.option("--key", "keys", multiple=True, metavar="KEY", help="One object, such as idu=1; repeatable.")
+@click.option("--keys", "keys_file", type=click.Path(path_type=Path), metavar="FILE", help="A table_key a line.")
+@click.option("--where", metavar="SQL", help="Objects whose rows fulfil this SQL; it is run as it stands.")
+@click.option("--as-update", is_flag=True, help="Rows of type 6 (update row) in place of 5 (insert row).")
+@click.option("--rate", type=click.FloatRange(0.001), metavar="N", help="Rows a second at most.")
+@click.option("--batch", "size", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, metavar="N",
+              help="Rows a transaction.")  # fmt: skip
+@click.option("--resume", is_flag=True, help="Go on where the same command was stopped.")
+@click.option("--restart", is_flag=True, help="Begin again, although the same command is not finished.")
+@click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+@click.pass_obj
+def resync(
+    context: Context,
+    class_name: str,
+    keys: tuple[str, ...],
+    keys_file: Path | None,
+    where: str | None,
+    as_update: bool,
+    rate: float | None,
+    size: int,
+    resume: bool,
+    restart: bool,
+    as_json: bool,
+) -> int:
+    """Write query-back rows for objects of CLASS into the log: all of them, or those of --key, --keys or --where.
+
+    The publisher then sends each object as it is at that time. Each batch is a transaction that also holds the
+    position, so that what is stopped or killed goes on with --resume and leaves nothing out. The exit code is 1 if a
+    line of FILE is no key of the class, or a key has no object.
+    """
+    if sum((bool(keys), keys_file is not None, where is not None)) > 1:
+        raise ConfigError("give one of --key, --keys and --where")
+    if keys and (resume or restart):
+        raise ConfigError("--key is done in one transaction: there is nothing to resume or to restart")
+    if resume and restart:
+        raise ConfigError("give --resume to go on or --restart to begin again, not both")
+    digest = None if keys_file is None else fingerprint(keys_file)
+    event_type = EventType.UPDATE_ROW_QUERY_BACK if as_update else EventType.INSERT_ROW_QUERY_BACK
+    with _opened(context.config(), class_name, resumable=not keys) as opened:
+        selection = Selection(opened.cls.name, event_type, where, digest)
+        report = Report(opened.cls.name, int(event_type))
+        started = time.monotonic()
+        if keys:
+            _write_named(opened, selection, keys, report)
+        else:
+            line = batches.begin(opened.conn, opened.log, selection, resume=resume, restart=restart)
+            report.resumed_at = line.position
+            write, total = _batch_writer(opened, selection, line, keys_file, report, batch_size(size, rate))
+            opened.conn.commit()
+            with progress(f"resync {opened.cls.name}", total, context.quiet or as_json) as advance:
+                _run(opened, selection, write, rate, report, advance)
+        report.seconds = time.monotonic() - started
+    _show(report, as_json, context.quiet)
+    return 1 if report.missing or report.bad_lines else 0
+
+
+def fingerprint(path: Path) -> str:
+    """SHA-256 of a file of keys, by which --resume knows it again. Raises ConfigError if it is no file."""
+    if not path.is_file():
+        raise ConfigError(f"--keys {path}: there is no such file")
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Line(NamedTuple):
+    """A line of a file of keys: its number, from 1, and its canonical key, or what is wrong with it."""
+
+    number: int
+    key: str | None
+    error: str | None = None
+
+
+def read_lines(path: Path, canonical_key: Callable[[str | None], str]) -> Iterator[Line]:
+    """The lines of a file of keys, UTF-8; empty ones have neither key nor error."""
+    with path.open("rb") as file:
+        for number, data in enumerate(file, 1):
+            try:
+                text = data.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+                yield Line(number, canonical_key(text) if text.strip(" \t") else None)
+            except UnicodeDecodeError as error:
+                yield Line(number, None, f"not UTF-8 at byte {error.start}")
+            except BadTableKey as error:
+                yield Line(number, None, str(error))
+
+
+@contextmanager
+def _opened(config: Config, class_name: str, *, resumable: bool) -> Iterator[Opened]:
+    engine, dialect = engine_of(config)
+    with engine.connect() as conn, as_database_errors(conn):
+        log = find_log(conn, dialect, config)
+        catalog = read_catalog(conn, dialect, config, log)
+        cls = class_of(catalog, class_name)
+        sql = trigger_functions(dialect, "resync")
+        if resumable:
+            batches.check_table(conn, log)
+        if missing := sql.missing_rights(conn, log, resumable):
+            raise LogTableError(
+                f"user {dialect.current_user(conn)} lacks rights on the log {log} for a resync: {'; '.join(missing)}; "
+                "have its owner grant them"
+            )
+        yield Opened(conn, dialect, log, catalog.schema, cls, sql)
+
+
+def class_of(catalog: Catalog, name: str) -> ObjectClass:
+    """The class of this name, exactly or without case. Raises ConfigError that names the classes."""
+    found = catalog.log_name(name)
+    if found is None:
+        classes = ", ".join(sorted(cls.name for cls in catalog.classes)) or "none"
+        raise ConfigError(f"{name!r} is no class; the classes are: {classes}")
+    if found.child is not None:
+        owner = found.object_class.name
+        raise ConfigError(f"{name!r} is a child table of {owner}: its values are written with {owner}, resync that")
+    return found.object_class
+
+
+def _write_named(opened: Opened, selection: Selection, keys: Sequence[str], report: Report) -> None:
+    try:
+        canonical = [opened.cls.canonical_key(key) for key in keys]
+    except BadTableKey as error:
+        raise ConfigError(f"--key: {error}") from None
+    rows, missing = _write_keys(opened, selection, canonical, report)
+    opened.conn.commit()
+    report.rows, report.missing = rows, missing
+
+
+def _write_keys(opened: Opened, selection: Selection, keys: Iterable[str], report: Report) -> tuple[int, int]:
+    """Log the objects of these canonical keys; how many there are, and how many keys have none."""
+    found, missing = batches.existing(opened.conn, opened.dialect, opened.schema, opened.cls, keys)
+    opened.sql.write_keys(opened.conn, opened.log, selection, found)
+    report.add_problems(f"{key}: there is no such object" for key in missing)
+    return len(found), len(missing)
+
+
+def _batch_writer(
+    opened: Opened, selection: Selection, line: Unfinished, keys_file: Path | None, report: Report, size: int
+) -> tuple[WriteBatch, int]:
+    """What writes a batch, and how many rows (or lines of the file) are still to come."""
+    if keys_file is None:
+        walk = opened.sql.prepare(opened.conn, opened.log, opened.schema, opened.cls, selection)
+        try:
+            with as_database_errors(opened.conn):
+                total = opened.sql.estimate(opened.conn, walk, line.position)
+        except DatabaseAway:
+            raise
+        except DatabaseError as error:
+            if selection.where is None:
+                raise
+            raise ConfigError(f"--where {selection.where}: {error}") from error
+        return (lambda conn, position: opened.sql.write_batch(conn, walk, position, size)), total
+
+    lines = read_lines(keys_file, opened.cls.canonical_key)
+    with keys_file.open("rb") as file:
+        total = sum(1 for _ in file)
+
+    def write(_conn: Connection, position: str | None) -> Batch:
+        done = int(position or 0)
+        taken = list(islice((one for one in lines if one.number > done), size))
+        bad = [one for one in taken if one.error is not None]
+        report.bad_lines += len(bad)
+        report.add_problems(f"{keys_file}, line {one.number}: {one.error}" for one in bad)
+        keys = (one.key for one in taken if one.key is not None)
+        rows, missing = _write_keys(opened, selection, keys, report)
+        last = str(taken[-1].number) if taken else position
+        return Batch(rows, missing, last, is_last=len(taken) < size)
+
+    return write, total - int(line.position or 0)
+
+
+def batch_size(size: int, rate: float | None) -> int:
+    """Rows a transaction: no more than a second's, so that a slow rate does not come in bursts."""
+    return size if rate is None else max(1, min(size, int(rate)))
+
+
+def _run(
+    opened: Opened,
+    selection: Selection,
+    write: WriteBatch,
+    rate: float | None,
+    report: Report,
+    advance: Callable[[int], None],
+) -> None:
+    started = time.monotonic()
+    try:
+        for batch in batches.run(opened.conn, opened.log, selection, write):
+            report.rows += batch.rows
+            report.missing += batch.missing
+            advance(batch.rows + batch.missing)
+            seconds = batches.pause(report.rows, rate, time.monotonic() - started)
+            if seconds and not batch.is_last:
+                time.sleep(seconds)
+    except BaseException:
+        _show_problems(report)
+        note(f"stopped after {report.rows} rows; the same command with --resume goes on from there")
+        raise
+
+
+def _show(report: Report, as_json: bool, quiet: bool) -> None:
+    _show_problems(report)
+    if as_json:
+        print_json(asdict(report))
+    elif not quiet:
+        after = "" if report.resumed_at is None else f" after {report.resumed_at}"
+        what = f"{report.rows} rows of type {report.event_type} written for {report.class_name}{after}"
+        note(f"{what} in {report.seconds:.1f} s")
+
+
+def _show_problems(report: Report) -> None:
+    for problem in report.problems:
+        note(problem)
+    if (more := report.missing + report.bad_lines - len(report.problems)) > 0:
+        note(f"... and {more} more keys without object or lines without key")

@@ -1,0 +1,87 @@
+"""``eventlog show RECORD_ID``: one row of the log explained."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+import click
+
+from eventlog.cli.context import Context
+from eventlog.cli.output import note, print_json, table
+from eventlog.publisher.explain import Explanation, explain
+from eventlog.publisher.metrics import Counters
+from eventlog.publisher.opening import open_unlocked
+
+SOURCES: Final = {
+    "in_flight": "as its in-flight line records it",
+    "queue": "as the next cycle would fold it",
+    "reconstructed": "reconstructed",
+}
+
+
+@click.command()
+@click.argument("record_id", type=click.IntRange(min=1), metavar="RECORD_ID")
+@click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+@click.pass_obj
+def show(context: Context, record_id: int, as_json: bool) -> None:
+    """Explain a row of the log: what it is, whether it is good, its group, what precedence did, what became of it.
+
+    The document that its event makes, or would make now, goes to standard output. Nothing is marked or sent.
+    """
+    with open_unlocked(context.config(), Counters()) as opened:
+        found = explain(opened, record_id)
+    if as_json:
+        print_json(as_data(found))
+    else:
+        _print(found)
+
+
+def as_data(found: Explanation) -> dict[str, Any]:
+    """The explanation as JSON takes it: tuples with names become objects."""
+    return {
+        **{name: getattr(found, name) for name in Explanation.__dataclass_fields__},
+        "row": found.row._asdict(),
+        "problem": None if found.problem is None else found.problem._asdict(),
+        "in_flight": None if found.in_flight is None else found.in_flight._asdict(),
+        "members": [member._asdict() for member in found.members],
+        "errors": [line._asdict() for line in found.errors],
+    }
+
+
+def _print(found: Explanation) -> None:
+    row = found.row
+    note(f"row {row.record_id} of {found.log}: {found.state}")
+    table(("column", "value"), [(name, value) for name, value in row._asdict().items() if name != "record_id"])
+    if found.problem is not None:
+        note(f"it fails a check: {found.problem.code}: {found.problem.message}")
+    else:
+        spelled = "" if found.key == row.table_key else ", spelled otherwise in the row"
+        note(f"it passes all checks: object {found.key} of class {found.class_name}{spelled}")
+    for line in found.errors:
+        note(f"error line of {line.error_time} UTC: {line.code}: {line.message}")
+    if found.in_flight is not None and found.in_flight.sendings > 1:
+        note(f"its event is sent under its event-id number {found.in_flight.sendings}")
+    if found.source is not None:
+        note(f"its group, {SOURCES[found.source]}:")
+        table(
+            ("record_id", "status", "type", "column", "old", "new", "what becomes of it"),
+            [
+                (one.record_id, one.status, one.event_type, one.column_name, _short(one.old), _short(one.new), one.fate)
+                for one in found.members
+            ],
+        )
+        if found.read_back is not None:
+            note(f"read back from the object: {', '.join(found.read_back) or 'its existence'}")
+        if found.event_id is None:
+            note("it makes no event")
+        else:
+            note(f"it makes the event {found.event_id} ({found.operation}):")
+    for sentence in found.notes:
+        note(f"note: {sentence}")
+    if found.document is not None:
+        sys.stdout.write(found.document if found.document.endswith("\n") else found.document + "\n")
+
+
+def _short(value: str | None) -> str | None:
+    return value if value is None or len(value) <= 40 else value[:40] + "..."

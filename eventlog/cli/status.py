@@ -1,0 +1,141 @@
+"""``eventlog status``: the queue, what is in flight, and whether somebody publishes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Final
+
+import click
+from sqlalchemy import Connection
+
+from eventlog.cli.context import Context
+from eventlog.cli.database import transaction
+from eventlog.cli.output import note, print_json, table
+from eventlog.config import Config
+from eventlog.model import Status
+from eventlog.publisher.flight import Record, decode
+from eventlog.publisher.opening import find_log
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.log_table import LogTable, count_by_status, read_inflight
+
+LETTERS: Final = {
+    Status.NEW: "new: to be published",
+    Status.SUCCESS: "success",
+    Status.WARNING: "warning",
+    Status.ERROR: "error: see the error table, then requeue",
+    Status.FATAL: "fatal: see the error table, then requeue",
+}
+
+SHOWN: Final = 20
+"""Events in flight that are listed for people; --json lists all."""
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """One event of an in-flight line. ``sendings``: under how many event-ids it was sent."""
+
+    flight: int
+    envelope: int
+    event_id: str
+    rows: int
+    sendings: int
+    table_name: str | None
+    table_key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What ``status`` tells. ``oldest_seconds``: age of the oldest row N by event_time, None without one."""
+
+    log: str
+    rows: dict[str, int]
+    queue_rows: int
+    oldest_seconds: float | None
+    publisher_runs: bool
+    in_flight: list[InFlight]
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+@click.pass_obj
+def status(context: Context, as_json: bool) -> None:
+    """Show rows by status, what is in flight or parked, and whether a publisher runs."""
+    config = context.config()
+    with transaction(config) as (conn, dialect):
+        report = _report(conn, dialect, find_log(conn, dialect, config), config)
+    if as_json:
+        print_json(asdict(report))
+    else:
+        _print(report)
+
+
+def _report(conn: Connection, dialect: Dialect, log: LogTable, config: Config) -> Report:
+    queue = dialect.queue(conn, log, config.publisher.event_time_zone)
+    return Report(
+        log=str(log),
+        rows=count_by_status(conn, log),
+        queue_rows=queue.rows,
+        oldest_seconds=queue.oldest_seconds,
+        publisher_runs=dialect.is_locked(conn, log),
+        in_flight=_in_flight(conn, dialect, log),
+    )
+
+
+def _in_flight(conn: Connection, dialect: Dialect, log: LogTable) -> list[InFlight]:
+    records = [
+        (number, envelope.number, sending.record)
+        for number, composition in read_inflight(conn, log)
+        for envelope in decode(number, composition).envelopes
+        for sending in envelope.sendings
+    ]
+    firsts = sorted({record.rows[0][0] for _, _, record in records if record.rows})
+    first_rows = {row.record_id: row for row in dialect.read_rows(conn, log, [(first, first) for first in firsts])}
+
+    def shown(flight: int, envelope: int, record: Record) -> InFlight:
+        row = first_rows.get(record.rows[0][0]) if record.rows else None
+        return InFlight(
+            flight,
+            envelope,
+            record.sent_id,
+            sum(last - first + 1 for first, last in record.rows),
+            record.sendings,
+            None if row is None else row.table_name,
+            None if row is None else row.table_key,
+        )
+
+    return [shown(*record) for record in records]
+
+
+def _print(report: Report) -> None:
+    note(f"log {report.log}: {'a publisher runs' if report.publisher_runs else 'no publisher runs'}")
+    letters = [*LETTERS, *sorted(set(report.rows) - set(LETTERS))]
+    table(
+        ("status", "rows", "meaning"),
+        [(letter, report.rows.get(letter, 0), LETTERS.get(letter, "reserved, left alone")) for letter in letters],
+    )
+    if report.oldest_seconds is not None:
+        note(f"oldest new row: {_age(report.oldest_seconds)}")
+    if report.in_flight:
+        waits = (
+            "in flight, or parked until the receiver takes them"
+            if report.publisher_runs
+            else "sent first at the next start"
+        )
+        note(f"{len(report.in_flight)} events {waits}:")
+        table(
+            ("flight", "envelope", "event-id", "rows", "sent", "table", "key"),
+            [
+                (one.flight, one.envelope, one.event_id, one.rows, one.sendings, one.table_name, one.table_key)
+                for one in islice(report.in_flight, SHOWN)
+            ],
+        )
+        if len(report.in_flight) > SHOWN:
+            note(f"... and {len(report.in_flight) - SHOWN} more (--json lists all)")
+
+
+def _age(seconds: float) -> str:
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.1f} seconds"

@@ -1,0 +1,371 @@
+"""The configuration: one TOML file, overridden by the environment, overridden by flags (design.md, decision 9).
+
+``load`` reads all of it and remembers where each value came from. Each option has one home section; what
+spec/event-log.md 9 lists is taken in ``[publisher]`` too.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from eventlog.errors import ConfigError
+from eventlog.options import BASE, CONFIDENTIAL, Option, options_of, toml
+from eventlog.settings import (
+    SECTIONS,
+    DatabaseSettings,
+    FormatSettings,
+    PublisherSettings,
+    SinkSettings,
+    WatchSettings,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+__all__ = [
+    "Config",
+    "DatabaseSettings",
+    "Effective",
+    "FormatSettings",
+    "PublisherSettings",
+    "SinkSettings",
+    "WatchSettings",
+    "connection_url",
+    "effective",
+    "load",
+    "masked",
+]
+
+
+class Effective(NamedTuple):
+    """A setting as it is in effect. ``value`` is never a secret; ``source`` says where it came from."""
+
+    section: str
+    key: str
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings. ``sources``: where ``section.key`` came from; ``warnings``: lines to be shown once."""
+
+    database: DatabaseSettings
+    publisher: PublisherSettings
+    sink: SinkSettings
+    format: FormatSettings
+    watches: tuple[WatchSettings, ...]
+    sources: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
+
+
+_ELSEWHERE: Final = (
+    ("database", ("log_table", "schema_name", "tables")),
+    ("format", tuple(options_of(FormatSettings))),
+)
+"""Options of spec/event-log.md 9 whose home is another section, taken in [publisher] too."""
+
+_FLAG, _ENVIRONMENT, _OPTION, _ALIAS = range(4)
+
+_SERVICE_LINK: Final = re.compile(r".*_(SERVICE_(HOST|PORT(_.*)?)|PORT(_\d+_(TCP|UDP|SCTP)(_.*)?)?)")
+"""What Kubernetes sets in every container for a service that is called eventlog-database or the like."""
+
+
+class _Given(NamedTuple):
+    rank: int
+    value: Any
+    source: str
+
+
+class _Place(NamedTuple):
+    section: str
+    key: str
+    option: Option
+    alias: bool
+
+
+def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, str] | None = None) -> Config:
+    """Read the configuration.
+
+    ``path``: the TOML file, None = no file. ``environ``: ``EVENTLOG_<SECTION>_<KEY>`` count, all else is passed over.
+    ``flags``: ``section.key`` -> text. A flag beats the environment, that beats the file; there an option and an alias
+    or a second place of it must agree; then come the profile and the default (spec/event-log.md 9). Relative
+    paths in the file are taken from the file's directory. Raises ConfigError, which names file and key.
+    """
+    document = {} if path is None else _read_toml(path)
+    given: dict[tuple[str, str], list[_Given]] = {}
+    for place, value in _from_file(document, path):
+        given.setdefault(place[:2], []).append(value)
+    for place, value in [*_from_environment(environ), *_from_flags(flags or {})]:
+        given.setdefault(place[:2], []).append(value)
+    chosen = {place: _choose(values) for place, values in given.items()}
+
+    profile = chosen.get(("publisher", "profile"))
+    idm = profile is not None and profile.value == "idm"
+    settings: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for section, cls in SECTIONS.items():
+        values = {}
+        for key, spec in options_of(cls).items():
+            found = chosen.get((section, key))
+            if found is not None:
+                values[key], sources[f"{section}.{key}"] = found.value, found.source
+            elif idm and spec.idm is not None:
+                values[key], sources[f"{section}.{key}"] = spec.idm, "profile idm"
+            else:
+                sources[f"{section}.{key}"] = "default"
+        settings[section] = cls(**values)
+    sources["watch"] = str(path)
+    settings["database"] = _with_url(settings["database"], chosen)
+    watches = _watches(document.get("watch", []), path)
+    config = Config(**settings, watches=watches, sources=sources, warnings=tuple(_warnings(chosen)))
+    _check(config, chosen)
+    return config
+
+
+def connection_url(database: DatabaseSettings) -> URL:
+    """The URL to connect with, password filled in. Raises ConfigError if there is none or it is none."""
+    if database.url is None:
+        raise ConfigError(
+            "no database is given: set url in [database] of eventlog.toml (`eventlog init` writes one), "
+            "EVENTLOG_DATABASE_URL or --database-url"
+        )
+    url = _parse_url(database.url)
+    return url if database.password is None else url.set(password=database.password)
+
+
+def effective(config: Config) -> Iterator[Effective]:
+    """Every setting and where it came from, secrets masked."""
+    for section, cls in SECTIONS.items():
+        settings = getattr(config, section)
+        for key, spec in options_of(cls).items():
+            value = getattr(settings, key)
+            if value is not None and spec.secret:
+                value = "***"
+            elif value is not None and (section, key) == ("database", "url"):
+                value = masked(value)
+            elif value is not None and (section, key) == ("sink", "url"):
+                value = value.partition("?")[0]  # a query may hold a key
+            yield Effective(section, key, value, config.sources[f"{section}.{key}"])
+    for watch in config.watches:
+        for key in options_of(WatchSettings):
+            value = getattr(watch, key)
+            if value != getattr(WatchSettings(), key):
+                yield Effective(f"watch {watch.name}", key, value, config.sources["watch"])
+
+
+def masked(url: str) -> str:
+    """The URL without its password, as a part of its own and in the query."""
+    parsed = _parse_url(url)
+    hidden = {key: "***" for key in parsed.query if "password" in key.lower() or "secret" in key.lower()}
+    return parsed.update_query_dict(hidden).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file; `eventlog init` writes one") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 (byte {error.start})") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: is not TOML: {error}") from None
+
+
+def _keys(section: str) -> dict[str, _Place]:
+    """What may stand in a section: its options, their aliases, in [publisher] also those of section 9 elsewhere."""
+    homes = [(section, tuple(options_of(SECTIONS[section]))), *(_ELSEWHERE if section == "publisher" else ())]
+    keys = {}
+    for home, names in homes:
+        for name in names:
+            spec = options_of(SECTIONS[home])[name]
+            keys[name] = _Place(home, name, spec, alias=False)
+            keys.update({alias: _Place(home, name, spec, alias=True) for alias in spec.aliases})
+    return keys
+
+
+def _from_file(document: Mapping[str, Any], path: Path | None) -> Iterator[tuple[_Place, _Given]]:
+    for section, table in document.items():
+        if section == "watch":
+            continue
+        if section not in SECTIONS:
+            known = [*SECTIONS, "watch"]
+            raise ConfigError(
+                f"{path}: [{section}] is not known; the nearest known section is [{_nearest(section, known)}]"
+            )
+        if not isinstance(table, dict):
+            raise ConfigError(f"{path}: {section} is to be a section: [{section}]")
+        keys = _keys(section)
+        for key, value in table.items():
+            if key not in keys:
+                raise ConfigError(
+                    f"{path}: {section}.{key} is not known; the nearest known key is {_suggest(section, key)}"
+                )
+            place = keys[key]
+            source = f"{path}: {section}.{key}"
+            if place.option.secret:
+                raise ConfigError(
+                    f"{source}: a secret does not belong in this file; set EVENTLOG_{section.upper()}_{key.upper()}"
+                )
+            parsed = _parse(place, value, source)
+            if isinstance(parsed, Path) and path is not None:
+                parsed = path.parent / parsed
+            yield place, _Given(_ALIAS if place.alias else _OPTION, parsed, source)
+
+
+def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[_Place, _Given]]:
+    for section in SECTIONS:
+        prefix = f"EVENTLOG_{section.upper()}_"
+        keys = {name.upper(): place for name, place in _keys(section).items() if not place.alias}
+        for name in sorted(environ):
+            if not name.startswith(prefix) or _SERVICE_LINK.fullmatch(name):
+                continue
+            key = name.removeprefix(prefix)
+            if key not in keys:
+                near = prefix + _nearest(key, list(keys))
+                raise ConfigError(f"environment variable {name} is not known; the nearest known one is {near}")
+            source = f"environment variable {name}"
+            yield keys[key], _Given(_ENVIRONMENT, _parse_given_text(keys[key], environ[name], source), source)
+
+
+def _from_flags(flags: Mapping[str, str]) -> Iterator[tuple[_Place, _Given]]:
+    for name, value in flags.items():
+        section, _, key = name.partition(".")
+        source = f"flag {name}"
+        if section not in SECTIONS or key not in _keys(section):
+            near = _suggest(section, key) if section in SECTIONS else _nearest(name, _all_keys())
+            raise ConfigError(f"{source} is not known; the nearest known one is {near}")
+        place = _keys(section)[key]
+        if place.option.secret:
+            raise ConfigError(
+                f"{source}: a secret does not belong in a command line; set EVENTLOG_{section.upper()}_{key.upper()}"
+            )
+        yield place, _Given(_FLAG, _parse_given_text(place, value, source), source)
+
+
+def _parse_given_text(place: _Place, text: str, source: str) -> Any:
+    try:
+        value = place.option.kind.from_text(text)
+    except ValueError:
+        value = text
+    return _parse(place, value, source)
+
+
+def _parse(place: _Place, value: Any, source: str) -> Any:
+    if place.alias:
+        value = place.option.alias_values.get(str(value).strip().lower(), value)
+    try:
+        return place.option.kind.parse(value)
+    except ValueError as error:
+        shown = "the value" if place.option.kind in CONFIDENTIAL else toml(value)
+        reason = f" ({error})" if str(error) else ""
+        raise ConfigError(f"{source} = {shown} is not allowed{reason}; legal: {place.option.kind.legal}") from None
+
+
+def _choose(values: list[_Given]) -> _Given:
+    """The value that counts. What one layer (flags, environment, file) says twice must agree."""
+    first = min(values, key=lambda given: given.rank)
+    for other in values:
+        if min(other.rank, _OPTION) == min(first.rank, _OPTION) and other.value != first.value:
+            second = other.source.rpartition(": ")[2]
+            raise ConfigError(f"{first.source} and {second} are one option with two values; keep one")
+    return first
+
+
+def _watches(tables: Any, path: Path | None) -> tuple[WatchSettings, ...]:
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise ConfigError(f"{path}: watch is to be written [[watch]], once a table or view")
+    specs = options_of(WatchSettings)
+    watches: dict[str, WatchSettings] = {}
+    for number_, table in enumerate(tables, 1):
+        values = {}
+        for key, value in table.items():
+            source = f"{path}: watch {number_}, {key}"
+            if key not in specs:
+                raise ConfigError(f"{source} is not known; the nearest known key is {_nearest(key, list(specs))}")
+            values[key] = _parse(_Place("watch", key, specs[key], alias=False), value, source)
+        watch = WatchSettings(**values)
+        where = f"{path}: watch {number_}"
+        if (watch.table is None) == (watch.view is None):
+            raise ConfigError(f"{where}: give either table or view")
+        if watch.columns is not None and watch.exclude:
+            raise ConfigError(f"{where} ({watch.name}): give either columns or exclude")
+        if (watch.view is None) != (watch.base is None):
+            raise ConfigError(f"{where} ({watch.name}): a view, and only a view, needs base: {BASE.legal}")
+        if watch.name in watches:
+            raise ConfigError(f"{where}: {watch.name} is watched twice")
+        watches[watch.name] = watch
+    return tuple(watches.values())
+
+
+def _check(config: Config, chosen: Mapping[tuple[str, str], _Given]) -> None:
+    """What no option can say of itself."""
+    if config.database.schema_name is not None and config.database.tables is not None:
+        schema, tables = chosen["database", "schema_name"].source, chosen["database", "tables"].source
+        raise ConfigError(f"{schema} and {tables} exclude each other; keep one")
+    if config.publisher.retry_max < config.publisher.retry_initial:
+        raise ConfigError(f"publisher.retry_max = {toml(config.publisher.retry_max)} is less than retry_initial = "
+                          f"{toml(config.publisher.retry_initial)}")  # fmt: skip
+    needed = _SINK_NEEDS.get(config.sink.type)
+    if needed is not None and getattr(config.sink, needed[0]) is None:
+        raise ConfigError(f"{chosen['sink', 'type'].source}: {config.sink.type} needs sink.{needed[0]}, {needed[1]}")
+
+
+_SINK_NEEDS: Final = {
+    "files": ("directory", "where the documents are written"),
+    "http": ("url", "where the documents are posted to"),
+    "python": ("function", "which is called with each document"),
+}
+
+
+def _with_url(database: DatabaseSettings, chosen: Mapping[tuple[str, str], _Given]) -> DatabaseSettings:
+    """The settings with the URL out of ``url_file``, if that is what counts."""
+    url, file = chosen.get(("database", "url")), chosen.get(("database", "url_file"))
+    if url is not None and file is not None and url.rank == file.rank:
+        raise ConfigError(f"{url.source} and {file.source} exclude each other; keep one")
+    text = database.url
+    if file is not None and (url is None or file.rank < url.rank):
+        try:
+            text = file.value.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{file.source}: {file.value} cannot be read: {error}") from None
+        if not text:
+            raise ConfigError(f"{file.source}: {file.value} is empty; it is to hold the database URL")
+    return replace(database, url=text)
+
+
+def _warnings(chosen: Mapping[tuple[str, str], _Given]) -> Iterator[str]:
+    url = chosen.get(("database", "url"))
+    if url is not None and url.rank != _ENVIRONMENT and "***" in masked(url.value):
+        yield f"{url.source} holds a password; EVENTLOG_DATABASE_PASSWORD or url_file keep it out of sight"
+
+
+def _parse_url(text: str) -> URL:
+    # SQLAlchemy is heavy, and most of the command line does without.
+    from eventlog.sql.dialects import parse_url
+
+    return parse_url(text)
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    return difflib.get_close_matches(word, list(known), n=1, cutoff=0.0)[0]
+
+
+def _all_keys() -> list[str]:
+    return [f"{section}.{key}" for section in SECTIONS for key in options_of(SECTIONS[section])]
+
+
+def _suggest(section: str, key: str) -> str:
+    """The nearest known key: one of this name elsewhere, else the most alike in its own section."""
+    for other, cls in SECTIONS.items():
+        if key in options_of(cls):
+            return f"{other}.{key}"
+    return f"{section}.{_nearest(key, _keys(section))}"

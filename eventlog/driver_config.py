@@ -1,0 +1,495 @@
+"""The exported configuration of the vendor's JDBC driver, as an eventlog.toml (spec/event-log.md 9, column alias).
+
+An export holds the parameters in one of two forms, somewhere inside (*Driver Parameters*, *Publication Parameters* of
+the guide; ``driver-config`` of the NDS DTD)::
+
+    <polling-interval display-name="...">10</polling-interval>
+    <definition name="polling-interval" type="integer"><value>10</value></definition>
+
+The reader is tolerant of where they stand and of what stands around them, and exact about what it makes of them: each
+parameter is taken over, or named with the reason why not. No password is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote
+
+from sqlalchemy import URL
+
+from eventlog.errors import ConfigError, XdsError
+from eventlog.options import Option, options_of, toml
+from eventlog.settings import SECTIONS
+from eventlog.sql.dialects import SUPPORTED
+from eventlog.xds.reader import parse_document
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
+
+LIMIT: Final = 64 * 1024 * 1024
+"""Bytes of the largest export."""
+
+
+class Taken(NamedTuple):
+    """A parameter that was taken over: its home in eventlog.toml, the value, and the driver's tag."""
+
+    section: str
+    key: str
+    value: Any
+    tag: str
+
+
+class NotTaken(NamedTuple):
+    """A parameter that was not, and why; both in one line each."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DriverConfig:
+    """What an export gives: ``url`` of SQLAlchemy without a password, and the parameters, taken over or not."""
+
+    name: str
+    url: str | None
+    taken: tuple[Taken, ...]
+    not_taken: tuple[NotTaken, ...]
+
+
+def read_driver(export: bytes) -> DriverConfig:
+    """Read an export. Raises ConfigError: not XML, a DOCTYPE, no parameter of the JDBC driver, several such drivers."""
+    try:
+        root = parse_document(export, LIMIT)
+    except XdsError as error:
+        hint = "; delete the DOCTYPE, it is not needed" if "DOCTYPE" in str(error) else ""
+        raise ConfigError(f"the driver's export cannot be read: {error}{hint}") from None
+    config = _driver_config(root)
+    found = _Found(global_values=_global_values(root))
+    _walk(root if config is None else config, "", found)
+    _authentication(root if config is None else _driver_of(config), found)
+    if not found.values and found.jdbc_url is None:
+        raise ConfigError("the export holds no parameter of the JDBC driver, such as log-table or sync-schema")
+    taken = tuple(_taken(found))
+    url = _url(found)
+    if found.subscriber:
+        names = ", ".join(dict.fromkeys(found.subscriber))
+        found.refuse("subscriber-options", f"there is no subscriber channel ({names})")
+    return DriverConfig("" if config is None else config.get("name", ""), url, taken, tuple(found.not_taken))
+
+
+def toml_text(driver: DriverConfig, source: str) -> str:
+    """The text of an eventlog.toml: profile idm, and what differs from it. ``source``: name of the export."""
+    name = f" of driver {_plain(driver.name)}" if driver.name else ""
+    lines = [
+        f"# Made by `eventlog init --from-driver` from {_plain(source)}{name}.",
+        "# Profile idm has the documented defaults of the driver; below is what differs from it.",
+        "# `eventlog init` writes all options with their defaults.",
+    ]
+    if driver.not_taken:
+        lines += [
+            "#",
+            "# Not taken over:",
+            *(f"#   {one.name}: {one.reason}" for one in driver.not_taken),
+        ]
+    for section in SECTIONS:
+        own = [
+            f"{one.key} = {toml(_writable(one.value))}  # {one.tag}" for one in driver.taken if one.section == section
+        ]
+        if section == "database":
+            url = driver.url or "postgresql+psycopg://user@host:5432/database"
+            own.insert(0, f"{'' if driver.url else '#'}url = {toml(url)}  # password: EVENTLOG_DATABASE_PASSWORD")
+        if section == "publisher":
+            own.insert(0, 'profile = "idm"')
+        if section == "sink":
+            own = ["# Where the documents go; the driver handed them to its engine.", 'type = "stdout"']
+        if own:
+            lines += ["", f"[{section}]", *own]
+    lines += [
+        "",
+        "# The driver's own triggers go on filling the log: `eventlog db upgrade --companions-only` makes what the",
+        "# publisher needs beside it. For triggers of ours: take theirs away, add a [[watch]] for each table, then",
+        "# `eventlog triggers apply`.",
+        "# If the log's columns have names of their own, publisher.layout tells their order: 3.5 for driver 3.5",
+        "# and later, else 2.x.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+# What the driver has
+
+
+_ALIASES: Final[Mapping[str, tuple[str, str, Option]]] = {
+    alias: (section, key, option)
+    for section, settings in SECTIONS.items()
+    for key, option in options_of(settings).items()
+    for alias in option.aliases
+}
+
+_TRIGGERLESS: Final = "belongs to triggerless publication, which is not done here"
+_JAVA: Final = "concerns the Java driver of the database; Python's is used here"
+_LOCKING: Final = "statements here lock by the database's own rules"
+_NOT_TAKEN: Final[Mapping[str, str]] = {
+    "jdbc-class": _JAVA,
+    "jdbc-driver-descriptor": _JAVA,
+    "database-descriptor": _JAVA,
+    "connection-properties": "may hold passwords, and concerns the Java driver; put what is needed behind ? in url",
+    "connection-init": "no statements are run at connect: use ALTER ROLE ... SET for the publisher's user",
+    "state-dir": "there is no state directory: what must survive a crash stands in the log's database",
+    "include-table-filter": "there are no patterns: list the classes in database.tables, or give each a [[watch]]",
+    "exclude-table-filter": "there are no patterns: list the classes in database.tables, or give each a [[watch]]",
+    "use-manual-transactions": "transactions are always used",
+    "transaction-isolation-level": "read committed is always used",
+    "use-single-connection": "one connection is used",
+    "reuse-statements": _JAVA,
+    "handle-stmt-results": _JAVA,
+    "function-return-method": _JAVA,
+    "minimal-metadata": _JAVA,
+    "supports-schemas-in-metadata-retrieval": _JAVA,
+    "left-outer-join-operator": _TRIGGERLESS,
+    "current-timestamp-stmt": _TRIGGERLESS,
+    "startup-option": _TRIGGERLESS,
+    "enable-locking": _LOCKING,
+    "disable-locking": _LOCKING,
+    "lock-generator-class": _LOCKING,
+    "time-translator-class": "event_time is read as the database has it",
+    "preserve-sqlwhitespace": "SQL is run as it is written",
+    "preserve-sql-whitespace": "SQL is run as it is written",
+}
+_READ_ELSEWHERE: Final = frozenset({"sync-filter", "force-username-case"})
+_SECTIONS: Final = {
+    "driver-options": "driver",
+    "subscriber-options": "subscriber",
+    "publisher-options": "publisher",
+}
+_COMPARATORS: Final = {"StringByteComparator": "bytes", "StringComparator": "collation"}
+
+
+@dataclass(slots=True)
+class _Found:
+    """What was found so far. ``values``: texts by parameter, first one first."""
+
+    global_values: Mapping[str, str]
+    values: dict[str, str] = field(default_factory=dict)
+    not_taken: list[NotTaken] = field(default_factory=list)
+    subscriber: list[str] = field(default_factory=list)
+    jdbc_url: str | None = None
+    user: str | None = None
+
+    def refuse(self, name: str, reason: str) -> None:
+        if all(one.name != _plain(name) for one in self.not_taken):
+            self.not_taken.append(NotTaken(_plain(name), _plain(reason)))
+
+
+def _driver_config(root: _Element) -> _Element | None:
+    """The one driver-config of the JDBC driver, None if the parameters stand without any."""
+    own = {"jdbc-class", "log-table", "sync-schema", "sync-tables", "sync-filter"}
+    configs = [one for one in root.iter() if _tag(one) == "driver-config"]
+    drivers = [config for config in configs if any(_name(one) in own or _tag(one) in own for one in config.iter())]
+    if len(drivers) > 1:
+        names = ", ".join(_plain(one.get("name", "unnamed")) for one in drivers)
+        raise ConfigError(f"the export holds {len(drivers)} JDBC drivers ({names}): export one of them alone")
+    return drivers[0] if drivers else None
+
+
+def _driver_of(config: _Element) -> _Element:
+    """The element of the driver that a driver-config is part of: who logs in where stands beside it."""
+    for above in config.iterancestors():
+        if _tag(above) in ("driver-configuration", "driver", "init-params"):
+            return above
+    return config.getroottree().getroot()
+
+
+def _global_values(root: _Element) -> dict[str, str]:
+    """Texts by the names of all definitions: what a value refers to may be one of them."""
+    named = ((_name(one), _value(one)) for one in root.iter() if _tag(one) == "definition")
+    return {name: value for name, value in named if name is not None and value}
+
+
+def _walk(element: _Element, section: str, found: _Found) -> None:
+    section = _SECTIONS.get(_tag(element), section)
+    controller: _Element | None = None
+    for child in element:
+        if _tag(child) == "subordinates" and controller is not None:
+            wanted, chosen = child.get("active-value", ""), _value(controller)
+            if wanted != chosen and wanted.casefold() not in ("show", "hide"):
+                # A choice that is off: the driver does not look at what belongs to it.
+                for name in sorted(set(_parameters(child))):
+                    found.refuse(name, f"belongs to {_name(controller)} = {wanted}, which is not chosen")
+                continue
+        if _tag(child) == "definition":
+            controller = child
+        _parameter(child, section, found)
+        _walk(child, section, found)
+
+
+def _parameters(element: _Element) -> Iterator[str]:
+    """The known parameters that have a value somewhere in an element."""
+    for one in element.iter():
+        name = _parameter_name(one)
+        if name is not None and name in _ALIASES and _value(one):
+            yield name
+
+
+def _parameter(element: _Element, section: str, found: _Found) -> None:
+    name = _parameter_name(element)
+    is_reference = _tag(element) == "gcv-ref"
+    value = found.global_values.get(element.get("name", ""), "") if is_reference else _value(element)
+    if name is None or not value:
+        return
+    if section == "subscriber":
+        found.subscriber.append(name)
+    elif element.get("type") == "password-ref" or element.get("is-sensitive") == "true":
+        found.refuse(name, "a secret: set it by the environment")
+    elif name in _NOT_TAKEN:
+        found.refuse(name, _NOT_TAKEN[name])
+    elif name not in _ALIASES and name not in _READ_ELSEWHERE:
+        # What only folds the form of the administration tool is no parameter.
+        if section and _is_leaf(element) and value.casefold() not in ("show", "hide"):
+            found.refuse(name, "not a parameter that is known here")
+    elif reference := re.fullmatch(r"~([^~]+)~", value):
+        if reference[1] in found.global_values:
+            found.values.setdefault(name, found.global_values[reference[1]])
+        else:
+            found.refuse(name, f"refers to the global value {reference[1]}, which is not in the export")
+    elif found.values.setdefault(name, value) != value:
+        found.refuse(f"{name} (its second value)", "stands twice with different values; the first one counts")
+
+
+def _parameter_name(element: _Element) -> str | None:
+    if _tag(element) == "gcv-ref":
+        return element.get("driver-param-name")
+    if _tag(element) == "definition" or _name(element) in _ALIASES or _name(element) in _NOT_TAKEN:
+        return _name(element)
+    return _tag(element) if _tag(element) not in _STRUCTURE else None
+
+
+_STRUCTURE: Final = frozenset(
+    {"configuration-values", "definitions", "group", "subordinates", "header", "description", "value", "enum-choice"}
+    | {"template", "instance", "config-object", "query", "pwd-value", *_SECTIONS}
+)
+
+
+def _is_leaf(element: _Element) -> bool:
+    return len(element) == 0 or element.find("{*}value") is not None
+
+
+def _tag(element: _Element) -> str:
+    """The name of an element without its namespace."""
+    return str(element.tag).rpartition("}")[2]
+
+
+def _name(element: _Element) -> str | None:
+    return element.get("name")
+
+
+def _value(element: _Element) -> str:
+    """The text of a parameter: of its value element, of its attribute value, or its own."""
+    value = element.find("{*}value")
+    if value is not None:
+        return (value.text or "").strip() if len(value) == 0 else ""
+    if element.get("value") is not None:
+        return element.get("value", "").strip()
+    return (element.text or "").strip() if len(element) == 0 else ""
+
+
+# Parameters
+
+
+def _taken(found: _Found) -> Iterator[Taken]:
+    values = dict(found.values)
+    _scope(values, found)
+    for tag, text in values.items():
+        if tag in _READ_ELSEWHERE:
+            continue
+        section, key, option = _ALIASES[tag]
+        if tag == "column-position-comparator":
+            text = _COMPARATORS.get(text.rpartition(".")[2], text)
+        try:
+            value = _parsed(option, text)
+        except ValueError as error:
+            reason = f" ({error})" if str(error) else ""
+            found.refuse(tag, f"{toml(_plain(text))} is not legal here{reason}; legal: {option.kind.legal}")
+            continue
+        if value != _profile_value(section, key, option):
+            yield Taken(section, key, value, tag)
+    if "log-table" not in values:
+        found.refuse("log-table", "is not in the export: log_table is eventlog unless you set it")
+    if "enable-refs" not in values:
+        found.refuse(
+            "enable-refs",
+            'is not in the export: the guide prints 1 as its default, profile idm has referential = "value"; '
+            'set "dn" if the receiver takes associations',
+        )
+
+
+def _scope(values: dict[str, str], found: _Found) -> None:
+    """Which of schema and tables count: the driver has a choice of its own, here they exclude each other."""
+    chosen = values.get("sync-filter", "").casefold()
+    if chosen == "empty":
+        for tag in ("sync-schema", "sync-tables"):
+            values.pop(tag, None)
+        found.refuse("sync-filter", "empty leaves no classes, and nothing is published: set schema_name or tables")
+    elif {"sync-schema", "sync-tables"} <= values.keys():
+        left, reason = ("sync-schema", "list") if chosen == "list" else ("sync-tables", chosen or "schema")
+        del values[left]
+        found.refuse(left, f"excludes the other of sync-schema and sync-tables; sync-filter is {reason}")
+
+
+def _parsed(option: Option, text: str) -> Any:
+    word = option.alias_values.get(text.strip().lower(), text)
+    try:
+        value = option.kind.from_text(word)
+    except ValueError:
+        value = word
+    return option.kind.parse(value)
+
+
+def _profile_value(section: str, key: str, option: Option) -> Any:
+    if option.idm is not None:
+        return option.idm
+    return next(one.default for one in fields(SECTIONS[section]) if one.name == key)
+
+
+def _writable(value: Any) -> Any:
+    """Times as the text that the option takes: an array of them needs no quoting otherwise."""
+    return list(value) if isinstance(value, tuple) else value
+
+
+# Who logs in where
+
+_URL_NAMES: Final = frozenset(
+    {"shim-auth-server", "auth-server", "auth-context", "authentication-context", "connection-url", "jdbc-url"}
+)
+_USER_NAMES: Final = frozenset({"shim-auth-id", "auth-id", "authentication-id"})
+
+
+def _authentication(element: _Element, found: _Found) -> None:
+    urls: dict[bool, str] = {}
+    for one in element.iter():
+        names = {_tag(one), _name(one)}
+        above = one.getparent()
+        inside = above is not None and _tag(above) == "authentication-info"
+        text = _value(one)
+        if found.user is None and text and (names & _USER_NAMES or (inside and _tag(one) == "user")):
+            found.user = text
+        # Behind the address of a remote loader, if there is one: REMOTE(hostname=... port=...)jdbc:...
+        start = text.find("jdbc:")
+        is_known = bool(names & _URL_NAMES) or (inside and _tag(one) == "server")
+        if start == 0 or (start > 0 and is_known):
+            urls.setdefault(is_known, text[start:])
+    found.jdbc_url = urls.get(True, urls.get(False))
+
+
+def _url(found: _Found) -> str | None:
+    """The URL of SQLAlchemy, without a password."""
+    if found.jdbc_url is None:
+        found.refuse("database URL", "is not in the export: set url")
+        return None
+    url, dropped = jdbc_url(found.jdbc_url)
+    if url is None:
+        database = re.match(r"jdbc:[\w-]+(:sqlserver)?", found.jdbc_url)
+        what = database[0] if database else "its form"
+        found.refuse("database URL", f"{what} is not known here, or the URL has a form of its own: set url")
+        return None
+    if dropped:
+        found.refuse("properties of the database URL", f"{', '.join(dropped)}: put what is needed behind ?")
+    user = found.user or url.username
+    match found.values.get("force-username-case", "").casefold():
+        case "upper":
+            user = user and user.upper()
+        case "lower":
+            user = user and user.lower()
+        case _:
+            pass
+    if user is None:
+        found.refuse("user", "is not in the export: add it to url")
+    if url.get_backend_name() not in SUPPORTED:
+        found.refuse("database", f"{url.get_backend_name()} is not supported by this version ({', '.join(SUPPORTED)})")
+    return url.set(username=user).render_as_string(hide_password=False)
+
+
+_HOSTS: Final = r"(?P<hosts>[^/?;]*)"
+_ORACLE: Final = r"jdbc:oracle:(?:thin|oci8?):(?:(?P<login>.*?)(?:/.*)?)?@"
+_FORMS: Final = tuple(
+    (re.compile(pattern, re.IGNORECASE), drivername)
+    for pattern, drivername in (
+        (rf"jdbc:postgresql://{_HOSTS}/(?P<database>[^?]*)(?:\?(?P<query>.*))?", "postgresql+psycopg"),
+        (r"jdbc:postgresql:(?P<database>[^/?]+)(?:\?(?P<query>.*))?", "postgresql+psycopg"),
+        (rf"{_ORACLE}(?://)?(?P<hosts>[^/:?@()]+(?::[0-9]+)?)/(?P<service>[^?:]+)(?:[?:].*)?", "oracle+oracledb"),
+        (rf"{_ORACLE}(?P<hosts>[^/:?@()]+:[0-9]+):(?P<database>[^/?:]+)", "oracle+oracledb"),
+        (rf"{_ORACLE}(?P<hosts>[^/:?@()]+)", "oracle+oracledb"),
+        (rf"jdbc:mysql://{_HOSTS}/(?P<database>[^?]*)(?:\?(?P<query>.*))?", "mysql+pymysql"),
+        (rf"jdbc:mariadb://{_HOSTS}/(?P<database>[^?]*)(?:\?(?P<query>.*))?", "mariadb+pymysql"),
+        (rf"jdbc:(?:microsoft:)?sqlserver://{_HOSTS}(?:;(?P<query>.*))?", "mssql+pyodbc"),
+        (rf"jdbc:jtds:sqlserver://{_HOSTS}(?:/(?P<database>[^;]*))?(?:;(?P<query>.*))?", "mssql+pyodbc"),
+    )
+)
+
+
+def jdbc_url(text: str) -> tuple[URL | None, list[str]]:
+    """A JDBC URL as one of SQLAlchemy, and the names of its properties that were left out; None if it is not known.
+
+    The user is taken from it, a password never.
+    """
+    for pattern, drivername in _FORMS:
+        form = pattern.fullmatch(text.strip())
+        if form is None:
+            continue
+        parts = form.groupdict()
+        properties = dict(_properties(parts.get("query") or ""))
+        database = parts.get("database") or properties.pop("databasename", None) or properties.pop("database", None)
+        user = properties.pop("user", None) or (parts.get("login") or "").strip('"') or None
+        query: dict[str, str] = {}
+        if drivername.startswith("postgresql"):
+            query = _postgresql_query(properties)
+        if parts.get("service"):
+            query["service_name"] = parts["service"]
+        # Not part of the syntax, but a password could stand before an @.
+        hosts = [part.rpartition("@")[2] for part in (parts.get("hosts") or "").split(",") if part]
+        if len(hosts) > 1:
+            query["host"] = ",".join(_host(part)[0] for part in hosts)
+            query["port"] = ",".join(str(_host(part)[1] or 5432) for part in hosts)
+            host, port = None, None
+        else:
+            host, port = _host(hosts[0]) if hosts else ("localhost", None)
+        url = URL.create(
+            drivername, user, None, host, port, None if database is None else unquote(database) or None, query
+        )
+        return url, sorted(properties)
+    return None, []
+
+
+def _host(text: str) -> tuple[str, int | None]:
+    found = re.fullmatch(r"(\[[^\]]*\]|[^:\\]*)(?:\\[^:]*)?(?::([0-9]{1,5}))?", text)
+    return (text, None) if found is None else (found[1].strip("[]"), int(found[2]) if found[2] else None)
+
+
+def _properties(query: str) -> Iterable[tuple[str, str]]:
+    for part in re.split("[&;]", query):
+        name, _, value = part.partition("=")
+        if name.strip():
+            yield name.strip().lower(), unquote(value.strip())
+
+
+def _postgresql_query(properties: dict[str, str]) -> dict[str, str]:
+    """The properties that the database's own driver knows, taken out of the others."""
+    query = {}
+    mode = properties.pop("sslmode", None)
+    encrypted = properties.pop("ssl", None)
+    if mode is None and encrypted is not None and encrypted.casefold() in ("", "true"):
+        mode = "verify-full"  # as the Java driver has it
+    if mode is not None:
+        query["sslmode"] = mode
+    schema = properties.pop("currentschema", None)
+    if schema is not None:
+        query["options"] = "-csearch_path=" + re.sub(r"([\\ ])", r"\\\1", schema)
+    return query
+
+
+def _plain(text: str) -> str:
+    """A text from outside as it may stand in a comment or a message: one line, no control characters, not long."""
+    shown = "".join(character if character.isprintable() else " " for character in text)
+    return shown if len(shown) <= 300 else shown[:300] + "..."

@@ -1,0 +1,50 @@
+"""The commands and the SQL of a page of the documentation, as they are to be run.
+
+A block counts if its first line is ``# as ROLE`` (sh) or ``-- as ROLE`` (sql); ``<!-- scenario: NAME -->`` begins a
+scenario, and ``<!-- scenario: NAME, after OTHER -->`` one that goes on where another one ends.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+
+
+class Block(NamedTuple):
+    """``language`` is sh or sql; ``text`` without the line that names the role."""
+
+    language: str
+    role: str
+    text: str
+
+
+class Scenario(NamedTuple):
+    after: str | None
+    blocks: tuple[Block, ...]
+
+
+_SCENARIO = re.compile(r"^<!-- scenario: (?P<name>[^,>]*?)(?:, after (?P<after>[^>]*?))? -->$", re.MULTILINE)
+_BLOCK = re.compile(
+    r"^```(?P<language>sh|sql)\n(?:#|--) as (?P<role>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+
+
+def scenarios(page: Path) -> dict[str, Scenario]:
+    text = page.read_text(encoding="utf-8")
+    found = list(_SCENARIO.finditer(text))
+    ends = [match.start() for match in found[1:]] + [len(text)]
+    return {
+        match["name"]: Scenario(
+            match["after"],
+            tuple(Block(b["language"], b["role"], b["text"]) for b in _BLOCK.finditer(text, match.end(), end)),
+        )
+        for match, end in zip(found, ends, strict=True)
+    }
+
+
+def fenced(page: Path, language: str) -> list[str]:
+    """All blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)

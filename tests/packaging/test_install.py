@@ -1,0 +1,263 @@
+"""docs/install.md: its commands and its SQL, run by the roles that it names on a database as it describes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from documents import ROOT, Block, Scenario, fenced, scenarios
+
+from eventlog import cli
+from eventlog.xds.reader import read_lines
+
+PAGE = ROOT / "docs" / "install.md"
+SCENARIOS = scenarios(PAGE)
+SAMPLE = (ROOT / "eventlog" / "cli" / "demo.sql").read_text(encoding="utf-8")
+OWNERSHIP = "\n".join(
+    line
+    for line in (ROOT / "docker" / "roles.sql").read_text(encoding="utf-8").splitlines()
+    if line.startswith("ALTER")
+)
+CHANGES = """
+INSERT INTO hr.usr (idu, login, fname, lname) VALUES (1, 'ada', 'Ada', 'Lovelace');
+INSERT INTO hr.usr_phone VALUES (1, '555-1');
+INSERT INTO hr.grp (idg, name) VALUES (1, 'analysts');
+"""
+CATALOGUE = """
+SELECT 'class', n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname !~ '^(pg_|information_schema)'
+UNION ALL SELECT 'function', p.oid::regprocedure::text FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+WHERE n.nspname !~ '^(pg_|information_schema)'
+UNION ALL SELECT 'trigger', t.tgrelid::regclass || ' ' || t.tgname FROM pg_trigger t WHERE NOT t.tgisinternal
+UNION ALL SELECT 'rights', c.relname || ' ' || coalesce(c.relacl::text, '') FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'hr'
+ORDER BY 1, 2
+"""
+
+
+@dataclass
+class Site:
+    """A database with the sample schema. Roles belong to the whole server, so each site has its own names for them."""
+
+    engine: sa.Engine
+    directory: Path
+    suffix: str
+
+    def named(self, text: str) -> str:
+        return re.sub(r"\b(hr_owner|hr_app|publisher|log_owner)\b", rf"\1{self.suffix}", text)
+
+    def url(self, role: str) -> str:
+        url = self.engine.url if role == "postgres" else self.engine.url.set(username=self.named(role))
+        return url.render_as_string(hide_password=False)
+
+    def sql(self, role: str, statements: str) -> None:
+        conninfo = self.url(role).replace("+psycopg", "")
+        with psycopg.connect(conninfo, autocommit=True) as session:
+            session.execute(self.named(statements).encode())
+
+    def rows(self, statement: str) -> list[tuple[object, ...]]:
+        with self.engine.connect() as conn:
+            return [tuple(row) for row in conn.exec_driver_sql(statement)]
+
+    def command(self, role: str, line: str) -> int:
+        """A line of a shell: ``eventlog ... [> FILE]`` or ``psql ... -f FILE``."""
+        words = shlex.split(line, comments=True)
+        if words[0] == "psql":
+            self.sql(role, (self.directory / words[words.index("-f") + 1]).read_text(encoding="utf-8"))
+            return 0
+        assert words[0] == "eventlog", line
+        os.environ["EVENTLOG_DATABASE_URL"] = self.url(role)
+        return cli.run(words[1 : words.index(">") if ">" in words else None])
+
+    def run(self, block: Block, capture: pytest.CaptureFixture[str]) -> None:
+        if block.language == "sql":
+            self.sql(block.role, block.text)
+            return
+        for line in block.text.splitlines():
+            capture.readouterr()
+            code = self.command(block.role, line)
+            printed = capture.readouterr()
+            if ">" in (words := shlex.split(line)):
+                (self.directory / words[-1]).write_text(printed.out, encoding="utf-8")
+            assert code == 0, f"{line}\n{printed.err}"
+
+
+@pytest.fixture
+def site(
+    database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[Site]:
+    for name in os.environ:
+        if name.startswith("EVENTLOG_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", "")
+    monkeypatch.setenv("EVENTLOG_SINK_TYPE", "files")
+    monkeypatch.setenv("EVENTLOG_SINK_DIRECTORY", str(tmp_path / "documents"))
+    monkeypatch.chdir(tmp_path)
+    (config,) = (text for text in fenced(PAGE, "toml") if "[database]" in text)
+    (tmp_path / "eventlog.toml").write_text(re.sub("(?m)^url =.*$", "", config), encoding="utf-8")
+    site = Site(database, tmp_path, f"_{os.getpid()}")
+    roles = [site.named(role) for role in ("hr_owner", "hr_app", "publisher", "log_owner")]
+    try:
+        site.sql("postgres", f"CREATE ROLE hr_owner LOGIN; {SAMPLE}; {OWNERSHIP}")
+        yield site
+    finally:
+        for role in roles:
+            if site.rows(f"SELECT FROM pg_roles WHERE rolname = '{role}'"):
+                site.sql("postgres", f"DROP OWNED BY {role} CASCADE")
+        for role in roles:
+            site.sql("postgres", f"DROP ROLE IF EXISTS {role}")
+
+
+@pytest.fixture
+def play(site: Site, capfd: pytest.CaptureFixture[str]) -> Callable[[str], Site]:
+    """Run a scenario of the page, before it the one that it comes after, if that has not been run."""
+    played = []
+
+    def play(name: str) -> Site:
+        scenario = SCENARIOS[name]
+        if scenario.after is not None and scenario.after not in played:
+            play(scenario.after)
+        if not played and not any("CREATE ROLE publisher" in block.text for block in scenario.blocks):
+            site.sql("postgres", "CREATE ROLE publisher LOGIN")
+        played.append(name)
+        for block in scenario.blocks:
+            site.run(block, capfd)
+        return site
+
+    return play
+
+
+def published(site: Site) -> list[tuple[str, str]]:
+    """Operation and association of what was written to files, in order."""
+    events = []
+    for path in sorted((site.directory / "documents").glob("*.xmll")):
+        with path.open("rb") as file:
+            events += [
+                (event.operation, event.association.partition(",")[0])
+                for document in read_lines(file)
+                for event in document.events
+            ]
+    return events
+
+
+ALL = [("add", "idu=1"), ("modify", "idu=1"), ("modify", "idg=1")]
+
+
+def test_every_scenario_of_the_page_is_run_here() -> None:
+    source = Path(__file__).read_text(encoding="utf-8")
+    assert {name for name in SCENARIOS if f'play("{name}")' not in source} == set()
+    assert all(isinstance(scenario, Scenario) and scenario.blocks for scenario in SCENARIOS.values())
+
+
+def test_one_owner_the_application_has_no_right_and_the_publisher_publishes(play: Callable[[str], Site]) -> None:
+    site = play("one owner")
+    site.sql("hr_app", CHANGES)
+    for relation in ("eventlog", "eventlog_error", "eventlog_inflight", "eventlog_resync"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            site.sql("hr_app", f"SELECT * FROM hr.{relation}")
+    assert site.command("publisher", "eventlog publish --once") == 0
+    assert published(site) == ALL
+    assert site.rows("SELECT DISTINCT status, perpetrator FROM hr.eventlog") == [("S", site.named("hr_app"))]
+    assert site.command("publisher", "eventlog doctor") == 0
+
+
+def test_the_grants_of_the_page_are_enough_for_each_command_that_it_names(play: Callable[[str], Site]) -> None:
+    site = play("one owner")
+    site.sql("hr_app", CHANGES)
+    for command in (
+        "publish --once",
+        "status",
+        "show 1",
+        "requeue --status S --ids 1-2 --force",
+        "resync grp",
+        "--set publisher.delete_from_log=yes publish --once",
+        "purge --older-than 1d",
+    ):
+        assert site.command("publisher", f"eventlog {command}") == 0, command
+    # The two rows logged anew and the one of the resync were deleted, not marked.
+    assert site.rows("SELECT DISTINCT status FROM hr.eventlog") == [("S",)]
+
+
+def test_without_the_further_grants_the_further_commands_are_refused(play: Callable[[str], Site]) -> None:
+    site = play("one owner")
+    site.sql(
+        "hr_owner",
+        "REVOKE DELETE, INSERT ON hr.eventlog FROM publisher; REVOKE ALL ON hr.eventlog_resync FROM publisher;"
+        "REVOKE DELETE ON hr.eventlog_error FROM publisher",
+    )
+    site.sql("hr_app", CHANGES)
+    assert site.command("publisher", "eventlog publish --once") == 0
+    for command in (
+        "requeue --status S --ids 1-2 --force",
+        "resync grp",
+        "--set publisher.delete_from_log=yes publish --once",
+        "purge --older-than 1d",
+    ):
+        assert site.command("publisher", f"eventlog {command}") == cli.FAILED, command
+
+
+def test_by_sql_that_a_dba_runs_the_database_is_as_declared(
+    play: Callable[[str], Site], capfd: pytest.CaptureFixture[str]
+) -> None:
+    site = play("by SQL")
+    site.sql("hr_app", CHANGES)
+    assert site.rows("SELECT count(*) > 0 FROM hr.eventlog WHERE status = 'N'") == [(True,)]
+    capfd.readouterr()
+    assert site.command("hr_owner", "eventlog db upgrade") == 0
+    assert "nothing to do" in capfd.readouterr().err
+
+
+def test_a_log_of_another_owner_takes_the_rows_of_triggers_that_may_only_insert(play: Callable[[str], Site]) -> None:
+    site = play("a log of another owner")
+    site.sql("hr_app", CHANGES)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        site.sql("hr_owner", "SELECT * FROM audit.eventlog")
+    assert site.command("publisher", "eventlog --log-table audit.eventlog publish --once") == 0
+    assert published(site) == ALL
+
+
+def test_a_log_that_somebody_else_made_keeps_its_form_and_its_rows(play: Callable[[str], Site]) -> None:
+    site = play("somebody else's log")
+    site.sql(
+        "hr_owner",
+        "INSERT INTO hr.indirectlog (event_type, perpetrator, table_name, table_key) VALUES (4, 'x', 'usr', 'idu=7')",
+    )
+    assert site.command("hr_owner", "eventlog --log-table indirectlog publish --once") == 0
+    assert published(site) == [("delete", "idu=7")]
+    assert site.command("hr_owner", "eventlog --log-table indirectlog db downgrade base") == 0
+    assert site.rows("SELECT record_id, status FROM hr.indirectlog") == [(1, "S")]
+    left = "SELECT relname FROM pg_class WHERE starts_with(relname, 'indirectlog') AND relkind IN ('r', 'S') ORDER BY 1"
+    assert site.rows(left) == [("indirectlog",), ("indirectlog_record_id_seq",)]
+
+
+def test_an_upgrade_of_what_is_up_to_date_changes_nothing(play: Callable[[str], Site]) -> None:
+    before = play("one owner").rows(CATALOGUE)
+    assert play("upgrade").rows(CATALOGUE) == before
+
+
+def test_two_logs_in_one_database_do_not_touch_each_other(play: Callable[[str], Site]) -> None:
+    site = play("two logs")
+    site.sql("hr_app", CHANGES)
+    assert site.rows("SELECT count(*) > 0 FROM hr.first") == [(True,)]
+    assert site.rows("SELECT to_regclass('hr.second')::text") == [(None,)]
+
+
+def test_uninstalling_leaves_the_catalogue_as_it_was(play: Callable[[str], Site], site: Site) -> None:
+    before = site.rows(CATALOGUE)
+    play("uninstall")
+    assert [row for row in site.rows(CATALOGUE) if row[0] != "rights"] == [row for row in before if row[0] != "rights"]
+    site.sql("hr_app", CHANGES)
+
+
+def test_the_grants_of_the_compose_file_are_those_of_the_page() -> None:
+    granted = "\n".join(block.text for block in SCENARIOS["one owner"].blocks if block.language == "sql")
+    statements = re.findall(r"(?m)^GRANT [^;]*;", (ROOT / "docker" / "grants.sql").read_text(encoding="utf-8"))
+    assert len(statements) == 6
+    assert [statement for statement in statements if statement not in granted] == []

@@ -1,0 +1,104 @@
+"""The wheel: what is in it, and that it installs and runs where the source tree is not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from eventlog import __version__
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("dist")
+    built = run(sys.executable, "-m", "build", "--no-isolation", "--outdir", directory, ROOT, cwd=directory)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return directory
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> Path:
+    (path,) = dist.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel alone; the dependencies are those of the environment that runs the tests."""
+    directory = tmp_path_factory.mktemp("environment")
+    assert run(sys.executable, "-m", "venv", "--without-pip", directory, cwd=directory).returncode == 0
+    python = directory / "bin" / "python"
+    installed = run(
+        sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--no-deps", wheel, cwd=directory
+    )
+    assert installed.returncode == 0, installed.stderr
+    (own,) = directory.glob("lib/python3*/site-packages")
+    # A directory named in a .pth file is searched, but the .pth files in it (our editable install) are not read.
+    (own / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return directory
+
+
+def test_every_file_of_both_packages_is_in_the_wheel(wheel: Path) -> None:
+    sources = {
+        path.relative_to(ROOT).as_posix()
+        for package in ("eventlog", "spark")
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert packed == sources
+    assert {"eventlog/py.typed", "spark/py.typed"} <= packed
+    for suffix in (".sql", ".j2", ".rng"):
+        assert any(name.endswith(suffix) for name in packed), suffix
+
+
+def test_the_wheel_says_who_it_is(wheel: Path) -> None:
+    assert wheel.name == f"eventlog_publisher-{__version__}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel) as archive:
+        info = f"eventlog_publisher-{__version__}.dist-info"
+        metadata = archive.read(f"{info}/METADATA").decode()
+        assert "License-Expression: Apache-2.0" in metadata
+        assert archive.read(f"{info}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
+        assert "eventlog = eventlog.cli:main" in archive.read(f"{info}/entry_points.txt").decode()
+
+
+def test_the_source_distribution_holds_what_is_needed_to_build_and_test(dist: Path) -> None:
+    (path,) = dist.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"pyproject.toml", "LICENSE", "Makefile", "scripts/setup", "eventlog/py.typed"} <= names
+    assert "tests/packaging/test_wheel.py" in names
+
+
+def test_the_installed_wheel_runs(environment: Path, tmp_path: Path) -> None:
+    python = environment / "bin" / "python"
+    where = run(python, "-c", "import eventlog, spark; print(eventlog.__file__, spark.__file__)", cwd=tmp_path)
+    assert where.stdout.count(str(environment)) == 2
+    version = run(environment / "bin" / "eventlog", "--version", cwd=tmp_path)
+    assert (version.returncode, version.stdout) == (0, f"eventlog {__version__}\n")
+
+
+def test_the_installed_wheel_runs_the_demo(environment: Path, tmp_path: Path) -> None:
+    demo = run(environment / "bin" / "eventlog", "demo", cwd=tmp_path)
+    assert demo.returncode == 0, demo.stderr
+
+
+@pytest.mark.soak
+def test_the_wheel_installs_with_its_dependencies_from_an_index(wheel: Path, tmp_path: Path) -> None:
+    assert run(sys.executable, "-m", "venv", tmp_path / "env", cwd=tmp_path).returncode == 0
+    installed = run(tmp_path / "env/bin/pip", "install", f"{wheel}[embedded]", cwd=tmp_path)
+    assert installed.returncode == 0, installed.stderr
+    demo = run(tmp_path / "env/bin/eventlog", "demo", cwd=tmp_path)
+    assert demo.returncode == 0, demo.stderr
