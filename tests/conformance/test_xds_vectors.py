@@ -1,0 +1,166 @@
+"""``xds/``: every case through the functions of the publisher, on rows in memory instead of a database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from vector_cases import Case, configuration, log_text, read_case, tree
+
+from eventlog.answer import Level, Verdict
+from eventlog.catalog import Attribute, ObjectClass
+from eventlog.model import LogRow, Status
+from eventlog.publisher.context import Context
+from eventlog.publisher.flight import Sending, pack, record_of
+from eventlog.publisher.marks import Marks
+from eventlog.publisher.metrics import Counters
+from eventlog.publisher.opening import catalog_of, class_names, publisher_options, renderer
+from eventlog.publisher.window import build_outcomes, take_window
+from eventlog.sql.dialect import CurrentRow
+from eventlog.sql.log_table import LogTable, Window, find_columns
+from eventlog.table_key import key_text
+from eventlog.xds.schema import validate
+
+
+@dataclass
+class MemoryLog:
+    """The log and the tables of a case, with as much of a dialect as windows and query-back ask for."""
+
+    case: Case
+    columns: tuple[str, ...]
+    statuses: dict[int, str] = field(default_factory=dict)
+    errors: list[tuple[int, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.rows = [LogRow(*(row[name] for name in self.columns)) for row in self.case.log_rows]
+        self.statuses = {row.record_id: row.status for row in self.rows}
+
+    def read_window(self, _connection: object, _log: LogTable, window: Window) -> list[LogRow]:
+        found = [
+            row
+            for row in sorted(self.rows, key=lambda row: row.record_id)
+            if self.statuses[row.record_id].rstrip(" ") == Status.NEW
+            and row.record_id >= max(1, window.first)
+            and (window.last is None or row.record_id <= window.last)
+            and (window.leave_user is None or (row.perpetrator or "").rstrip(" ") != window.leave_user)
+        ]
+        return found[: window.limit]
+
+    def query_back(
+        self,
+        _connection: object,
+        _schema: str | None,
+        object_class: ObjectClass,
+        keys: Sequence[str],
+        attributes: Sequence[Attribute],
+    ) -> dict[str, CurrentRow]:
+        own = self._by_key(object_class, object_class.table.name, [column.name for column in object_class.key])
+        children = {
+            child.attribute: self._by_key(object_class, child.table.name, child.owner_columns)
+            for child in object_class.children
+        }
+        return {
+            key: {
+                attribute.name: [
+                    log_text(row.get(attribute.column.name))
+                    for row in children.get(attribute, own).get(key, ())
+                ]
+                for attribute in attributes
+            }
+            for key in keys
+            if key in own
+        }  # fmt: skip
+
+    def _by_key(self, object_class: ObjectClass, table: str, columns: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+        """The rows of a table by the canonical key of the object that they belong to."""
+        names = [column.name for column in object_class.key]
+        found: dict[str, list[dict[str, Any]]] = {}
+        for row in self.case.contents.get(table, ()):
+            values = [log_text(row[column]) for column in columns]
+            if None not in values:
+                pairs = [(name, value) for name, value in zip(names, values, strict=True) if value is not None]
+                found.setdefault(object_class.canonical_key(key_text(pairs)), []).append(dict(row))
+        return found
+
+    def write(self, marks: Marks, delete: bool) -> None:
+        for letter, record_ids in marks.letters.items():
+            deleted = delete and letter in (Status.SUCCESS, Status.WARNING)
+            for record_id in record_ids:
+                assert self.statuses[record_id].rstrip(" ") == Status.NEW
+                self.statuses[record_id] = "deleted" if deleted else letter
+        self.errors += [(row.record_id, row.code) for row in marks.errors]
+
+
+def publish(case: Case, tmp_path: Path) -> tuple[list[bytes], MemoryLog]:
+    """One pass over the queue: windows, groups, events, documents, answers, marks."""
+    config = configuration(case, tmp_path)
+    columns = find_columns(
+        case.columns_of_log,
+        layout=config.publisher.layout,
+        column_map=config.publisher.column_map,
+        column_sort=config.publisher.column_sort,
+    )
+    database = case.catalog
+    log = LogTable(database.schema, "eventlog", columns)
+    memory = MemoryLog(case, columns)
+    context = Context(
+        connection=None,  # type: ignore[arg-type]  # nothing that is called here uses it
+        dialect=SimpleNamespace(read_window=memory.read_window, query_back=memory.query_back),  # type: ignore[arg-type]
+        log=log,
+        catalog=catalog_of(config, database, class_names(config)[1], log),
+        options=publisher_options(config, "eventlog"),
+        render=renderer(config),
+        counters=Counters(),
+    )
+    sendings: list[Sending] = []
+    in_flight: set[int] = set()
+    first: int | None = 1
+    while first is not None:
+        taken = take_window(context, first, max(memory.statuses, default=0), in_flight, ())
+        marks = Marks()
+        marks.add_bad(taken.bad)
+        marks.add(Status.SUCCESS, taken.loopback)
+        for group, outcome in zip(taken.groups, build_outcomes(context, taken.groups), strict=True):
+            if outcome.event is None:
+                marks.add_without_event(outcome)
+            else:
+                sendings.append(Sending(record_of(outcome), (group.object_class, group.key), outcome.event, outcome))
+                in_flight.update(row.record_id for row in group.rows)
+        memory.write(marks, context.options.delete_from_log)
+        first = taken.next_first
+    documents = []
+    for envelope in pack(1, sendings, context.options.batch_size).envelopes:
+        events = [sending.event for sending in envelope.sendings if sending.event is not None]
+        documents.append(context.render(events).encode())
+        answer = case.answer_to([event.event_id for event in events])
+        marks = Marks()
+        retried = set()
+        for sending in envelope.sendings:
+            assert sending.event is not None
+            assert sending.outcome is not None
+            verdict: Verdict = answer.verdict(sending.event.event_id)
+            # Retry keeps the rows of the event, and those of later events of its object, at N.
+            if verdict.level is Level.RETRY:
+                retried.add(sending.object_id)
+            if verdict.level is Level.FATAL or sending.object_id not in retried:
+                marks.add_answered(sending.outcome, verdict)
+        memory.write(marks, context.options.delete_from_log)
+    return documents, memory
+
+
+def test_case(xds_case_file: Path, tmp_path: Path) -> None:
+    case = read_case(xds_case_file)
+    documents, memory = publish(case, tmp_path)
+    assert len(documents) == 1
+    validate(documents[0])
+    assert tree(documents[0]) == tree(case.envelope)
+    unchanged = {row.record_id: row.status for row in memory.rows}
+    assert memory.statuses == {**unchanged, **case.statuses}
+    assert sorted(memory.errors) == case.errors
+
+
+def test_envelope_is_valid(xds_case_file: Path) -> None:
+    validate(xds_case_file.with_suffix(".xml").read_bytes())
