@@ -1,0 +1,10 @@
+-- What the publisher may do, given by the owner of log and tables. The same as in docs/install.md.
+
+GRANT USAGE ON SCHEMA hr TO publisher;
+GRANT SELECT, UPDATE (status) ON hr.eventlog TO publisher;
+GRANT SELECT, INSERT ON hr.eventlog_error TO publisher;
+GRANT SELECT, INSERT, UPDATE, DELETE ON hr.eventlog_inflight TO publisher;
+GRANT USAGE ON SEQUENCE hr.eventlog_flight TO publisher;
+
+-- The watched tables and their child tables, for what is read back.
+GRANT SELECT ON hr.usr, hr.usr_phone, hr.grp, hr.grp_member TO publisher;

@@ -1,0 +1,1 @@
+"""Bulk conversion on Spark."""

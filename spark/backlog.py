@@ -1,0 +1,332 @@
+"""A whole backlog of the log as documents, by Spark (design.md, decision 8).
+
+The log is read in parts from one snapshot, shuffled by object, folded into the same events that the publisher would
+send, sorted into queue order and written to files. Afterwards exactly the rows that were read are marked.
+
+Also a program: ``spark-submit spark/backlog.py --config FILE --out DIR``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import chain
+
+from pyspark.sql import SparkSession
+from sqlalchemy import Connection
+
+from eventlog.answer import SUCCESS
+from eventlog.config import Config
+from eventlog.errors import ConfigError
+from eventlog.model import Event, Status
+from eventlog.publisher.context import Context
+from eventlog.publisher.cycle import rebuild, recorded_ids
+from eventlog.publisher.flight import Flight, decode
+from eventlog.publisher.marks import Marks
+from eventlog.publisher.metrics import Counters
+from eventlog.publisher.opening import class_names, open_context
+from eventlog.publisher.parking import Parking
+from eventlog.sql.connect import describe
+from eventlog.sql.failures import as_database_errors
+from eventlog.sql.log_table import read_inflight, to_ranges
+from eventlog.xds.writer import write_event
+from spark import folding, manifest, writing
+from spark.directory import Directory
+from spark.documents import COMPRESSIONS, FORMS, About, OutputFile, write_documents
+from spark.job import Job, Output, snapshot_context, without_settings_of_others
+from spark.log_source import PARTITION_ROWS, Part, snapshot_functions
+from spark.manifest import FlightReport, Manifest
+from spark.marks import is_marked, mark
+from spark.place import place_for
+from spark.progress import Done, shown, spark_progress
+from spark.reading import checked_log
+from spark.session import as_spark_failed, cores_of, is_local, open_session
+
+_log = logging.getLogger("eventlog.backlog")
+
+_BUCKETS_A_CORE = 2
+_BUCKET_ROWS = 2_000_000
+_LAST = 2**63 - 1
+_LEAST_FILE_BYTES = 128 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a job is asked to do. ``out``: a path or URI. ``master``: None = what spark-submit says.
+
+    ``form``, ``compression``, ``max_file_bytes``: of the files. ``partition_rows`` at most are read by one task;
+    ``connections`` at most are open at once beside the driver's two, 0 = as many as tasks run at once.
+    """
+
+    out: str
+    master: str | None = "local[*]"
+    mark: bool = False
+    form: str = "lines"
+    compression: str = "none"
+    max_file_bytes: int = 256 * 2**20
+    partition_rows: int = PARTITION_ROWS
+    connections: int = 0
+    quiet: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was done. ``resumed``: the documents were there already. ``marked``: rows that got their letter now.
+
+    Seconds: of all, and of reading to ``_SUCCESS``, and of marking.
+    """
+
+    manifest: Manifest
+    resumed: bool
+    marked: int | None
+    seconds: float
+    converting_seconds: float
+    marking_seconds: float
+
+
+def run(config: Config, request: Request) -> Report:
+    """Convert the rows N of the log to documents in ``request.out``, and mark them if asked to.
+
+    Nothing is marked before all documents are complete. Run again, the same command completes the marks or begins anew.
+    Raises ConfigError for what cannot be, AnotherPublisher when the log is held, DatabaseError, SparkFailed.
+    """
+    _check(config, request)
+    began = time.monotonic()
+    directory = Directory(request.out)
+    with open_context(config, Counters()) as context:
+        log, database = str(context.log), describe(context.connection.engine.url)
+        found = manifest.finished(directory, log, database)
+        converted = began
+        made = found
+        if made is None:
+            made = _convert(config, request, context, directory)
+            converted = time.monotonic()
+        marked = _mark(request, context, directory, made) if request.mark else None
+    ended = time.monotonic()
+    return Report(made, found is not None, marked, ended - began, converted - began, ended - converted)
+
+
+def _check(config: Config, request: Request) -> None:
+    for name, value, legal in (("form", request.form, FORMS), ("compression", request.compression, COMPRESSIONS)):
+        if value not in legal:
+            raise ConfigError(f"{name} {value!r} is unknown: use {', '.join(legal)}")
+    if request.max_file_bytes < _LEAST_FILE_BYTES:
+        raise ConfigError(f"files of at most {request.max_file_bytes} bytes are too small: {_LEAST_FILE_BYTES} or more")
+    if request.partition_rows < 1 or request.connections < 0:
+        raise ConfigError("partition rows are to be 1 or more, connections 0 (no bound) or more")
+    if config.publisher.handle_future_events:
+        raise ConfigError(
+            "handle_future_events orders the queue by event_time, which a backlog job does not; publish it instead"
+        )
+    if config.publisher.publisher_disabled:
+        raise ConfigError("publisher_disabled is set: nothing is published; take it out to convert the backlog")
+
+
+def _mark(request: Request, context: Context, directory: Directory, made: Manifest) -> int:
+    if is_marked(directory, made) and not made.in_flight:
+        return 0
+    seen = [0]
+    total = made.totals.get("rows_read", 0)
+
+    def done(rows: int) -> None:
+        seen[0] += rows
+
+    with shown("marking", lambda: Done(seen[0] / max(1, total), seen[0], 0), request.quiet):
+        return mark(context, directory, made, request.connections or min(4, os.cpu_count() or 1), done)
+
+
+def _convert(config: Config, request: Request, context: Context, directory: Directory) -> Manifest:
+    started = datetime.now(UTC)
+    engine = context.connection.engine
+    functions = snapshot_functions(context.dialect.name)
+    with ExitStack() as stack:
+        session = _session_in_background(stack, request.master)
+        holder = stack.enter_context(engine.connect()).execution_options(isolation_level=functions.ISOLATION)
+        stack.enter_context(as_database_errors(holder))
+        snapshot = functions.export(holder)
+        parts, flights = _plan(request, context, holder)
+        spark = session()
+        manifest.begin(directory, str(context.log), describe(engine.url))
+        schema, tables = class_names(config)
+        on_this_machine = is_local(str(spark.sparkContext.master))
+        cores = spark.sparkContext.defaultParallelism
+        job = Job(
+            name=uuid.uuid4().hex[:12],
+            place=stack.enter_context(place_for(engine.url, context.log, on_this_machine=on_this_machine)),
+            snapshot=snapshot,
+            config=without_settings_of_others(config),
+            database=context.dialect.reflect(holder, schema),
+            tables=tables,
+            options=context.options,
+            parts=parts,
+            in_flight=recorded_ids(flights),
+            buckets=_buckets(request, cores, sum(part.rows for part in parts)),
+            output=Output(
+                directory.path if directory.is_local else directory.location,
+                request.form,
+                request.compression,
+                request.max_file_bytes,
+                context.options.batch_size,
+            ),
+        )
+        recorded, recorded_files, recorded_counts = _write_flights(job, directory, flights)
+        reports = _run_job(spark, job, request) if parts else []
+    return _finish(context, directory, started, snapshot, recorded, recorded_files, recorded_counts, reports)
+
+
+def _session_in_background(stack: ExitStack, master: str | None) -> Callable[[], SparkSession]:
+    """Begin to start Spark, which takes seconds; the function waits for it."""
+    threads = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="eventlog-spark"))
+    future: Future[SparkSession] = threads.submit(open_session, master)
+    return future.result
+
+
+def _plan(request: Request, context: Context, holder: Connection) -> tuple[tuple[Part, ...], list[Flight]]:
+    functions = snapshot_functions(context.dialect.name)
+    found = functions.parts(
+        holder, context.log, Status.NEW, 1, _LAST, request.partition_rows, 2 * cores_of(request.master)
+    )
+    flights = [decode(number, text) for number, text in read_inflight(holder, context.log)]
+    return tuple(Part(*part) for part in found), flights
+
+
+def _buckets(request: Request, cores: int, rows: int) -> int:
+    buckets = max(_BUCKETS_A_CORE * cores, -(-rows // _BUCKET_ROWS))
+    return min(buckets, request.connections) if request.connections else buckets
+
+
+def _run_job(spark: SparkSession, job: Job, request: Request) -> list[writing.PartReport]:
+    """The three stages; the reports of the parts in their order."""
+    context = spark.sparkContext
+    events = context.accumulator(0)
+    count = events.add
+
+    def fold_buckets(batches: Iterator[object]) -> Iterator[object]:
+        return folding.fold_bucket(job, batches)
+
+    def write_parts(batches: Iterator[object]) -> Iterator[object]:
+        return writing.write_part(job, count, batches)
+
+    # A row here is a blob of many: Spark must not put ten thousand of them into one batch.
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "16")
+    source = checked_log(job)
+    spark.dataSource.register(source)
+    read = spark.read.format(source.name()).load()
+    if request.connections:
+        read = read.coalesce(request.connections)
+    reports = (
+        read.repartitionById(job.buckets, "target")
+        .sortWithinPartitions("kind", "target", "first_id")
+        .mapInArrow(fold_buckets, folding.SCHEMA)
+        .repartitionById(len(job.parts) + 1, "part")
+        .mapInArrow(write_parts, writing.SCHEMA)
+    )
+    context.setJobGroup(job.name, "event log to documents", interruptOnCancel=True)
+    rows = sum(part.rows for part in job.parts)
+    told = spark_progress(context, job.name, rows, lambda: int(events.value))
+    what_then = "nothing was marked and nothing is lost; run the same command again"
+    try:
+        with shown("converting", told, request.quiet), as_spark_failed(what_then):
+            found = reports.collect()
+    except KeyboardInterrupt:
+        context.cancelJobGroup(job.name)
+        raise
+    return sorted((manifest.part_report(json.loads(row.report)) for row in found), key=lambda report: report.part)
+
+
+_Flights = tuple[list[FlightReport], list[OutputFile], dict[str, int]]
+
+
+def _write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) -> _Flights:
+    """What is in flight, exactly as it was recorded: the same rows, event-ids and envelopes, oldest first."""
+    recorded: list[FlightReport] = []
+    envelopes: list[list[Event]] = []
+    counts: dict[str, int] = {}
+    for flight in flights:
+        with snapshot_context(job) as context:
+            rebuilt = rebuild(context, flight, Parking(0, 0))
+        marks = Marks()
+        events = 0
+        for envelope in rebuilt.envelopes:
+            sent = [sending.event for sending in envelope.sendings if sending.event is not None]
+            if sent:
+                envelopes.append(sent)
+                events += len(sent)
+            for sending in envelope.sendings:
+                if sending.outcome is not None and sending.event is not None:
+                    marks.add_answered(sending.outcome, SUCCESS)
+                elif sending.outcome is not None:
+                    marks.add_without_event(sending.outcome)
+        good = [record_id for letter, ids in marks.letters.items() if letter != Status.ERROR for record_id in ids]
+        bad = [(row.record_id, row.code, row.message) for row in marks.errors]
+        name = f"{writing.IDS}/flight-{flight.number:012d}.parquet"
+        every = sorted({*good, *(record_id for record_id, _, _ in bad)})
+        writing.write_ids(directory, name, to_ranges(every), bad)
+        recorded.append(FlightReport(flight.number, name, len(every), events))
+        counts["rows_in_flight"] = counts.get("rows_in_flight", 0) + len(every)
+        counts["rows_bad"] = counts.get("rows_bad", 0) + len(bad)
+    sent_events = list(chain.from_iterable(envelopes))
+    for event in sent_events:
+        counts[event.operation] = counts.get(event.operation, 0) + 1
+    ids = [int(event.event_id.partition(".")[0]) for event in sent_events]
+    about: list[About] = [(e.event_id, e.class_name, e.operation, e.association) for e in sent_events]
+    texts = [[write_event(event) for event in envelope] for envelope in envelopes]
+    return recorded, write_documents(directory, job.output, job.config, 0, texts, ids, about), counts
+
+
+def _finish(
+    context: Context,
+    directory: Directory,
+    started: datetime,
+    snapshot: str,
+    recorded: Sequence[FlightReport],
+    recorded_files: Sequence[OutputFile],
+    recorded_counts: dict[str, int],
+    reports: Sequence[writing.PartReport],
+) -> Manifest:
+    totals = dict(recorded_counts)
+    for report in reports:
+        for name, number in report.counts.items():
+            totals[name] = totals.get(name, 0) + number
+    files = [*recorded_files, *(file for report in reports for file in report.files)]
+    totals |= {
+        "rows_read": sum(report.rows_read for report in reports),
+        "rows_loopback": sum(report.rows_loopback for report in reports),
+        "events": sum(file.events for file in files),
+        "documents": sum(file.documents for file in files),
+        "files": len(files),
+        "bytes": sum(file.bytes for file in files),
+    }
+    made = Manifest(
+        log=str(context.log),
+        database=describe(context.connection.engine.url),
+        snapshot=snapshot,
+        started=started.isoformat(timespec="seconds"),
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        totals=dict(sorted(totals.items())),
+        in_flight=tuple(recorded),
+        in_flight_files=tuple(recorded_files),
+        parts=tuple(reports),
+    )
+    manifest.finish(directory, made)
+    return made
+
+
+def main() -> None:
+    """Entry point for ``spark-submit``: the arguments of ``eventlog backlog``."""
+    from eventlog.cli import run as run_command
+
+    sys.exit(run_command(["backlog", *sys.argv[1:]]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""What every worker knows of a job: the log, its classes and options, the snapshot and the parts."""
+
+from __future__ import annotations
+
+import gc
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+
+from eventlog.catalog import Catalog, Database
+from eventlog.config import Config
+from eventlog.publisher.context import Context
+from eventlog.publisher.metrics import Counters
+from eventlog.publisher.opening import catalog_of, renderer
+from eventlog.publisher.options import PublisherOptions
+from eventlog.settings import SinkSettings
+from eventlog.sql.connect import connect
+from eventlog.sql.dialects import for_url
+from spark.log_source import Part, snapshot_functions
+from spark.place import Place, worker_url
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where documents go and in what form.
+
+    ``directory``: a path or a URI that driver and workers all reach. ``form``: lines, documents or parquet;
+    ``compression``: none, gzip or zstd; ``max_bytes`` of a file; ``batch_size`` events an envelope.
+    """
+
+    directory: str
+    form: str
+    compression: str
+    max_bytes: int
+    batch_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as it travels to the workers. ``name`` is its own; ``config`` without secrets.
+
+    ``parts``: the ranges of record_ids, ascending; output part ``n`` holds the events whose first row is in
+    ``parts[n - 1]``. ``in_flight``: rows that are recorded in flight and so are not folded. ``buckets``: into how many
+    the objects are divided.
+    """
+
+    name: str
+    place: Place
+    snapshot: str
+    config: Config
+    database: Database
+    tables: tuple[str, ...] | None
+    options: PublisherOptions
+    parts: tuple[Part, ...]
+    in_flight: frozenset[int]
+    buckets: int
+    output: Output
+
+    def part_of(self, record_id: int) -> int:
+        """The number, from 1, of the part that a row was read in."""
+        return bisect_right(self.parts, record_id, key=_first)
+
+
+def _first(part: Part) -> int:
+    return part.first
+
+
+def without_settings_of_others(config: Config) -> Config:
+    """The configuration as it may leave this process: without where documents are sent to, and without secrets."""
+    database = replace(config.database, url=None, url_file=None, password=None)
+    return replace(config, database=database, sink=SinkSettings(form=config.sink.form), sources={}, warnings=())
+
+
+_catalogs: dict[str, Catalog] = {}
+
+
+def catalog(job: Job) -> Catalog:
+    """The classes of the job, built once a process."""
+    if job.name not in _catalogs:
+        _catalogs.clear()
+        _catalogs[job.name] = catalog_of(job.config, job.database, job.tables, job.place.log)
+    return _catalogs[job.name]
+
+
+@contextmanager
+def snapshot_context(job: Job) -> Iterator[Context]:
+    """A context whose connection sees the job's snapshot, for reading; its transaction ends with the block."""
+    url = worker_url(job.place.url, job.place.url_file)
+    functions = snapshot_functions(for_url(url).name)
+    with connect(url).connect() as connection:
+        conn: Connection = connection.execution_options(isolation_level=functions.ISOLATION)
+        conn.exec_driver_sql(functions.adopt(job.snapshot))
+        yield Context(conn, for_url(url), job.place.log, catalog(job), job.options, renderer(job.config), Counters())
+
+
+def tune_collector() -> None:
+    """Let the garbage collector run seldom: rows and events are many, short-lived and without cycles."""
+    gc.set_threshold(200_000, 20, 100)

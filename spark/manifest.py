@@ -1,0 +1,160 @@
+"""What an output directory says of itself: whose it is, whether it is finished, what it holds.
+
+``_STARTED`` is written first and ``_SUCCESS`` last; in between nothing in the directory counts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from eventlog.errors import ConfigError
+from spark.directory import TEMPORARY, Directory
+from spark.documents import OutputFile
+from spark.writing import IDS, PartReport
+
+MANIFEST: Final = "_manifest.json"
+SUCCESS: Final = "_SUCCESS"
+MARKED: Final = "_marked"
+_STARTED: Final = "_STARTED"
+_OURS: Final = re.compile(
+    rf"{_STARTED}|{SUCCESS}|{IDS}|{MARKED}|{re.escape(MANIFEST)}|{TEMPORARY}.*"
+    r"|part-\d{6,}-\d{5,}\.(?:xmll|xml|parquet)(?:\.gz|\.zst)?"
+)
+_FORM: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FlightReport:
+    """A recorded flight that stands in the output: its number, the file that names its rows, its documents."""
+
+    flight: int
+    ids: str
+    rows: int
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a finished directory holds. ``totals``: counters of spec/event-log.md 11, and events by operation."""
+
+    log: str
+    database: str
+    snapshot: str
+    started: str
+    finished: str
+    totals: Mapping[str, int]
+    in_flight: tuple[FlightReport, ...]
+    in_flight_files: tuple[OutputFile, ...]
+    parts: tuple[PartReport, ...]
+
+    @property
+    def files(self) -> list[OutputFile]:
+        """The files of documents, in queue order."""
+        return [*self.in_flight_files, *(file for part in self.parts for file in part.files)]
+
+
+def finished(directory: Directory, log: str, database: str) -> Manifest | None:
+    """The manifest of a directory that is finished, None if a job may begin there.
+
+    Raises ConfigError for a directory that is somebody else's, or of another log.
+    """
+    if directory.is_file():
+        raise ConfigError(f"{directory.location} is a file; give a directory that is empty or does not exist")
+    names = directory.names()
+    if not names:
+        return None
+    foreign = sorted(name for name in names if _OURS.fullmatch(name) is None)
+    if foreign or not {_STARTED, MANIFEST} & set(names):
+        named = f": it holds {foreign[0]}" if foreign else ""
+        raise ConfigError(
+            f"{directory.location} is not empty and not the output of a backlog job{named}; nothing in it was touched. "
+            "Give a directory that is empty or does not exist"
+        )
+    if MANIFEST in names and SUCCESS in names:
+        manifest = _read(directory)
+        _same_log(directory, manifest.log, manifest.database, log, database)
+        return manifest
+    if _STARTED in names:
+        started = _parse(directory, _STARTED)
+        _same_log(directory, started.get("log", ""), started.get("database", ""), log, database)
+    return None
+
+
+def _same_log(directory: Directory, log: str, database: str, wanted_log: str, wanted_database: str) -> None:
+    if (log, database) != (wanted_log, wanted_database):
+        raise ConfigError(
+            f"{directory.location} holds documents of the log {log} of {database}, not of {wanted_log} of "
+            f"{wanted_database}; give another directory"
+        )
+
+
+def begin(directory: Directory, log: str, database: str) -> None:
+    """Make the directory ours and empty: what an unfinished job left is discarded."""
+    directory.make()
+    directory.write(_STARTED, json.dumps({"eventlog": "backlog", "log": log, "database": database}).encode())
+    for name in sorted(directory.names()):
+        if name != _STARTED:
+            directory.delete(name)
+    directory.make(TEMPORARY)
+    directory.make(IDS)
+
+
+def finish(directory: Directory, manifest: Manifest) -> None:
+    """Check that every file is there, write the manifest, and then ``_SUCCESS``. Raises ConfigError."""
+    there = directory.names()
+    for file in manifest.files:
+        if there.get(file.name) != file.bytes:
+            raise ConfigError(
+                f"{directory.location} does not hold {file.name} as it was written; is it a directory that the driver "
+                "and all workers reach under the same name?"
+            )
+    directory.delete(TEMPORARY)
+    directory.sync(IDS)
+    directory.write(MANIFEST, (json.dumps({"form": _FORM, **asdict(manifest)}, indent=1) + "\n").encode())
+    directory.sync()
+    directory.write(SUCCESS, b"")
+    directory.sync()
+    directory.delete(_STARTED)
+
+
+def _read(directory: Directory) -> Manifest:
+    value = _parse(directory, MANIFEST)
+    if value.get("form") != _FORM:
+        raise ConfigError(f"{directory.location}/{MANIFEST} is of another version of eventlog; give another directory")
+    try:
+        return Manifest(
+            log=value["log"],
+            database=value["database"],
+            snapshot=value["snapshot"],
+            started=value["started"],
+            finished=value["finished"],
+            totals=value["totals"],
+            in_flight=tuple(FlightReport(**flight) for flight in value["in_flight"]),
+            in_flight_files=_files(value["in_flight_files"]),
+            parts=tuple(part_report(part) for part in value["parts"]),
+        )
+    except (KeyError, TypeError) as error:
+        raise ConfigError(f"{directory.location}/{MANIFEST} is damaged ({error}); give another directory") from None
+
+
+def part_report(value: Mapping[str, Any]) -> PartReport:
+    """A report from its JSON form."""
+    return PartReport(**{**value, "files": _files(value["files"])})
+
+
+def _files(values: Sequence[Mapping[str, Any]]) -> tuple[OutputFile, ...]:
+    return tuple(OutputFile(**file) for file in values)
+
+
+def _parse(directory: Directory, name: str) -> dict[str, Any]:
+    try:
+        value = json.loads(directory.read(name))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{directory.location}/{name} cannot be read ({error}); give another directory") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{directory.location}/{name} is damaged; give another directory")
+    return value

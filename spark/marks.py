@@ -1,0 +1,152 @@
+"""After ``_SUCCESS``: the rows that were read, and no others, get their letter (spec/event-log.md 8.4, 10).
+
+Rows are named by the files of ``_ids``. Marks are written in bounded transactions, of which each can be the last one:
+a rerun goes on, and touches only rows that still have status N.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import Final, NamedTuple
+
+import pyarrow.parquet as pq
+from pyarrow import BufferReader
+from sqlalchemy import Connection
+
+from eventlog.errors import DatabaseAway
+from eventlog.model import Status
+from eventlog.publisher.context import Context
+from eventlog.sql.failures import as_database_errors
+from eventlog.sql.log_table import add_errors, read_inflight, strike_inflight
+from spark.directory import Directory
+from spark.manifest import MARKED, Manifest
+
+_BATCH_ROWS: Final = 20_000
+"""Rows marked in one transaction."""
+
+
+class _Letters(NamedTuple):
+    """Some rows: ranges to be S, and bad rows with code and message."""
+
+    good: list[tuple[int, int]]
+    bad: list[tuple[int, str, str]]
+
+    def rows(self) -> int:
+        return sum(last - first + 1 for first, last in self.good) + len(self.bad)
+
+
+def mark(
+    context: Context, directory: Directory, manifest: Manifest, connections: int, done: Callable[[int], None]
+) -> int:
+    """Mark or delete the rows of a finished directory and strike its flights; how many rows changed.
+
+    ``context`` holds the lock of the log. ``connections`` at most are open at once beside it; ``done`` is told of rows
+    that have been looked after. Raises DatabaseError.
+    """
+    directory.make(MARKED)
+    own = Lock()
+
+    def still_locked() -> None:
+        with own, as_database_errors(context.connection):
+            held = context.dialect.holds_lock(context.connection, context.log)
+            context.connection.commit()
+        if not held:
+            raise DatabaseAway(f"the lock of the log {context.log} is lost; run the command again to finish the marks")
+
+    still_locked()
+    changed = _strike_flights(context, directory, manifest)
+    waiting = [part for part in manifest.parts if not directory.exists(_done(part.part))]
+    done(manifest.totals.get("rows_read", 0) - sum(part.rows_read for part in waiting))
+
+    def mark_part(number: int, ids: str) -> int:
+        rows = 0
+        with context.connection.engine.connect() as connection, as_database_errors(connection):
+            for letters in _batches(directory, ids):
+                still_locked()
+                rows += _write(context, connection, letters)
+                connection.commit()
+                done(letters.rows())
+        directory.write(_done(number), b"")
+        return rows
+
+    with ThreadPoolExecutor(max(1, connections), thread_name_prefix="eventlog-mark") as threads:
+        futures = [threads.submit(mark_part, part.part, part.ids) for part in waiting]
+        try:
+            return changed + sum(future.result() for future in futures)
+        except BaseException:
+            threads.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def is_marked(directory: Directory, manifest: Manifest) -> bool:
+    """Whether nothing is left to be marked, as far as the directory knows."""
+    return all(directory.exists(_done(part.part)) for part in manifest.parts)
+
+
+def _done(part: int) -> str:
+    return f"{MARKED}/part-{part:06d}"
+
+
+def _strike_flights(context: Context, directory: Directory, manifest: Manifest) -> int:
+    """The rows of each recorded flight, and its line, in one transaction; a line that has gone was done before."""
+    changed = 0
+    connection = context.connection
+    with as_database_errors(connection):
+        recorded = {number for number, _ in read_inflight(connection, context.log)} if manifest.in_flight else set()
+        for flight in manifest.in_flight:
+            if flight.flight in recorded:
+                for letters in _batches(directory, flight.ids):
+                    changed += _write(context, connection, letters)
+                strike_inflight(connection, context.log, flight.flight)
+            connection.commit()
+    return changed
+
+
+def _batches(directory: Directory, ids: str) -> Iterator[_Letters]:
+    letters = _Letters([], [])
+    rows = 0
+    table = pq.read_table(BufferReader(directory.read(ids)))
+    for first, last, status, code, message in zip(*(column.to_pylist() for column in table.columns), strict=True):
+        if status != Status.SUCCESS:
+            letters.bad.append((first, code, message))
+            rows += 1
+        for start in range(first, last + 1, _BATCH_ROWS) if status == Status.SUCCESS else ():
+            end = min(last, start + _BATCH_ROWS - 1)
+            letters.good.append((start, end))
+            rows += end - start + 1
+            if rows >= _BATCH_ROWS:
+                yield letters
+                letters, rows = _Letters([], []), 0
+        if rows >= _BATCH_ROWS:
+            yield letters
+            letters, rows = _Letters([], []), 0
+    if rows:
+        yield letters
+
+
+def _write(context: Context, connection: Connection, letters: _Letters) -> int:
+    """Mark them in the current transaction."""
+    changed = 0
+    dialect, log = context.dialect, context.log
+    if letters.good:
+        if context.options.delete_from_log:
+            changed += dialect.delete(connection, log, letters.good)
+        else:
+            changed += dialect.mark(connection, log, Status.SUCCESS, letters.good)
+    if letters.bad:
+        ids = [(record_id, record_id) for record_id, _, _ in letters.bad]
+        # Only rows that this run marks get a line: each failure has one, whatever was run again.
+        waiting = {row.record_id for row in dialect.read_rows(connection, log, ids) if _is_new(row.status)}
+        changed += dialect.mark(connection, log, Status.ERROR, ids)
+        add_errors(connection, log, _of(letters.bad, waiting))
+    return changed
+
+
+def _of(lines: Sequence[tuple[int, str, str]], ids: set[int]) -> list[tuple[int, str, str]]:
+    return [line for line in lines if line[0] in ids]
+
+
+def _is_new(status: str) -> bool:
+    return status.rstrip(" ") == Status.NEW

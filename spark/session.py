@@ -1,0 +1,136 @@
+"""A SparkSession for a laptop or a cluster, and what Spark raises as errors of ours."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import ClassVar, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from eventlog.errors import ConfigError, EventlogError
+
+_OLDEST_JAVA: Final = 17
+_LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)\])?")
+_ATTEMPTS: Final = 4
+
+
+class SparkFailed(EventlogError):
+    """The Spark job failed, after the attempts that Spark makes of its own."""
+
+    code: ClassVar[str] = "spark"
+
+
+def open_session(master: str | None, app_name: str = "eventlog backlog") -> SparkSession:
+    """The session that runs already, or a new one on ``master`` (None: what spark-submit says).
+
+    On this machine a task that fails, since its worker was killed, say, is tried again as on a cluster. Raises
+    ConfigError without a Java that serves, SparkFailed if Spark does not start.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
+        check_java()
+    builder = SparkSession.builder.appName(app_name)
+    settings = {
+        "spark.sql.adaptive.enabled": "false",  # the sizes of all stages are known
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.python.worker.reuse": "true",
+    }
+    if master is not None and is_local(master):
+        # The workers are to be this Python with these packages, whatever else is installed.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        settings |= {
+            "spark.master": _with_attempts(master),
+            "spark.ui.enabled": "false",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_log4j()} -XX:+UseParallelGC",
+        }
+    elif master is not None:
+        settings["spark.master"] = master
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except (Py4JError, PySparkException, OSError) as error:
+        raise SparkFailed(f"Spark does not start: {_first_line(str(error))}; see the lines above") from error
+
+
+def is_local(master: str) -> bool:
+    """Whether the workers run on this machine."""
+    return master.startswith("local")
+
+
+def cores_of(master: str | None) -> int:
+    """How many tasks run at once, as far as the master's name tells; a guess for a cluster."""
+    found = _LOCAL.fullmatch(master or "")
+    if found is None:
+        return 8
+    return os.cpu_count() or 1 if found[1] == "*" else int(found[1] or 1)
+
+
+def _with_attempts(master: str) -> str:
+    found = _LOCAL.fullmatch(master)
+    return master if found is None else f"local[{found[1] or 1},{_ATTEMPTS}]"
+
+
+def _log4j() -> Path:
+    return Path(str(resources.files("spark").joinpath("log4j2.properties")))
+
+
+def check_java() -> None:
+    """Raises ConfigError if there is no Java that Spark runs on."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    needed = f"Spark needs Java {_OLDEST_JAVA} or later (such as the package openjdk-17-jre-headless)"
+    if java is None:
+        raise ConfigError(f"there is no java in PATH, and JAVA_HOME is not set: {needed}")
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr  # noqa: S603
+    except (OSError, subprocess.SubprocessError) as error:
+        where = "JAVA_HOME points to a place where" if home else "in PATH"
+        raise ConfigError(f"{where} {java} does not run ({error}): {needed}") from None
+    version = re.search(r'version "(\d+)(?:\.(\d+))?', said)
+    if version is None:
+        return  # an unusual one; Spark will tell
+    major = int(version[2] or 0) if version[1] == "1" else int(version[1])  # 1.8 is 8
+    if major < _OLDEST_JAVA:
+        raise ConfigError(f"{java} is Java {major}: {needed}; set JAVA_HOME to where it is")
+
+
+_OWN_ERROR: Final = re.compile(r"^(?:\w+: )?eventlog\.errors\.\w+: (.+)$", re.MULTILINE)
+_PYTHON_ERROR: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", re.MULTILINE)
+
+
+@contextmanager
+def as_spark_failed(what_then: str) -> Iterator[None]:
+    """Turn what Spark raises into SparkFailed: the line that says why, and what to do then."""
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        raise SparkFailed(f"the Spark job failed: {_reason(str(error))}; {what_then}") from error
+
+
+def _reason(text: str) -> str:
+    own = _OWN_ERROR.search(text)
+    if own is not None:
+        return own[1].strip()
+    found = [line for line in _PYTHON_ERROR.findall(text) if "PythonException" not in line]
+    return found[-1].strip() if found else _first_line(text)
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")

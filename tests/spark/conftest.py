@@ -1,0 +1,42 @@
+"""Real Spark on two cores, one session for all tests of a worker process, and a log to convert."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+pytest.importorskip("pyspark", reason="the extra spark is not installed")
+
+from backlog_world import make_tables
+from pyspark.sql import SparkSession
+
+from eventlog.errors import ConfigError
+from spark.session import check_java, open_session
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # One session, so one JVM, for all of them: they run in one worker of pytest-xdist (--dist loadgroup).
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    try:
+        check_java()
+    except ConfigError as error:
+        pytest.skip(str(error))
+    session = open_session("local[2]")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def log(spark: SparkSession, database: sa.Engine) -> sa.Engine:
+    """A database with tables, a view and an empty log."""
+    make_tables(database)
+    return database

@@ -1,0 +1,97 @@
+"""The same log gives the same events, by Spark and by the publisher, whatever the cutting (spec/event-log.md 8.2)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import sqlalchemy as sa
+from backlog_world import (
+    LOG,
+    config_of,
+    convert,
+    documents_of,
+    errors,
+    events_of,
+    fetch,
+    leave_in_flight,
+    letters_of,
+    log_rows,
+    publish,
+    random_rows,
+    statuses,
+)
+
+ROWS = 200_000
+
+
+def test_a_job_and_the_publisher_send_the_same_events_byte_for_byte(log: sa.Engine, tmp_path: Path) -> None:
+    rows = random_rows(ROWS, seed=4)
+    head = [next(rows) for _ in range(20_000)]
+    log_rows(log, head)
+    leave_in_flight(config_of(log), documents=3)
+    log_rows(log, rows)
+    assert fetch(log, f"SELECT count(*) FROM {LOG}_inflight") == [(1,)]
+
+    chance = random.Random(8)
+    reports = {}
+    for number in range(2):
+        config = config_of(log, publisher__batch_size=str(chance.randint(1, 128)))
+        out = tmp_path / str(number)
+        reports[out] = convert(config, out, partition_rows=chance.randint(15_000, 90_000))
+    before = statuses(log)
+    sent = publish(config_of(log, publisher__query_limit=str(chance.randint(500, 20_000))))
+    after = statuses(log)
+
+    assert len(sent) > ROWS / 4
+    for out, report in reports.items():
+        assert list(events_of(documents_of(out))) == sent
+        became = letters_of(out, report)
+        assert became == {record_id: after[record_id] for record_id, letter in before.items() if letter == "N"}
+        assert report.manifest.totals["rows_read"] + report.manifest.totals["rows_in_flight"] == len(became)
+    assert "E" in after.values()
+
+
+def test_the_recorded_flight_comes_first_and_as_it_was_recorded(log: sa.Engine, tmp_path: Path) -> None:
+    log_rows(log, random_rows(2_000, seed=1))
+    config = config_of(log, publisher__batch_size="10", publisher__mark_interval="0")
+    sent = leave_in_flight(config, documents=5)
+    # A row that comes later for an object in flight begins an event of its own.
+    log_rows(log, random_rows(100, seed=2, first=10_000))
+    out = tmp_path / "out"
+    report = convert(config, out, mark=True)
+    ours = list(events_of(documents_of(out)))
+
+    # The whole flight minus what was answered before: nothing is sent under another number of rows.
+    again = [int(event.split('event-id="')[1].split('"')[0].partition(".")[0]) for event in ours]
+    boundary = report.manifest.in_flight[0].events
+    assert again[:boundary] == sorted(again[:boundary])
+    assert not {event.split('event-id="')[1].split('"')[0] for event in sent} & {str(i) for i in again}
+    assert set(statuses(log).values()) == {"S", "E"}
+    assert fetch(log, f"SELECT * FROM {LOG}_inflight") == []
+
+
+def test_marks_and_error_lines_are_those_of_the_publisher(log: sa.Engine, tmp_path: Path) -> None:
+    log_rows(log, random_rows(5_000, seed=3))
+    convert(config_of(log), tmp_path / "out", mark=True)
+    by_job = statuses(log), errors(log)
+    with log.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE {LOG} SET status = 'N'")
+        connection.exec_driver_sql(f"DELETE FROM {LOG}_error")
+    publish(config_of(log))
+    assert (statuses(log), errors(log)) == by_job
+
+
+def rows_of_one_object(number: int) -> Iterator[tuple[object, ...]]:
+    for record_id in range(1, number + 1):
+        yield record_id, 2, "app", "usr", "idu=1", "fname", str(record_id - 1), str(record_id)
+
+
+def test_a_group_without_a_bound_is_folded_as_the_publisher_folds_it(log: sa.Engine, tmp_path: Path) -> None:
+    log_rows(log, rows_of_one_object(60_000))  # type: ignore[arg-type]
+    config = config_of(log, publisher__fold_span="0")
+    convert(config, tmp_path / "out", partition_rows=10_000)
+    ours = list(events_of(documents_of(tmp_path / "out")))
+    assert len(ours) == 1
+    assert ours == publish(config)
