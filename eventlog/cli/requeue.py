@@ -41,7 +41,7 @@ def requeue(context: Context, statuses: str, ids: str | None, force: bool, as_js
         table(("record_id", "type", "table", "key"), done.refused)
     note(
         f"{len(done.refused)} rows refused: later rows of their objects were processed, so they would bring old values "
-        "back; log these objects anew instead, or give --force"
+        "back; `eventlog resync CLASS --key KEY` logs their present state instead, or give --force"
     )
     return 1
 

@@ -28,7 +28,6 @@ from eventlog.sql.failures import as_database_errors
 from eventlog.sql.health import Health, health_of
 from eventlog.sql.log_table import LogTable, Window, read_inflight, split_name
 from eventlog.sql.pooling import is_pooled
-from eventlog.sql.resync import resync_table
 from eventlog.sql.triggers import TriggerPlan
 
 Compare = Callable[[Connection, Dialect, Config], TriggerPlan]
@@ -163,7 +162,7 @@ def _examine_table(case: _Case, log: LogTable) -> None:
 
 def _examine_classes(case: _Case, log: LogTable) -> tuple[Database | None, Catalog | None]:
     """The classes, without those that cannot be any, so that the rest can be examined."""
-    own = (log.name, log.error_table, log.inflight_table, log.version_table, resync_table(log))
+    own = log.own_tables
     database: Database | None = None
     catalog: Catalog | None = None
     try:

@@ -115,7 +115,7 @@ def catalog_of(config: Config, database: Database, tables: Sequence[str] | None,
         meta_identifiers=settings.meta_identifiers,
         referential=settings.referential,
         exclude=exclusions(database, declared_watches(config), tables),
-        ignore=(log.name, log.error_table, log.inflight_table, log.version_table),
+        ignore=log.own_tables,
     )
 
 

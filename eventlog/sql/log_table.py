@@ -95,6 +95,16 @@ class LogTable:
         """``<log>_version``: which migrations this log has seen."""
         return cut_name(f"{self.name}_version", self.max_identifier - 4)  # its key is called this and _pkc
 
+    @property
+    def resync_table(self) -> str:
+        """``<log>_resync``: the positions of the resyncs that are not finished."""
+        return cut_name(f"{self.name}_resync", self.max_identifier)
+
+    @property
+    def own_tables(self) -> tuple[str, ...]:
+        """The log and all that belongs to it: never a class."""
+        return (self.name, self.error_table, self.inflight_table, self.resync_table, self.version_table)
+
     def __str__(self) -> str:
         return self.name if self.schema is None else f"{self.schema}.{self.name}"
 

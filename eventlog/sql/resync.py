@@ -22,7 +22,7 @@ from sqlalchemy.sql import quoted_name
 from eventlog.catalog import ObjectClass
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.model import EventType
-from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.log_table import LogTable
 
 if TYPE_CHECKING:
     from eventlog.sql.dialect import Dialect
@@ -78,16 +78,11 @@ WriteBatch = Callable[[Connection, str | None], Batch]
 """Write the rows of one batch behind a position, None = from the beginning."""
 
 
-def resync_table(log: LogTable) -> str:
-    """``<log>_resync``: the positions of the resyncs that are not finished."""
-    return cut_name(f"{log.name}_resync", log.max_identifier)
-
-
 def check_table(conn: Connection, log: LogTable) -> None:
     """Raise LogTableError if the log has no table of positions yet."""
-    if not sa.inspect(conn).has_table(resync_table(log), log.schema):
+    if not sa.inspect(conn).has_table(log.resync_table, log.schema):
         raise LogTableError(
-            f"the log {log} has no table {resync_table(log)}, where a resync keeps its position: make it with "
+            f"the log {log} has no table {log.resync_table}, where a resync keeps its position: make it with "
             "`eventlog db upgrade`, or with `eventlog db upgrade --companions-only` if somebody else made the log"
         )
 
@@ -189,7 +184,7 @@ def _place(position: str | None) -> str:
 @lru_cache(maxsize=32)
 def _table(log: LogTable) -> sa.TableClause:
     schema = None if log.schema is None else quoted_name(log.schema, quote=True)
-    return sa.table(quoted_name(resync_table(log), quote=True), *map(sa.column, COLUMNS), schema=schema)
+    return sa.table(quoted_name(log.resync_table, quote=True), *map(sa.column, COLUMNS), schema=schema)
 
 
 COLUMNS: Final = ("digest", "class_name", "selection", "started", "position", "rows_written")

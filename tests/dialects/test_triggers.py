@@ -2,103 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
+from watched import LOG, LOG_DDL, STYLES, Logged, Watched, fields, run
 
 from eventlog import table_key
-from eventlog.catalog import Catalog, Column, build_catalog
+from eventlog.catalog import Column
 from eventlog.errors import DatabaseError, LogTableError, TriggerError
 from eventlog.model import LogRow
 from eventlog.sql.dialects.postgresql import triggers
-from eventlog.sql.dialects.postgresql.reflect import reflect
 from eventlog.sql.dialects.postgresql.text import quote_identifier, value_text
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.triggers import Style, TriggerPlan, Watch
+from eventlog.sql.triggers import Style, Watch
 from eventlog.values import ColumnType, Kind
-
-LOG = LogTable("log", "eventlog", LogRow._fields)
-LOG_DDL = """
-    CREATE TABLE log.eventlog (
-        record_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-        status char(1) NOT NULL DEFAULT 'N' CHECK (status ~ '[A-Za-z]'),
-        event_type smallint NOT NULL CHECK (event_type BETWEEN 1 AND 8),
-        event_time timestamp DEFAULT (clock_timestamp() AT TIME ZONE 'UTC'),
-        perpetrator text, table_name text NOT NULL, table_key text NOT NULL,
-        column_name text, old_value text, new_value text)"""
-
-Logged = tuple[int, str, str | None, str | None, str | None]
-STYLES: Sequence[Style] = ("field", "remove_all", "field_query_back", "row_query_back")
-
-
-def run(conn: sa.Connection, *statements: str) -> None:
-    for statement in statements:
-        conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
-
-
-@dataclass(frozen=True)
-class Watched:
-    """A connection to a database with a log, and what its triggers log."""
-
-    conn: sa.Connection
-    log: LogTable = LOG
-
-    def catalog(self, *tables: str) -> Catalog:
-        return build_catalog(reflect(self.conn, None), tables=tables or None)
-
-    def plan(self, *watches: Watch, tables: Sequence[str] | None = None) -> TriggerPlan:
-        database = reflect(self.conn, None)
-        names = tables if tables is not None else [watch.table for watch in watches]
-        return triggers.plan(self.conn, database, build_catalog(database, tables=names), self.log, watches)
-
-    def watch(self, *watches: Watch) -> TriggerPlan:
-        plan = self.plan(*watches)
-        triggers.apply(self.conn, plan)
-        return plan
-
-    def rows(self) -> list[LogRow]:
-        """The rows of the log, which is empty afterwards."""
-        return [
-            LogRow(*row)
-            for row in self.conn.exec_driver_sql(
-                "WITH gone AS (DELETE FROM log.eventlog RETURNING *) SELECT * FROM gone ORDER BY record_id"
-            )
-        ]
-
-    def logged(self, *statements: str) -> list[Logged]:
-        """Type, table_key, column_name, old and new value of the rows that the statements log."""
-        self.rows()
-        run(self.conn, *statements)
-        return [
-            (int(row.event_type or 0), str(row.table_key), row.column_name, row.old_value, row.new_value)
-            for row in self.rows()
-        ]
-
-
-@pytest.fixture
-def empty(database: sa.Engine) -> Iterator[Watched]:
-    with database.connect() as conn:
-        run(conn, "CREATE SCHEMA log", LOG_DDL, triggers.render_quote_function(LOG))
-        yield Watched(conn)
-
-
-@pytest.fixture
-def usr(empty: Watched) -> Watched:
-    run(
-        empty.conn,
-        "CREATE TABLE usr (idu integer PRIMARY KEY, fname text, lname varchar(40), photo bytea)",
-        "CREATE TABLE usr_phone (idu integer REFERENCES usr ON UPDATE CASCADE ON DELETE CASCADE, phoneno text,"
-        " UNIQUE (idu, phoneno))",
-        "CREATE TABLE keyed (a integer, b text, PRIMARY KEY (b, a))",
-    )
-    return empty
-
-
-def fields(event_type: int, key: str, *columns: tuple[str, str | None, str | None]) -> list[Logged]:
-    return [(event_type, key, *column) for column in columns]
-
 
 # --- operations x styles ----------------------------------------------------------------------------------------------
 
@@ -1143,7 +1061,10 @@ def test_a_quoting_function_that_the_log_lacks_comes_and_goes_with_the_triggers(
     assert (plan.actions[0].kind, plan.actions[0].table) == ("create", "log.proc_eventlog_quote")
     assert usr.logged("INSERT INTO keyed VALUES (1, 'a+b')") == [(5, 'b="a+b"+a=1', None, None, None)]
     assert usr.plan(Watch("keyed")).changes == ()
-    run(usr.conn, "COMMENT ON FUNCTION log.proc_eventlog_quote(text) IS 'eventlog sha256:" + "0" * 64 + ' log "log"."eventlog"\'')
+    run(
+        usr.conn,
+        "COMMENT ON FUNCTION log.proc_eventlog_quote(text) IS 'eventlog sha256:" + "0" * 64 + ' log "log"."eventlog"\'',
+    )
     assert [action.kind for action in usr.watch(Watch("keyed")).changes] == ["replace"]
     assert [action.kind for action in usr.watch(Watch("usr")).changes] == ["create", "create", "drop", "drop"]
     triggers.drop(usr.conn, LOG)

@@ -22,6 +22,7 @@ from eventlog.errors import FatalAnswer, ReceiverAway
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import open_context
+from eventlog.publisher.sinks import Document
 from eventlog.publisher.sinks.http import HttpSink
 from eventlog.publisher.sinks.python import CallableSink
 from eventlog.sql import migrations
@@ -140,21 +141,15 @@ def test_the_example_receiver_applies_an_event_that_comes_again_once_only(
             publish_once(context, keep)
         ((body, events),) = documents
         for _ in range(2):  # as after a crash between the answer and the mark
-            assert sink.send(_document(body, events)).verdicts.keys() == {"1", "2"}
-        run_before = objects(file)
+            assert sink.send(Document(1, 1, events, body)).verdicts.keys() == {"1", "2"}
+        applied = objects(file)
         with closing(sqlite3.connect(file)) as db, db:
             db.execute("UPDATE object SET attributes = '{}'")
-        sink.send(_document(body, events))
+        sink.send(Document(1, 1, events, body))
         assert objects(file) == {"idu=1": {}}  # known ids are not applied
-        sink.send(_document(body.replace('event-id="1"', 'event-id="1.2"'), events))
+        sink.send(Document(1, 1, events, body.replace('event-id="1"', 'event-id="1.2"')))
         assert objects(file) == {"idu=1": {"fname": ["Ada"]}}  # 1.2 is another id than 1
-    assert run_before == {"idu=1": {"fname": ["Augusta"]}}
-
-
-def _document(body: str, events: object) -> object:
-    from eventlog.publisher.sinks import Document
-
-    return Document(1, 1, events, body)  # type: ignore[arg-type]
+    assert applied == {"idu=1": {"fname": ["Augusta"]}}
 
 
 def test_the_example_receiver_takes_a_heartbeat_and_several_documents_at_once(
@@ -167,7 +162,7 @@ def test_the_example_receiver_takes_a_heartbeat_and_several_documents_at_once(
     assert objects(file) == {f"idu={n}": {"fname": [f"name {n}"]} for n in range(1, 201)}
     config = load(Path("eventlog.toml"), os.environ)
     with open_context(config, Counters()) as context, closing(HttpSink(url)) as sink:
-        assert sink.send(_document(context.heartbeat, ())).verdicts == {}
+        assert sink.send(Document(2, 1, (), context.heartbeat)).verdicts == {}
 
 
 # The function.

@@ -130,7 +130,7 @@ def test_names_that_fit_nothing_are_refused(watch: Watch, message: str) -> None:
 def test_a_view_is_watched_by_its_base_tables() -> None:
     view = Table("view_usr", "view", (column("pk_idu", INTEGER), column("fname")))
     cls = build_catalog(Database("postgresql", "direct", (view,))).class_named("view_usr")
-    with pytest.raises(TriggerError, match="'view_usr' is a view"):
+    with pytest.raises(TriggerError, match="view_usr is a view: name its base tables"):
         compile_watch(cls, Watch("view_usr"))
 
 

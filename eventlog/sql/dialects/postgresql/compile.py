@@ -199,11 +199,7 @@ def _trigger(
     lines = [
         f"CREATE TRIGGER {quote_identifier(name)}",
         f"{when} ON {table}",
-        *(
-            ["REFERENCING " + " ".join(f"{row} TABLE AS {rows}" for row, rows in transition.items())]
-            if transition
-            else []
-        ),
+        *([f"REFERENCING {referencing}"] if transition else []),
         f"FOR EACH {'STATEMENT' if by_statement else 'ROW'}",
         *([f"WHEN ({condition})"] if condition else []),
         f"EXECUTE FUNCTION {function}()",

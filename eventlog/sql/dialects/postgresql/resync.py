@@ -28,7 +28,7 @@ from eventlog.sql.dialects.postgresql.text import (
 )
 from eventlog.sql.dialects.postgresql.triggers import render_quote_function
 from eventlog.sql.log_table import LogTable, cut_name
-from eventlog.sql.resync import Batch, Selection, resync_table
+from eventlog.sql.resync import Batch, Selection
 from eventlog.values import Kind
 
 _WRITTEN: Final = ("status", "event_type", "event_time", "perpetrator", "table_name", "table_key")
@@ -102,7 +102,7 @@ def missing_rights(conn: Connection, log: LogTable, resumable: bool) -> list[str
     """The rights that this session's role lacks for a resync, in words. ``resumable``: it keeps its position."""
     needed = [(log.name, "INSERT")]
     if resumable:
-        needed += [(resync_table(log), right) for right in ("SELECT", "INSERT", "UPDATE", "DELETE")]
+        needed += [(log.resync_table, right) for right in ("SELECT", "INSERT", "UPDATE", "DELETE")]
     asked = "SELECT has_table_privilege(%(name)s, %(right)s)"
     return [
         f"{right} on table {table}"
@@ -113,7 +113,7 @@ def missing_rights(conn: Connection, log: LogTable, resumable: bool) -> list[str
 
 def table_options(log: LogTable, index: str) -> list[str]:
     """What the table of positions needs beyond its columns: a row identity, so that it can be replicated."""
-    table = qualified(log.schema, resync_table(log))
+    table = qualified(log.schema, log.resync_table)
     return [f"ALTER TABLE {table} REPLICA IDENTITY USING INDEX {quote_identifier(index)}"]
 
 

@@ -78,7 +78,7 @@ def parts(conn: Connection, log: LogTable, status: str, first: int, last: int, r
         return []
     wanted = max(-(-total // rows), min(at_least, -(-total // _WORTH_IT)))
     size = -(-total // wanted)
-    numbered = f"SELECT {record_id} AS record_id, row_number() OVER (ORDER BY {record_id}) AS n {where}"  # noqa: S608
+    numbered = f"SELECT {record_id} AS record_id, row_number() OVER (ORDER BY {record_id}) AS n {where}"
     found = conn.exec_driver_sql(
         _plain(f"SELECT record_id::bigint FROM ({numbered}) AS rows WHERE (n - 1) % {size:d} = 0 ORDER BY 1")  # noqa: S608
     )

@@ -13,7 +13,6 @@ from sqlalchemy.sql import quoted_name
 
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, cut_name
-from eventlog.sql.resync import resync_table
 
 revision = "0004"
 down_revision = "0001"
@@ -27,7 +26,7 @@ def upgrade() -> None:
     index = cut_name(f"idx_{log.name}_3", log.max_identifier)
     # No primary key: a table with one would be a class of its schema.
     op.create_table(
-        _name(resync_table(log)),
+        _name(log.resync_table),
         sa.Column("digest", sa.CHAR(64), nullable=False, comment="SHA-256 of what is written again"),
         sa.Column("class_name", sa.Text, nullable=False, comment="Class whose objects are written again"),
         sa.Column("selection", sa.Text, nullable=False, comment="Which of them, for people"),
@@ -45,14 +44,14 @@ def upgrade() -> None:
         # One line, written anew with every batch.
         postgresql_with={"autovacuum_vacuum_scale_factor": "0", "fillfactor": "50"},
     )
-    op.create_index(_name(index), _name(resync_table(log)), ["digest"], unique=True, schema=_schema(log))
+    op.create_index(_name(index), _name(log.resync_table), ["digest"], unique=True, schema=_schema(log))
     for statement in import_module(f"eventlog.sql.dialects.{dialect.name}.resync").table_options(log, index):
         op.execute(sa.text(statement.replace(":", "\\:")))
 
 
 def downgrade() -> None:
     log: LogTable = context.config.attributes["log"]
-    op.drop_table(_name(resync_table(log)), schema=_schema(log))
+    op.drop_table(_name(log.resync_table), schema=_schema(log))
 
 
 def _name(name: str) -> quoted_name:

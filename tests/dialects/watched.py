@@ -1,0 +1,80 @@
+"""A connection to a database with a log, and what its triggers log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import sqlalchemy as sa
+
+from eventlog.catalog import Catalog, build_catalog
+from eventlog.model import LogRow
+from eventlog.sql.dialects.postgresql import triggers
+from eventlog.sql.dialects.postgresql.reflect import reflect
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.triggers import Capture, Style, TriggerPlan, Watch
+
+LOG = LogTable("log", "eventlog", LogRow._fields)
+LOG_DDL = """
+    CREATE TABLE log.eventlog (
+        record_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        status char(1) NOT NULL DEFAULT 'N' CHECK (status ~ '[A-Za-z]'),
+        event_type smallint NOT NULL CHECK (event_type BETWEEN 1 AND 8),
+        event_time timestamp DEFAULT (clock_timestamp() AT TIME ZONE 'UTC'),
+        perpetrator text, table_name text NOT NULL, table_key text NOT NULL,
+        column_name text, old_value text, new_value text)"""
+
+Logged = tuple[int, str, str | None, str | None, str | None]
+STYLES: Sequence[Style] = ("field", "remove_all", "field_query_back", "row_query_back")
+
+
+def run(conn: sa.Connection, *statements: str) -> None:
+    for statement in statements:
+        conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A connection to a database with a log, and what its triggers log."""
+
+    conn: sa.Connection
+    log: LogTable = LOG
+    capture: Capture = "row"
+
+    def catalog(self, *tables: str) -> Catalog:
+        return build_catalog(reflect(self.conn, None), tables=tables or None)
+
+    def plan(self, *watches: Watch, tables: Sequence[str] | None = None) -> TriggerPlan:
+        """``capture`` is that of every watch."""
+        database = reflect(self.conn, None)
+        names = tables if tables is not None else [watch.table for watch in watches]
+        catalog = build_catalog(database, tables=names)
+        watches = tuple(replace(watch, capture=self.capture) for watch in watches) if self.capture != "row" else watches
+        return triggers.plan(self.conn, database, catalog, self.log, watches)
+
+    def watch(self, *watches: Watch) -> TriggerPlan:
+        plan = self.plan(*watches)
+        triggers.apply(self.conn, plan)
+        return plan
+
+    def rows(self) -> list[LogRow]:
+        """The rows of the log, which is empty afterwards."""
+        return [
+            LogRow(*row)
+            for row in self.conn.exec_driver_sql(
+                "WITH gone AS (DELETE FROM log.eventlog RETURNING *) SELECT * FROM gone ORDER BY record_id"
+            )
+        ]
+
+    def logged(self, *statements: str) -> list[Logged]:
+        """Type, table_key, column_name, old and new value of the rows that the statements log."""
+        self.rows()
+        run(self.conn, *statements)
+        return [
+            (int(row.event_type or 0), str(row.table_key), row.column_name, row.old_value, row.new_value)
+            for row in self.rows()
+        ]
+
+
+def fields(event_type: int, key: str, *columns: tuple[str, str | None, str | None]) -> list[Logged]:
+    return [(event_type, key, *column) for column in columns]

@@ -1,0 +1,164 @@
+"""What goes wrong is said clearly, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+import sqlalchemy as sa
+from backlog_world import config_of, convert, documents_of, log_rows, random_rows, statuses
+from pyspark.sql import SparkSession
+
+from eventlog import cli
+from eventlog.config import load
+from eventlog.errors import ConfigError, DatabaseError
+from spark import folding
+from spark.session import SparkFailed, as_spark_failed, check_java, cores_of
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_worker_that_is_killed_is_replaced_and_the_result_is_the_same(log: sa.Engine, tmp_path: Path) -> None:
+    log_rows(log, random_rows(20_000, seed=30))
+    config = config_of(log)
+    convert(config, tmp_path / "calm", partition_rows=4_000)
+    killed: list[int] = []
+    over = threading.Event()
+
+    def kill_one() -> None:
+        while not over.is_set() and not killed:
+            if not (tmp_path / "stormy" / "_STARTED").exists():
+                continue
+            for process in psutil.Process().children(recursive=True):
+                try:
+                    parent = process.parent()
+                    # A worker is a fork of the daemon, which is a child of the JVM.
+                    if parent is not None and "pyspark.daemon" in " ".join(parent.cmdline()) and not killed:
+                        process.kill()
+                        killed.append(process.pid)
+                except psutil.Error:
+                    continue
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    try:
+        convert(config, tmp_path / "stormy", partition_rows=4_000, mark=True)
+    finally:
+        over.set()
+        killer.join()
+    assert killed
+    assert documents_of(tmp_path / "stormy") == documents_of(tmp_path / "calm")
+    assert "N" not in statuses(log).values()
+
+
+def test_a_job_that_fails_says_why_and_marks_nothing(
+    log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_rows(log, random_rows(500, seed=31))
+    monkeypatch.setattr(folding, "SCHEMA", "kind int, part int, blob int")
+    with pytest.raises(SparkFailed, match="nothing was marked and nothing is lost; run the same command again"):
+        convert(config_of(log), tmp_path / "out", mark=True)
+    assert set(statuses(log).values()) == {"N"}
+    monkeypatch.undo()
+    convert(config_of(log), tmp_path / "out", mark=True)
+    assert "N" not in statuses(log).values()
+
+
+def test_an_error_of_ours_in_a_worker_is_what_is_said() -> None:
+    from pyspark.errors import PythonException
+
+    text = "Traceback:\n  File x\neventlog.errors.DatabaseError: rows 1 to 5 cannot be read: gone\n\n\tat org.apache"
+    with pytest.raises(SparkFailed) as failed, as_spark_failed("try again"):
+        raise PythonException(text)
+    assert str(failed.value) == "the Spark job failed: rows 1 to 5 cannot be read: gone; try again"
+
+
+def test_a_database_that_cannot_be_reached_is_named_before_spark_starts(tmp_path: Path) -> None:
+    config = load(None, {"EVENTLOG_DATABASE_URL": "postgresql://nobody:hidden@localhost:1/none"})
+    with pytest.raises(DatabaseError, match="cannot connect to database 'none' at localhost:1") as failed:
+        convert(config, tmp_path / "out")
+    assert "hidden" not in str(failed.value)
+
+
+def _java(directory: Path, version: str) -> None:
+    java = directory / "java"
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    java.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("version", "message"), [("1.8.0_402", "is Java 8"), ("11.0.22", "is Java 11"), ("17.0.1", "")]
+)
+def test_a_java_that_is_too_old_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, message: str
+) -> None:
+    _java(tmp_path, version)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    if not message:
+        check_java()
+        return
+    with pytest.raises(ConfigError, match=f"{message}: Spark needs Java 17 or later"):
+        check_java()
+
+
+def test_no_java_at_all_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(ConfigError, match="there is no java in PATH"):
+        check_java()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    with pytest.raises(ConfigError, match="JAVA_HOME points to a place"):
+        check_java()
+
+
+@pytest.mark.parametrize(
+    ("master", "cores"), [("local", 1), ("local[3]", 3), ("local[*]", os.cpu_count()), ("yarn", 8)]
+)
+def test_cores_are_told_by_the_master(master: str, cores: int) -> None:
+    assert cores_of(master) == cores
+
+
+def test_the_command_line_converts_and_reports(
+    log: sa.Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_rows(log, random_rows(300, seed=32))
+    file = tmp_path / "eventlog.toml"
+    file.write_text('[database]\nschema_name = "hr"\n')
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", log.url.render_as_string(hide_password=False))
+    arguments = ["backlog", "--config", str(file), "--out", str(tmp_path / "out")]
+    assert cli.run(arguments) == 0
+    said = capsys.readouterr().err
+    assert "300 rows read" in said
+    assert "no row was marked" in said
+    assert cli.run([*arguments, "--mark"]) == 0
+    assert "is finished already" in capsys.readouterr().err
+    assert "N" not in statuses(log).values()
+    assert cli.run(["backlog", "--out", str(tmp_path), "--max-file-size", "ten"]) == 2
+
+
+def test_spark_submit_runs_the_program(log: sa.Engine, spark: SparkSession, tmp_path: Path) -> None:
+    log_rows(log, random_rows(200, seed=33))
+    file = tmp_path / "eventlog.toml"
+    file.write_text('[database]\nschema_name = "hr"\n')
+    environment = {
+        **os.environ,
+        "EVENTLOG_DATABASE_URL": log.url.render_as_string(hide_password=False),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    environment.pop("PYSPARK_GATEWAY_PORT", None)
+    environment.pop("PYSPARK_GATEWAY_SECRET", None)
+    submit = Path(sys.executable).with_name("spark-submit")
+    done = subprocess.run(
+        [submit, "--master", "local[1]", "--conf", "spark.ui.enabled=false", ROOT / "spark" / "backlog.py",
+         "--config", file, "--out", tmp_path / "out", "--mark"],
+        env=environment, capture_output=True, text=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "200 rows marked" in done.stderr
+    assert (tmp_path / "out" / "_SUCCESS").exists()

@@ -1,0 +1,149 @@
+"""The log as ``spark.read.format("eventlog")``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from backlog_world import LOG, fetch, log_rows, random_rows
+from pyspark.sql import DataFrame, SparkSession
+
+from eventlog.errors import ConfigError
+from eventlog.model import LogRow
+from eventlog.sql.connect import connect
+from eventlog.sql.dialects import for_url
+from eventlog.sql.dialects.postgresql import snapshot
+from eventlog.sql.log_table import open_log
+from spark.log_source import Part, read_batches, read_windows, register
+from spark.place import Place, place_for, without_secrets, worker_url
+
+
+@pytest.fixture
+def url_file(log: sa.Engine, tmp_path: Path) -> Path:
+    file = tmp_path / "url"
+    file.write_text(log.url.render_as_string(hide_password=False))
+    return file
+
+
+def load(spark: SparkSession, url_file: Path, **options: object) -> DataFrame:
+    register(spark)
+    return (
+        spark.read.format("eventlog")
+        .option("url_file", str(url_file))
+        .option("schema_name", "hr")
+        .options(**{name: str(value) for name, value in options.items()})
+        .load()
+    )
+
+
+def test_the_columns_are_typed_and_hold_what_the_table_holds(
+    spark: SparkSession, log: sa.Engine, url_file: Path
+) -> None:
+    log_rows(log, random_rows(500, seed=40))
+    frame = load(spark, url_file)
+    assert tuple(frame.columns) == LogRow._fields
+    assert dict(frame.dtypes)["record_id"] == dict(frame.dtypes)["event_type"] == "bigint"
+    assert dict(frame.dtypes)["event_time"] == "timestamp_ntz"
+    there = fetch(log, f"SELECT {', '.join(LogRow._fields)} FROM {LOG} ORDER BY record_id")
+    assert [tuple(row) for row in frame.collect()] == there
+
+
+def test_partitions_hold_about_equal_numbers_of_rows(spark: SparkSession, log: sa.Engine, url_file: Path) -> None:
+    log_rows(log, random_rows(2_000, seed=41))
+    log_rows(log, random_rows(2_000, seed=42, first=9_000_000_000))
+    parts = load(spark, url_file, partition_rows=500).rdd.glom().map(len).collect()
+    assert parts == [500] * 8
+
+
+def test_filters_reach_the_database(spark: SparkSession, log: sa.Engine, url_file: Path) -> None:
+    log_rows(log, random_rows(1_000, seed=43))
+    with log.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE {LOG} SET status = 'E' WHERE record_id <= 20")
+    marked = load(spark, url_file).where("status = 'E'")
+    (number,) = fetch(log, f"SELECT count(*) FROM {LOG} WHERE status = 'E'")[0]
+    assert marked.count() == number
+    some = load(spark, url_file).where("record_id >= 100 AND record_id < 200 AND table_name = 'usr'")
+    assert some.count() == fetch(log, f"SELECT count(*) FROM {LOG} WHERE record_id >= 100 AND record_id < 200 AND table_name = 'usr'")[0][0]  # fmt: skip
+    # What was pushed down is not done again by Spark.
+    filters = [line for line in some._jdf.queryExecution().executedPlan().toString().splitlines() if "Filter (" in line]
+    assert all("record_id" not in line for line in filters)
+
+
+def test_one_snapshot_is_seen_by_all_partitions(spark: SparkSession, log: sa.Engine, url_file: Path) -> None:
+    log_rows(log, random_rows(1_000, seed=44))
+    with log.connect().execution_options(isolation_level=snapshot.ISOLATION) as holder:
+        name = snapshot.export(holder)
+        frame = load(spark, url_file, partition_rows=300, snapshot=name)
+        with log.begin() as connection:
+            connection.exec_driver_sql(f"UPDATE {LOG} SET status = 'S'")
+        assert frame.count() == 1_000
+    assert load(spark, url_file).count() == 0
+
+
+def test_an_empty_log_is_an_empty_frame(spark: SparkSession, url_file: Path) -> None:
+    assert load(spark, url_file).count() == 0
+
+
+def test_a_password_is_refused_where_spark_would_show_it(spark: SparkSession) -> None:
+    register(spark)
+    with pytest.raises(Exception, match="the option url holds a password"):
+        spark.read.format("eventlog").option("url", "postgresql://u:secret1@h/d").load().count()
+    with pytest.raises(Exception, match="option 'lgo_table' of format eventlog is unknown"):
+        spark.read.format("eventlog").option("lgo_table", "x").load().count()
+
+
+def test_the_plan_shows_no_password(spark: SparkSession, log: sa.Engine, url_file: Path) -> None:
+    url_file.write_text(log.url.set(password="secret2").render_as_string(hide_password=False))
+    plan = load(spark, url_file)._jdf.queryExecution().toString()
+    assert "secret2" not in plan
+
+
+def place_of(log: sa.Engine, url_file: Path) -> Place:
+    engine = connect(log.url)
+    with engine.connect() as connection:
+        return Place("", str(url_file), open_log(connection, for_url(log.url), name="eventlog", schema="hr"))
+
+
+def test_reading_window_by_window_gives_the_same_batches(
+    log: sa.Engine, url_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_rows(log, random_rows(1_000, seed=45))
+    with log.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE {LOG} SET event_time = 'infinity' WHERE record_id = 5")
+    monkeypatch.setattr("spark.log_source._WINDOW_ROWS", 300)
+    place, part = place_of(log, url_file), Part(10, 800, 0)
+    quick = [row for batch in read_batches(place, None, "N", part, LogRow._fields) for row in batch.to_pylist()]
+    slow = [row for batch in read_windows(place, None, "N", part, LogRow._fields) for row in batch.to_pylist()]
+    assert quick == slow
+    assert len(quick) > 600
+    with pytest.raises(ConfigError, match="without a snapshot"):
+        next(read_windows(place, "1-1", "N", part, LogRow._fields))
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u:pw@h:5/d", "postgresql://u@h:5/d"),
+        ("postgresql://u@/d?host=/tmp&sslpassword=x", "postgresql://u@/d?host=%2Ftmp"),
+        ("postgresql://u@/d?password=x", "postgresql://u@/d"),
+    ],
+)
+def test_secrets_do_not_leave_in_the_url(url: str, shown: str) -> None:
+    assert without_secrets(sa.make_url(url)) == shown
+
+
+def test_workers_take_the_password_from_a_file_or_from_their_environment(
+    log: sa.Engine, url_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = sa.make_url("postgresql://u:pw@h/d")
+    table = place_of(log, url_file).log
+    with place_for(url, table, on_this_machine=True) as place:
+        assert place.url_file is not None
+        assert Path(place.url_file).stat().st_mode & 0o77 == 0
+        assert worker_url(place.url, place.url_file) == url
+    assert not Path(place.url_file).exists()
+    with place_for(url, table, on_this_machine=False) as place:
+        assert place.url_file is None
+        monkeypatch.setenv("EVENTLOG_DATABASE_PASSWORD", "pw")
+        assert worker_url(place.url, None) == url
