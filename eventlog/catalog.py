@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from eventlog import table_key
 from eventlog.errors import ConfigError, RowError
@@ -223,18 +223,20 @@ def build_catalog(
     values: ValueOptions = ValueOptions(),  # noqa: B008 - frozen
     meta_identifiers: bool = True,
     referential: str = "value",
+    emit_keys: bool = False,
     exclude: Mapping[str, Collection[str]] | None = None,
     ignore: Collection[str] = (),
 ) -> Catalog:
     """The classes of a database (spec/xds.md 5).
 
-    ``tables``: exactly these tables and views are classes; None = all with a key. ``exclude``: column names by
+    ``tables``: exactly these tables and views are classes; None = all with a key. ``emit_keys``: the values of key
+    columns are written, so they are checked like others. ``exclude``: column names by
     table that are no attributes (spec/triggers.md 1). ``ignore``: tables that are not looked at, such as the log
     itself. Raises ConfigError for a listed table that is missing or has no key, and for names that clash.
     """
     present = tuple(table for table in database.tables if table.name not in ignore)
     parents = _parents(present, tables, meta_identifiers)
-    builder = _Builder(database.schema, parents, values, referential, exclude or {})
+    builder = _Builder(database.schema, parents, values, referential, emit_keys, exclude or {})
     classes = tuple(
         builder.view_class(table, meta_identifiers)
         if table.kind == "view"
@@ -294,6 +296,7 @@ class _Builder:
     parents: Mapping[str, Table]
     values: ValueOptions
     referential: str
+    emit_keys: bool
     exclude: Mapping[str, Collection[str]]
 
     def table_class(self, table: Table, children: Sequence[tuple[Table, Column]]) -> ObjectClass:
@@ -320,9 +323,11 @@ class _Builder:
         attributes = []
         for column in table.columns:
             if column.name not in excluded:
-                name, multi_valued = view_attribute(column.name) if meta_identifiers else (column.name, False)
+                read = view_name(column.name) if meta_identifiers else ViewName(column.name, column.name, False)
                 is_key = column.name in keys
-                attributes.append(self._attribute(table, column, name, multi_valued=multi_valued, is_key=is_key))
+                attributes.append(
+                    self._attribute(table, column, read.attribute, multi_valued=read.multi_valued, is_key=is_key)
+                )
         return self._object_class(table, attributes, [])
 
     def _object_class(self, table: Table, own: list[Attribute], children: list[ChildTable]) -> ObjectClass:
@@ -358,6 +363,9 @@ class _Builder:
     def _attribute(
         self, table: Table, column: Column, name: str, *, multi_valued: bool = False, is_key: bool = False
     ) -> Attribute:
+        if is_key and not self.emit_keys:  # no output uses its value, so none is looked at (spec/event-log.md 5)
+            value_type = xds_type(column.type, self.values)
+            return Attribute(name, table.name, column, multi_valued, is_key, value_type, convert=str)
         target = self._reference(table, column) if self.referential == "dn" else None
         return Attribute(
             name=name,
@@ -407,15 +415,24 @@ _VIEW_REFERENCE = re.compile(r"fk_(sv_|mv_)?(?:[0-9]+_)?_(?:.+?)__(.+)", re.IGNO
 _VIEW_VALUE = re.compile(r"(sv_|mv_)(.+)", re.IGNORECASE | re.DOTALL)
 
 
-def view_attribute(column_name: str) -> tuple[str, bool]:
-    """The attr-name of a view column and whether it is multi-valued, by its prefixes (spec/xds.md 5)."""
+class ViewName(NamedTuple):
+    """What the name of a view column says: its attr-name, the bare rest without any prefix, single- or multi-valued."""
+
+    attribute: str
+    bare: str
+    multi_valued: bool
+
+
+def view_name(column_name: str) -> ViewName:
+    """Read the prefixes of a view column (spec/xds.md 5)."""
+    kept = column_name[:3]  # pk_ or fk_ as the database spells it
     if found := _VIEW_KEY.fullmatch(column_name):
-        return "pk_" + found[1], False
+        return ViewName(kept + found[1], found[1], multi_valued=False)
     if found := _VIEW_REFERENCE.fullmatch(column_name):
-        return "fk_" + found[2], (found[1] or "").casefold() == "mv_"
+        return ViewName(kept + found[2], found[2], multi_valued=(found[1] or "").casefold() == "mv_")
     if found := _VIEW_VALUE.fullmatch(column_name):
-        return found[2], found[1].casefold() == "mv_"
-    return column_name, False
+        return ViewName(found[2], found[2], multi_valued=found[1].casefold() == "mv_")
+    return ViewName(column_name, column_name, multi_valued=False)
 
 
 def _column_forms(cls: ObjectClass, meta_identifiers: bool) -> tuple[Mapping[str, Attribute], ...]:
@@ -427,6 +444,6 @@ def _column_forms(cls: ObjectClass, meta_identifiers: bool) -> tuple[Mapping[str
     if not meta_identifiers:
         return (full,)
     bare: dict[str, Attribute] = {}
-    for name, attribute in by_name.items():
-        bare.setdefault(re.sub(r"\A[pf]k_", "", name, flags=re.IGNORECASE), attribute)
+    for attribute in cls.attributes:
+        bare.setdefault(view_name(attribute.column.name).bare, attribute)
     return (full, by_name, bare)

@@ -71,7 +71,7 @@ def worker_url(url: str, url_file: str | None) -> URL:
 
 def refuse_secrets(url: str) -> str:
     """The URL, if it may be shown. Raises ConfigError if it holds a secret."""
-    if "***" in masked(url):
+    if url and "***" in masked(url):
         raise ConfigError(
             "the option url holds a password, which Spark would show: give url_file, or leave the password to "
             "EVENTLOG_DATABASE_PASSWORD in the environment of driver and executors"

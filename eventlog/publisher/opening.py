@@ -26,7 +26,7 @@ from eventlog.sql.connect import connect, describe
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects import for_url
 from eventlog.sql.failures import as_database_errors
-from eventlog.sql.log_table import LogTable, open_log, split_name
+from eventlog.sql.log_table import LogTable, check_rights, locate_log, split_name
 from eventlog.sql.pooling import refuse_pooling
 from eventlog.sql.triggers import Style, Watch, exclusions
 from eventlog.values import ValueOptions
@@ -59,6 +59,7 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
     try:
         with engine.connect() as connection, as_database_errors(connection):
             log = find_log(connection, dialect, config)
+            check_rights(connection, dialect, log, delete=config.publisher.delete_from_log)
             catalog = read_catalog(connection, dialect, config, log)
             options = publisher_options(config, dialect.current_user(connection), dialect.fold_name)
             connection.commit()
@@ -70,9 +71,9 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
 
 
 def find_log(connection: Connection, dialect: Dialect, config: Config) -> LogTable:
-    """The log that the configuration names, checked (spec/event-log.md 1.4)."""
+    """The log that the configuration names, its form checked (spec/event-log.md 1.4); the rights are not."""
     settings = config.publisher
-    return open_log(
+    return locate_log(
         connection,
         dialect,
         name=config.database.log_table,
@@ -80,7 +81,6 @@ def find_log(connection: Connection, dialect: Dialect, config: Config) -> LogTab
         layout=settings.layout,
         column_map=settings.column_map,
         column_sort=settings.column_sort,
-        delete=settings.delete_from_log,
     )
 
 
@@ -114,6 +114,7 @@ def catalog_of(config: Config, database: Database, tables: Sequence[str] | None,
         values=ValueOptions(settings.time_syntax, settings.time_zone, settings.char_padding),
         meta_identifiers=settings.meta_identifiers,
         referential=settings.referential,
+        emit_keys=settings.emit_keys,
         exclude=exclusions(database, declared_watches(config), tables),
         ignore=log.own_tables,
     )
@@ -148,7 +149,8 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
         retry_initial=settings.retry_initial,
         retry_max=settings.retry_max,
         polling_interval=settings.polling_interval,
-        concurrency=settings.concurrency,
+        # A file or a stream is written in order, by one thread: its lines would mix, and its names depend on luck.
+        concurrency=settings.concurrency if config.sink.type in ("http", "python") else 1,
         time_of_day=settings.time_of_day or (),
         notify=settings.notify,
         heartbeat_interval=settings.heartbeat_interval * 60.0,

@@ -90,9 +90,8 @@ class Rest:
         """Writers need not notify: the publisher is about to send, or will look again by itself."""
         self.refused = 0
         if self.wake is not None and self.asleep:
-            self.wake.wake_up(self.context.connection, self.context.log)
+            self._give_back(self.wake)
             self.context.connection.commit()
-            self.asleep = False
 
     def take(self, stop: Stop, seconds: float) -> None:
         """Rest after a cycle that left nothing to be sent: for ``seconds`` at most, until ``stop`` or a notification.
@@ -107,7 +106,7 @@ class Rest:
             stop.wait(seconds)
         elif self.asleep:
             self._sleep(self.wake, stop, seconds)
-            self.wake_up()
+            self._give_back(self.wake)  # in the transaction of the cycle that follows: each commit is a delay
         elif self.wake.fall_asleep(connection, context.log):
             connection.commit()
             self.asleep = True
@@ -116,6 +115,10 @@ class Rest:
             connection.commit()
             self.refused += 1
             stop.wait(min(seconds, back_off(self.refused, *_LOOKS)))
+
+    def _give_back(self, wake: Wake) -> None:
+        wake.wake_up(self.context.connection, self.context.log)
+        self.asleep, self.refused = False, 0
 
     def _sleep(self, wake: Wake, stop: Stop, seconds: float) -> None:
         connection = self.context.connection

@@ -353,6 +353,33 @@ def open_log(
     current one; exactly, then without case. ``delete``: rows are going to be deleted (``delete_from_log``).
     Raises LogTableError that names the table, column or right that is missing.
     """
+    log = locate_log(
+        conn, dialect, name=name, schema=schema, layout=layout, column_map=column_map, column_sort=column_sort
+    )
+    check_rights(conn, dialect, log, delete=delete)
+    return log
+
+
+def check_rights(conn: Connection, dialect: Dialect, log: LogTable, *, delete: bool = False) -> None:
+    """Raise LogTableError that names the rights which this session lacks to publish the log."""
+    if missing := dialect.missing_rights(conn, log, delete):
+        raise LogTableError(
+            f"user {dialect.current_user(conn)} lacks rights on the log {log}: {'; '.join(missing)}; "
+            "have its owner grant them"
+        )
+
+
+def locate_log(
+    conn: Connection,
+    dialect: Dialect,
+    *,
+    name: str,
+    schema: str | None = None,
+    layout: str = "2.x",
+    column_map: Mapping[str, str] | None = None,
+    column_sort: str = "bytes",
+) -> LogTable:
+    """The log table as ``open_log`` finds and checks it, whatever this session may do with it."""
     inspector = sa.inspect(conn)
     schema = inspector.default_schema_name if schema is None else schema
     log_name = _existing(inspector, schema, name)
@@ -391,11 +418,6 @@ def open_log(
                 f"the log {log} has no companion table {schema}.{companion}: make it with `eventlog db upgrade`, "
                 "or with `eventlog db upgrade --companions-only` if somebody else made the log"
             )
-    if missing := dialect.missing_rights(conn, log, delete):
-        raise LogTableError(
-            f"user {dialect.current_user(conn)} lacks rights on the log {log}: {'; '.join(missing)}; "
-            "have its owner grant them"
-        )
     return log
 
 
@@ -490,12 +512,15 @@ def requeue(
     copies = (
         sa.select(sa.literal_column("'N'"), *copied_fields).where(*chosen, status.in_(["S", "W"])).order_by(record_id)
     )
-    inserted = conn.execute(
-        sa.insert(_log(log)).from_select([status, *copied_fields], copies),
-        execution_options={"preserve_rowcount": True},
-    )
+    copied = 0
+    if letters & {"S", "W"}:  # else the right to INSERT is not needed
+        inserted = conn.execute(
+            sa.insert(_log(log)).from_select([status, *copied_fields], copies),
+            execution_options={"preserve_rowcount": True},
+        )
+        copied = inserted.rowcount
     updated = conn.execute(sa.update(_log(log)).where(*chosen, status.in_(["E", "F"])).values({status: "N"}))
-    return Requeued(set_back=updated.rowcount, copied=inserted.rowcount, refused=refused)
+    return Requeued(set_back=updated.rowcount, copied=copied, refused=refused)
 
 
 def _stale(log: LogTable, chosen: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:

@@ -61,10 +61,10 @@ def test_filters_reach_the_database(spark: SparkSession, log: sa.Engine, url_fil
     with log.begin() as connection:
         connection.exec_driver_sql(f"UPDATE {LOG} SET status = 'E' WHERE record_id <= 20")
     marked = load(spark, url_file).where("status = 'E'")
-    (number,) = fetch(log, f"SELECT count(*) FROM {LOG} WHERE status = 'E'")[0]
-    assert marked.count() == number
-    some = load(spark, url_file).where("record_id >= 100 AND record_id < 200 AND table_name = 'usr'")
-    assert some.count() == fetch(log, f"SELECT count(*) FROM {LOG} WHERE record_id >= 100 AND record_id < 200 AND table_name = 'usr'")[0][0]  # fmt: skip
+    assert fetch(log, f"SELECT count(*) FROM {LOG} WHERE status = 'E'") == [(marked.count(),)]
+    condition = "record_id >= 100 AND record_id < 200 AND table_name = 'usr'"
+    some = load(spark, url_file).where(condition)
+    assert fetch(log, f"SELECT count(*) FROM {LOG} WHERE {condition}") == [(some.count(),)]
     # What was pushed down is not done again by Spark.
     filters = [line for line in some._jdf.queryExecution().executedPlan().toString().splitlines() if "Filter (" in line]
     assert all("record_id" not in line for line in filters)

@@ -104,7 +104,7 @@ def test_what_a_type_does_not_use_is_not_looked_at(one: LogRow) -> None:
 @pytest.mark.parametrize(
     ("one", "old", "new"),
     [
-        (row(1, 1, column="idu", old="x", new=" 007 "), None, "7"),
+        (row(1, 1, column="idu", old="x", new=" 007 "), None, " 007 "),  # no output uses a key column
         (row(1, 2, column="photo", old="q q o=", new="u7s="), "qqo=", "u7s="),
         (row(1, 2, column="fname", old=None, new=None), None, None),
         (row(1, 2, column="fname", old="", new=""), "", ""),

@@ -172,6 +172,13 @@ def test_the_answer_gives_the_letter(
     assert world.errors() == errors
 
 
+@pytest.mark.parametrize("mark_interval", [0, 1000])
+def test_each_failure_has_one_line_however_often_marks_are_written(new_world: NewWorld, mark_interval: float) -> None:
+    world = new_world(deletes("1", "2", "3"), batch_size=1, mark_interval=mark_interval)
+    world.run(Receiver(judge(e1="error", e2="error")))
+    assert world.errors() == [(1, "receiver", "error of 1"), (2, "receiver", "error of 2")]
+
+
 def test_what_precedence_dropped_is_done_whatever_the_answer_says(new_world: NewWorld) -> None:
     world = new_world([row(1, 2, column="fname", new="x"), row(2, 8, column="fname")])
     world.contents["idu=1"] = {"fname": ["x"]}
@@ -447,6 +454,19 @@ def test_a_listed_row_that_is_no_longer_new_is_done(new_world: NewWorld) -> None
     assert [step.values for step in receiver.documents[0].events[0].attributes[0].steps] == [("b",), ("c",)]
     assert world.statuses() == {1: "X", 2: "S", 3: "X"}
     assert world.in_flight() == {}
+
+
+def test_what_precedence_dropped_does_not_come_back_when_what_dropped_it_is_gone(new_world: NewWorld) -> None:
+    world = new_world([row(1, 2, column="fname", old="a", new="b"), row(2, 8, column="fname")])
+    world.contents["idu=1"] = {"fname": ["c"]}
+    receiver, state = Receiver(judge(e1="away")), world.start()
+    world.cycle(state, receiver)
+    assert world.in_flight() == {1: [[1, [["1", [[1, 2]], [[1, 1]]]]]]}
+    world.connection.exec_driver_sql("UPDATE eventlog SET status = 'X' WHERE record_id = 2")
+    world.connection.commit()
+    world.run(receiver, state)
+    assert receiver.documents == []
+    assert world.statuses() == {1: "S", 2: "X"}
 
 
 def test_a_listed_row_that_has_become_bad_is_e(new_world: NewWorld) -> None:

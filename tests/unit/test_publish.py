@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +12,11 @@ from publisher_world import Receiver, World, with_options
 from samples import row
 from test_delivery import deletes, judge
 
+from eventlog.config import load
 from eventlog.errors import AnotherPublisher, DatabaseAway, DatabaseError, FatalAnswer, ReceiverAway
 from eventlog.publisher.context import Context
 from eventlog.publisher.daemon import publish, publish_once
+from eventlog.publisher.opening import publisher_options
 
 
 class Stop:
@@ -122,6 +125,17 @@ def test_once_it_has_begun_it_connects_again(then: DatabaseError) -> None:
         assert stop.rests == [1, 2, 4, 7]
         assert set(world.statuses().values()) == {"S"}
         assert receiver.sent == [["1"], ["2"], ["1"], ["2"]]
+
+
+@pytest.mark.parametrize(
+    ("sink", "concurrency"),
+    [("stdout", 1), ("files", 1), ("http", 8), ("python", 8)],
+)
+def test_files_and_streams_are_written_by_one_thread(tmp_path: Path, sink: str, concurrency: int) -> None:
+    settings = 'directory = "d"\nurl = "http://localhost"\nfunction = "a:b"'
+    file = tmp_path / "eventlog.toml"
+    file.write_text(f'[publisher]\nconcurrency = 8\n[sink]\ntype = "{sink}"\n{settings}')
+    assert publisher_options(load(file, {}), "me").concurrency == concurrency
 
 
 def test_fatal_ends_it() -> None:
