@@ -23,32 +23,45 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="times that floor and publisher are run (%(default)s)")
     parser.add_argument("--delete", action="store_true", help="delete_from_log, and a floor that deletes")
     options = parser.parse_args()
-    floors, drains = [], []
+    floors: list[common.Cost] = []
+    drains: list[common.Cost] = []
     with common.server() as bench, tempfile.TemporaryDirectory(prefix="eventlog-bench-") as directory:
         common.install(bench)
         common.fill(bench, options.rows)
         bench.run(f"CREATE UNLOGGED TABLE {_SAVED} AS SELECT * FROM {common.LOG} ORDER BY record_id")
         file = common.configuration(Path(directory), delete=options.delete)
         print(common.machine(bench), flush=True)
-        print("\n| round | floor s | publish s | of it client CPU | server CPU | ratio |\n|---|---|---|---|---|---|")
+        print("\n| round | floor s | its CPU | publish s | client CPU | server CPU | ratio | CPU ratio |")
+        print("|---|---|---|---|---|---|---|---|")
         for number in range(1, options.rounds + 1):
             _load(bench)
             floor = _floor(bench, options.delete)
             _load(bench)
             drain = _publish(bench, file, options.rows, options.delete)
-            floors.append(floor.wall)
-            drains.append(drain.wall)
-            server = "-" if drain.server is None else f"{drain.server:.2f}"
+            floors.append(floor)
+            drains.append(drain)
             print(
-                f"| {number} | {floor.wall:.2f} | {drain.wall:.2f} | {drain.client:.2f} | {server} "
-                f"| {drain.wall / floor.wall:.2f} |",
+                f"| {number} | {floor.wall:.2f} | {_cpu(floor.server)} | {drain.wall:.2f} | {drain.client:.2f} "
+                f"| {_cpu(drain.server)} | {drain.wall / floor.wall:.2f} | {_cpu(_cpu_ratio(drain, floor))} |",
                 flush=True,
             )
-    ratios = [drain / floor for drain, floor in zip(drains, floors, strict=True)]
     print(f"\nrows: {options.rows}, {'deleted' if options.delete else 'marked'}; median (least to greatest)")
-    print(f"floor    {common.spread(floors)} s, {options.rows / median(floors):,.0f} rows/s")
-    print(f"publish  {common.spread(drains)} s, {options.rows / median(drains):,.0f} rows/s")
-    print(f"ratio    {common.spread(ratios)}; of the medians {median(drains) / median(floors):.2f}")
+    for name, costs in (("floor", floors), ("publish", drains)):
+        walls = [cost.wall for cost in costs]
+        print(f"{name}: {common.spread(walls)} s, {options.rows / median(walls):,.0f} rows/s")
+    pairs = list(zip(drains, floors, strict=True))
+    print(f"ratio: {common.spread([drain.wall / floor.wall for drain, floor in pairs])}")
+    cpu_ratios = [ratio for drain, floor in pairs if (ratio := _cpu_ratio(drain, floor)) is not None]
+    if cpu_ratios:
+        print(f"CPU ratio, client and server: {common.spread(cpu_ratios)}")
+
+
+def _cpu_ratio(drain: common.Cost, floor: common.Cost) -> float | None:
+    return None if drain.server is None or not floor.server else (drain.client + drain.server) / floor.server
+
+
+def _cpu(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def _load(bench: common.Server) -> None:

@@ -113,9 +113,11 @@ def _print_latency(seconds: list[float], synchronous: str) -> None:
 
 def _eventlog(bench: common.Server, file: Path, *arguments: str) -> None:
     command = [_program(), "--quiet", "--config", str(file), *arguments]
-    subprocess.run(
-        command, env=os.environ | {"EVENTLOG_DATABASE_URL": bench.url}, check=True, stdout=subprocess.DEVNULL
+    done = subprocess.run(
+        command, env=os.environ | {"EVENTLOG_DATABASE_URL": bench.url}, capture_output=True, text=True, check=False
     )
+    if done.returncode:
+        raise SystemExit(f"eventlog {' '.join(arguments)} failed: {done.stderr}")
 
 
 def _program() -> str:

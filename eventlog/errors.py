@@ -57,8 +57,7 @@ class BadTableKey(RowError):
     code = "bad_table_key"
 
     def __init__(self, error: str, offset: int, text: str) -> None:
-        shown = text if len(text) <= 60 else text[:60] + "..."
-        super().__init__("bad_table_key", f"{error} at offset {offset} of table_key {shown!r}")
+        super().__init__("bad_table_key", f"{error} at offset {offset} of table_key {shown(text)}")
         self.error = error
         self.offset = offset
         self.text = text
@@ -128,3 +127,9 @@ class FatalAnswer(EventlogError):
     """The receiver answered fatal: the publisher stops (spec/event-log.md 8.4)."""
 
     code = "fatal_answer"
+
+
+def shown(text: str) -> str:
+    """The text as a message shows it: one line, at most about 60 characters."""
+    line = repr(text[:61])
+    return line if len(line) <= 62 else f"{line[:60]}..."

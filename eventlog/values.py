@@ -6,15 +6,14 @@ import re
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import ROUND_UP, Context, Decimal
 from enum import StrEnum
 from math import frexp, inf, isinf, nextafter
 from struct import pack, unpack
 from typing import Final
-from zoneinfo import ZoneInfo
 
-from eventlog.errors import BadValue, BadXmlChar, ConfigError
+from eventlog.errors import BadValue, BadXmlChar, ConfigError, shown
+from eventlog.moments import date_converter, time_converter, timestamp_converter
 
 
 class Kind(StrEnum):
@@ -134,12 +133,6 @@ def check_xml(text: str) -> None:
         )
 
 
-def _shown(text: str) -> str:
-    """The text as a message shows it: one line, at most about 60 characters."""
-    shown = repr(text[:61])
-    return shown if len(shown) <= 62 else f"{shown[:60]}..."
-
-
 # --- converters -------------------------------------------------------------------------------------------------------
 
 Converter = Callable[[str], str]
@@ -165,11 +158,11 @@ def converter(type: ColumnType, options: ValueOptions) -> Converter:
         case Kind.BINARY:
             return _binary
         case Kind.DATE:
-            return _date(options)
+            return date_converter(options.time_syntax, options.time_zone)
         case Kind.TIME:
-            return _time(options)
+            return time_converter(options.time_syntax, options.time_zone)
         case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
-            return _timestamp(options)
+            return timestamp_converter(options.time_syntax, options.time_zone)
         case Kind.CHARACTER | Kind.UUID | Kind.OTHER:
             return _character
 
@@ -238,7 +231,7 @@ _UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 def _uuid_key(text: str) -> str:
     if _UUID.fullmatch(text) is None:
-        raise BadValue(f"{_shown(text)} is not a uuid of 8-4-4-4-12 hexadecimal digits")
+        raise BadValue(f"{shown(text)} is not a uuid of 8-4-4-4-12 hexadecimal digits")
     return text.lower()
 
 
@@ -266,14 +259,14 @@ def _integer(bits: int) -> Converter:
             return text
         trimmed = text.strip(_BLANKS)
         if _INTEGER.fullmatch(trimmed) is None:
-            raise BadValue(f"{_shown(text)} is not an integer")
+            raise BadValue(f"{shown(text)} is not an integer")
         # Text, not int(): a number of scale 0 may have more digits than int() is willing to read.
         digits = trimmed.lstrip("+-").lstrip("0")
         if not digits:
             return "0"
         normal = "-" + digits if trimmed[0] == "-" else digits
         if bits and (len(digits) > 19 or not -(1 << bits - 1) <= int(normal) < 1 << bits - 1):
-            raise BadValue(f"{_shown(text)} is out of the range of {_INTEGER_NAMES.get(bits, f'{bits} bits')}")
+            raise BadValue(f"{shown(text)} is out of the range of {_INTEGER_NAMES.get(bits, f'{bits} bits')}")
         return normal
 
     return convert
@@ -289,12 +282,12 @@ def _exact(text: str) -> str:
         return text
     match = _NUMBER.fullmatch(text.strip(_BLANKS))
     if match is None:
-        raise BadValue(f"{_shown(text)} is not a decimal number")
+        raise BadValue(f"{shown(text)} is not a decimal number")
     sign, whole, fraction, bare_fraction, exponent_sign, exponent = match.groups("")
     fraction = fraction or bare_fraction
     exponent = exponent.lstrip("0")
     if len(exponent) > 3 or int(exponent or 0) > _MAX_EXPONENT:
-        raise BadValue(f"{_shown(text)} has an exponent outside -{_MAX_EXPONENT}..{_MAX_EXPONENT}")
+        raise BadValue(f"{shown(text)} has an exponent outside -{_MAX_EXPONENT}..{_MAX_EXPONENT}")
     digits = whole + fraction
     point = len(whole) + int(exponent_sign + (exponent or "0"))
     if point < 0:
@@ -330,10 +323,10 @@ def _double(text: str, trimmed: str) -> float:
     """The finite double of the text. Out of range as PostgreSQL has it: too large, or so small that it becomes zero."""
     match = _NUMBER.fullmatch(trimmed)
     if match is None:
-        raise BadValue(f"{_shown(text)} is not a number")
+        raise BadValue(f"{shown(text)} is not a number")
     number = float(trimmed)
     if isinf(number) or (number == 0 and _is_not_zero(match)):
-        raise BadValue(f"{_shown(text)} is out of the range of double precision")
+        raise BadValue(f"{shown(text)} is out of the range of double precision")
     return number
 
 
@@ -363,7 +356,7 @@ def _single_precision(text: str) -> str:
     except OverflowError:
         single = 0.0
     if not single:
-        raise BadValue(f"{_shown(text)} is out of the range of real")
+        raise BadValue(f"{shown(text)} is out of the range of real")
     return _float_text(_shortest_single(single))
 
 
@@ -413,7 +406,7 @@ _BOOLEANS: Final = {
 def _boolean(text: str) -> str:
     value = _BOOLEANS.get(text.lower())
     if value is None:
-        raise BadValue(f"{_shown(text)} is not a boolean; use true or false")
+        raise BadValue(f"{shown(text)} is not a boolean; use true or false")
     return value
 
 
@@ -431,157 +424,5 @@ def _binary(text: str) -> str:
         value = ""
     # Of another length: not decoded, or padded behind a full group, which strict_mode lets pass.
     if len(value) != len(bare):
-        raise BadValue(f"{_shown(text)} is not base64")
+        raise BadValue(f"{shown(text)} is not base64")
     return value
-
-
-# --- dates and times --------------------------------------------------------------------------------------------------
-
-_DATE: Final = "([0-9]{4})-([0-9]{2})-([0-9]{2})"
-_TIME: Final = r"([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]{0,9}))?"
-# The blank before the zone: SQL Server writes one (CONVERT, style 121). Displacements as PostgreSQL: below 16 hours.
-_ZONE: Final = "(?: ?(Z|[+-](?:0[0-9]|1[0-5])(?::?[0-5][0-9])?))?"
-
-_DATE_TEXT = re.compile(rf"{_DATE}(?:[ T]00:00:00(?:\.0{{0,9}})?)?")
-_TIME_TEXT = re.compile(_TIME + _ZONE)
-_TIMESTAMP_TEXT = re.compile(f"{_DATE}(?:[ T]{_TIME}{_ZONE})?")
-
-_DAY: Final = 86400
-_EPOCH_DAY: Final = datetime(1970, 1, 1).toordinal()
-_COMPACT: Final = str.maketrans("", "", "-: ")
-
-
-def _time_zone(name: str) -> tzinfo:
-    if name == "UTC":
-        return UTC
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        raise ConfigError(
-            f"time_zone {name!r} is unknown; use a name of the time zone database such as UTC or Europe/Berlin"
-        ) from None
-
-
-def _unknown_syntax(name: str) -> ConfigError:
-    return ConfigError(f"time_syntax {name!r} is unknown; use integer, canonical or java (spec/event-log.md 9)")
-
-
-def _displacement(zone: str) -> int:
-    """Seconds east of UTC of ``Z``, ``+hh``, ``+hhmm`` or ``+hh:mm``."""
-    if zone == "Z":
-        return 0
-    seconds = int(zone[1:3]) * 3600 + int(zone[-2:]) * 60 if len(zone) > 3 else int(zone[1:3]) * 3600
-    return -seconds if zone[0] == "-" else seconds
-
-
-def _seconds_of(offset: timedelta | None) -> int:
-    assert offset is not None
-    return offset.days * _DAY + offset.seconds
-
-
-def _epoch_seconds(local: datetime, zone: tzinfo) -> int:
-    # By day numbers, since the first and last hours of the calendar have no datetime in UTC.
-    seconds = local.hour * 3600 + local.minute * 60 + local.second
-    if zone is not UTC:
-        seconds -= _seconds_of(zone.utcoffset(local))
-    return (local.toordinal() - _EPOCH_DAY) * _DAY + seconds
-
-
-def _date_writer(options: ValueOptions) -> Callable[[datetime], str]:
-    match options.time_syntax:
-        case "integer":
-            zone = _time_zone(options.time_zone)
-            return lambda midnight: str(_epoch_seconds(midnight, zone))
-        case "canonical":
-            return lambda midnight: midnight.isoformat()[:10].translate(_COMPACT)
-        case "java":
-            return lambda midnight: midnight.isoformat()[:10]
-        case _:
-            raise _unknown_syntax(options.time_syntax)
-
-
-def _date(options: ValueOptions) -> Converter:
-    write = _date_writer(options)
-
-    def convert(text: str) -> str:
-        match = _DATE_TEXT.fullmatch(text)
-        if match is None:
-            raise BadValue(f"{_shown(text)} is not a date of the form yyyy-mm-dd")
-        year, month, day = match.groups()
-        try:
-            midnight = datetime(int(year), int(month), int(day))
-        except ValueError:
-            raise BadValue(f"{_shown(text)} is not a day of the calendar") from None
-        return write(midnight)
-
-    return convert
-
-
-def _time_writer(options: ValueOptions) -> Callable[[int], str]:
-    match options.time_syntax:
-        case "integer":
-            return str
-        case "canonical":
-            return lambda seconds: f"{seconds // 3600:02}{seconds // 60 % 60:02}{seconds % 60:02}"
-        case "java":
-            return lambda seconds: f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-        case _:
-            raise _unknown_syntax(options.time_syntax)
-
-
-def _time(options: ValueOptions) -> Converter:
-    write = _time_writer(options)
-    # A time of day has no date, so it can be brought to a zone only if that has one displacement all the year.
-    own_displacement = _time_zone(options.time_zone).utcoffset(None)
-
-    def convert(text: str) -> str:
-        match = _TIME_TEXT.fullmatch(text)
-        if match is None:
-            raise BadValue(f"{_shown(text)} is not a time of the form hh:mm:ss[.f]")
-        hour, minute, second, _, zone = match.groups()
-        seconds = int(hour) * 3600 + int(minute) * 60 + int(second)
-        if zone is not None:
-            if own_displacement is None:
-                raise BadValue(f"{_shown(text)} has a zone, and that of {options.time_zone} depends on the day")
-            seconds = (seconds - _displacement(zone) + _seconds_of(own_displacement)) % _DAY
-        return write(seconds)
-
-    return convert
-
-
-def _timestamp_writer(options: ValueOptions) -> Callable[[datetime, str], str]:
-    match options.time_syntax:
-        case "integer":
-            zone = _time_zone(options.time_zone)
-            return lambda local, fraction: str(_epoch_seconds(local, zone))
-        case "canonical":
-            return lambda local, fraction: local.isoformat(" ").translate(_COMPACT) + fraction.ljust(9, "0")
-        case "java":
-            return lambda local, fraction: f"{local.isoformat(' ')}.{fraction.rstrip('0') or '0'}"
-        case _:
-            raise _unknown_syntax(options.time_syntax)
-
-
-def _timestamp(options: ValueOptions) -> Converter:
-    write = _timestamp_writer(options)
-    own_zone = _time_zone(options.time_zone)
-
-    def convert(text: str) -> str:
-        match = _TIMESTAMP_TEXT.fullmatch(text)
-        if match is None:
-            raise BadValue(f"{_shown(text)} is not a timestamp of the form yyyy-mm-dd hh:mm:ss[.f]")
-        year, month, day, hour, minute, second, fraction, zone = match.groups("")
-        try:
-            local = datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0))
-        except ValueError:
-            raise BadValue(f"{_shown(text)} is not a day of the calendar") from None
-        if zone:
-            try:
-                local -= timedelta(seconds=_displacement(zone))
-                if own_zone is not UTC:
-                    local = local.replace(tzinfo=UTC).astimezone(own_zone).replace(tzinfo=None)
-            except OverflowError:
-                raise BadValue(f"{_shown(text)} lies outside the years 0001 to 9999 in {options.time_zone}") from None
-        return write(local, fraction)
-
-    return convert

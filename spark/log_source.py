@@ -99,7 +99,6 @@ class _LogReader(DataSourceReader):
         self.options = {name.lower(): value for name, value in options.items()}
         self.status = self.options.get("status", Status.NEW)
         self.first, self.last = self._integer("first", 1), self._integer("last", _LAST)
-        self.place: Place | None = None
 
     def _integer(self, name: str, default: int) -> int:
         text = self.options.get(name)
@@ -145,14 +144,14 @@ class _LogReader(DataSourceReader):
             )
             rows = self._integer("partition_rows", PARTITION_ROWS)
             parts = functions.parts(conn, log, self.status, self.first, self.last, rows, 1)
-        self.place = Place(self.options.get("url", ""), self.options.get("url_file"), log)
-        return [InputPartition(Part(*part)) for part in parts] or [InputPartition(None)]
+        # What has been found out here reaches the workers with the partitions only.
+        place = Place(self.options.get("url", ""), self.options.get("url_file"), log)
+        return [InputPartition((place, self.status, Part(*part))) for part in parts] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is not None:
-            assert self.place is not None
-            part = Part(*partition.value)
-            yield from read_batches(self.place, self.options.get("snapshot"), self.status, part, LogRow._fields)
+            place, status, part = partition.value
+            yield from read_batches(place, self.options.get("snapshot"), status, part, LogRow._fields)
 
 
 def snapshot_functions(dialect: str) -> ModuleType:

@@ -111,12 +111,12 @@ def test_reading_window_by_window_gives_the_same_batches(
     log_rows(log, random_rows(1_000, seed=45))
     with log.begin() as connection:
         connection.exec_driver_sql(f"UPDATE {LOG} SET event_time = 'infinity' WHERE record_id = 5")
-    monkeypatch.setattr("spark.log_source._WINDOW_ROWS", 300)
+    monkeypatch.setattr("spark.log_source._WINDOW_ROWS", 100)
     place, part = place_of(log, url_file), Part(10, 800, 0)
     quick = [row for batch in read_batches(place, None, "N", part, LogRow._fields) for row in batch.to_pylist()]
     slow = [row for batch in read_windows(place, None, "N", part, LogRow._fields) for row in batch.to_pylist()]
     assert quick == slow
-    assert len(quick) > 600
+    assert len(quick) > 300
     with pytest.raises(ConfigError, match="without a snapshot"):
         next(read_windows(place, "1-1", "N", part, LogRow._fields))
 
