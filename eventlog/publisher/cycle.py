@@ -101,7 +101,7 @@ def run_cycle(
     marks.write(context)
     context.connection.commit()
     if rest is None and taken.next_first is None:
-        state.last = state.due = None
+        _end_pass(state)
         return Cycle(Landing.DONE, more=several_windows)
     state.due = rest
     state.first = taken.next_first or state.first
@@ -116,6 +116,7 @@ def send_in_flight(
     before_flight: Callable[[], None] = _nothing,
 ) -> Cycle:
     """Send what is recorded in flight and whose objects do not wait. Arguments and errors as of ``run_cycle``."""
+    parked = set(state.parking)
     state.parking.wake(time.monotonic())
     for number in sorted(state.flights):
         if not _is_due(state.flights[number], state.parking):
@@ -124,6 +125,9 @@ def send_in_flight(
         landing, reason = _fly(context, state, flight, sink, stopping, before_flight)
         if landing is not Landing.DONE:
             return _stopped(state, landing, reason)
+    if not parked.issubset(state.parking):
+        # The pass has read past rows of the objects that are free now: they come before what is behind them.
+        _end_pass(state)
     if len(state.parking) > context.options.max_parked:
         return _stopped(state, Landing.RETRY, f"more than {context.options.max_parked} objects are parked")
     return Cycle(Landing.DONE, more=False)
@@ -138,8 +142,13 @@ def _begin_pass(context: Context, state: State) -> bool:
     return state.last is not None
 
 
+def _end_pass(state: State) -> None:
+    """Let the next window begin at the head of the queue."""
+    state.last = state.due = None
+
+
 def _stopped(state: State, landing: Landing, reason: str) -> Cycle:
-    state.last = state.due = None  # the next cycle begins at the head of the queue
+    _end_pass(state)
     return Cycle(landing, more=False, reason=reason)
 
 

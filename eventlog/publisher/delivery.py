@@ -9,7 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from enum import Enum
 from typing import NamedTuple
 
-from eventlog.answer import Answer, Level, Verdict
+from eventlog.answer import SUCCESS, Answer, Level, Verdict
 from eventlog.errors import ReceiverAway
 from eventlog.events import Outcome
 from eventlog.publisher.context import Context
@@ -165,10 +165,12 @@ def _judge(sendings: Sequence[Sending], answer: Answer) -> _Judged:
     An event behind a retry of its own object is sent again too, since it must not be answered for good before that
     one; the receiver may have applied it, so under a new event-id (7.4).
     """
+    if not answer.verdicts and answer.general is None:
+        return [(sending, SUCCESS, None) for sending in sendings]
     judged: _Judged = []
     retried: set[ObjectId | None] = set()
     for sending in sendings:
-        verdict = Verdict(Level.SUCCESS) if sending.event is None else answer.verdict(sending.event.event_id)
+        verdict = SUCCESS if sending.event is None else answer.verdict(sending.event.event_id)
         if verdict.level is Level.RETRY:
             retried.add(sending.object_id)
             judged.append((sending, verdict, sending))
@@ -187,29 +189,34 @@ def _renumbered(sending: Sending) -> Sending:
 def _settle(context: Context, judged: _Judged, answer: Answer, marks: Marks, parking: Parking) -> tuple[Landing, str]:
     """Collect the marks of one envelope, park what is to be sent again, and say whether to go on."""
     counters = context.counters
-    events = sum(sending.event is not None for sending, _, _ in judged)
-    counters.events_sent += events
-    counters.documents_sent += 1 if events else 0
+    answered = [0] * len(Level)
     landing, reason = Landing.DONE, ""
     retried = None
     for sending, verdict, again in judged:
-        if sending.event is not None:
-            _count(context, verdict.level)
-        if verdict.level is Level.FATAL:
+        _, object_id, event, outcome = sending
+        level = verdict.level
+        if event is not None:
+            answered[level] += 1
+        if level is Level.FATAL:
             landing, reason = Landing.FATAL, verdict.message or "no message"
         if again is not None:
-            if verdict.level is Level.RETRY and retried is None:
+            if level is Level.RETRY and retried is None:
                 retried = sending
             continue
-        if sending.outcome is not None:
-            if sending.event is None:
-                marks.add_without_event(sending.outcome)
+        if outcome is not None:
+            if event is None:
+                marks.add_without_event(outcome)
             else:
-                marks.add_answered(sending.outcome, verdict)
-                counters.rows_published += len(sending.outcome.contributed)
-            count_fates(context, sending.outcome)
-        if sending.object_id is not None:
-            parking.release(sending.object_id)
+                marks.add_answered(outcome, verdict)
+                counters.rows_published += len(outcome.contributed)
+            count_fates(context, outcome)
+        if object_id is not None and parking:
+            parking.release(object_id)
+    counters.events_sent += sum(answered)
+    counters.documents_sent += 1 if any(answered) else 0
+    for level, count in zip(Level, answered, strict=True):
+        name = f"answers_{level.name.lower()}"
+        setattr(counters, name, getattr(counters, name) + count)
     if landing is Landing.FATAL or retried is None:
         return landing, reason
     if not context.options.park or (answer.general is not None and answer.general.level is Level.RETRY):
@@ -229,20 +236,17 @@ def _settle(context: Context, judged: _Judged, answer: Answer, marks: Marks, par
     return landing, reason
 
 
-def _count(context: Context, level: Level) -> None:
-    counters = context.counters
-    name = f"answers_{level.name.lower()}"
-    setattr(counters, name, getattr(counters, name) + 1)
-
-
 def count_fates(context: Context, outcome: Outcome) -> None:
     """Count the rows of a group that got their letter without an answer of their own (spec/event-log.md 7.3)."""
+    _, _, dropped, gone, empty, bad, conflicts = outcome
+    if not (dropped or gone or empty or bad or conflicts):  # as most are
+        return
     counters = context.counters
-    counters.rows_dropped += len(outcome.dropped)
-    counters.rows_gone += len(outcome.gone)
-    counters.rows_empty += len(outcome.empty)
-    counters.rows_bad += len(outcome.bad)
-    counters.sv_conflicts += outcome.conflicts
+    counters.rows_dropped += len(dropped)
+    counters.rows_gone += len(gone)
+    counters.rows_empty += len(empty)
+    counters.rows_bad += len(bad)
+    counters.sv_conflicts += conflicts
 
 
 def _write_marks(context: Context, flight: Flight, left: dict[int, tuple[Sending, ...]], marks: Marks) -> Flight:

@@ -417,6 +417,16 @@ def test_every_parked_object_released_in_any_flight_keeps_its_order(new_world: N
     assert [one for one in receiver.applied if one in ("2", "4")] == ["2", "4"]
 
 
+def test_rows_that_a_pass_left_behind_while_their_object_was_parked_come_before_its_later_ones(
+    new_world: NewWorld,
+) -> None:
+    world = new_world(deletes("1", "2", "1", "3", "1"), query_limit=1, batch_size=1)
+    # Refused until the pass has gone beyond row 3, which is read past while its object is parked.
+    receiver = Receiver(judge(e1="retry retry retry"))
+    world.run(receiver)
+    assert [one for one in receiver.applied if one in ("1", "3", "5")] == ["1", "3", "5"]
+
+
 # --- in flight --------------------------------------------------------------------------------------------------------
 
 
