@@ -16,7 +16,7 @@ STAMP := $(VENV)/.setup-done
 WORKERS ?= 2
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
-BENCHES := $(wildcard bench/drain.py bench/memory.py)
+BENCHES := $(wildcard bench/drain.py bench/backlog.py bench/memory.py)
 
 .PHONY: setup demo test lint soak bench clean distclean
 
@@ -36,7 +36,7 @@ lint: setup
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/pytest -m "not soak" -n $(WORKERS) $(PYTEST_ARGS)
+	$(BIN)/pytest -m "not soak" -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 soak: setup
 	$(BIN)/pytest -m soak $(PYTEST_ARGS)

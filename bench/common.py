@@ -177,15 +177,16 @@ class Meter:
     def _server(self) -> float | None:
         if self._postmaster is None:
             return None
-        times = self._postmaster.cpu_times()  # with the sessions that have ended
-        used = times.user + times.system + times.children_user + times.children_system
-        for process in self._postmaster.children():
+        while True:
+            children = self._postmaster.children()
             try:
-                times = process.cpu_times()
+                used = sum(process.cpu_times().user + process.cpu_times().system for process in children)
             except psutil.NoSuchProcess:
                 continue
-            used += times.user + times.system
-        return float(used)
+            times = self._postmaster.cpu_times()  # the children's: of sessions that have ended
+            # A session that ended meanwhile would be counted twice or not at all.
+            if children == self._postmaster.children():
+                return float(used + times.user + times.system + times.children_user + times.children_system)
 
 
 def _postmaster(bench: Server) -> psutil.Process | None:

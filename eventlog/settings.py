@@ -196,6 +196,8 @@ class WatchSettings:
         None, BASE, "view: base tables and their columns -> view columns",
         example={"emp": {"empno": "pk_empno", "fname": "sv_fname"}},
     )  # fmt: skip
+    always: bool = option(False, BOOLEAN, "log what a replication applies too")
+    lob_values: bool = option(False, BOOLEAN, "log large objects by value; of no effect on PostgreSQL, which has none")
 
     @property
     def name(self) -> str:

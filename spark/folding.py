@@ -7,6 +7,7 @@ The rows come in record_id order. Groups leave as soon as no later row can join 
 from __future__ import annotations
 
 import marshal
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain
@@ -163,18 +164,14 @@ class _Folding:
 
 
 def _counts(outcomes: Sequence[Outcome]) -> Counts:
-    counts: Counts = {}
-    for event, contributed, dropped, gone, empty, bad, conflicts in outcomes:
-        if event is not None:
-            counts[event.operation] = counts.get(event.operation, 0) + 1
-        for name, number in (
-            ("rows_published", len(contributed)),
-            ("rows_dropped", len(dropped)),
-            ("rows_gone", len(gone)),
-            ("rows_empty", len(empty)),
-            ("rows_bad", len(bad)),
-            ("sv_conflicts", conflicts),
-        ):
-            if number:
-                counts[name] = counts.get(name, 0) + number
-    return counts
+    counts = Counter([outcome.event.operation for outcome in outcomes if outcome.event is not None])
+    published = 0
+    for _, contributed, dropped, gone, empty, bad, conflicts in outcomes:
+        published += len(contributed)
+        if dropped or gone or empty or bad or conflicts:  # of few groups
+            counts["rows_dropped"] += len(dropped)
+            counts["rows_gone"] += len(gone)
+            counts["rows_empty"] += len(empty)
+            counts["sv_conflicts"] += conflicts
+    counts["rows_published"] = published
+    return dict(counts)

@@ -21,6 +21,7 @@ from pyspark.sql.datasource import (
     GreaterThan,
     GreaterThanOrEqual,
     InputPartition,
+    IsNotNull,
     LessThan,
     LessThanOrEqual,
 )
@@ -42,9 +43,7 @@ _WINDOW_ROWS: Final = 20_000
 _LAST: Final = 2**63 - 1
 
 _TYPES: Final = {"record_id": LongType(), "event_type": LongType(), "event_time": TimestampNTZType()}
-SCHEMA: Final = StructType(
-    [StructField(name, _TYPES.get(name, StringType()), name not in ("record_id", "status")) for name in LogRow._fields]
-)
+SCHEMA: Final = StructType([StructField(name, _TYPES.get(name, StringType())) for name in LogRow._fields])
 
 
 class Part(NamedTuple):
@@ -65,8 +64,8 @@ class EventLogDataSource(DataSource):
     """The ten columns of the log under their standard names, whatever they are called in the database.
 
     Options: ``url`` (without a password) or ``url_file`` (on every machine); ``log_table``, ``schema_name``,
-    ``layout``, ``column_sort`` as in the configuration; ``status`` (N); ``first`` and ``last`` record_id;
-    ``partition_rows``; ``snapshot``: a name that ``pg_export_snapshot()`` gave and whose transaction is still open.
+    ``layout``, ``column_sort`` as in the configuration; ``first`` and ``last`` record_id; ``partition_rows``;
+    ``snapshot``: a name that ``pg_export_snapshot()`` gave and whose transaction is still open.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -87,9 +86,7 @@ class EventLogDataSource(DataSource):
         return _LogReader(dict(self.options))
 
 
-_TEXT_OPTIONS: Final = frozenset(
-    {"url", "url_file", "log_table", "schema_name", "layout", "column_sort", "status", "snapshot"}
-)
+_TEXT_OPTIONS: Final = frozenset({"url", "url_file", "log_table", "schema_name", "layout", "column_sort", "snapshot"})
 _INTEGER_OPTIONS: Final = frozenset({"first", "last", "partition_rows"})
 
 
@@ -97,7 +94,7 @@ class _LogReader(DataSourceReader):
     def __init__(self, options: dict[str, str]) -> None:
         # Spark folds the case of option names, not of their values.
         self.options = {name.lower(): value for name, value in options.items()}
-        self.status = self.options.get("status", Status.NEW)
+        self.status: str | None = None
         self.first, self.last = self._integer("first", 1), self._integer("last", _LAST)
 
     def _integer(self, name: str, default: int) -> int:
@@ -111,8 +108,10 @@ class _LogReader(DataSourceReader):
         """Take what the database can do: one status letter, and bounds of record_id."""
         for each in filters:
             match each:
-                case EqualTo(("status",), str(letter)) if "status" not in self.options and len(letter) == 1:
+                case EqualTo(("status",), str(letter)) if _is_letter(letter) and self.status in (None, letter):
                     self.status = letter
+                case IsNotNull(("record_id",)):
+                    pass  # follows from its bounds
                 case EqualTo(("record_id",), int(value)):
                     self.first, self.last = max(self.first, value), min(self.last, value)
                 case GreaterThan(("record_id",), int(value)):
@@ -154,13 +153,17 @@ class _LogReader(DataSourceReader):
             yield from read_batches(place, self.options.get("snapshot"), status, part, LogRow._fields)
 
 
+def _is_letter(text: str) -> bool:
+    return len(text) == 1 and text.isascii() and text.isalpha()
+
+
 def snapshot_functions(dialect: str) -> ModuleType:
     """How a database shares a snapshot and divides a log: a module of its dialect's package."""
     return import_module(f"eventlog.sql.dialects.{dialect}.snapshot")
 
 
 def read_batches(
-    place: Place, snapshot: str | None, status: str, part: Part, fields: Sequence[str]
+    place: Place, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a part as Arrow batches with these fields of ``LogRow``, in record_id order.
 
@@ -171,7 +174,7 @@ def read_batches(
 
 
 def _read_adbc(
-    place: Place, snapshot: str | None, status: str, part: Part, fields: Sequence[str]
+    place: Place, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     from adbc_driver_manager import Error
     from adbc_driver_postgresql import StatementOptions, dbapi
@@ -200,7 +203,7 @@ def _read_adbc(
 
 
 def read_windows(
-    place: Place, snapshot: str | None, status: str, part: Part, fields: Sequence[str]
+    place: Place, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """As ``read_batches``, for any database: window after window through SQLAlchemy, each a statement of its own.
 
@@ -225,7 +228,7 @@ def read_windows(
             first = rows[-1].record_id + 1
 
 
-_Read = Callable[[Place, str | None, str, Part, Sequence[str]], Iterator[pa.RecordBatch]]
+_Read = Callable[[Place, str | None, str | None, Part, Sequence[str]], Iterator[pa.RecordBatch]]
 _READERS: Final[dict[str, _Read]] = {"postgresql": _read_adbc}
 
 

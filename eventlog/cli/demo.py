@@ -24,6 +24,7 @@ from sqlalchemy import URL, make_url, text
 from eventlog.cli.context import Context
 from eventlog.cli.database import transaction, trigger_functions
 from eventlog.cli.db import names
+from eventlog.cli.demo_backlog import show_backlog
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config import Config, load
 from eventlog.model import LogRow
@@ -140,6 +141,7 @@ def demo(context: Context, keep: Path | None) -> None:
         _publish(console, config)
         _show_scenes(console, config, directory / "documents", played)
         _show_status(console, config)
+        show_backlog(console, file=directory / "eventlog.toml", directory=directory)
     if keep is not None:
         file = directory / "eventlog.toml"
         _say(console, "Go on with", f"eventlog --config {file} status   (the database starts when it is needed)")

@@ -14,13 +14,22 @@ from eventlog.cli.database import transaction, trigger_functions
 from eventlog.cli.db import names, offline, refuse_to_lose_rows
 from eventlog.cli.output import note, print_json, table
 from eventlog.config import Config
-from eventlog.errors import TriggerError
 from eventlog.publisher.opening import catalog_of, class_names, declared_watches, find_log
 from eventlog.sql import migrations
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.triggers import TriggerPlan
 
 SIGNS: Final = {"create": ("+", "green"), "replace": ("~", "yellow"), "drop": ("-", "red"), "unchanged": ("=", None)}
+
+
+_lock_timeout = click.option(
+    "--lock-timeout",
+    type=click.FloatRange(min=0, max=86400),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for a table that a transaction holds; writers wait behind. 0 = without end.",
+)
 
 
 @click.group()
@@ -51,16 +60,17 @@ def plan(context: Context, as_sql: bool, as_json: bool, check: bool) -> int:
 @triggers.command()
 @click.option("--sql", "as_sql", is_flag=True, help="Print the SQL and run none of it.")
 @click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+@_lock_timeout
 @click.pass_obj
-def apply(context: Context, as_sql: bool, as_json: bool) -> None:
+def apply(context: Context, as_sql: bool, as_json: bool, lock_timeout: float) -> None:
     """Bring the triggers to what is declared, in one transaction; run twice it does nothing the second time."""
     config = context.config()
     with transaction(config) as (conn, dialect):
         planned = planned_triggers(conn, dialect, config)
         if not as_sql:
-            trigger_functions(dialect).apply(conn, planned)
+            trigger_functions(dialect).apply(conn, planned, lock_timeout)
     if as_sql:
-        sys.stdout.write(trigger_functions(dialect).to_sql(planned))
+        sys.stdout.write(trigger_functions(dialect).to_sql(planned, lock_timeout))
     elif as_json:
         print_json({**asdict(planned), "changes": len(planned.changes)})
     else:
@@ -72,21 +82,22 @@ def apply(context: Context, as_sql: bool, as_json: bool) -> None:
 @click.option("--drop-log", is_flag=True, help="The log, its rows and companions too.")
 @click.option("--force", is_flag=True, help="With --drop-log: also if rows wait to be published.")
 @click.option("--sql", "as_sql", is_flag=True, help="Print the SQL and run none of it.")
+@_lock_timeout
 @click.pass_obj
-def drop(context: Context, drop_log: bool, force: bool, as_sql: bool) -> None:
+def drop(context: Context, drop_log: bool, force: bool, as_sql: bool, lock_timeout: float) -> None:
     """Drop all triggers and functions that write the log; the log itself stays without --drop-log."""
     config = context.config()
     with transaction(config) as (conn, dialect):
         functions = trigger_functions(dialect)
         planned = functions.plan_drop(conn, find_log(conn, dialect, config))
         if as_sql:
-            sys.stdout.write(functions.to_sql(planned))
+            sys.stdout.write(functions.to_sql(planned, lock_timeout))
             if drop_log:
                 migrations.downgrade(None, sql=sys.stdout, **offline(config))
             return
         if drop_log and not force:
             refuse_to_lose_rows(conn, dialect, config)
-        functions.apply(conn, planned)
+        functions.apply(conn, planned, lock_timeout)
         if drop_log:
             migrations.downgrade(conn, **names(config))
     _print(planned)
@@ -122,11 +133,6 @@ def show(context: Context, as_sql: bool, as_json: bool) -> None:
 
 def planned_triggers(conn: Connection, dialect: Dialect, config: Config) -> TriggerPlan:
     """What brings the triggers to what the configuration declares. Raises TriggerError, LogTableError, ConfigError."""
-    for watch in config.watches:
-        if watch.view is not None:
-            raise TriggerError(f"watch {watch.view}: views are not available yet; watch tables")
-        if watch.capture != "row":
-            raise TriggerError(f"watch {watch.name}: capture = statement is not available yet; use row")
     log = find_log(conn, dialect, config)
     schema, tables = class_names(config)
     database = dialect.reflect(conn, schema)

@@ -20,7 +20,11 @@ Render = Callable[[Sequence[Event]], str]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One connection, one log, the classes, and what to do with their events. ``heartbeat`` is a document too."""
+    """One connection, one log, the classes, and what to do with their events. ``heartbeat`` is a document too.
+
+    ``reader`` gives a second connection, made when it is first asked for, on which the next window is read while rows
+    are marked on the first; None = there is none, and one thing is done after the other.
+    """
 
     connection: Connection
     dialect: Dialect
@@ -30,3 +34,4 @@ class Context:
     render: Render
     counters: Counters
     heartbeat: str = ""
+    reader: Callable[[], Connection] | None = None

@@ -48,12 +48,20 @@ class _Sent(NamedTuple):
     answer: Answer | ReceiverAway
 
 
-def deliver(context: Context, flight: Flight, sink: Sink, parking: Parking, stopping: Callable[[], bool]) -> Delivered:
+def deliver(
+    context: Context,
+    flight: Flight,
+    sink: Sink,
+    parking: Parking,
+    stopping: Callable[[], bool],
+    meanwhile: Callable[[], None] | None = None,
+) -> Delivered:
     """Send the envelopes of a flight whose in-flight line is committed.
 
     Rows are marked and the line is struck at the end, and whenever ``mark_interval`` has passed since the last time.
     Events of objects that wait in ``parking``, and those that have not been built, stay in the line. ``stopping`` is
-    asked before each envelope.
+    asked before each envelope. ``meanwhile`` is called while the last marks of a flight that is done are written; it
+    must leave the context's connection alone.
     """
     recorded = flight
     left: dict[int, tuple[Sending, ...]] = {envelope.number: envelope.sendings for envelope in flight.envelopes}
@@ -92,7 +100,12 @@ def deliver(context: Context, flight: Flight, sink: Sink, parking: Parking, stop
         sink.flush()
     except ReceiverAway as away:
         return Delivered(Landing.AWAY, recorded, str(away))
-    return Delivered(landing, _write_marks(context, recorded, left, marks), reason)
+    if landing is not Landing.DONE or meanwhile is None:
+        return Delivered(landing, _write_marks(context, recorded, left, marks), reason)
+    with ThreadPoolExecutor(1, thread_name_prefix="eventlog-mark") as threads:
+        written = threads.submit(_write_marks, context, recorded, left, marks)
+        meanwhile()
+        return Delivered(landing, written.result(), reason)
 
 
 def _send_in_turn(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -28,7 +30,7 @@ from eventlog.sql.dialects import for_url
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import LogTable, check_rights, locate_log, split_name
 from eventlog.sql.pooling import refuse_pooling
-from eventlog.sql.triggers import Style, Watch, exclusions
+from eventlog.sql.triggers import Capture, Style, Watch, exclusions
 from eventlog.values import ValueOptions
 from eventlog.xds.writer import HEARTBEAT, Header, file_form, line_form, write_event
 
@@ -47,7 +49,9 @@ def open_context(config: Config, counters: Counters) -> Iterator[Context]:
             )
         context.connection.commit()
         refuse_pooling(context.connection, context.dialect, describe(connection_url(config.database)))
-        yield context
+        with ExitStack() as connections:
+            reader = cache(lambda: connections.enter_context(context.connection.engine.connect()))
+            yield replace(context, reader=reader)
 
 
 @contextmanager
@@ -123,7 +127,17 @@ def catalog_of(config: Config, database: Database, tables: Sequence[str] | None,
 def declared_watches(config: Config) -> tuple[Watch, ...]:
     """The watches of the configuration, as the triggers are compiled from them."""
     return tuple(
-        Watch(watch.name, cast("Style", watch.style), "row", watch.columns, watch.exclude) for watch in config.watches
+        Watch(
+            watch.name,
+            cast("Style", watch.style),
+            cast("Capture", watch.capture),
+            watch.columns,
+            watch.exclude,
+            watch.base,
+            watch.always,
+            watch.lob_values,
+        )
+        for watch in config.watches
     )
 
 

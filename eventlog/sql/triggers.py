@@ -72,8 +72,7 @@ class ClassTriggers:
     ``key`` in key order; ``columns``: the non-key columns that are logged; ``insert_type`` and ``update_type``: the
     event types of INSERT and UPDATE. Without columns an INSERT is one row of type 5. ``names``: what the log calls a
     column where it is not its own name; ``schema``: the table's, None = the class's. ``decides``: the table only
-    decides whether an object is in the view, and its columns are looked at for changes alone. ``children``: what the
-    triggers of the class's child tables log.
+    decides whether an object is in the view, and its columns are looked at for changes alone.
     """
 
     class_name: str
@@ -87,7 +86,6 @@ class ClassTriggers:
     capture: Capture = "row"
     always: bool = False
     decides: bool = False
-    children: tuple[ChildTriggers, ...] = ()
 
     @property
     def is_nullable(self) -> bool:
@@ -143,7 +141,6 @@ def compile_watch(
     if watch.base is not None:
         raise TriggerError(f"watch {watch.table}: {cls.name} is a table, and only a view has base tables")
     columns = tuple(attribute.column for attribute in attributes if attribute.table == cls.table.name)
-    children = tuple(_child(cls, child, watch) for child in cls.children if child.attribute in attributes)
     own = ClassTriggers(
         class_name=cls.name,
         table=cls.table,
@@ -153,9 +150,8 @@ def compile_watch(
         update_type=UPDATE_TYPES[watch.style],
         capture=watch.capture,
         always=watch.always,
-        children=children,
     )
-    return own, *children
+    return own, *(_child(cls, child, watch) for child in cls.children if child.attribute in attributes)
 
 
 def _child(cls: ObjectClass, child: ChildTable, watch: Watch) -> ChildTriggers:

@@ -12,9 +12,10 @@ from eventlog import table_key
 from eventlog.catalog import Column
 from eventlog.errors import DatabaseError, LogTableError, TriggerError
 from eventlog.model import LogRow
-from eventlog.sql.dialects.postgresql import triggers
+from eventlog.sql import migrations
+from eventlog.sql.dialects.postgresql import DIALECT, triggers
 from eventlog.sql.dialects.postgresql.text import quote_identifier, value_text
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.log_table import LogTable, Window, open_log
 from eventlog.sql.triggers import Style, Watch
 from eventlog.values import ColumnType, Kind
 
@@ -1069,6 +1070,95 @@ def test_a_quoting_function_that_the_log_lacks_comes_and_goes_with_the_triggers(
     assert [action.kind for action in usr.watch(Watch("usr")).changes] == ["create", "create", "drop", "drop"]
     triggers.drop(usr.conn, LOG)
     assert catalogue(usr.conn) == before
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+
+def test_always_captures_what_a_replication_applies(usr: Watched) -> None:
+    plan = usr.watch(Watch("usr", always=True))
+    assert not any("replica" in sentence for sentence in plan.not_captured)
+    assert usr.plan(Watch("usr", always=True)).changes == ()
+    run(usr.conn, "SET session_replication_role = replica")
+    assert [row[0] for row in usr.logged(JACK, "INSERT INTO usr_phone VALUES (1, 'a')")] == [1, 1, 2]
+    run(usr.conn, "SET session_replication_role = origin")
+    run(usr.conn, "ALTER TABLE usr ENABLE TRIGGER _tgr_usr_i_1")
+    (change,) = usr.plan(Watch("usr", always=True)).changes
+    assert change.reason == "trigger _tgr_usr_i_1 was changed by hand"
+    usr.watch(Watch("usr"))
+    run(usr.conn, "SET session_replication_role = replica")
+    assert usr.logged("UPDATE usr SET fname = 'x'") == []
+
+
+def test_large_values_are_ordinary_columns_whatever_lob_values_says(usr: Watched) -> None:
+    assert usr.watch(Watch("usr", lob_values=False)).changes
+    assert usr.plan(Watch("usr", lob_values=True)).changes == ()
+    assert usr.logged(JACK) == fields(1, "idu=1", ("fname", None, "Jack"), ("photo", None, "qqo="))
+
+
+def test_applying_does_not_wait_for_a_table_without_end(usr: Watched, database: sa.Engine) -> None:
+    usr.conn.commit()
+    with database.connect() as application:
+        run(application, "SET application_name = 'payroll'", "INSERT INTO usr VALUES (1)")
+        plan = usr.plan(Watch("usr"), Watch("keyed"))
+        before = catalogue(usr.conn)
+        with pytest.raises(
+            DatabaseError, match=r"more than 0\.05 s by process .*payroll, idle in transaction"
+        ):
+            triggers.apply(usr.conn, plan, 0.05)
+        assert catalogue(usr.conn) == before
+        assert usr.conn.exec_driver_sql("SHOW lock_timeout").scalar_one() == "0"
+    triggers.apply(usr.conn, plan)
+    assert usr.conn.exec_driver_sql("SHOW lock_timeout").scalar_one() == "0"
+    assert usr.plan(Watch("usr"), Watch("keyed")).changes == ()
+
+
+def test_row_level_security_that_hides_rows_from_the_triggers_is_named(usr: Watched, writer: str) -> None:
+    run(
+        usr.conn,
+        f"GRANT USAGE ON SCHEMA log TO {writer}",
+        f"GRANT INSERT ON log.eventlog TO {writer}",
+        "ALTER TABLE usr ENABLE ROW LEVEL SECURITY",
+    )
+    assert usr.plan(Watch("usr")).warnings == ()
+    run(usr.conn, f"SET SESSION AUTHORIZATION {writer}")
+    (warning,) = usr.plan(Watch("usr")).warnings
+    assert "row level security filters public.usr" in warning
+
+
+def test_a_log_of_somebody_else_is_written_by_its_own_columns(usr: Watched) -> None:
+    run(
+        usr.conn,
+        # Layout 3.5 under other names, numbered by a trigger, with more columns behind.
+        "CREATE TABLE log.theirs (rid numeric(18) NOT NULL, tk varchar(4000), st char(1), et numeric(1), tm timestamp,"
+        " usr varchar(64), tn varchar(64), cn varchar(64), ov text, nv text, remark text DEFAULT 'x')",
+        "CREATE SEQUENCE log.numbers",
+        "CREATE FUNCTION log.number() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN NEW.rid := nextval('log.numbers'); RETURN NEW; END $$",
+        "CREATE TRIGGER number BEFORE INSERT ON log.theirs FOR EACH ROW EXECUTE FUNCTION log.number()",
+    )
+    migrations.upgrade(usr.conn, log_table="theirs", schema="log", companions_only=True)
+    log = open_log(usr.conn, DIALECT, name="theirs", schema="log", layout="3.5")
+    theirs = Watched(usr.conn, log)
+    # The key needs quoting, and its function comes with the triggers.
+    assert [action.table for action in theirs.watch(Watch("usr"), Watch("keyed")).changes] == [
+        "log.proc_theirs_quote", "public.usr", "public.usr_phone", "public.keyed",
+    ]  # fmt: skip
+    statement = Watched(usr.conn, log, "statement")
+    for watched in (theirs, statement):
+        watched.watch(Watch("usr"), Watch("keyed"))
+        run(usr.conn, JACK, "INSERT INTO keyed VALUES (1, 'a+b')", "DELETE FROM usr", "DELETE FROM keyed")
+    rows = DIALECT.read_window(usr.conn, log, Window(0, None, None))
+    assert [(row.event_type, row.table_name, row.table_key, row.column_name, row.new_value) for row in rows] == [
+        (1, "usr", "idu=1", "fname", "Jack"),
+        (1, "usr", "idu=1", "photo", "qqo="),
+        (5, "keyed", 'b="a+b"+a=1', None, None),
+        (4, "usr", "idu=1", None, None),
+        (4, "keyed", 'b="a+b"+a=1', None, None),
+    ] * 2
+    assert [row.record_id for row in rows] == list(range(1, 11))
+    triggers.drop(usr.conn, log)
+    migrations.downgrade(usr.conn, log_table="theirs", schema="log")
 
 
 # --- partitions -------------------------------------------------------------------------------------------------------

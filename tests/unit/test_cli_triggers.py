@@ -17,6 +17,7 @@ CREATE SCHEMA hr;
 CREATE TABLE hr.usr (idu integer PRIMARY KEY, fname text, lname text, password_hash text);
 CREATE TABLE hr.usr_phone (idu integer REFERENCES hr.usr, phoneno text, UNIQUE (idu, phoneno));
 CREATE VIEW hr.view_usr AS SELECT idu AS pk_idu, fname AS sv_fname FROM hr.usr;
+CREATE TABLE hr.parts (k integer PRIMARY KEY) PARTITION BY LIST (k);
 """
 CONFIG = """
 [database]
@@ -173,8 +174,9 @@ def test_show_lists_what_is_installed(run: Run, database: sa.Engine) -> None:
     [
         ('table = "nowhere"', "nowhere"),
         ('table = "usr"\nexclude = ["idu"]', "idu"),
-        ('table = "usr"\ncapture = "statement"', "not available yet"),
-        ('view = "view_usr"\nbase = { usr = { idu = "pk_idu" } }', "not available yet"),
+        ('table = "parts"\ncapture = "statement"', "parts is partitioned"),
+        ('view = "view_usr"\nbase = { usr = { fname = "sv_fname" } }', "no column is 'pk_idu'"),
+        ('view = "view_usr"\nbase = { nobody = { idu = "pk_idu" } }', "no base table 'nobody'"),
     ],
 )
 def test_a_watch_that_cannot_be_is_refused_in_one_line(run: Run, watch: str, part: str) -> None:

@@ -213,14 +213,6 @@ def _trigger(
 def _class_body(place: _Place, triggers: ClassTriggers, by_statement: frozenset[str]) -> str:
     key = [_named(column, triggers.names) for column in triggers.key]
     table, quote_function = _only(place.home, triggers.table), place.log.quote_function
-    # What follows a changed key has been logged before its new owner, if that is logged at the statement's end.
-    followers = [
-        child
-        for child in triggers.children
-        if "u" in by_statement
-        and ((child.schema or place.schema, child.table.name), (place.home, triggers.table.name))
-        in place.facts.followers
-    ]
 
     def key_of(refs: Sequence[str]) -> str:
         return key_text(key, refs, quote_function)
@@ -249,10 +241,8 @@ def _class_body(place: _Place, triggers: ClassTriggers, by_statement: frozenset[
         insert_type=int(triggers.insert_type),
         update_type=int(triggers.update_type),
         by_statement=by_statement,
-        looks_back=triggers.may_repeat or bool(by_statement),
         may_repeat=triggers.may_repeat,
         is_nullable=triggers.is_nullable,
-        followers=[child.attribute for child in followers],
         key=triggers.key,
         key_of=key_of,
         stands=stands,
@@ -293,14 +283,6 @@ def _child_body(place: _Place, triggers: ChildTriggers, by_statement: frozenset[
         """SQL: the key of the row's owner if that is in its table now, else NULL."""
         return f"(SELECT {key_of_owner('o')} FROM {owner} AS o WHERE {owns(refs)} LIMIT 1)"  # noqa: S608 - identifiers
 
-    def remains(refs: Sequence[str], value: str) -> str:
-        """SQL: the owner has this value in a row that is there now."""
-        conditions = [
-            f"{field('t', column)} {_equality(facts, child, column)} {ref}"
-            for column, ref in zip((*triggers.owner_columns, triggers.column), (*refs, value), strict=True)
-        ]
-        return f"EXISTS (SELECT FROM {table} AS t WHERE {' AND '.join(conditions)})"
-
     return render(
         "child_body.sql.j2",
         log=_log_for(place.log, triggers.class_name),
@@ -312,7 +294,6 @@ def _child_body(place: _Place, triggers: ChildTriggers, by_statement: frozenset[
         column=triggers.column,
         key_of=key_of,
         standing=standing,
-        remains=remains,
         owner_is_changed=" OR ".join(map(_column_is_changed, triggers.owner_columns)),
     )
 

@@ -54,14 +54,12 @@ class Facts:
     """What is true of the watched schemas beyond their catalog.
 
     ``readable``, ``filtered`` (by row level security) and the heirs are sets of tables; ``equality`` the operators of
-    unique keys by table and column; ``foreign_keys`` those of foreign keys by both ends; ``followers`` the tables whose
-    rows follow a changed key of another one, in pairs.
+    unique keys by table and column; ``foreign_keys`` those of foreign keys by both ends.
     """
 
     enums: frozenset[str]
     equality: Mapping[tuple[str, str, str], str]
     foreign_keys: Mapping[tuple[str, str, str, str, str, str], str]
-    followers: frozenset[tuple[TableName, TableName]]
     readable: frozenset[TableName]
     filtered: frozenset[TableName]
     with_heirs: frozenset[TableName]
@@ -126,14 +124,11 @@ def read_facts(conn: Connection, schemas: Sequence[str]) -> Facts:
     def rows(name: str) -> Sequence[Row[Any]]:
         return conn.execute(sql(name), {"schemas": list(schemas)}).all()
 
-    tables, foreign_keys = rows("tables"), rows("foreign_keys")
+    tables = rows("tables")
     return Facts(
         enums=frozenset(row.name for row in conn.execute(sql("enums"))),
         equality={(row.schema, row.table_name, row.column_name): row.operator for row in rows("equality")},
-        foreign_keys={tuple(row)[:6]: row.operator for row in foreign_keys},
-        followers=frozenset(
-            ((row.schema, row.table_name), (row.ref_schema, row.ref_table)) for row in foreign_keys if row.follows
-        ),
+        foreign_keys={tuple(row)[:6]: row.operator for row in rows("foreign_keys")},
         readable=frozenset((row.schema, row.name) for row in tables if row.is_readable),
         filtered=frozenset((row.schema, row.name) for row in tables if row.is_filtered),
         with_heirs=frozenset((row.schema, row.name) for row in tables if row.has_heirs),

@@ -48,7 +48,7 @@ WHERE n.nspname = ANY(CAST(:schemas AS text[])) AND p.pronargs = 0 AND p.proname
 -- The operators by which foreign keys compare, pair by pair; the type of a key may have an = of its own.
 SELECT n.nspname AS schema, c.relname AS table_name, a.attname AS column_name,
        rn.nspname AS ref_schema, r.relname AS ref_table, ra.attname AS ref_column,
-       format('OPERATOR(%I.%s)', pn.nspname, o.oprname) AS operator, f.confupdtype = 'c' AS follows
+       format('OPERATOR(%I.%s)', pn.nspname, o.oprname) AS operator
 FROM pg_catalog.pg_constraint f
 JOIN pg_catalog.pg_class c ON c.oid = f.conrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace

@@ -64,11 +64,13 @@ def begin(snapshot: str | None) -> Sequence[str]:
     return [f"BEGIN ISOLATION LEVEL {ISOLATION} READ ONLY", *adopted, *plans]
 
 
-def parts(conn: Connection, log: LogTable, status: str, first: int, last: int, rows: int, at_least: int) -> list[Part]:
+def parts(
+    conn: Connection, log: LogTable, status: str | None, first: int, last: int, rows: int, at_least: int
+) -> list[Part]:
     """Ranges of record_ids that hold about equal numbers of rows of a status, at most ``rows``, in ascending order.
 
-    ``at_least``: so many parts, if there are enough rows for it to be worth it. The ranges cover all record_ids from
-    ``first`` (1 or more) to the last row that is there now.
+    ``status`` None: whatever their status. ``at_least``: so many parts, if there are enough rows for it to be worth it.
+    The ranges cover all record_ids from ``first`` (1 or more) to the last row that is there now.
     """
     record_id = _column(log, "record_id")
     first, last = max(first, 1), min(last, _LAST)
@@ -93,7 +95,7 @@ _WORTH_IT: Final = 10_000
 """Rows below which it does not pay to divide a part."""
 
 
-def select_rows(log: LogTable, status: str, part: Part, fields: Sequence[str]) -> str:
+def select_rows(log: LogTable, status: str | None, part: Part, fields: Sequence[str]) -> str:
     """The statement that reads fields of ``LogRow`` of a part's rows in record_id order.
 
     record_id and event_type are bigint, event_time is timestamp (in UTC if the column knows its zone, NULL if it is not
@@ -112,8 +114,10 @@ def _plain(statement: str) -> str:
     return statement.replace("%", "%%")
 
 
-def _has_status(log: LogTable, status: str) -> str:
+def _has_status(log: LogTable, status: str | None) -> str:
     """SQL: the row has this status letter, as a literal, so that the partial index of the rows N serves."""
+    if status is None:
+        return "true"
     if len(status) != 1 or not (status.isascii() and status.isalpha()):
         raise ConfigError(f"status {status!r} is no letter: use N, S, W, E or F")
     return f"{_column(log, 'status')} = '{status}'"
@@ -128,6 +132,8 @@ def _typed(log: LogTable, field: str) -> str:
         return f"CASE WHEN isfinite({column}) THEN {time} END"
     if field == "record_id":
         return f"{column}::bigint"
+    if field == "status":
+        return f"rtrim({column}::text, ' ')"
     if field != "event_type":
         return f"{column}::text"
     if column_type is not None and column_type.bits:

