@@ -20,11 +20,7 @@ Render = Callable[[Sequence[Event]], str]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One connection, one log, the classes, and what to do with their events. ``heartbeat`` is a document too.
-
-    ``reader`` gives a second connection, made when it is first asked for, on which the next window is read while rows
-    are marked on the first; None = there is none, and one thing is done after the other.
-    """
+    """One connection, one log, the classes, and what to do with their events. ``heartbeat`` is a document too."""
 
     connection: Connection
     dialect: Dialect
@@ -34,4 +30,3 @@ class Context:
     render: Render
     counters: Counters
     heartbeat: str = ""
-    reader: Callable[[], Connection] | None = None

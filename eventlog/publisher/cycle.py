@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from typing import NamedTuple
-
-from sqlalchemy import Connection
 
 from eventlog.checks import BadRow, check_rows
 from eventlog.events import Outcome, apply_precedence, build_event
@@ -21,7 +18,7 @@ from eventlog.publisher.future import DuePass, begin_due_pass, take_due_window
 from eventlog.publisher.marks import Marks
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.sinks import Sink
-from eventlog.publisher.window import Taken, build_outcomes, query_back, split_by_rows, take_window
+from eventlog.publisher.window import build_outcomes, query_back, split_by_rows, take_window
 from eventlog.sql.log_table import next_flight, read_inflight, tail, write_inflight
 
 
@@ -30,8 +27,7 @@ class State:
     """What a publisher knows between cycles; all of it can be had again from the database.
 
     ``flights``: what is recorded in the in-flight lines, by number. ``first`` and ``last``: the rest of the current
-    pass over the queue, None between passes; ``due`` is it with ``handle_future_events``. ``ahead`` is the next window
-    of the pass if it has been read already; while it is kept, nothing is in flight and nothing parked.
+    pass over the queue, None between passes; ``due`` is it with ``handle_future_events``.
     """
 
     parking: Parking
@@ -39,7 +35,6 @@ class State:
     first: int = 1
     last: int | None = None
     due: DuePass | None = None
-    ahead: Taken | None = None
 
     @property
     def in_pass(self) -> bool:
@@ -89,24 +84,18 @@ def run_cycle(
     several_windows = state.first > 1 or (state.due is not None and state.due.after is not None)
     if state.due is not None:
         taken, rest = take_due_window(context, state.due, in_flight, state.parking)
-    elif state.ahead is not None:
-        taken, rest, state.ahead = state.ahead, None, None
     else:
         assert state.last is not None
         taken, rest = take_window(context, state.first, state.last, in_flight, state.parking), None
     context.counters.rows_read += taken.rows_read
     marks = _marks_without_group(context, taken.bad, taken.loopback)
-    flights = list(split_by_rows(taken.groups, context.options.flight_rows))
-    for number, groups in enumerate(flights, 1):
+    for groups in split_by_rows(taken.groups, context.options.flight_rows):
         if stopping():
             return _stopped(state, Landing.STOPPED, "told to stop")
         prepared = _prepare(context, groups, marks)
         marks = Marks()
         if prepared is not None:
-            meanwhile = None
-            if number == len(flights) and context.reader is not None and state.last is not None:
-                meanwhile = partial(_read_ahead, context, context.reader, state, taken.next_first, groups)
-            landing, reason = _fly(context, state, prepared, sink, stopping, before_flight, meanwhile)
+            landing, reason = _fly(context, state, prepared, sink, stopping, before_flight)
             if landing is not Landing.DONE:
                 return _stopped(state, landing, reason)
     marks.write(context)
@@ -155,7 +144,7 @@ def _begin_pass(context: Context, state: State) -> bool:
 
 def _end_pass(state: State) -> None:
     """Let the next window begin at the head of the queue."""
-    state.last = state.due = state.ahead = None
+    state.last = state.due = None
 
 
 def _stopped(state: State, landing: Landing, reason: str) -> Cycle:
@@ -170,33 +159,15 @@ def _fly(
     sink: Sink,
     stopping: Callable[[], bool],
     before_flight: Callable[[], None],
-    meanwhile: Callable[[], None] | None = None,
 ) -> tuple[Landing, str]:
     before_flight()
     state.flights[flight.number] = flight
-    landing, rest, reason = deliver(context, flight, sink, state.parking, stopping, meanwhile)
+    landing, rest, reason = deliver(context, flight, sink, state.parking, stopping)
     if rest.envelopes:
         state.flights[flight.number] = rest
     else:
         del state.flights[flight.number]
     return landing, reason
-
-
-def _read_ahead(
-    context: Context, reader: Callable[[], Connection], state: State, first: int | None, marked: Sequence[Group]
-) -> None:
-    """Read the next window of the pass from ``first`` on, on a connection of its own, while ``marked`` are marked.
-
-    Not while anything is parked, or recorded but for the flight that is being marked: what may be taken would only be
-    known afterwards.
-    """
-    if first is None or state.last is None or state.parking or len(state.flights) > 1:
-        return
-    # A group may reach beyond the first one that is held back; its marks cannot be seen yet.
-    done = frozenset(row.record_id for group in marked for row in group.rows if row.record_id >= first)
-    connection = reader()
-    state.ahead = take_window(replace(context, connection=connection), first, state.last, done, ())
-    connection.rollback()
 
 
 def _is_due(flight: Flight, parking: Parking) -> bool:

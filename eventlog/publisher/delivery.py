@@ -48,20 +48,12 @@ class _Sent(NamedTuple):
     answer: Answer | ReceiverAway
 
 
-def deliver(
-    context: Context,
-    flight: Flight,
-    sink: Sink,
-    parking: Parking,
-    stopping: Callable[[], bool],
-    meanwhile: Callable[[], None] | None = None,
-) -> Delivered:
+def deliver(context: Context, flight: Flight, sink: Sink, parking: Parking, stopping: Callable[[], bool]) -> Delivered:
     """Send the envelopes of a flight whose in-flight line is committed.
 
     Rows are marked and the line is struck at the end, and whenever ``mark_interval`` has passed since the last time.
     Events of objects that wait in ``parking``, and those that have not been built, stay in the line. ``stopping`` is
-    asked before each envelope. ``meanwhile`` is called while the last marks of a flight that is done are written; it
-    must leave the context's connection alone.
+    asked before each envelope.
     """
     recorded = flight
     left: dict[int, tuple[Sending, ...]] = {envelope.number: envelope.sendings for envelope in flight.envelopes}
@@ -100,12 +92,7 @@ def deliver(
         sink.flush()
     except ReceiverAway as away:
         return Delivered(Landing.AWAY, recorded, str(away))
-    if landing is not Landing.DONE or meanwhile is None:
-        return Delivered(landing, _write_marks(context, recorded, left, marks), reason)
-    with ThreadPoolExecutor(1, thread_name_prefix="eventlog-mark") as threads:
-        written = threads.submit(_write_marks, context, recorded, left, marks)
-        meanwhile()
-        return Delivered(landing, written.result(), reason)
+    return Delivered(landing, _write_marks(context, recorded, left, marks), reason)
 
 
 def _send_in_turn(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from functools import cache
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -49,9 +47,7 @@ def open_context(config: Config, counters: Counters) -> Iterator[Context]:
             )
         context.connection.commit()
         refuse_pooling(context.connection, context.dialect, describe(connection_url(config.database)))
-        with ExitStack() as connections:
-            reader = cache(lambda: connections.enter_context(context.connection.engine.connect()))
-            yield replace(context, reader=reader)
+        yield context
 
 
 @contextmanager
