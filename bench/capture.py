@@ -164,9 +164,8 @@ def name(variant: Variant) -> str:
 def empty_logs(bench: common.Server, variant: Variant) -> None:
     bench.run(f"TRUNCATE {common.LOG}")
     if variant.name == "PgQ":
-        tables = bench.value(
-            "SELECT string_agg(oid::regclass::text, ', ') FROM pg_class WHERE relname ~ '^event_1_' AND relkind = 'r'"
-        )
+        events = "relname ~ '^event_1_' AND relkind = 'r'"
+        tables = bench.value(f"SELECT string_agg(oid::regclass::text, ', ') FROM pg_class WHERE {events}")
         bench.run(f"TRUNCATE {tables}")
 
 

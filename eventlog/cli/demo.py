@@ -126,8 +126,11 @@ class _Played:
     metavar="DIR",
     help="Work in this directory and leave it, with database, documents and eventlog.toml, to go on with.",
 )
+@click.option(
+    "--no-backlog", is_flag=True, help="Leave out the last part, which needs Spark and takes most of the time."
+)
 @click.pass_obj
-def demo(context: Context, keep: Path | None) -> None:
+def demo(context: Context, keep: Path | None, no_backlog: bool) -> None:
     """Show the whole way on an embedded PostgreSQL: tables, triggers, changes, documents, marked rows."""
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 132)
     with ExitStack() as stack:
@@ -141,7 +144,8 @@ def demo(context: Context, keep: Path | None) -> None:
         _publish(console, config)
         _show_scenes(console, config, directory / "documents", played)
         _show_status(console, config)
-        show_backlog(console, file=directory / "eventlog.toml", directory=directory)
+        if not no_backlog:
+            show_backlog(console, file=directory / "eventlog.toml", directory=directory)
     if keep is not None:
         file = directory / "eventlog.toml"
         _say(console, "Go on with", f"eventlog --config {file} status   (the database starts when it is needed)")

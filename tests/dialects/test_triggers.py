@@ -157,7 +157,7 @@ def test_upserts_merges_and_copies_are_captured(usr: Watched) -> None:
     assert usr.logged(upsert.format("John")) == [(2, "idu=1", "fname", "Jack", "John")]
     assert usr.logged("INSERT INTO usr VALUES (1) ON CONFLICT DO NOTHING") == []
     cursor = usr.conn.connection.cursor()
-    with cursor.copy("COPY usr (idu, fname) FROM STDIN") as copy:  # type: ignore[attr-defined]
+    with cursor.copy("COPY usr (idu, fname) FROM STDIN") as copy:
         copy.write("7\tx\n")
     assert [(row.event_type, row.table_key) for row in usr.rows()] == [(1, "idu=7")]
     merge = (
@@ -869,6 +869,14 @@ def test_the_function_of_a_table_that_is_gone_is_dropped(usr: Watched) -> None:
     assert usr.conn.exec_driver_sql("SELECT count(*) FROM pg_proc").scalar_one() == before
 
 
+def test_triggers_that_were_all_dropped_by_hand_come_back(usr: Watched) -> None:
+    usr.watch(Watch("keyed"))
+    run(usr.conn, *(f"DROP TRIGGER _tgr_keyed_{operation}_1 ON keyed" for operation in "iudt"))
+    assert [(action.kind, action.table) for action in usr.watch(Watch("keyed")).changes] == [("create", "public.keyed")]
+    assert usr.plan(Watch("keyed")).changes == ()
+    assert usr.logged("INSERT INTO keyed VALUES (1, 'x')") == [(5, "b=x+a=1", None, None, None)]
+
+
 def test_a_table_that_was_renamed_gets_new_names(usr: Watched) -> None:
     usr.watch(Watch("keyed"))
     run(usr.conn, "ALTER TABLE keyed RENAME TO locked")
@@ -1102,9 +1110,7 @@ def test_applying_does_not_wait_for_a_table_without_end(usr: Watched, database: 
         run(application, "SET application_name = 'payroll'", "INSERT INTO usr VALUES (1)")
         plan = usr.plan(Watch("usr"), Watch("keyed"))
         before = catalogue(usr.conn)
-        with pytest.raises(
-            DatabaseError, match=r"more than 0\.05 s by process .*payroll, idle in transaction"
-        ):
+        with pytest.raises(DatabaseError, match=r"more than 0\.05 s by process .*payroll, idle in transaction"):
             triggers.apply(usr.conn, plan, 0.05)
         assert catalogue(usr.conn) == before
         assert usr.conn.exec_driver_sql("SHOW lock_timeout").scalar_one() == "0"

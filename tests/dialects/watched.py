@@ -76,5 +76,5 @@ class Watched:
         ]
 
 
-def fields(event_type: int, key: str, *columns: tuple[str, str | None, str | None]) -> list[Logged]:
+def fields(event_type: int, key: str, *columns: tuple[str | None, str | None, str | None]) -> list[Logged]:
     return [(event_type, key, *column) for column in columns]

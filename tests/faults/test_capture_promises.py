@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ class Workload:
     ddl: Sequence[str]
     watches: Sequence[dict[str, Any]]
     changes: Sequence[str]
-    contents: dict[str, tuple[str, Sequence[str]]]
+    contents: Mapping[str, tuple[str, Sequence[str]]]
     strict: frozenset[str] = field(default=frozenset())
 
 
@@ -269,7 +269,8 @@ def promise(
             file.write("\n[[watch]]\n" + "".join(f"{key} = {toml(value)}\n" for key, value in watch.items()))
     config = load(path, {})
     install(config)
-    sink, failures = Collecting(), []
+    sink = Collecting()
+    failures: list[BaseException] = []
     threads = [
         threading.Thread(target=write, args=(database, seed * 1000 + n, workload.changes, transactions, failures))
         for n in range(writers)

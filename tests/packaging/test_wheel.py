@@ -91,7 +91,7 @@ def test_the_installed_wheel_runs(environment: Path, tmp_path: Path) -> None:
 
 
 def test_the_installed_wheel_runs_the_demo(environment: Path, tmp_path: Path) -> None:
-    demo = run(environment / "bin" / "eventlog", "demo", cwd=tmp_path)
+    demo = run(environment / "bin" / "eventlog", "demo", "--no-backlog", cwd=tmp_path)
     assert demo.returncode == 0, demo.stderr
 
 
@@ -100,5 +100,5 @@ def test_the_wheel_installs_with_its_dependencies_from_an_index(wheel: Path, tmp
     assert run(sys.executable, "-m", "venv", tmp_path / "env", cwd=tmp_path).returncode == 0
     installed = run(tmp_path / "env/bin/pip", "install", f"{wheel}[embedded]", cwd=tmp_path)
     assert installed.returncode == 0, installed.stderr
-    demo = run(tmp_path / "env/bin/eventlog", "demo", cwd=tmp_path)
+    demo = run(tmp_path / "env/bin/eventlog", "demo", "--no-backlog", cwd=tmp_path)
     assert demo.returncode == 0, demo.stderr

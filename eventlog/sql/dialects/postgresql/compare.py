@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from eventlog.sql.dialects.postgresql.compile import ANY_BYTE, Compiled, CompiledTrigger, render_quote_function
-from eventlog.sql.dialects.postgresql.installed import Installed, Log, TableName, quote_function_name
+from eventlog.sql.dialects.postgresql.installed import Installed, Log, quote_function_name
 from eventlog.sql.dialects.postgresql.text import literal, qualified, quote_identifier
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers import Action
@@ -125,16 +125,19 @@ def _drop_functions(rows: Iterable[Row[Any]]) -> list[str]:
     return [f"DROP FUNCTION {qualified(row.schema, row.name)}({row.arguments})" for row in rows]
 
 
-def drop_all(installed: Installed, *, kept: set[TableName], reason: str) -> list[Action]:
-    """What takes our triggers and functions away, but for those of the tables ``kept``."""
+def drop_all(installed: Installed, *, kept: Iterable[Compiled], reason: str) -> list[Action]:
+    """What takes our triggers and functions away, but for those of the tables of ``kept`` and its functions."""
     actions = []
+    kept = tuple(kept)
+    tables = {(one.schema, one.table) for one in kept}
+    functions_kept = {(one.schema, one.function) for one in kept}
     used = {row.function for rows in installed.triggers.values() for row in rows}
-    for schema, table in sorted({(schema, table) for schema, table, _ in installed.ours} - kept):
+    for schema, table in sorted({(schema, table) for schema, table, _ in installed.ours} - tables):
         functions = installed.functions_on(schema, table)
         statements = _drop_triggers(installed.on(schema, table)) + _drop_functions(functions)
         actions.append(Action("drop", f"{schema}.{table}", reason, tuple(statements)))
     for oid, row in installed.functions.items():
-        if oid not in used:
+        if oid not in used and (row.schema, row.name) not in functions_kept:
             name = f"{row.schema}.{row.name}"
             actions.append(Action("drop", name, "a function without triggers", tuple(_drop_functions([row]))))
     return actions

@@ -73,7 +73,7 @@ def plan(
     actions = [
         *(action for action in quoting if action.kind != "drop"),
         *(compare_table(of_table, installed) for of_table in tables.values()),
-        *drop_all(installed, kept=set(tables), reason="no longer watched"),
+        *drop_all(installed, kept=compiled, reason="no longer watched"),
         *(action for action in quoting if action.kind == "drop"),
     ]
     warnings += advice.warnings(schema, declared, compiled, facts, installed)
@@ -87,7 +87,7 @@ def plan_drop(conn: Connection, log: LogTable) -> TriggerPlan:
     """
     found = find_log(conn, log)
     installed = read_installed(conn, found)
-    actions = drop_all(installed, kept=set(), reason="all triggers of the log go")
+    actions = drop_all(installed, kept=(), reason="all triggers of the log go")
     return TriggerPlan((*actions, *compare_quoting(found, installed, is_needed=False)))
 
 
