@@ -2,7 +2,7 @@
 # make demo    the whole chain on a PostgreSQL of its own
 # make test    lint, types, import contracts, tests; under 12 minutes on 2 cores
 # make soak    the tests that take longer
-# make bench   the benchmarks; results go to bench/RESULTS.md
+# make bench   the benchmarks, an hour and more; bench/RESULTS.md holds what they printed
 # make lint    ruff, mypy and import-linter alone
 # make clean   what building and testing leave behind; make distclean: .venv too
 
@@ -16,7 +16,7 @@ STAMP := $(VENV)/.setup-done
 WORKERS ?= 2
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
-BENCHES := $(wildcard bench/drain.py bench/backlog.py bench/memory.py)
+BENCHES := $(addprefix bench/,drain.py concurrency.py latency.py capture.py memory.py backlog.py)
 
 .PHONY: setup demo test lint soak bench clean distclean
 
