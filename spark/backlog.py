@@ -35,9 +35,10 @@ from eventlog.publisher.marks import Marks
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import class_names, open_context
 from eventlog.publisher.parking import Parking
+from eventlog.sql.companions import read_inflight
 from eventlog.sql.connect import describe
 from eventlog.sql.failures import as_database_errors
-from eventlog.sql.log_table import read_inflight, to_ranges
+from eventlog.sql.log_table import to_ranges
 from eventlog.xds.writer import write_event
 from spark import folding, manifest, writing
 from spark.directory import Directory

@@ -18,8 +18,8 @@ from sqlalchemy import Connection
 from eventlog.errors import DatabaseAway
 from eventlog.model import Status
 from eventlog.publisher.context import Context
+from eventlog.sql.companions import add_errors, read_inflight, strike_inflight
 from eventlog.sql.failures import as_database_errors
-from eventlog.sql.log_table import add_errors, read_inflight, strike_inflight
 from spark.directory import Directory
 from spark.manifest import MARKED, Manifest
 

@@ -33,7 +33,8 @@ from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import open_context, open_sink
 from eventlog.sql import embedded, migrations
-from eventlog.sql.log_table import count_by_status, read_inflight, tail
+from eventlog.sql.companions import read_inflight
+from eventlog.sql.log_table import count_by_status, tail
 from eventlog.xds.reader import read_lines
 from eventlog.xds.writer import write_event
 

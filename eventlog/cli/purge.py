@@ -20,8 +20,9 @@ from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.flight import decode
 from eventlog.publisher.opening import find_log
 from eventlog.sql import purge as batches
+from eventlog.sql.companions import read_inflight
 from eventlog.sql.failures import as_database_errors
-from eventlog.sql.log_table import LogTable, read_inflight
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.purge import Batch
 
 UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}

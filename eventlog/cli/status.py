@@ -16,8 +16,9 @@ from eventlog.config import Config
 from eventlog.model import Status
 from eventlog.publisher.flight import Record, decode
 from eventlog.publisher.opening import find_log
+from eventlog.sql.companions import read_inflight
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable, count_by_status, read_inflight
+from eventlog.sql.log_table import LogTable, count_by_status
 
 LETTERS: Final = {
     Status.NEW: "new: to be published",

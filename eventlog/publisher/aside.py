@@ -10,7 +10,7 @@ from eventlog.answer import Level
 from eventlog.errors import FatalAnswer, ReceiverAway
 from eventlog.publisher.context import Context
 from eventlog.publisher.sinks import Document, Sink
-from eventlog.sql.log_table import next_flight
+from eventlog.sql.companions import next_flight
 
 _log = logging.getLogger("eventlog.publisher")
 

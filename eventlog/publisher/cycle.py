@@ -19,7 +19,8 @@ from eventlog.publisher.marks import Marks
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.window import build_outcomes, query_back, split_by_rows, take_window
-from eventlog.sql.log_table import next_flight, read_inflight, tail, write_inflight
+from eventlog.sql.companions import next_flight, read_inflight, write_inflight
+from eventlog.sql.log_table import tail
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from eventlog.publisher.flight import Envelope, Flight, ObjectId, Sending, encod
 from eventlog.publisher.marks import Marks
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.sinks import Document, Sink
-from eventlog.sql.log_table import strike_inflight, update_inflight
+from eventlog.sql.companions import strike_inflight, update_inflight
 
 _log = logging.getLogger("eventlog.publisher")
 

@@ -21,12 +21,13 @@ from eventlog.publisher.flight import decode
 from eventlog.publisher.opening import catalog_of, class_names, find_log, publisher_options
 from eventlog.publisher.options import PublisherOptions
 from eventlog.sql import migrations
+from eventlog.sql.companions import read_inflight
 from eventlog.sql.connect import connect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects import for_url
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.health import Health, health_of
-from eventlog.sql.log_table import LogTable, Window, read_inflight, split_name
+from eventlog.sql.log_table import LogTable, Window, split_name
 from eventlog.sql.pooling import is_pooled
 from eventlog.sql.triggers import TriggerPlan
 

@@ -22,9 +22,10 @@ from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.flight import Flight, ObjectId, Record, decode
 from eventlog.publisher.window import query_back
+from eventlog.sql.companions import ErrorLine, read_errors, read_inflight
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.health import health_of
-from eventlog.sql.log_table import ErrorLine, Ranges, Window, read_errors, read_inflight
+from eventlog.sql.log_table import Ranges, Window
 
 _SECONDS: Final = 60
 """That one statement may take."""

@@ -10,7 +10,8 @@ from eventlog.checks import BadRow
 from eventlog.events import Outcome
 from eventlog.model import Status
 from eventlog.publisher.context import Context
-from eventlog.sql.log_table import add_errors, to_ranges
+from eventlog.sql.companions import add_errors
+from eventlog.sql.log_table import to_ranges
 
 _LETTERS = {
     Level.SUCCESS: Status.SUCCESS,

@@ -10,8 +10,9 @@ from sqlalchemy import Connection, Engine
 
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
 from eventlog.sql import migrations
+from eventlog.sql.companions import next_flight
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.log_table import Window, next_flight, open_log
+from eventlog.sql.log_table import Window, open_log
 
 CATALOGUE = """
 SELECT 'class', relnamespace::regnamespace || '.' || relname || ' ' || relkind::text FROM pg_class
