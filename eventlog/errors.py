@@ -14,6 +14,14 @@
      |    |__ AnotherPublisher the log is already being published
      |    |__ DatabaseAway     the connection is lost, or the server asks to try again
      |__ TriggerError          a watch that cannot be compiled or applied
+     |__ FormatError           input or output of a change format; each format has its own below it
+     |    |__ InvalidChange    a Change against its invariants            (spec/change-model.md 1)
+     |    |__ NotExpressible   a change that the target format cannot hold
+     |    |    |__ ValueRange  a value outside the range of its column
+     |    |__ NeedsQueryBack   a change without its row, to be read back from the database
+     |    |__ NeedsRowCodec    a change whose row image has no codec
+     |    |__ UnknownOperation an operation code that the format does not have
+     |    |__ SchemaMissing    a row whose table was never described
      |__ ReceiverAway          no usable answer from the receiver: nothing is marked
      |__ FatalAnswer           the receiver answered fatal                (exit code 3)
 
@@ -115,6 +123,58 @@ class TriggerError(EventlogError):
     """A watch that cannot be compiled to triggers or cannot be applied."""
 
     code = "trigger"
+
+
+class FormatError(EventlogError):
+    """A change format: input that is not of the format, or a change that it cannot hold."""
+
+    code = "format"
+
+
+class InvalidChange(FormatError):
+    """A Change against the invariants of spec/change-model.md 1; ``field`` is the field that is wrong."""
+
+    code = "invalid_change"
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class NotExpressible(FormatError):
+    """A change that the target format cannot hold (spec/change-model.md 4)."""
+
+    code = "not_expressible"
+
+
+class ValueRange(NotExpressible):
+    """A value outside the range of its target column (spec/change-model.md 5.1)."""
+
+    code = "value_range"
+
+
+class NeedsQueryBack(FormatError):
+    """A change without its row, which only the source database has (spec/change-model.md 3.1)."""
+
+    code = "needs_query_back"
+
+
+class NeedsRowCodec(FormatError):
+    """A change whose row image has no codec (spec/change-model.md 3.4)."""
+
+    code = "needs_row_codec"
+
+
+class UnknownOperation(FormatError):
+    """An operation code that the format does not have."""
+
+    code = "unknown_operation"
+
+
+class SchemaMissing(FormatError):
+    """A row of a table that nothing has described."""
+
+    code = "schema_missing"
 
 
 class ReceiverAway(EventlogError):

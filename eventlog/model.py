@@ -1,9 +1,16 @@
-"""What everything else speaks of: a row of the log, its status and type, and the event that rows become."""
+"""What everything else speaks of: a row of the log, its status and type, the event that rows become, and the change
+in which all formats meet.
+"""
 
 from __future__ import annotations
 
-from enum import IntEnum
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime, time
+from decimal import Decimal
+from enum import IntEnum, StrEnum
+from typing import Any, Final, NamedTuple, Self, TypeAlias
+
+from eventlog.errors import InvalidChange
 
 
 class EventType(IntEnum):
@@ -94,3 +101,153 @@ class Event(NamedTuple):
     association: str
     event_id: str
     attributes: tuple[AttributeSteps, ...] = ()
+
+
+class ChangeOp(StrEnum):
+    """What a change did (spec/change-model.md 1). REFRESH is a row of an initial load."""
+
+    INSERT = "INSERT"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+    TRUNCATE = "TRUNCATE"
+    REFRESH = "REFRESH"
+
+
+class Lob(NamedTuple):
+    """A large object, opaque."""
+
+    data: bytes
+
+
+Value: TypeAlias = "str | int | Decimal | float | bool | bytes | date | time | datetime | Lob | tuple[Any, ...] | None"
+"""A value of a column: None is NULL, a tuple holds the values of a multi-valued attribute (E and X only)."""
+
+Row: TypeAlias = Mapping[str, Value]
+"""An image of a row: exactly the columns that are known."""
+
+
+class _ChangeFields(NamedTuple):
+    schema: str | None
+    table: str
+    op: ChangeOp
+    key: tuple[tuple[str, Value], ...] | None
+    before: Row | None
+    after: Row | None
+    changed: frozenset[str] | None
+    position: str | None
+    transaction_id: str | None
+    event_number: int | None
+    last_in_transaction: bool | None
+    commit_time: datetime | None
+    user: str | None
+    extras: Mapping[str, Any]
+
+
+_NO_EXTRAS: Final[Mapping[str, Any]] = {}
+
+
+class Change(_ChangeFields):
+    """One change of one row: where all formats meet (spec/change-model.md 1).
+
+    ``schema`` None = unknown; ``key`` the primary key in key order, of the new row, for DELETE of the old one,
+    None = unknown or no key; ``before``, ``after`` the columns that are known, None = nothing known; ``changed``
+    for UPDATE the columns whose value changed, None = unknown; ``position`` the place of the change in its source;
+    ``event_number`` 1, 2, .. within the transaction; ``commit_time`` in UTC, aware; ``extras`` what only its format
+    knows, left out of equality.
+
+    A tuple, since millions pass through; ``_replace`` gives a changed copy, checked like a new one. Raises
+    InvalidChange naming the field.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        schema: str | None,
+        table: str,
+        op: ChangeOp,
+        key: tuple[tuple[str, Value], ...] | None = None,
+        before: Row | None = None,
+        after: Row | None = None,
+        changed: frozenset[str] | None = None,
+        position: str | None = None,
+        transaction_id: str | None = None,
+        event_number: int | None = None,
+        last_in_transaction: bool | None = None,
+        commit_time: datetime | None = None,
+        user: str | None = None,
+        extras: Mapping[str, Any] = _NO_EXTRAS,
+    ) -> Self:
+        if op is not ChangeOp.UPDATE and changed is not None:
+            raise InvalidChange("changed", f"{op} of {table!r} has changed columns: only UPDATE has")
+        if op is ChangeOp.DELETE:
+            if after is not None:
+                raise InvalidChange("after", f"DELETE of {table!r} has a row after it")
+            if before is None and key is None and "part1" not in extras:
+                raise InvalidChange("before", f"DELETE of {table!r} has neither a row before it nor a key")
+        elif op is ChangeOp.TRUNCATE:
+            for name, value in (("before", before), ("after", after), ("key", key)):
+                if value is not None:
+                    raise InvalidChange(name, f"TRUNCATE of {table!r} has {name}")
+        else:
+            if op is not ChangeOp.UPDATE and before is not None:
+                raise InvalidChange("before", f"{op} of {table!r} has a row before it")
+            if after is None and "query_back" not in extras and "part1" not in extras:
+                raise InvalidChange("after", f"{op} of {table!r} has no row after it")
+            if changed is not None and after is not None and not changed <= after.keys():
+                unknown = min(changed - after.keys())
+                raise InvalidChange("changed", f"UPDATE of {table!r} changed {unknown!r}, which its row does not hold")
+        if commit_time is not None and commit_time.tzinfo is None:
+            raise InvalidChange("commit_time", f"commit time {commit_time} of {table!r} has no time zone")
+        fields = (
+            schema, table, op, key, before, after, changed, position, transaction_id, event_number,
+            last_in_transaction, commit_time, user, extras,
+        )  # fmt: skip
+        return tuple.__new__(cls, fields)
+
+    @classmethod
+    def _make(cls, iterable: Iterable[Any]) -> Self:  # type: ignore[override]
+        return cls(*iterable)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Change) and self[:-1] == other[:-1]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]  # images are mappings
+
+    @property
+    def present(self) -> frozenset[str]:
+        """The columns known in ``after``, else in ``before``."""
+        image = self.after if self.after is not None else self.before
+        return frozenset() if image is None else frozenset(image)
+
+
+def old_key(change: Change) -> tuple[tuple[str, Value], ...] | None:
+    """The key before the change: that of ``before`` where it knows all key columns, else the key itself."""
+    key, before = change.key, change.before
+    if key is None or before is None or not all(name in before for name, _ in key):
+        return key
+    return tuple((name, before[name]) for name, _ in key)
+
+
+def moves_key(change: Change) -> bool:
+    """Whether an UPDATE changes its key (spec/change-model.md 1)."""
+    return change.op is ChangeOp.UPDATE and old_key(change) != change.key
+
+
+def differing(before: Row, after: Row) -> frozenset[str] | None:
+    """The columns that differ, NULL-safe; None where ``before`` lacks one of ``after`` (spec/change-model.md 1)."""
+    if not before.keys() >= after.keys():
+        return None
+    return frozenset(name for name, value in after.items() if before[name] != value)
+
+
+def changes_nothing(change: Change) -> bool:
+    """Whether an UPDATE is known to change nothing (spec/change-model.md 4)."""
+    if change.op is not ChangeOp.UPDATE or change.extras.get("changed_unknown"):
+        return False
+    if change.changed is not None:
+        return not change.changed
+    return change.before is not None and change.after is not None and dict(change.before) == dict(change.after)

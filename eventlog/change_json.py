@@ -1,0 +1,153 @@
+"""A Change as JSON and back (spec/change-model.md 1.1): the form of vectors, logs and the format ``jsonl``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+from eventlog.errors import FormatError
+from eventlog.model import Change, ChangeOp, Lob, Row, Value
+
+
+def to_json(change: Change) -> dict[str, Any]:
+    """The JSON object of a change: all its fields in order, what JSON has no type for as text."""
+    return {
+        "schema": change.schema,
+        "table": change.table,
+        "op": change.op.value,
+        "key": None if change.key is None else [[name, value_to_json(value)] for name, value in change.key],
+        "before": _row_to_json(change.before),
+        "after": _row_to_json(change.after),
+        "changed": None if change.changed is None else sorted(change.changed),
+        "position": change.position,
+        "transaction_id": change.transaction_id,
+        "event_number": change.event_number,
+        "last_in_transaction": change.last_in_transaction,
+        "commit_time": None if change.commit_time is None else _utc_text(change.commit_time),
+        "user": change.user,
+        "extras": {name: _extra_to_json(value) for name, value in change.extras.items()},
+    }
+
+
+def dumps(change: Change) -> str:
+    """A change as one line of JSON, without the line break."""
+    return json.dumps(to_json(change), ensure_ascii=False, separators=(",", ":"))
+
+
+def from_json(value: Mapping[str, Any]) -> Change:
+    """The change of a JSON object: members that are missing are None, unknown ones are ignored.
+
+    Text stays text: JSON does not say whether it was a date or a decimal. Raises FormatError, InvalidChange.
+    """
+    if not isinstance(value, Mapping):
+        raise FormatError(f"a change is a JSON object, not {type(value).__name__}")
+    table, op, commit_time = value.get("table"), value.get("op"), value.get("commit_time")
+    if not isinstance(table, str):
+        raise FormatError(f"a change needs the name of its table as text, not {table!r}")
+    if not isinstance(op, str) or op not in ChangeOp.__members__:
+        raise FormatError(f"op {op!r} of a change of {table!r} is none of {', '.join(ChangeOp.__members__)}")
+    key, changed = value.get("key"), value.get("changed")
+    try:
+        return Change(
+            value.get("schema"),
+            table,
+            ChangeOp(op),
+            None if key is None else tuple((name, value_from_json(part)) for name, part in key),
+            _row_from_json(value.get("before")),
+            _row_from_json(value.get("after")),
+            None if changed is None else frozenset(changed),
+            value.get("position"),
+            value.get("transaction_id"),
+            value.get("event_number"),
+            value.get("last_in_transaction"),
+            None if commit_time is None else _utc(commit_time),
+            value.get("user"),
+            {name: _extra_from_json(part) for name, part in (value.get("extras") or {}).items()},
+        )
+    except (TypeError, ValueError, AttributeError) as error:
+        raise FormatError(f"the change of {table!r} cannot be read: {error}") from error
+
+
+def loads(line: str | bytes) -> Change:
+    """The change of one line of JSON. Raises FormatError."""
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise FormatError(f"the line is no JSON: {error}") from None
+    return from_json(value)
+
+
+def value_to_json(value: Value) -> Any:
+    """A value of a column: Decimal, date and time as text, bytes as ``{"hex": "00FF"}``, several values as array."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case Decimal():
+            return format(value, "f")
+        case bytes():
+            return {"hex": value.hex().upper()}
+        case Lob():
+            return {"hex": value.data.hex().upper()}
+        case datetime():
+            return _time_text(value.isoformat())
+        case date():
+            return value.isoformat()
+        case time():
+            return _time_text(value.isoformat())
+        case tuple():
+            return [value_to_json(part) for part in value]
+
+
+def value_from_json(value: Any) -> Value:
+    """The value of ``value_to_json``; text stays text."""
+    if isinstance(value, dict):
+        return bytes.fromhex(value["hex"])
+    if isinstance(value, list):
+        return tuple(value_from_json(part) for part in value)
+    plain: Value = value
+    return plain
+
+
+def _row_to_json(row: Row | None) -> dict[str, Any] | None:
+    return None if row is None else {name: value_to_json(value) for name, value in row.items()}
+
+
+def _row_from_json(row: Mapping[str, Any] | None) -> Row | None:
+    return None if row is None else {name: value_from_json(value) for name, value in row.items()}
+
+
+def _extra_to_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _extra_to_json(part) for name, part in value.items()}
+    if isinstance(value, list | tuple) and not isinstance(value, Lob):
+        return [_extra_to_json(part) for part in value]
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    return value_to_json(value)
+
+
+def _extra_from_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return bytes.fromhex(value["hex"]) if set(value) == {"hex"} else value
+    return value
+
+
+def _time_text(text: str) -> str:
+    """Without trailing zeros of the fraction, which Python writes as six digits or none."""
+    whole, dot, rest = text.partition(".")
+    if not dot:
+        return text
+    digits = rest[:6].rstrip("0")
+    return f"{whole}.{digits}{rest[6:]}" if digits else whole + rest[6:]
+
+
+def _utc_text(moment: datetime) -> str:
+    return _time_text(moment.astimezone(UTC).replace(tzinfo=None).isoformat()) + "Z"
+
+
+def _utc(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

@@ -1,0 +1,1 @@
+"""Linter DISPATCH_QUEUE (spec/linter-queue.md)."""

@@ -1,0 +1,1 @@
+"""Qlik change tables and Qlik Kafka messages (spec/qlik.md)."""
