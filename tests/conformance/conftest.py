@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 OUR_VECTORS = Path(__file__).parent / "vectors"
+FORMATS = ("gbase", "linter", "qlik")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,18 +37,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for name, found in (
         ("vector_file", _files(directory)),
         ("xds_case_file", {path.stem: path for path in sorted(directory.glob("xds/*.json"))}),
-        ("valid_key", _keys(directory, "valid")),
-        ("invalid_key", _keys(directory, "invalid")),
+        ("valid_key", _cases(directory, "table_key.json", "valid")),
+        ("invalid_key", _cases(directory, "table_key.json", "invalid")),
     ):
         if name in metafunc.fixturenames:
             metafunc.parametrize(name, list(found.values()), ids=list(found))
+    for file in FORMATS:  # an argument qlik_masks: each case of the member masks of qlik.json
+        for name in metafunc.fixturenames:
+            if name.startswith(f"{file}_"):
+                found = _cases(directory, f"{file}.json", name.removeprefix(f"{file}_"))
+                metafunc.parametrize(name, list(found.values()), ids=list(found))
 
 
 def _files(directory: Path) -> dict[str, Path]:
     return {str(path.relative_to(directory)): path for path in sorted(directory.rglob("*")) if path.is_file()}
 
 
-def _keys(directory: Path, member: str) -> dict[str, dict[str, object]]:
-    path = directory / "table_key.json"
-    cases = json.loads(path.read_text(encoding="utf-8"))[member] if path.exists() else []
+def _cases(directory: Path, file: str, member: str) -> dict[str, dict[str, object]]:
+    path = directory / file
+    cases = json.loads(path.read_text(encoding="utf-8")).get(member, []) if path.exists() else []
     return {f"{member}-{number}": case for number, case in enumerate(cases)}
