@@ -6,10 +6,15 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from typing import Any
+from math import inf, isfinite
+from typing import Any, Final, TypeVar
 
 from eventlog.errors import FormatError
 from eventlog.model import Change, ChangeOp, Lob, Row, Value
+
+_NOT_FINITE: Final = {inf: "Infinity", -inf: "-Infinity"}
+
+Of = TypeVar("Of")
 
 
 def to_json(change: Change) -> dict[str, Any]:
@@ -49,25 +54,25 @@ def from_json(value: Mapping[str, Any]) -> Change:
         raise FormatError(f"a change needs the name of its table as text, not {table!r}")
     if not isinstance(op, str) or op not in ChangeOp.__members__:
         raise FormatError(f"op {op!r} of a change of {table!r} is none of {', '.join(ChangeOp.__members__)}")
-    key, changed = value.get("key"), value.get("changed")
     try:
+        key, changed = _of(value, "key", list), _of(value, "changed", list)
         return Change(
-            value.get("schema"),
+            _of(value, "schema", str),
             table,
             ChangeOp(op),
-            None if key is None else tuple((name, value_from_json(part)) for name, part in key),
-            _row_from_json(value.get("before")),
-            _row_from_json(value.get("after")),
+            None if key is None else tuple(_key_part(part) for part in key),
+            _row_from_json(_of(value, "before", dict)),
+            _row_from_json(_of(value, "after", dict)),
             None if changed is None else frozenset(changed),
-            value.get("position"),
-            value.get("transaction_id"),
-            value.get("event_number"),
-            value.get("last_in_transaction"),
+            _of(value, "position", str),
+            _of(value, "transaction_id", str),
+            _of(value, "event_number", int),
+            _of(value, "last_in_transaction", bool),
             None if commit_time is None else _utc(commit_time),
-            value.get("user"),
-            {name: _extra_from_json(part) for name, part in (value.get("extras") or {}).items()},
+            _of(value, "user", str),
+            {name: _extra_from_json(part) for name, part in (_of(value, "extras", dict) or {}).items()},
         )
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise FormatError(f"the change of {table!r} cannot be read: {error}") from error
 
 
@@ -75,16 +80,21 @@ def loads(line: str | bytes) -> Change:
     """The change of one line of JSON. Raises FormatError."""
     try:
         value = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FormatError(f"the line is no JSON: {error}") from None
     return from_json(value)
 
 
 def value_to_json(value: Value) -> Any:
-    """A value of a column: Decimal, date and time as text, bytes as ``{"hex": "00FF"}``, several values as array."""
+    """A value of a column: Decimal, date and time as text, bytes as ``{"hex": "00FF"}``, several values as array.
+
+    The floats that JSON has no number for are the texts NaN, Infinity, -Infinity (spec/xds.md 6.1).
+    """
     match value:
-        case None | bool() | int() | float() | str():
+        case None | bool() | int() | str():
             return value
+        case float():
+            return value if isfinite(value) else _NOT_FINITE.get(value, "NaN")
         case Decimal():
             return format(value, "f")
         case bytes():
@@ -104,11 +114,27 @@ def value_to_json(value: Value) -> Any:
 def value_from_json(value: Any) -> Value:
     """The value of ``value_to_json``; text stays text."""
     if isinstance(value, dict):
+        if value.keys() != {"hex"}:
+            raise ValueError(f'an object of {", ".join(value) or "nothing"} is no value: bytes are {{"hex": ...}}')
         return bytes.fromhex(value["hex"])
     if isinstance(value, list):
         return tuple(value_from_json(part) for part in value)
     plain: Value = value
     return plain
+
+
+def _of(value: Mapping[str, Any], member: str, kind: type[Of]) -> Of | None:
+    """A member of this type, None where it is missing or null. Raises TypeError."""
+    found = value.get(member)
+    if found is None or (isinstance(found, kind) and (kind is bool or not isinstance(found, bool))):
+        return found
+    raise TypeError(f"{member} is {found!r}, which is no {kind.__name__}")
+
+
+def _key_part(part: Any) -> tuple[str, Value]:
+    if not isinstance(part, list) or len(part) != 2 or not isinstance(part[0], str):
+        raise TypeError(f"{part!r} is no [column, value] of a key")
+    return part[0], value_from_json(part[1])
 
 
 def _row_to_json(row: Row | None) -> dict[str, Any] | None:
@@ -131,8 +157,10 @@ def _extra_to_json(value: Any) -> Any:
 
 def _extra_from_json(value: Any) -> Any:
     if isinstance(value, dict):
-        return bytes.fromhex(value["hex"]) if set(value) == {"hex"} else value
-    return value
+        if value.keys() == {"hex"}:
+            return bytes.fromhex(value["hex"])
+        return {name: _extra_from_json(part) for name, part in value.items()}
+    return [_extra_from_json(part) for part in value] if isinstance(value, list) else value
 
 
 def _time_text(text: str) -> str:

@@ -126,9 +126,13 @@ class TriggerError(EventlogError):
 
 
 class FormatError(EventlogError):
-    """A change format: input that is not of the format, or a change that it cannot hold."""
+    """A change format: input that is not of the format, or a change that it cannot hold.
+
+    ``column``: ``schema.table.column`` where it is about the value of one (spec/change-model.md 5.1).
+    """
 
     code = "format"
+    column: str | None = None
 
 
 class InvalidChange(FormatError):

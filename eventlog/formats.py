@@ -9,9 +9,9 @@ import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, EventlogError, FormatError, RowError
 from eventlog.model import Change
 
 
@@ -20,17 +20,32 @@ class Report:
     """What a conversion did: changes ``read`` and ``written``, and ``counters`` by reason.
 
     A counter is named after its reason (``truncate_skipped``), one that concerns a column
-    ``reason table.column`` (``truncated app.item.made_at``).
+    ``reason table.column`` (``truncated app.item.made_at``). ``strict``: the first thing that cannot be read or written
+    stops it. ``problems``: messages of the first things passed over, ``PROBLEMS_KEPT`` at most.
     """
 
     read: int = 0
     written: int = 0
     counters: Counter[str] = field(default_factory=Counter)
+    strict: bool = False
+    problems: list[str] = field(default_factory=list)
 
     def count(self, reason: str, number: int = 1) -> None:
         """Count something skipped, lost or odd under its reason."""
         self.counters[reason] += number
 
+    def pass_over(self, error: EventlogError) -> None:
+        """Go on without what ``error`` refuses, counted under its code and column; raises it if ``strict``."""
+        if self.strict:
+            raise error
+        code = error.row_code if isinstance(error, RowError) else error.code
+        column = error.column if isinstance(error, FormatError) else None
+        self.count(code if column is None else f"{code} {column}")
+        if len(self.problems) < PROBLEMS_KEPT:
+            self.problems.append(str(error))
+
+
+PROBLEMS_KEPT: Final = 100
 
 Read = Callable[[str, Mapping[str, Any], Report], Iterator[Change]]
 Write = Callable[[Iterable[Change], str, Mapping[str, Any], Report], None]
@@ -40,8 +55,9 @@ Write = Callable[[Iterable[Change], str, Mapping[str, Any], Report], None]
 class Format:
     """One format. ``read`` gives the changes of a source (a path, or a URL where the format has live sources), with
     the reader's options of ``--map``; ``write`` puts changes to a target, whole or not at all where that is a file.
-    Both raise FormatError naming what and where, and ConfigError for their options; they count in the report what they
-    skip and lose, and ``read`` the changes it gives, ``write`` those it has written.
+    Both raise FormatError naming what and where, and ConfigError for their options; what they can go on without they
+    hand to ``Report.pass_over``. They count in the report what they skip and lose, and ``read`` the changes it gives,
+    ``write`` those it has written.
     """
 
     name: str
@@ -64,3 +80,14 @@ def parse_options(kind: type[Options], given: Mapping[str, Any], what: str) -> O
             hint = f"do you mean {near[0]}?" if near else f"known are {', '.join(known)}"
             raise ConfigError(f"option {name!r} of {what} is not known: {hint}")
     return kind(**given)
+
+
+def check_types(options: Any, what: str) -> None:
+    """Raise ConfigError for an option whose value is not of the type of its default, as far as that is a truth value, a
+    number or a text. ``what`` as in ``parse_options``.
+    """
+    for one in fields(options):
+        value = getattr(options, one.name)
+        if isinstance(one.default, bool | int | str) and type(value) is not type(one.default):
+            kind = {bool: "true or false", int: "a whole number", str: "a text"}[type(one.default)]
+            raise ConfigError(f"option {one.name!r} of {what} is {value!r}: {kind} is needed")

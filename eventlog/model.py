@@ -224,6 +224,11 @@ class Change(_ChangeFields):
         return frozenset() if image is None else frozenset(image)
 
 
+def column_name(change: Change, column: str) -> str:
+    """``schema.table.column``, as reports name a column of a change."""
+    return f"{change.table}.{column}" if change.schema is None else f"{change.schema}.{change.table}.{column}"
+
+
 def old_key(change: Change) -> tuple[tuple[str, Value], ...] | None:
     """The key before the change: that of ``before`` where it knows all key columns, else the key itself."""
     key, before = change.key, change.before

@@ -1,0 +1,66 @@
+"""The options that several change formats share: ``catalog`` and ``existing_keys``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from eventlog.catalog import Catalog, Database, database_from_json
+from eventlog.change_keys import Key, class_of
+from eventlog.errors import ConfigError
+from eventlog.typed import value_reader
+
+CatalogOption: TypeAlias = "str | Database | Mapping[str, Any] | None"
+"""A JSON catalogue: its path, its content (the form of the ``database`` member of spec/xds.md 9), or what it means."""
+
+
+def database_of(option: CatalogOption) -> Database | None:
+    """The tables that the option ``catalog`` names, None without it. Raises ConfigError, OSError."""
+    if option is None or isinstance(option, Database):
+        return option
+    if isinstance(option, Mapping):
+        return database_from_json(option)
+    try:
+        return database_from_json(read_catalog(Path(option)))
+    except ConfigError as error:
+        raise ConfigError(f"{option}: {error}") from None
+
+
+def read_catalog(path: Path) -> Mapping[str, Any]:
+    """The content of a catalogue file, or of its member ``database``. Raises ConfigError, OSError."""
+    try:
+        value = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ConfigError(f"the catalog {path} is not JSON: {error}") from None
+    if not isinstance(value, dict) or not isinstance(value.get("database", value), dict):
+        raise ConfigError(f"the catalog {path} is no JSON object")
+    content: Mapping[str, Any] = value.get("database", value)
+    return content
+
+
+def keys_of(option: Any, catalog: Catalog | None) -> Callable[[str], Iterable[Key] | None] | None:
+    """The option ``existing_keys`` as a function of the table: as it is, or from a mapping of tables to their keys,
+    each an object of key columns, in key order. Raises ConfigError.
+    """
+    if option is None:
+        return None
+    if callable(option):
+        given: Callable[[str], Iterable[Key] | None] = option
+        return given
+    if not isinstance(option, Mapping):
+        raise ConfigError('existing_keys is an object of tables to lists of keys: {"item": [{"id": 7}]}')
+    known = {table: [_key(table, key, catalog) for key in keys] for table, keys in option.items()}
+    return known.get
+
+
+def _key(table: str, key: Any, catalog: Catalog | None) -> Key:
+    if not isinstance(key, Mapping):
+        raise ConfigError(f'a key of {table!r} in existing_keys is no object of its columns, such as {{"id": 7}}')
+    object_class = class_of(catalog, table)
+    types = {} if object_class is None else {column.name: column.type for column in object_class.key}
+    return tuple(
+        (name, value_reader(types[name])(value) if isinstance(value, str) and name in types else value)
+        for name, value in key.items()
+    )

@@ -1,0 +1,313 @@
+"""A queue from a seeded workload, for tests and for users without a server (spec/linter-queue.md 7, 8).
+
+Interleaved transactions, rollbacks, reused transaction numbers, rows of several parts, BLOB operations, several
+destinations, log files that wrap. The row images are the invented ones of ``image``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from random import Random
+from typing import Final, NamedTuple
+
+from eventlog.linter.attributes import ColumnAttrs, TableAttrs, Typ, table_attrs
+from eventlog.linter.fields import from_utc, to_utc
+from eventlog.linter.image import EmulatorCodec
+from eventlog.linter.log import SystemLog, Written, first_address
+from eventlog.linter.operations import CLEAR_BLOB, CREATE_BLOB, DELETE, INSERT, INSERT_BLOB, UPDATE
+from eventlog.linter.rows import Destination, QueueRow
+from eventlog.model import Change, ChangeOp, Value, differing
+
+Row = dict[str, Value]
+
+ITEM: Final = table_attrs(
+    7,
+    (
+        ColumnAttrs("ID", 1, Typ.INTEGER, 1, 4),
+        ColumnAttrs("NAME", 2, Typ.VARCHAR, 0, 20),
+        ColumnAttrs("PRICE", 3, Typ.DECIMAL, 0, 16),
+        ColumnAttrs("NOTE", 4, Typ.CHAR, 0, 5),
+    ),
+)
+READING: Final = table_attrs(
+    8,
+    (
+        ColumnAttrs("K1", 1, Typ.INTEGER, 2, 8),
+        ColumnAttrs("K2", 2, Typ.CHAR, 1, 6),
+        ColumnAttrs("SMALL", 3, Typ.INTEGER, 0, 2),
+        ColumnAttrs("SINGLE", 4, Typ.REAL, 0, 4),
+        ColumnAttrs("DOUBLE", 5, Typ.REAL, 0, 8),
+        ColumnAttrs("TAKEN", 6, Typ.DATE, 0, 16),
+        ColumnAttrs("RAW", 7, Typ.BYTE, 0, 4),
+        ColumnAttrs("VARRAW", 8, Typ.VARBYTE, 0, 10),
+        ColumnAttrs("VALID", 9, Typ.BOOLEAN, 0, 1),
+        ColumnAttrs("PLACE", 10, Typ.NCHAR, 0, 8),
+        ColumnAttrs("REMARK", 11, Typ.NVARCHAR, 0, 20),
+    ),
+)
+DOCUMENT: Final = table_attrs(
+    9,
+    (
+        ColumnAttrs("ID", 1, Typ.INTEGER, 1, 4),
+        ColumnAttrs("TITLE", 2, Typ.VARCHAR, 0, 40),
+        ColumnAttrs("BODY", 3, Typ.VARCHAR, 0, 4000),
+        ColumnAttrs("APPENDIX", 4, Typ.VARCHAR, 0, 4000),
+        ColumnAttrs("SCAN", 5, Typ.BLOB, 0, 16),
+    ),
+)
+
+TABLES: Final[Mapping[str, TableAttrs]] = {"ITEM": ITEM, "READING": READING, "DOCUMENT": DOCUMENT}
+"""The tables of the workload by name."""
+
+ATTRS: Final = {table.tabnum: table for table in TABLES.values()}
+"""What DISPATCH_ATTRS holds for them."""
+
+OWNER: Final = "APP"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What is done: ``transactions`` in all, at most ``at_once`` of them open, each of ``operations`` at most.
+
+    ``rolled_back``: their share. ``servers``: where each row goes. ``tables``: names of TABLES. ``unfinished``: the
+    last transactions that are open stay so. ``address``: where the log begins; ``second`` how far its clock goes on
+    average from one operation to the next, in seconds.
+    """
+
+    seed: int
+    transactions: int = 100
+    at_once: int = 4
+    operations: int = 8
+    rolled_back: float = 0.2
+    servers: Sequence[str] = ("DSTSRV",)
+    tables: Sequence[str] = tuple(TABLES)
+    unfinished: bool = False
+    continuation_lengths: str = "per_row"
+    dbnode: str = "SRCDB"
+    address: int = first_address()
+    second: float = 0.05
+    begin: datetime = datetime(2025, 3, 23, 10, 57, 51, tzinfo=UTC)
+
+
+class Step(NamedTuple):
+    """What one step of the workload writes: rows, and the changes that they commit, as a reader has to give them."""
+
+    rows: list[QueueRow]
+    changes: list[Change]
+
+
+class _Done(NamedTuple):
+    """An operation of an open transaction: its address, and what a reader makes of it (None: nothing)."""
+
+    address: int
+    table: str
+    op: ChangeOp | None
+    before: Row | None
+    after: Row | None
+    changed: frozenset[str] | None
+
+
+@dataclass(slots=True)
+class _Transaction:
+    number: int
+    channel: int
+    length: int
+    done: list[_Done] = field(default_factory=list)
+    undo: list[tuple[str, int, Row | None]] = field(default_factory=list)
+
+
+def emulate(workload: Workload) -> Iterator[Step]:
+    """The steps of a workload; the same ones for the same workload."""
+    random = Random(workload.seed)  # noqa: S311 - not for secrets
+    emulation = _Emulation(workload, random)
+    started, running = 0, list[_Transaction]()
+    while started < workload.transactions or (running and not workload.unfinished):
+        begin = started < workload.transactions and len(running) < workload.at_once
+        if begin and (not running or random.random() < 0.3):
+            started += 1
+            free = set(range(1, 2 * workload.at_once + 1)) - {one.number for one in running}
+            length = random.randint(0, workload.operations)
+            running.append(_Transaction(random.choice(sorted(free)), random.randint(1, 9), length))
+            continue
+        one = random.choice(running)
+        if len(one.undo) < one.length:
+            yield emulation.operation(one)
+        else:
+            running.remove(one)
+            yield emulation.end(one, committed=random.random() >= workload.rolled_back)
+
+
+class _Emulation:
+    """The state of the tables, the clock and the log."""
+
+    def __init__(self, workload: Workload, random: Random) -> None:
+        self._random = random
+        self._tables = tuple(workload.tables)
+        self._servers = tuple(workload.servers)
+        self._log = SystemLog(workload.dbnode, workload.continuation_lengths, workload.address)
+        self._codec = EmulatorCodec()
+        self._now = workload.begin
+        self._second = workload.second
+        self._contents: dict[str, dict[int, Row]] = {table: {} for table in workload.tables}
+        self._locked: set[tuple[str, int]] = set()
+        self._row_ids = 0
+
+    def operation(self, transaction: _Transaction) -> Step:
+        """One operation on a row that no other open transaction has touched."""
+        random = self._random
+        table = random.choice(self._tables)
+        own = {(name, row_id) for name, row_id, _ in transaction.undo}
+        rows = self._contents[table]
+        free = [row_id for row_id in rows if (table, row_id) not in self._locked or (table, row_id) in own]
+        typ = random.choice((INSERT, UPDATE, UPDATE, DELETE, CLEAR_BLOB, CREATE_BLOB)) if free else INSERT
+        if typ in (CLEAR_BLOB, CREATE_BLOB) and table != "DOCUMENT":
+            typ = UPDATE
+        if typ == INSERT:
+            self._row_ids += 1
+            return self._write(transaction, table, self._row_ids, None, self._row(table, self._row_ids))
+        row_id = random.choice(free)
+        old = rows[row_id]
+        if typ == DELETE:
+            return self._write(transaction, table, row_id, old, None)
+        if typ == CLEAR_BLOB:
+            return self._write(transaction, table, row_id, old, {**old, "SCAN": None}, CLEAR_BLOB)
+        if typ == CREATE_BLOB:
+            return self._write(transaction, table, row_id, old, old, random.choice((CREATE_BLOB, INSERT_BLOB)))
+        return self._write(transaction, table, row_id, old, self._changed(table, old))
+
+    def _write(
+        self, transaction: _Transaction, table: str, row_id: int, old: Row | None, new: Row | None, blob: int = 0
+    ) -> Step:
+        transaction.undo.append((table, row_id, old))
+        self._locked.add((table, row_id))
+        self._put(table, row_id, new)
+        attrs = TABLES[table]
+        done = _Done(self._log.address, table, None, None, None, None)
+        if blob in (CREATE_BLOB, INSERT_BLOB):
+            typ, part1, part2 = blob, self._random.randbytes(self._random.randint(0, 200)), b""
+        elif blob:
+            assert old is not None
+            typ, part1, part2 = blob, self._codec.encode(attrs, old), b""
+            done = done._replace(op=ChangeOp.UPDATE, before=old, after=new, changed=frozenset({"SCAN"}))
+        elif old is None or new is None:
+            image = old or new
+            assert image is not None
+            typ, part1, part2 = (DELETE if new is None else INSERT), self._codec.encode(attrs, image), b""
+            done = done._replace(op=ChangeOp.DELETE if new is None else ChangeOp.INSERT, before=old, after=new)
+        else:
+            typ, part1, part2 = UPDATE, self._codec.encode(attrs, old), self._codec.encode(attrs, new)
+            done = done._replace(op=ChangeOp.UPDATE, before=old, after=new, changed=differing(old, new))
+        transaction.done.append(done)
+        blobatr = 0x0300 | 5 if blob else 0
+        written = Written(typ, blobatr, attrs.tabnum, row_id, part1, part2)
+        destinations = [Destination(server, OWNER, table) for server in self._servers]
+        oper_date = self._oper_date()
+        rows = self._log.operation(transaction.number, transaction.channel, oper_date, written, destinations)
+        return Step(list(rows), [])
+
+    def end(self, transaction: _Transaction, *, committed: bool) -> Step:
+        """COMMIT or ROLLBACK."""
+        for table, row_id, old in reversed(transaction.undo):
+            if not committed:
+                self._put(table, row_id, old)
+            self._locked.discard((table, row_id))
+        oper_date = self._oper_date()
+        row = self._log.end(transaction.number, transaction.channel, oper_date, committed=committed)
+        return Step([row], self._changes(transaction, row) if committed else [])
+
+    def _changes(self, transaction: _Transaction, commit: QueueRow) -> list[Change]:
+        changes = []
+        made = [one for one in transaction.done if one.op is not None]
+        for number, one in enumerate(made, 1):
+            assert one.op is not None
+            image = one.after if one.after is not None else one.before
+            assert image is not None
+            changes.append(
+                Change(
+                    OWNER,
+                    one.table,
+                    one.op,
+                    tuple((name, image[name]) for name in TABLES[one.table].key),
+                    one.before,
+                    one.after,
+                    one.changed,
+                    f"{commit.syslog_addr:016x}:{one.address:016x}",
+                    f"{transaction.number:032X}",
+                    number,
+                    number == len(made),
+                    to_utc(commit.oper_date, UTC),
+                )
+            )
+        return changes
+
+    def _put(self, table: str, row_id: int, row: Row | None) -> None:
+        if row is None:
+            self._contents[table].pop(row_id, None)
+        else:
+            self._contents[table][row_id] = row
+
+    def _oper_date(self) -> bytes:
+        # Never twice the same: under order_by oper_date it is what orders the operations.
+        self._now += timedelta(seconds=0.001 + self._random.random() * 2 * self._second)
+        return from_utc(self._now, UTC)
+
+    def _row(self, table: str, row_id: int) -> Row:
+        return {
+            column.name: _key_value(column, row_id) if column.pkey else _random_value(column, self._random)
+            for column in TABLES[table].columns
+        }
+
+    def _changed(self, table: str, old: Row) -> Row:
+        """The row with some columns changed, at times none, at times the key."""
+        new = dict(old)
+        for column in TABLES[table].columns:
+            if not column.pkey and self._random.random() < 0.4:
+                new[column.name] = _random_value(column, self._random)
+        if self._random.random() < 0.1:
+            self._row_ids += 1
+            key = next(column for column in TABLES[table].columns if column.pkey)
+            new[key.name] = _key_value(key, self._row_ids)
+        return new
+
+
+def _key_value(column: ColumnAttrs, number: int) -> Value:
+    return number if column.typ == Typ.INTEGER else f"K{number % 97}"
+
+
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyzäßéдж漢 -"
+
+
+def _random_value(column: ColumnAttrs, random: Random) -> Value:
+    """A value that the image keeps as it is."""
+    if random.random() < 0.1:
+        return None
+    length = column.length
+    match column.typ:
+        case Typ.INTEGER:
+            return random.randrange(-(1 << 8 * length - 1), 1 << 8 * length - 1)
+        case Typ.REAL:
+            return random.randrange(-1000, 1000) / 8
+        case Typ.DATE:
+            moment = datetime(1990, 1, 1) + timedelta(days=random.randrange(20_000), seconds=random.randrange(86_400))
+            return moment.replace(microsecond=random.randrange(100) * 10_000)
+        case Typ.DECIMAL:
+            return Decimal(random.randrange(-(10**12), 10**12)).scaleb(-random.randrange(8))
+        case Typ.BYTE | Typ.BLOB:
+            return random.randbytes(length)
+        case Typ.VARBYTE:
+            return random.randbytes(random.randint(0, length))
+        case Typ.BOOLEAN:
+            return random.random() < 0.5
+        case Typ.NCHAR | Typ.NVARCHAR:
+            return _text(random, random.randint(0, length // 2)).rstrip()
+        case _:
+            return _text(random, random.randint(0, length)).encode()[:length].decode(errors="ignore").rstrip()
+
+
+def _text(random: Random, length: int) -> str:
+    # Long texts repeat a short one: what is tested is their length.
+    short = "".join(random.choices(_LETTERS, k=min(length, 40)))
+    return (short * (length // 40 + 1))[:length]

@@ -1,0 +1,300 @@
+"""Rows of the queue -> Change (spec/linter-queue.md 5, 6; spec/change-model.md 2, 3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from eventlog.errors import ConfigError, NotExpressible, SchemaMissing
+from eventlog.formats import Report
+from eventlog.linter import operations
+from eventlog.linter.attributes import TableAttrs
+from eventlog.linter.codec import RowCodec, row_codec
+from eventlog.linter.errors import RowDecodeError
+from eventlog.linter.fields import blob_attr, server_zone, stripped, to_utc
+from eventlog.linter.operations import Operation, table_number, typ_table, where
+from eventlog.linter.rows import Destination, QueueRow
+from eventlog.linter.transactions import (
+    Ended,
+    Selection,
+    Transactions,
+    check_order_by,
+    in_order,
+    place_of_token,
+    restart_token,
+)
+from eventlog.model import Change, ChangeOp, Value, differing
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderOptions:
+    """The reader's options under the names of spec/linter-queue.md, and ``charset`` of the emulator's codec.
+
+    ``order_tolerance`` in seconds; ``destination`` (server, owner, table), None = any; ``tables`` owner.table by the
+    number of the table; ``restart`` the token of an earlier read. Raises ConfigError.
+    """
+
+    typ_table: str = "fields"
+    timezone: str = "UTC"
+    order_by: str = "syslog"
+    order_tolerance: float = 7200
+    final: bool = False
+    restart: str | None = None
+    dbnode: str | None = None
+    destinations: str = "first"
+    destination: tuple[str | None, str | None, str | None] | None = None
+    tables: Mapping[Any, str] = field(default_factory=dict)
+    codec: RowCodec | str = "none"
+    charset: str = "utf-8"
+    on_row_error: str = "raise"
+    blob_operations: str = "skip"
+
+    def __post_init__(self) -> None:
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                raise ConfigError(f"{name} {getattr(self, name)!r} is unknown; use {' or '.join(known)}")
+        if not isinstance(self.order_tolerance, int | float) or not self.order_tolerance >= 0:
+            raise ConfigError(f"order_tolerance {self.order_tolerance!r} is no number of seconds")
+        if self.destination is not None and not is_place(self.destination):
+            raise ConfigError(f"destination {self.destination!r} is not server, owner and table, None for any")
+        check_order_by(self.order_by)
+        if self.restart is not None:
+            place_of_token(str(self.restart), self.order_by)
+        named_tables(self.tables)
+
+
+_CHOICES = {
+    "destinations": ("first", "all"),
+    "on_row_error": ("raise", "raw"),
+    "blob_operations": ("skip", "raise"),
+}
+
+
+def is_place(value: object) -> bool:
+    """Whether this is server, owner and table, each a text or None."""
+    return isinstance(value, list | tuple) and len(value) == 3 and all(isinstance(one, str | None) for one in value)
+
+
+def named_tables(option: Mapping[Any, str]) -> dict[int, tuple[str | None, str]]:
+    """Schema and table by number, of the option ``tables``. Raises ConfigError."""
+    if not isinstance(option, Mapping):
+        raise ConfigError('tables is no object of names by the number of the table, such as {"7": "app.item"}')
+    names: dict[int, tuple[str | None, str]] = {}
+    for tabnum, name in option.items():
+        owner, dot, table = str(name).partition(".")
+        if not dot:
+            owner, table = "", owner
+        try:
+            names[int(tabnum)] = owner or None, table
+        except (TypeError, ValueError):
+            raise ConfigError(f"tables has {tabnum!r} where the number of a table belongs") from None
+    return names
+
+
+class _Target(NamedTuple):
+    """What the changes of one table to one destination have in common."""
+
+    schema: str | None
+    table: str
+    destination: tuple[str, str, str]
+    attrs: TableAttrs | None
+    key: tuple[str, ...]
+
+
+class QueueReader:
+    """Reads a queue, once or again and again: ``read`` takes what the queue holds and gives what is new.
+
+    ``attrs`` are the tables by number. ``restart_token`` is what a later reader is given as ``restart``: that of the
+    last transaction whose changes were handed out whole.
+
+    After an error, or a read that was left half-way, go on with a new reader and the token.
+    """
+
+    def __init__(
+        self, attrs: Mapping[int, TableAttrs], options: ReaderOptions | None = None, report: Report | None = None
+    ) -> None:
+        self._options = options = options or ReaderOptions()
+        self._attrs = attrs
+        self._count = (report or Report()).count
+        self._codec = row_codec(options.codec, options.charset)
+        self._zone = server_zone(options.timezone)
+        self._names = named_tables(options.tables)
+        self._targets: dict[tuple[int, Destination], _Target] = {}
+        destination = options.destination
+        self._typ_table = typ_table(options.typ_table)
+        self._transactions = Transactions(
+            self._typ_table,
+            options.order_by,
+            options.order_tolerance,
+            Selection(
+                None if options.dbnode is None else stripped(options.dbnode),
+                None if destination is None else (destination[0], destination[1], destination[2]),
+            ),
+            self._count,
+        )
+        self.restart_token = None if options.restart is None else str(options.restart)
+
+    def read(self, rows: Iterable[QueueRow]) -> Iterator[Change]:
+        """The changes of the transactions that end among the rows, which may come in any order.
+
+        Raises FormatError.
+        """
+        final = self._options.final
+        return self.changes(in_order(rows if final else self.fresh(rows), self._options.order_by), final=final)
+
+    def fresh(self, rows: Iterable[QueueRow]) -> Iterator[QueueRow]:
+        """The rows that no earlier read has taken, for ``changes``; to be consumed whole before."""
+        return self._transactions.fresh(rows)
+
+    @property
+    def rows_taken(self) -> int:
+        """The number of rows that the last read took or found again, and of those kept."""
+        return len(self._transactions.taken)
+
+    def describe(self, attrs: Mapping[int, TableAttrs]) -> None:
+        """Put ``attrs`` in the place of those given before."""
+        if attrs != self._attrs:
+            self._attrs = attrs
+            self._targets.clear()
+
+    def changes(self, rows: Iterable[QueueRow], *, final: bool) -> Iterator[Change]:
+        """The changes of the transactions that end among the rows, which are ``fresh`` and in the order in force.
+
+        ``final``: nothing is kept for another read. Raises FormatError.
+        """
+        order_by = self._options.order_by
+        every_destination = self._options.destinations == "all"
+        for ended in self._transactions.ended(rows, self.restart_token, final=final):
+            made = operations.of_transaction(ended.rows, self._typ_table, every_destination=every_destination)
+            own = self._of_transaction(ended, made) if ended.committed else ()
+            if own:
+                yield from own
+                self.restart_token = restart_token(ended.commit, order_by)
+
+    def _of_transaction(self, ended: Ended, made: list[Operation]) -> list[Change]:
+        if any(one.row.typ in operations.BLOB_OPERATIONS for one in made):
+            made = [one for one in made if self._makes_change(one)]
+        commit = f"{ended.commit.syslog_addr:016x}:"
+        transaction_id = f"{ended.commit.transact_id:032X}"
+        commit_time = to_utc(ended.commit.oper_date, self._zone)
+        last = len(made)
+        changes = []
+        target: _Target | None = None
+        same: tuple[Any, Any] = None, None
+        for number, (row, part1, part2) in enumerate(made, 1):
+            oper_date, _, dbnode, _, address, typ, _, channel, tabnum, row_id, _, _, destination, _ = row
+            if target is None or tabnum is not same[0] or destination is not same[1]:
+                same = tabnum, destination
+                target = self._targets.get(same) or self._target(row)
+            extras: dict[str, Any] = {
+                "dbnode": dbnode,
+                "oper_date": oper_date.hex(),
+                "table_number": tabnum,
+                "destination": target.destination,
+                "syslog_addr": address,
+            }
+            if channel is not None:
+                extras["channel"] = channel
+            if row_id is not None:
+                extras["row_id"] = row_id
+            images = None if target.attrs is None else self._images(row, part1, part2, target)
+            if images is None:
+                extras["part1"], extras["part2"] = part1, part2
+                key = before = after = changed = None
+            else:
+                before, after, changed = images
+                image = before if after is None else after
+                key = tuple([(name, image[name]) for name in target.key]) if image and target.key else None
+            changes.append(
+                Change(
+                    target.schema,
+                    target.table,
+                    _OPS.get(typ, _UPDATE),
+                    key,
+                    before,
+                    after,
+                    changed,
+                    f"{commit}{address:016x}",
+                    transaction_id,
+                    number,
+                    number == last,
+                    commit_time,
+                    None,
+                    extras,
+                )
+            )
+        return changes
+
+    def _makes_change(self, one: Operation) -> bool:
+        if one.row.typ not in operations.BLOB_OPERATIONS:
+            return True
+        if self._options.blob_operations == "raise":
+            raise NotExpressible(
+                f"{where(one.row)}: the BLOB operation TYP {one.row.typ} is no change of a row; "
+                "set blob_operations to skip to leave such operations out"
+            )
+        self._count("blob_operations")
+        return False
+
+    def _target(self, row: QueueRow) -> _Target:
+        tabnum, destination = table_number(row), row.destination
+        schema, table = self._names.get(tabnum) or (destination.owner or None, destination.table)
+        attrs = None
+        if self._codec is not None:
+            attrs = self._attrs.get(tabnum)
+            if attrs is None:
+                raise SchemaMissing(
+                    f"{where(row)}: table {tabnum} ({destination.table}) is not described by DISPATCH_ATTRS"
+                )
+        target = self._targets[tabnum, destination] = _Target(
+            schema,
+            table,
+            (destination.server, destination.owner, destination.table),
+            attrs,
+            () if attrs is None else attrs.key,
+        )
+        return target
+
+    def _images(self, row: QueueRow, part1: bytes, part2: bytes, target: _Target) -> _Images | None:
+        """Before, after and changed of an operation; None for a row that goes on as raw parts."""
+        assert self._codec is not None
+        assert target.attrs is not None
+        decode = self._codec.decode
+        typ = row.typ
+        try:
+            old = decode(target.attrs, part1)
+            new = decode(target.attrs, part2) if typ == operations.UPDATE else None
+        except Exception as error:
+            if self._options.on_row_error == "raise":
+                name = f"{target.schema}.{target.table}" if target.schema else target.table
+                column = error.column if isinstance(error, RowDecodeError) else None
+                raise RowDecodeError(
+                    None if column is None else f"{name}.{column}",
+                    f"{where(row)}: row of {name} (table {row.tabnum_src}): {error}",
+                ) from error
+            self._count("row_errors")
+            return None
+        if new is not None:
+            return old, new, differing(old, new)
+        if typ == operations.INSERT:
+            return None, old, None
+        if typ == operations.DELETE:
+            return old, None, None
+        name = _blob_column(row, target.attrs)
+        return old, {**old, name: None}, frozenset({name})
+
+
+_Image = dict[str, Value] | None
+_Images = tuple[_Image, _Image, frozenset[str] | None]
+
+_UPDATE = ChangeOp.UPDATE  # of CLEAR BLOB too
+_OPS: Mapping[int, ChangeOp] = {operations.DELETE: ChangeOp.DELETE, operations.INSERT: ChangeOp.INSERT}
+
+
+def _blob_column(row: QueueRow, attrs: TableAttrs) -> str:
+    number = blob_attr(row.blobatr if isinstance(row.blobatr, int) else 0).column
+    column = attrs.column_number(number)
+    if column is None:
+        raise SchemaMissing(f"{where(row)}: BLOBATR names column {number}, which DISPATCH_ATTRS does not describe")
+    return column.name

@@ -1,0 +1,158 @@
+"""DISPATCH_QUEUE and DISPATCH_ATTRS in a database, of any that SQLAlchemy speaks to (spec/linter-queue.md 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from eventlog.catalog import match_name
+from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, FormatError
+from eventlog.linter import attributes, rows
+from eventlog.linter.attributes import TableAttrs, attrs_of_rows, attrs_values
+from eventlog.linter.fields import MASK_64
+from eventlog.linter.rows import QueueRow, column_positions, column_values
+
+QUEUE: Final = "dispatch_queue"
+ATTRS: Final = "dispatch_attrs"
+
+_AT_ONCE: Final = 500
+
+_QUEUE_TYPES: Final[Mapping[str, sa.types.TypeEngine[Any]]] = {
+    "OPER_DATE": sa.LargeBinary(6),
+    "EXTDATA": sa.SmallInteger(),
+    "DBNODE": sa.CHAR(8),
+    "TRANSACT_ID": sa.BigInteger(),
+    "SYSLOG_ADDR": sa.BigInteger(),
+    "TYP": sa.SmallInteger(),
+    "BLOBATR": sa.SmallInteger(),
+    "CHANNEL": sa.Integer(),
+    "TABNUM_SRC": sa.Integer(),
+    "ROWID_SRC": sa.Integer(),
+    "LEN1": sa.Integer(),
+    "LEN2": sa.Integer(),
+    "DST_SERVER": sa.CHAR(8),
+    "DST_OWNER": sa.CHAR(66),
+    "DST_TABLE": sa.CHAR(66),
+    "DATA": sa.LargeBinary(3400),
+}
+_ATTRS_TYPES: Final[Mapping[str, sa.types.TypeEngine[Any]]] = {
+    "TABNUM_SRC": sa.Integer(),
+    "NAME": sa.CHAR(66),
+    "ATRNUM": sa.SmallInteger(),
+    "TYP": sa.SmallInteger(),
+    "PKEY": sa.SmallInteger(),
+    "LEN": sa.Integer(),
+}
+
+
+def engine_of(url: str) -> sa.Engine:
+    """An engine that keeps no connections. Raises ConfigError for a URL that cannot be used, without its secrets."""
+    try:
+        return sa.create_engine(url, poolclass=sa.NullPool, hide_parameters=True)
+    except (sa.exc.ArgumentError, ImportError, ValueError) as error:
+        scheme = url.partition("://")[0]
+        raise ConfigError(
+            f"the database URL {scheme}://... cannot be used ({type(error).__name__}); "
+            "give a URL of SQLAlchemy and install its driver"
+        ) from None
+
+
+@contextmanager
+def database_errors() -> Iterator[None]:
+    """Errors of the driver as DatabaseAway (try again) and DatabaseError."""
+    try:
+        yield
+    except (sa.exc.OperationalError, sa.exc.InterfaceError) as error:
+        raise DatabaseAway(f"the database of the Linter queue fails: {_reason(error)}") from error
+    except sa.exc.SQLAlchemyError as error:
+        raise DatabaseError(f"the database of the Linter queue refuses: {_reason(error)}") from error
+
+
+def _reason(error: sa.exc.SQLAlchemyError) -> str:
+    return " ".join(str(getattr(error, "orig", None) or type(error).__name__).split())
+
+
+def find(connection: sa.Connection, name: str, schema: str | None = None) -> sa.Table:
+    """The table of this name, matched exactly or else without case. Raises DatabaseError if there is none."""
+    inspector = sa.inspect(connection)
+    found = match_name(name, [*inspector.get_table_names(schema), *inspector.get_view_names(schema)])
+    if found is None:
+        raise DatabaseError(f"there is no table {name!r} in the {f'schema {schema!r}' if schema else 'default schema'}")
+    return sa.Table(found, sa.MetaData(), schema=schema, autoload_with=connection, resolve_fks=False)
+
+
+def create(
+    connection: sa.Connection, *, queue: str = QUEUE, attrs: str = ATTRS, schema: str | None = None
+) -> tuple[sa.Table, sa.Table]:
+    """Make the tables that are not there: for emulation, and as the target of a conversion."""
+    made = []
+    for name, types in ((queue, _QUEUE_TYPES), (attrs, _ATTRS_TYPES)):
+        try:
+            table = find(connection, name, schema)
+        except DatabaseError:
+            columns = [sa.Column(column.lower(), column_type) for column, column_type in types.items()]
+            table = sa.Table(name, sa.MetaData(), *columns, schema=schema)
+            if name == queue:
+                sa.Index(f"ix_{name}_syslog_addr", table.c.syslog_addr)
+            table.create(connection)
+        made.append(table)
+    return made[0], made[1]
+
+
+def select_queue(table: sa.Table, order_by: str, limit: int) -> sa.Select[Any]:
+    """The first rows in the order of the option ``order_by``, all columns in the table's own order.
+
+    Raises MissingColumn.
+    """
+    names = [column.name for column in table.columns]
+    wanted = ("OPER_DATE", "SYSLOG_ADDR", "EXTDATA")
+    found = column_positions(names, wanted, table="DISPATCH_QUEUE")
+    oper_date, address, extdata = (table.columns[names[position or 0]] for position in found)
+    order = (sa.case((address < 0, 1), else_=0), address, extdata)  # unsigned
+    return sa.select(*table.columns).order_by(*((oper_date, *order) if order_by == "oper_date" else order)).limit(limit)
+
+
+def read_attrs(connection: sa.Connection, table: sa.Table) -> dict[int, TableAttrs]:
+    """The tables that DISPATCH_ATTRS describes, by number. Raises MissingColumn, BadColumnValue."""
+    names = [column.name for column in table.columns]
+    return attrs_of_rows(names, (tuple(row) for row in connection.execute(sa.select(*table.columns))))
+
+
+def last_address(connection: sa.Connection, table: sa.Table) -> int | None:
+    """The greatest SYSLOG_ADDR of the queue, unsigned; None if it is empty."""
+    address = _column(table, "SYSLOG_ADDR")
+    order = (sa.case((address < 0, 1), else_=0).desc(), address.desc())
+    greatest = connection.execute(sa.select(address).order_by(*order).limit(1)).scalar()
+    return None if greatest is None else int(greatest) & MASK_64
+
+
+def insert_rows(connection: sa.Connection, table: sa.Table, queue: Iterable[QueueRow]) -> None:
+    """Put rows into the queue, some hundred a statement."""
+    names = [_column(table, name).name for name in rows.COLUMNS]
+    values = iter(queue)
+    while several := [dict(zip(names, column_values(row), strict=True)) for row in islice(values, _AT_ONCE)]:
+        connection.execute(sa.insert(table), several)
+
+
+def insert_attrs(connection: sa.Connection, table: sa.Table, tables: Sequence[TableAttrs]) -> None:
+    """Describe tables, those that are described already as they are. Raises FormatError where that is not equal."""
+    names = [_column(table, name).name for name in attributes.COLUMNS]
+    present = read_attrs(connection, table)
+    for attrs in tables:
+        known = present.get(attrs.tabnum)
+        if known is not None and known != attrs:
+            raise FormatError(
+                f"DISPATCH_ATTRS describes table {attrs.tabnum} with other columns already; give it another number"
+            )
+        if known is None:
+            connection.execute(sa.insert(table), [dict(zip(names, row, strict=True)) for row in attrs_values(attrs)])
+
+
+def _column(table: sa.Table, name: str) -> sa.Column[Any]:
+    names = [column.name for column in table.columns]
+    (position,) = column_positions(names, (name,), table=table.name)
+    return table.columns[names[position or 0]]

@@ -1,0 +1,300 @@
+"""Change -> rows of the queue and DISPATCH_ATTRS (spec/change-model.md 4 and 5.1, column L; spec/linter-queue.md 8)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from eventlog.catalog_option import CatalogOption, database_of
+from eventlog.errors import ConfigError, FormatError, NeedsQueryBack, NeedsRowCodec, NotExpressible, SchemaMissing
+from eventlog.formats import Report
+from eventlog.linter.attributes import TableAttrs, attrs_of_option, attrs_of_table
+from eventlog.linter.codec import RowCodec, row_codec
+from eventlog.linter.column_types import column_value
+from eventlog.linter.errors import RowEncodeError
+from eventlog.linter.fields import MASK_64, from_utc, server_zone
+from eventlog.linter.log import SystemLog, Written, checked_destination, first_address
+from eventlog.linter.operations import DELETE, INSERT, UPDATE
+from eventlog.linter.reader import is_place, named_tables
+from eventlog.linter.rows import Destination, QueueRow
+from eventlog.model import Change, ChangeOp, Row, Value, column_name
+
+Key = tuple[tuple[str, Value], ...]
+Complete = Callable[[str | None, str, Key | None], Row | None]
+
+
+@dataclass(frozen=True, slots=True)
+class WriterOptions:
+    """The writer's options, those of spec/linter-queue.md 8 under its names. The tables are described by
+
+    ``dispatch_attrs``  a list of columns by number of the table (``attrs_of_option``), with
+    ``tables``          ``owner.table`` by number, and
+    ``catalog``         tables that are not in ``dispatch_attrs``, numbered by ``tables`` or behind those there.
+
+    ``destinations``: (server, owner, table), None = owner or table of the change; ``dbnode``, ``channel``: what the
+    columns hold; ``timezone`` that of OPER_DATE. Raises ConfigError.
+    """
+
+    codec: RowCodec | str = "eventlog-emulator-1"
+    charset: str = "utf-8"
+    timezone: str = "UTC"
+    continuation_lengths: str = "per_row"
+    truncate: str = "raise"
+    complete: Complete | None = None
+    dispatch_attrs: Mapping[Any, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    tables: Mapping[Any, str] = field(default_factory=dict)
+    catalog: CatalogOption = None
+    destinations: Sequence[Sequence[str | None]] = (("", None, None),)
+    dbnode: str = "EVENTLOG"
+    channel: int = 0
+
+    def __post_init__(self) -> None:
+        if self.truncate not in ("raise", "deletes"):
+            raise ConfigError(f"truncate {self.truncate!r} is unknown; use raise or deletes")
+        if self.complete is not None and not callable(self.complete):
+            raise ConfigError("complete is no callable; it is given (schema, table, key) and returns the row or None")
+        if (
+            not isinstance(self.destinations, list | tuple)
+            or not self.destinations
+            or not all(map(is_place, self.destinations))
+        ):
+            raise ConfigError("destinations is no list of (server, owner, table), with null for those of the change")
+
+
+class _Target(NamedTuple):
+    """A table as it is written."""
+
+    attrs: TableAttrs
+    destinations: tuple[Destination, ...]
+    names: frozenset[str]
+
+
+class QueueWriter:
+    """Writes changes as rows. ``attrs`` are the tables by number; ``address`` where the log goes on.
+
+    ``report`` takes what cannot be written (``pass_over``); without one the first such thing stops. Raises ConfigError.
+    """
+
+    def __init__(
+        self, options: WriterOptions | None = None, report: Report | None = None, address: int = first_address()
+    ) -> None:
+        self._options = options = options or WriterOptions()
+        self._report = report or Report(strict=True)
+        codec = row_codec(options.codec, options.charset)
+        if codec is None:
+            raise ConfigError("codec none cannot write rows; use eventlog-emulator-1 or an object with encode")
+        self._encode = codec.encode
+        self._zone = server_zone(options.timezone)
+        self._log = SystemLog(options.dbnode, options.continuation_lengths, address)
+        self._names = _described(options)
+        self.attrs = {attrs.tabnum: attrs for attrs in self._names.values()}
+        self._targets: dict[tuple[str | None, str], _Target] = {}
+        self._used: set[int] = set()
+        self._next_number = 1
+        self._known: dict[int, dict[Key, dict[str, Value]]] = {}
+
+    def rows(self, changes: Iterable[Change]) -> Iterator[QueueRow]:
+        """The rows of the changes. A transaction is written when its last change is known; the input is complete.
+
+        Raises FormatError.
+        """
+        transaction: list[Change] = []
+        for change in changes:
+            number = change.transaction_id
+            if transaction and (number is None or number != transaction[-1].transaction_id):
+                yield from self._transaction(transaction)
+                transaction = []
+            transaction.append(change)
+            if change.last_in_transaction:
+                yield from self._transaction(transaction)
+                transaction = []
+        if transaction:
+            yield from self._transaction(transaction)
+
+    def _transaction(self, changes: Sequence[Change]) -> Iterator[QueueRow]:
+        last, channel = changes[-1], self._options.channel
+        number = None
+        for change in changes:
+            try:
+                oper_date = from_utc(last.commit_time, self._zone)
+                target = self._target(change)
+                truncates = change.op is ChangeOp.TRUNCATE
+                operations = self._deletes(change, target) if truncates else [self._operation(change, target)]
+            except FormatError as error:
+                self._report.pass_over(error)
+                continue
+            if number is None:
+                number = self._transact_id(last.transaction_id)
+            for written in operations:
+                yield from self._log.operation(number, channel, oper_date, written, target.destinations)
+            self._report.written += 1
+        if number is not None:
+            yield self._log.end(number, channel, oper_date)
+
+    def _transact_id(self, transaction_id: str | None) -> int:
+        """Its low 64 bits where no other of this run has them, else a number that is free."""
+        if transaction_id is not None and _HEX.fullmatch(transaction_id):
+            number = int(transaction_id, 16) & MASK_64
+            if number not in self._used:
+                self._used.add(number)
+                return number
+        while self._next_number in self._used:
+            self._next_number += 1
+        self._used.add(self._next_number)
+        return self._next_number
+
+    def _target(self, change: Change) -> _Target:
+        name = (change.schema, change.table)
+        target = self._targets.get(name)
+        if target is None:
+            attrs = self._described_as(change)
+            if attrs is None:
+                raise SchemaMissing(
+                    f"table {_shown(change)} is not described; "
+                    "give its columns with dispatch_attrs and tables, or with catalog"
+                )
+            destinations = [
+                checked_destination(
+                    server or "",
+                    (change.schema or "") if owner is None else owner,
+                    change.table if table is None else table,
+                )
+                for server, owner, table in self._options.destinations
+            ]
+            names = frozenset(column.name for column in attrs.columns)
+            target = self._targets[name] = _Target(attrs, tuple(dict.fromkeys(destinations)), names)
+        return target
+
+    def _described_as(self, change: Change) -> TableAttrs | None:
+        """By schema and name, or by the name alone where one of the two schemas is not known and it stands once."""
+        found = self._names.get((change.schema, change.table)) or self._names.get((None, change.table))
+        if found is None and change.schema is None:
+            alike = [attrs for (_, table), attrs in self._names.items() if table == change.table]
+            found = alike[0] if len(alike) == 1 else None
+        return found
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def _operation(self, change: Change, target: _Target) -> Written:
+        old: dict[str, Value] | None = None
+        new: dict[str, Value] | None = None
+        if change.op is ChangeOp.DELETE:
+            if change.before is None and change.key is None:
+                raise _no_codec(change)
+            known = {**dict(change.key or ()), **(change.before or {})}
+            typ, old = DELETE, self._row({**dict.fromkeys(target.names), **known}, change, target)
+        elif change.after is None:
+            if "part1" in change.extras:
+                raise _no_codec(change)
+            raise NeedsQueryBack(f"a change of {_shown(change)} has no row: read it with a connection to its database")
+        else:
+            after, completed = self._completed({**dict(change.key or ()), **change.after}, change, target, None)
+            typ, new = INSERT, self._row(after, change, target)
+            if change.op is ChangeOp.UPDATE:
+                before, _ = self._completed(change.before or {}, change, target, completed)
+                typ, old = UPDATE, self._row(before, change, target)
+        images = [self._image(row, change, target) for row in (old, new) if row is not None]
+        self._remember(target, old, new)
+        return self._written(typ, change, target, *images)
+
+    def _written(self, typ: int, change: Change, target: _Target, part1: bytes, part2: bytes = b"") -> Written:
+        row_id = change.extras.get("row_id")
+        return Written(typ, 0, target.attrs.tabnum, row_id if isinstance(row_id, int) else 0, part1, part2)
+
+    def _completed(self, known: Row, change: Change, target: _Target, row: Row | None) -> tuple[Row, Row | None]:
+        """The whole row, and the one that it was completed from: ``row`` if that is there already."""
+        missing = target.names - known.keys()
+        if not missing:
+            return known, row
+        if row is None and self._options.complete is not None:
+            row = self._options.complete(change.schema, change.table, change.key)
+        if row is None or not missing <= row.keys():
+            missing -= (row or {}).keys()
+            raise NotExpressible(
+                f"{change.op} of {_shown(change)} with key {dict(change.key or ())} lacks the columns "
+                f"{', '.join(sorted(missing))}, and a Linter queue holds whole rows; give the option complete"
+            )
+        return {**{name: row[name] for name in target.names}, **known}, row
+
+    def _row(self, row: Row, change: Change, target: _Target) -> dict[str, Value]:
+        """The row in the values of its columns."""
+        unknown = row.keys() - target.names
+        if unknown:
+            raise NotExpressible(
+                f"{change.op} of {_shown(change)} has the column {min(unknown)!r}, which its description does not list"
+            )
+
+        def truncated(column: str) -> None:
+            self._report.count(f"truncated {column_name(change, column)}")
+
+        values = {}
+        for column in target.attrs.columns:
+            try:
+                values[column.name] = column_value(row[column.name], column, truncated)
+            except NotExpressible as error:
+                error.column = column_name(change, column.name)
+                raise
+        return values
+
+    def _image(self, row: Mapping[str, Value], change: Change, target: _Target) -> bytes:
+        try:
+            return self._encode(target.attrs, row)
+        except RowEncodeError as error:
+            column = None if error.column is None else column_name(change, error.column)
+            raise RowEncodeError(column, f"{change.op} of {_shown(change)}: {error}") from error
+
+    # --- TRUNCATE -----------------------------------------------------------------------------------------------------
+
+    def _deletes(self, change: Change, target: _Target) -> list[Written]:
+        if self._options.truncate == "raise":
+            raise NotExpressible(
+                f"TRUNCATE of {_shown(change)}: a Linter queue has no such operation; with truncate = deletes it is "
+                "written as one DELETE for each row that was written before"
+            )
+        rows = self._known.pop(target.attrs.tabnum, {})
+        return [self._written(DELETE, change, target, self._image(row, change, target)) for row in rows.values()]
+
+    def _remember(self, target: _Target, old: Row | None, new: dict[str, Value] | None) -> None:
+        """Keep the rows that a TRUNCATE will have to name."""
+        if self._options.truncate != "deletes":
+            return
+        rows = self._known.setdefault(target.attrs.tabnum, {})
+        key = target.attrs.key or tuple(sorted(target.names))
+        if old is not None:
+            rows.pop(tuple((name, old[name]) for name in key), None)
+        if new is not None:
+            rows[tuple((name, new[name]) for name in key)] = new
+
+
+_HEX: Final = re.compile("[0-9A-Fa-f]{1,32}")
+
+
+def _described(options: WriterOptions) -> dict[tuple[str | None, str], TableAttrs]:
+    """The tables by schema (None = not known) and name."""
+    names = named_tables(options.tables)
+    tables = {}
+    for tabnum, attrs in attrs_of_option(options.dispatch_attrs).items():
+        if tabnum not in names:
+            raise ConfigError(f"table {tabnum} of dispatch_attrs has no name; add it to tables as owner.table")
+        tables[names[tabnum]] = attrs
+    database = database_of(options.catalog)
+    if database is not None:
+        numbers = {name: tabnum for tabnum, name in names.items()}
+        free = max(names, default=0)
+        for table in database.tables:
+            name = (database.schema, table.name)
+            if name not in tables:
+                if name not in numbers:
+                    free += 1
+                tables[name] = attrs_of_table(numbers.get(name, free), table)
+    return tables
+
+
+def _no_codec(change: Change) -> NeedsRowCodec:
+    return NeedsRowCodec(f"a change of {_shown(change)} has its row as an image only: read it with a row codec")
+
+
+def _shown(change: Change) -> str:
+    return change.table if change.schema is None else f"{change.schema}.{change.table}"

@@ -1,0 +1,284 @@
+"""Typed values and their text in the event log: column type x text -> value, and value -> text.
+
+Rules of the text: spec/xds.md 6.1, 6.3, spec/triggers.md 6; of the values: spec/change-model.md 1, 5.1.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from eventlog.errors import BadValue, shown
+from eventlog.model import Lob, Value
+from eventlog.moments import time_converter, timestamp_converter
+from eventlog.values import ColumnType, Kind, ValueOptions, converter
+
+ReadValue = Callable[[str], Value]
+"""Text -> value; raises BadValue, BadXmlChar."""
+
+_FRACTION = re.compile(r"\.([0-9]*)")
+
+
+@lru_cache(maxsize=4096)
+def value_reader(type: ColumnType, time_zone: str = "UTC", char_padding: str = "trim") -> ReadValue:
+    """The function that turns log text of a column into its value.
+
+    ``time_zone``: the zone of times without one. Timestamps keep six digits of their fraction; those of a column with
+    a zone are aware and in UTC. Raises ConfigError for an unknown option value; the function raises BadValue.
+    """
+    check = converter(type, ValueOptions("java", time_zone, char_padding))
+    match type.kind:
+        case Kind.INTEGER:
+            return lambda text: _int(check(text))
+        case Kind.EXACT:
+            return lambda text: Decimal(check(text))
+        case Kind.APPROXIMATE:
+            return lambda text: float(check(text))
+        case Kind.BOOLEAN:
+            return lambda text: check(text) == "true"
+        case Kind.BINARY:
+            return lambda text: b64decode(check(text))
+        case Kind.DATE:
+            return lambda text: date.fromisoformat(check(text))
+        case Kind.TIME:
+            return _time_reader(time_zone)
+        case Kind.TIMESTAMP:
+            return _timestamp_reader(time_zone)
+        case Kind.TIMESTAMPTZ:
+            return _in_utc(_timestamp_reader(time_zone), time_zone)
+        case Kind.FIXED if char_padding == "trim":
+            return lambda text: text.rstrip(" ")
+        case _:
+            return str
+
+
+def to_text(value: Value) -> str:
+    """A value that is not NULL as the log has it (spec/change-model.md 5.1). A value with a zone is written in UTC.
+
+    Raises BadValue for the tuple of a multi-valued attribute, which the log writes value by value, and for a moment
+    that has no date in UTC.
+    """
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case Decimal():
+            return format(value, "f")
+        case float():
+            return _float_text(repr(value))
+        case bytes():
+            return b64encode(value).decode("ascii")
+        case Lob():
+            return b64encode(value.data).decode("ascii")
+        case datetime():
+            if value.tzinfo is None:
+                return _without_zeros(value.isoformat(" "))
+            return _without_zeros(_utc(value).isoformat(" ")) + "Z"
+        case time():
+            return _without_zeros(value.isoformat())
+        case date():
+            return value.isoformat()
+        case _:
+            raise BadValue(f"{shown(repr(value))} is not one value: a log row holds one")
+
+
+def _utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC).replace(tzinfo=None)
+    except OverflowError:
+        raise BadValue(f"{moment} lies outside the years 0001 to 9999 in UTC") from None
+
+
+def typed_by(type: ColumnType, value: Value) -> Value:
+    """A value that has been through a form without types, such as JSON, as one of its column. Raises BadValue."""
+    if isinstance(value, tuple) and not isinstance(value, Lob):
+        return tuple(typed_by(type, one) for one in value)
+    if isinstance(value, str):
+        # A date and time stands there in its ISO form, a value with a zone in UTC.
+        return value_reader(type)(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        if type.kind is Kind.EXACT:
+            return Decimal(value)
+        if type.kind is Kind.APPROXIMATE:
+            return float(value)
+    return value
+
+
+def is_multi_valued(value: Value) -> bool:
+    """Whether this is the tuple of values of a multi-valued attribute."""
+    return isinstance(value, tuple) and not isinstance(value, Lob)
+
+
+def values_of(value: Value) -> tuple[Value, ...]:
+    """The values of a column or attribute: of NULL none."""
+    if value is None:
+        return ()
+    return value if isinstance(value, tuple) and not isinstance(value, Lob) else (value,)
+
+
+def type_of(value: Value) -> ColumnType:
+    """The column type that fits a value where the column's own is not known."""
+    match value:
+        case bool():
+            return ColumnType(Kind.BOOLEAN)
+        case int():
+            return ColumnType(Kind.INTEGER)
+        case Decimal():
+            return ColumnType(Kind.EXACT)
+        case float():
+            return ColumnType(Kind.APPROXIMATE, 64)
+        case bytes() | Lob():
+            return ColumnType(Kind.BINARY)
+        case datetime():
+            return ColumnType(Kind.TIMESTAMP if value.tzinfo is None else Kind.TIMESTAMPTZ)
+        case date():
+            return ColumnType(Kind.DATE)
+        case time():
+            return ColumnType(Kind.TIME)
+        case _:
+            return ColumnType(Kind.CHARACTER)
+
+
+def _int(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:  # more digits than Python is willing to convert
+        raise BadValue(f"{shown(text)} has too many digits") from None
+
+
+_WORDS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity", "-0.0": "0"}
+
+
+def _float_text(text: str) -> str:
+    return _WORDS.get(text, text.removesuffix(".0"))
+
+
+_ZEROS = re.compile(r"(?:(\.[0-9]*[1-9])|\.)0+(?![0-9])")
+
+
+def _without_zeros(text: str) -> str:
+    """Without trailing zeros of the fraction, which Python writes as six digits or none; a zone stays."""
+    return _ZEROS.sub(r"\1", text) if "." in text else text
+
+
+def _microseconds(text: str) -> int:
+    fraction = _FRACTION.search(text)
+    return int(fraction[1][:6].ljust(6, "0")) if fraction else 0
+
+
+def _time_reader(time_zone: str) -> ReadValue:
+    check = time_converter("java", time_zone)
+
+    def read(text: str) -> time:
+        return time.fromisoformat(check(text)).replace(microsecond=_microseconds(text))
+
+    return read
+
+
+def _timestamp_reader(time_zone: str) -> Callable[[str], datetime]:
+    check = timestamp_converter("java", time_zone)
+
+    def read(text: str) -> datetime:
+        local, _, fraction = check(text).partition(".")
+        return datetime.fromisoformat(f"{local}.{fraction[:6].ljust(6, '0')}")
+
+    return read
+
+
+def _in_utc(read_local: Callable[[str], datetime], time_zone: str) -> Callable[[str], datetime]:
+    zone = UTC if time_zone == "UTC" else ZoneInfo(time_zone)
+
+    def read(text: str) -> datetime:
+        try:
+            return read_local(text).replace(tzinfo=zone).astimezone(UTC)
+        except OverflowError:
+            raise BadValue(f"{shown(text)} lies outside the years 0001 to 9999 in UTC") from None
+
+    return read
+
+
+@lru_cache(maxsize=16)
+def moment_reader(time_zone: str) -> Callable[[str], datetime]:
+    """The function that turns a timestamp of the log (event_time) into an aware moment in UTC; raises BadValue."""
+    return _in_utc(_timestamp_reader(time_zone), time_zone)
+
+
+# --- XDS --------------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def xds_value_reader(value_type: str, type: ColumnType | None, options: ValueOptions) -> ReadValue:
+    """The function that turns the text of an XDS value into its value (spec/change-model.md 3.2, spec/xds.md 6).
+
+    ``value_type`` is the XDS type, ``type`` that of the column, None = not known. A time without column is a naive
+    datetime in UTC. ``options``: how it was written. The function raises BadValue.
+    """
+    if value_type == "time":
+        return _seconds_reader(type.kind if type is not None else None, options.time_zone)
+    if type is not None:
+        read = value_reader(type, options.time_zone, options.char_padding)
+        return _from_canonical(read) if type.kind in _TEMPORAL and options.time_syntax == "canonical" else read
+    match value_type:
+        case "octet":
+            return value_reader(ColumnType(Kind.BINARY))
+        case "int":
+            return value_reader(ColumnType(Kind.INTEGER))
+        case "state":
+            return value_reader(ColumnType(Kind.BOOLEAN))
+        case _:
+            return str
+
+
+_TEMPORAL: Final = frozenset({Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+_EPOCH: Final = datetime(1970, 1, 1)
+_DAY: Final = 86400
+_SECONDS = re.compile(r"-?[0-9]{1,15}")
+_CANONICAL = re.compile(r"(?:([0-9]{4})([0-9]{2})([0-9]{2}))?(?:([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{9})?)?")
+
+
+def _seconds_reader(kind: Kind | None, time_zone: str) -> ReadValue:
+    """Seconds of ``time_syntax = integer`` to a date, time or datetime, by the column's kind."""
+    zone = None if time_zone == "UTC" else ZoneInfo(time_zone)
+
+    def read(text: str) -> Value:
+        if _SECONDS.fullmatch(text) is None:
+            raise BadValue(f"{shown(text)} is not a number of seconds")
+        seconds = int(text)
+        if kind is Kind.TIME:
+            return (_EPOCH + timedelta(seconds=seconds % _DAY)).time()
+        try:
+            moment = _EPOCH + timedelta(seconds=seconds)
+            if kind is Kind.TIMESTAMPTZ:
+                return moment.replace(tzinfo=UTC)
+            if zone is not None:
+                moment = moment.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None)
+        except OverflowError:
+            raise BadValue(f"{shown(text)} seconds lie outside the years 0001 to 9999") from None
+        return moment.date() if kind is Kind.DATE else moment
+
+    return read
+
+
+def _from_canonical(read: ReadValue) -> ReadValue:
+    """``time_syntax = canonical``: CCYYMMDD, HHMMSS or both with nine digits of fraction, to the usual form."""
+
+    def read_canonical(text: str) -> Value:
+        match = _CANONICAL.fullmatch(text)
+        if match is None or not text:
+            raise BadValue(f"{shown(text)} is not a date or time of digits alone")
+        year, month, day, hour, minute, second, fraction = match.groups()
+        parts = [] if year is None else [f"{year}-{month}-{day}"]
+        if hour is not None:
+            parts.append(f"{hour}:{minute}:{second}" + ("" if fraction is None else f".{fraction}"))
+        return read(" ".join(parts))
+
+    return read_canonical

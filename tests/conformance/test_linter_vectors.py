@@ -1,0 +1,147 @@
+"""``linter.json``: dates, addresses, images, assembly and whole queues (spec/linter-queue.md)."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from vector_cases import known_members
+
+from eventlog.change_json import to_json, value_from_json, value_to_json
+from eventlog.errors import FormatError, UnknownOperation
+from eventlog.formats import Report, parse_options
+from eventlog.linter import errors
+from eventlog.linter.attributes import TableAttrs, Typ, attrs_of_option
+from eventlog.linter.fields import blob_attr, decode_oper_date, encode_oper_date, oper_date_bytes, syslog_addr
+from eventlog.linter.image import EmulatorCodec
+from eventlog.linter.operations import parts
+from eventlog.linter.reader import QueueReader, ReaderOptions
+from eventlog.linter.rows import queue_rows_of_mappings
+
+Case = dict[str, Any]
+
+COMMENTS = {"name", "note"}
+COLUMNS = {
+    "OPER_DATE", "EXTDATA", "DBNODE", "TRANSACT_ID", "SYSLOG_ADDR", "TYP", "BLOBATR", "CHANNEL", "TABNUM_SRC",
+    "ROWID_SRC", "LEN1", "LEN2", "DST_SERVER", "DST_OWNER", "DST_TABLE", "DATA",
+}  # fmt: skip
+CHANGE = {
+    "schema", "table", "op", "key", "before", "after", "changed", "position", "transaction_id", "event_number",
+    "last_in_transaction", "commit_time", "user",
+}  # fmt: skip
+
+
+def error_named(name: str) -> type[FormatError]:
+    from eventlog import errors as common
+
+    found = getattr(errors, name, None) or getattr(common, name)
+    assert issubclass(found, FormatError)
+    return found
+
+
+def described(columns: list[Case]) -> TableAttrs:
+    for column in columns:
+        known_members("column", column, {"name", "atrnum", "typ", "len", "pkey"})
+    return attrs_of_option({"1": columns})[1]
+
+
+def row_of(case: Case, table: TableAttrs) -> dict[str, Any]:
+    typed = {Typ.DECIMAL: Decimal, Typ.DATE: datetime.fromisoformat}
+    row = {}
+    for column in table.columns:
+        value = value_from_json(case[column.name])
+        row[column.name] = value if value is None else typed.get(column.typ, lambda same: same)(value)
+    return row
+
+
+def test_oper_date(linter_oper_date: Case) -> None:
+    case = known_members("oper_date", linter_oper_date, {"hex", "decoded"}, {"encode", *COMMENTS})
+    assert decode_oper_date(oper_date_bytes(case["hex"])) == datetime.fromisoformat(case["decoded"])
+    if "encode" in case:
+        assert encode_oper_date(datetime.fromisoformat(case["encode"])).hex() == case["hex"]
+
+
+def test_syslog_addr(linter_syslog_addr: Case) -> None:
+    case = known_members("syslog_addr", linter_syslog_addr, {"value", "file", "address"}, COMMENTS)
+    assert syslog_addr(case["value"]) == (case["file"], case["address"])
+
+
+def test_blobatr(linter_blobatr: Case) -> None:
+    case = known_members("blobatr", linter_blobatr, {"value", "column", "blob_type"}, COMMENTS)
+    assert blob_attr(case["value"]) == (case["column"], case["blob_type"])
+
+
+def test_image(linter_images: Case) -> None:
+    case = known_members("image", linter_images, {"columns", "row", "hex", "decoded"}, COMMENTS)
+    table = described(case["columns"])
+    codec = EmulatorCodec()
+    assert codec.encode(table, row_of(case["row"], table)).hex() == case["hex"].lower()
+    decoded = codec.decode(table, bytes.fromhex(case["hex"]))
+    assert {name: value_to_json(value) for name, value in decoded.items()} == case["decoded"]
+
+
+def test_image_that_is_refused(linter_image_errors: Case) -> None:
+    case = known_members("image error", linter_image_errors, {"columns", "hex", "error", "column"}, COMMENTS)
+    table = described(case["columns"])
+    with pytest.raises(error_named(case["error"])) as caught:
+        EmulatorCodec().decode(table, bytes.fromhex(case["hex"]))
+    assert type(caught.value) is error_named(case["error"])
+    assert caught.value.column == case["column"]  # type: ignore[attr-defined]
+
+
+def test_assembly(linter_assembly: Case) -> None:
+    lengths = {"part1_len", "part2_len", "part1_sha256", "part2_sha256"}
+    case = known_members("assembly", linter_assembly, {"rows"}, {"error", *lengths, *COMMENTS})
+    assert ("error" in case) is not (lengths <= case.keys())
+    same = dict.fromkeys(COLUMNS, 0) | {"OPER_DATE": "000000000000", "DBNODE": "N"}
+    same |= dict.fromkeys(("DST_SERVER", "DST_OWNER", "DST_TABLE"), "")
+    given = [same | known_members("row", row, (), COLUMNS) for row in case["rows"]]
+    rows = sorted(queue_rows_of_mappings(given), key=lambda row: row.extdata)
+    if "error" in case:
+        with pytest.raises(FormatError) as caught:
+            parts(rows)
+        assert type(caught.value).__name__ == case["error"]
+        return
+    for number, part in enumerate(parts(rows), 1):
+        assert len(part) == case[f"part{number}_len"]
+        assert hashlib.sha256(part).hexdigest() == case[f"part{number}_sha256"]
+
+
+def test_queue(linter_queues: Case) -> None:
+    expected = {"changes", "counters", "restart_token"}
+    case = known_members("queue", linter_queues, {"options", "dispatch_attrs", "rows"}, {"error", *expected, *COMMENTS})
+    assert ("error" in case) is not (expected <= case.keys())
+    for columns in case["dispatch_attrs"].values():
+        described(columns)
+    rows = [known_members("row", row, COLUMNS - {"CHANNEL", "ROWID_SRC"}, COLUMNS) for row in case["rows"]]
+    report = Report()
+    if "error" in case:
+        with pytest.raises(FormatError) as caught:
+            list(reader_of(case, report).read(queue_rows_of_mappings(rows)))
+        assert type(caught.value).__name__ == case["error"]
+        return
+    reader = reader_of(case, report)
+    changes = [to_json(change) for change in reader.read(queue_rows_of_mappings(rows))]
+    for change in case["changes"]:
+        known_members("change", change, CHANGE, {"extras"})
+    assert [{name: change[name] for name in CHANGE} for change in changes] == [
+        {name: change[name] for name in CHANGE} for change in case["changes"]
+    ]
+    for change, wanted in zip(changes, case["changes"], strict=True):
+        extras = wanted.get("extras", {})
+        assert {name: change["extras"].get(name) for name in extras} == extras
+    assert dict(report.counters) == case["counters"]
+    assert reader.restart_token == case["restart_token"]
+
+
+def reader_of(case: Case, report: Report) -> QueueReader:
+    options = parse_options(ReaderOptions, case["options"], "a case")
+    return QueueReader(attrs_of_option(case["dispatch_attrs"]), options, report)
+
+
+def test_names_of_errors_are_those_of_the_specification() -> None:
+    assert error_named("UnknownOperation") is UnknownOperation
+    assert error_named("SeveralNodes") is errors.SeveralNodes

@@ -1,0 +1,171 @@
+"""Operation codes, and the rows of one operation (spec/linter-queue.md 3, 4)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from linter_rows import commit, read, rollback, row
+
+from eventlog.errors import ConfigError, UnknownOperation
+from eventlog.linter.errors import BadColumnValue, BadLength, MissingPart, TypContradiction
+from eventlog.linter.log import SystemLog, Written
+from eventlog.linter.operations import FIELDS, parts
+from eventlog.linter.rows import Destination, QueueRow
+
+# TYP, LEN1, LEN2 of a row, and what each table says: an operation (op), the end of a transaction, or an error.
+CODES = [
+    (1, 2, 0, "op", "op"),
+    (2, 2, 0, "op", "op"),
+    (3, 1, 1, "op", "op"),
+    (4, 0, 0, "end", TypContradiction),
+    (4, 2, 0, TypContradiction, "op"),
+    (4, 0, 2, TypContradiction, TypContradiction),
+    (4, 1, 1, TypContradiction, TypContradiction),
+    (5, 0, 0, UnknownOperation, "end"),
+    (5, 2, 0, UnknownOperation, UnknownOperation),
+    (7, 2, 0, "op", UnknownOperation),
+    (7, 0, 0, "op", UnknownOperation),
+    (8, 1, 1, "op", UnknownOperation),
+    (9, 2, 0, "op", UnknownOperation),
+    (10, 0, 0, "end", UnknownOperation),
+    (10, 2, 0, TypContradiction, UnknownOperation),
+    (0, 0, 0, UnknownOperation, UnknownOperation),
+    (6, 2, 0, UnknownOperation, UnknownOperation),
+    (11, 2, 0, UnknownOperation, UnknownOperation),
+    (-1, 2, 0, UnknownOperation, UnknownOperation),
+    (1, 1, 1, TypContradiction, TypContradiction),
+    (2, 1, 1, TypContradiction, TypContradiction),
+    (9, 1, 1, TypContradiction, UnknownOperation),
+    (1, 0, 0, TypContradiction, TypContradiction),
+    (2, 0, 0, TypContradiction, TypContradiction),
+    (3, 0, 2, TypContradiction, TypContradiction),
+    (3, 2, 0, TypContradiction, TypContradiction),
+    (9, 0, 0, TypContradiction, UnknownOperation),
+    (2, -1, 0, BadLength, BadLength),
+    (3, 1, -1, BadLength, BadLength),
+    (10, -1, 0, BadLength, UnknownOperation),
+    (4, -1, 0, BadLength, BadLength),
+    (5, -1, 0, UnknownOperation, BadLength),
+    (6, -1, 0, UnknownOperation, UnknownOperation),
+]
+
+
+@pytest.mark.parametrize("table", ["fields", "prose"])
+@pytest.mark.parametrize(("typ", "len1", "len2", "fields", "prose"), CODES)
+def test_code_and_lengths(table: str, typ: int, len1: int, len2: int, fields: Any, prose: Any) -> None:
+    expected = fields if table == "fields" else prose
+    given = row(typ, 100, b"ab", len1=len1, len2=len2)
+    end = commit(200, typ=4 if table == "fields" else 5)
+    if isinstance(expected, str):
+        made = read(given, end, typ_table=table)
+        assert len(made) == (1 if expected == "op" and typ not in (7, 8) else 0)
+    else:
+        with pytest.raises(expected):
+            read(given, end, typ_table=table)
+
+
+def test_prose_warns_once_that_a_rollback_cannot_be_told(caplog: pytest.LogCaptureFixture) -> None:
+    ends = [commit(address, typ=5) for address in (200, 300)]
+    with caplog.at_level(logging.WARNING):
+        assert len(read(row(2, 100, b"a"), *ends, typ_table="prose")) == 1
+    assert len(caplog.records) == 1
+
+
+def test_an_unknown_table_of_codes_is_refused() -> None:
+    with pytest.raises(ConfigError):
+        read(typ_table="guess")
+
+
+def rows_of(*shapes: tuple[int, int, int, int, bytes]) -> list[QueueRow]:
+    return [row(typ, 100, data, extdata=extdata, len1=len1, len2=len2) for typ, extdata, len1, len2, data in shapes]
+
+
+FULL = bytes(range(250)) * 14  # 3500 bytes, cut to 3400 below
+
+
+@pytest.mark.parametrize(
+    ("rows", "error"),
+    [
+        (rows_of((2, 0, 1, 0, b"a"), (2, 2, 1, 0, b"a")), MissingPart),
+        (rows_of((2, 0, 1, 0, b"a"), (2, 0, 1, 0, b"a")), MissingPart),
+        (rows_of((2, 1, 1, 0, b"a")), MissingPart),
+        (rows_of((2, -1, 1, 0, b"a")), MissingPart),
+        (rows_of((2, 1, -1, 0, b"a")), MissingPart),
+        (rows_of((2, 0, 2, 0, b"a")), BadLength),
+        (rows_of((2, 0, 3401, 0, FULL[:3400])), BadLength),
+        (rows_of((2, 0, 3400, 0, FULL[:3400]), (2, 1, 3401, 0, FULL)), BadLength),
+        (rows_of((2, 0, 1, 0, b"a"), (2, 1, -1, 0, b"a")), BadLength),
+        (rows_of((2, 0, 1, 0, b"a"), (2, 1, 0, 1, b"a")), TypContradiction),
+        (rows_of((2, 0, 3400, 1, b"a")), TypContradiction),
+        (rows_of((3, 0, 4000, -500, b"a")), BadLength),
+        (rows_of((3, 0, 4000, -4000, b"a")), BadLength),
+    ],
+)
+def test_rows_that_are_no_operation(rows: list[QueueRow], error: type[Exception]) -> None:
+    with pytest.raises(error, match="SYSLOG_ADDR 0:100"):
+        parts(rows)
+
+
+def test_under_totals_rows_are_padded_and_other_lengths_ignored() -> None:
+    assert parts(rows_of((3, 0, 3402, 2, b"a"), (3, 1, -7, 99, b"bcde"))) == (b"a" + b"\0" * 3399 + b"bc", b"de")
+
+
+def test_exactly_3400_bytes_are_per_row() -> None:
+    full = FULL[:3400]
+    assert parts(rows_of((3, 0, 3400, 0, full), (3, 1, 0, 1, b"b"))) == (full, b"b")
+
+
+def test_an_empty_first_row_may_go_on() -> None:
+    assert parts(rows_of((2, 0, 0, 0, b""), (2, 1, 1, 0, b"a"))) == (b"a", b"")
+
+
+@given(
+    st.binary(min_size=1, max_size=9000),
+    st.binary(min_size=1, max_size=9000),
+    st.sampled_from(["per_row", "total"]),
+    st.booleans(),
+)
+def test_what_is_written_in_rows_is_assembled_again(old: bytes, new: bytes, lengths: str, update: bool) -> None:
+    log = SystemLog("N", lengths)
+    written = Written(3, 0, 7, 1, old, new) if update else Written(2, 0, 7, 1, old, b"")
+    rows = list(log.operation(1, 1, bytes(6), written, [Destination("", "", "T")]))
+    assert all(len(row.data) == 3400 and row.extdata == number for number, row in enumerate(rows))
+    assert parts(rows, FIELDS) == (written.part1, written.part2)
+
+
+def test_lengths_are_checked_when_a_transaction_is_rolled_back_too() -> None:
+    with pytest.raises(BadLength):
+        read(row(2, 100, b"a", len1=5), rollback(200))
+
+
+def test_operations_dropped_at_the_end_are_not_checked() -> None:
+    assert read(row(2, 100, b"a", len1=5), row(2, 150, b"a")) == []
+
+
+def test_a_row_with_another_address_ends_an_operation() -> None:
+    with pytest.raises(MissingPart, match="part 0 is missing"):
+        read(
+            row(2, 100, b"a"),
+            row(2, 200, b"b", oper_date=b"\x42\x41\x4b\xaf\0\1"),
+            row(2, 100, b"c", extdata=1, oper_date=b"\x42\x41\x4b\xaf\0\2"),
+            commit(300, oper_date=b"\x42\x41\x4b\xaf\0\3"),
+            order_by="oper_date",
+        )
+
+
+def test_operations_of_several_tables_at_one_address_are_told_apart() -> None:
+    made = read(row(2, 100, b"a"), row(2, 100, b"b", tabnum_src=8), commit(200))
+    assert [change.extras["part1"] for change in made] == [b"a", b"b"]
+
+
+def test_what_is_not_looked_at_may_be_anything() -> None:
+    strange = {"data": "no hex", "tabnum_src": "x", "rowid_src": "x", "blobatr": None}
+    assert len(read(row(2, 100, b"a"), commit(200, **strange))) == 1
+    with pytest.raises(BadColumnValue):
+        read(row(2, 100, b"a", data="no hex"), commit(200))
+    with pytest.raises(BadColumnValue, match="TABNUM_SRC"):
+        read(row(2, 100, b"a", tabnum_src="x"), commit(200))
