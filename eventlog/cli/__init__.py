@@ -31,6 +31,8 @@ COMMANDS: Final = {
     "resync": "Write objects into the log once more: repair and first load.",
     "purge": "Remove processed rows by age.",
     "backlog": "Convert a whole backlog to files of documents, by Spark.",
+    "convert": "Convert changes from any format to any other.",
+    "decode": "Show changes of any format as readable text.",
     "demo": "Show all of it on a PostgreSQL of its own.",
 }
 """Each command with its line of help; its module is ``eventlog.cli.<name>`` and holds a command object of that name."""

@@ -1,0 +1,119 @@
+"""Keys and columns of a change as the writers of rows and documents need them (spec/change-model.md 1, 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from eventlog import table_key
+from eventlog.catalog import Catalog, ObjectClass
+from eventlog.errors import NeedsQueryBack, NeedsRowCodec, NotExpressible, RowError
+from eventlog.model import Change, ChangeOp, Value, differing, old_key
+from eventlog.typed import to_text, type_of, value_reader
+from eventlog.values import check_xml, key_normalizer
+
+Key: TypeAlias = tuple[tuple[str, Value], ...]
+"""Key columns with their values, in key order."""
+
+
+def class_of(catalog: Catalog | None, table: str) -> ObjectClass | None:
+    """The class of exactly this name, None without a catalog or if it has none."""
+    found = None if catalog is None else catalog.log_names.get(table)
+    return None if found is None or found.child is not None else found.object_class
+
+
+def class_of_change(catalog: Catalog | None, change: Change) -> ObjectClass | None:
+    """The class of a change's table, unless the catalogue is of another schema."""
+    if catalog is None or (None not in (change.schema, catalog.schema) and change.schema != catalog.schema):
+        return None
+    return class_of(catalog, change.table)
+
+
+def typed_key(parts: Sequence[table_key.Part], object_class: ObjectClass | None) -> Key:
+    """The key of a table_key's parts: text without a class, else typed and in key order.
+
+    Raises BadTableKey against the class's key columns.
+    """
+    if object_class is None:
+        return tuple((part.name, part.value) for part in parts)
+    return key_of_text(object_class.canonical_key(table_key.canonical(parts)), object_class)
+
+
+def key_of_text(text: str, object_class: ObjectClass) -> Key:
+    """The typed key of a canonical table_key of the class."""
+    given = {part.name: part.value for part in table_key.parse(text)}
+    return tuple((column.name, value_reader(column.type)(given[column.name])) for column in object_class.key)
+
+
+def with_key(change: Change, object_class: ObjectClass | None) -> Change:
+    """The change with its key, taken from its images by the class's key columns if it does not say it.
+
+    Raises NotExpressible if the key cannot be known.
+    """
+    if change.key is not None:
+        return change
+    image = change.before if change.op is ChangeOp.DELETE else change.after
+    if object_class is None or image is None or not all(column.name in image for column in object_class.key):
+        raise NotExpressible(
+            f"{change.op} of {change.table!r} at {change.position} has no key, which is needed to name its row: "
+            "give the key columns by the option of its reader, or by a catalog"
+        )
+    return change._replace(key=tuple((column.name, image[column.name]) for column in object_class.key))
+
+
+def refuse_without_row(change: Change) -> None:
+    """Raise NeedsRowCodec or NeedsQueryBack for a change whose row is not known (spec/change-model.md 3.1, 3.4)."""
+    what = f"{change.op} of {change.table!r} at {change.position}"
+    if change.op is ChangeOp.DELETE or change.op is ChangeOp.TRUNCATE:
+        if "part1" in change.extras and change.before is None and change.key is None:
+            raise NeedsRowCodec(f"{what} has its row in raw parts alone: give the reader a row codec")
+    elif change.after is None:
+        if "part1" in change.extras:
+            raise NeedsRowCodec(f"{what} has its row in raw parts alone: give the reader a row codec")
+        raise NeedsQueryBack(f"{what} has no row: read it with a connection to its database")
+
+
+def old_and_new_key(change: Change) -> tuple[Key, Key]:
+    """The key before and after a change that has one; both are the key where it did not move."""
+    assert change.key is not None
+    old = old_key(change) if change.op is ChangeOp.UPDATE else change.key
+    assert old is not None
+    return old, change.key
+
+
+def key_text(change: Change, key: Key, object_class: ObjectClass | None) -> str:
+    """The canonical table_key (spec/event-log.md 4.3) of a key of the change's table.
+
+    Raises NotExpressible: a NULL or a value that the class's key column or XML cannot hold.
+    """
+    try:
+        parts = [(name, _normal_text(change, name, value)) for name, value in key]
+        text = table_key.key_text(parts)
+        if object_class is not None:
+            text = object_class.canonical_key(text)
+        check_xml(text)
+    except RowError as error:
+        raise NotExpressible(f"the key of {change.op} of {change.table!r} at {change.position}: {error}") from error
+    return text
+
+
+def _normal_text(change: Change, name: str, value: Value) -> str:
+    if value is None:
+        raise NotExpressible(f"key column {name!r} of {change.op} of {change.table!r} at {change.position} is NULL")
+    return key_normalizer(type_of(value))(to_text(value))
+
+
+def written_columns(change: Change) -> list[str]:
+    """The non-key columns that an UPDATE is written with, in the order of ``after`` (spec/change-model.md 4).
+
+    Those changed, else those that differ, else all known; and those of ``extras["changed_unknown"]`` that are known.
+    """
+    after = change.after or {}
+    names = change.changed
+    if names is None and change.before is not None:
+        names = differing(change.before, after)
+    if names is None:
+        names = frozenset(after)
+    names = names | frozenset(change.extras.get("changed_unknown") or ())
+    key = dict(change.key or ())
+    return [name for name in after if name in names and name not in key]

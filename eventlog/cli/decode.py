@@ -1,0 +1,135 @@
+"""``eventlog decode``: what stands in a file, as text for people who look into a dump."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from eventlog import convert as conversion
+from eventlog.change_json import value_to_json
+from eventlog.cli.context import Context
+from eventlog.cli.convert import print_report, standard_input_as_file
+from eventlog.formats import Report, parse_options
+from eventlog.model import Change, Lob, Value, old_key
+
+_FORMAT: Final = click.Choice(list(conversion.FORMATS))
+
+
+@click.command()
+@click.option("--from", "source_format", required=True, type=_FORMAT, help="Format of IN.")
+@click.option("--map", "map_file", type=click.Path(path_type=Path), metavar="FILE",
+              help="Options of the reader, TOML or JSON.")  # fmt: skip
+@click.option("--strict", is_flag=True, help="Stop at the first thing that cannot be read.")
+@click.argument("source", metavar="IN")
+@click.pass_obj
+def decode(context: Context, source_format: str, map_file: Path | None, strict: bool, source: str) -> None:
+    """Show the changes of IN, a path or `-`, as text: gbase and linter as a listing with the place of every record."""
+    given = conversion.read_options({} if map_file is None else conversion.read_map(map_file)).reader
+    options = conversion.in_own_options(source_format, "reader", given)
+    report = Report(strict=strict)
+    with standard_input_as_file(source) as path:
+        for line in readable(source_format, path, options, report):
+            click.echo(line)
+    if not context.quiet and (report.read or report.counters):
+        print_report(report, ("read",))
+
+
+def readable(source_format: str, source: str, options: Mapping[str, Any], report: Report) -> Iterator[str]:
+    """The lines of text that a source is shown as. Raises FormatError after the lines before what is wrong."""
+    if source_format == "gbase":
+        yield from _stream(source, options)
+        return
+    if source_format == "linter" and "://" not in source:
+        from eventlog.cli.queue_listing import queue_listing
+
+        yield from queue_listing(source, options)
+        yield ""
+    for change in conversion.format_named(source_format).read(source, options, report):
+        yield from block(change)
+        yield ""
+
+
+def _stream(source: str, options: Mapping[str, Any]) -> Iterator[str]:
+    from eventlog.gbase.listing import listing
+    from eventlog.gbase.options import ReadOptions
+    from eventlog.gbase.stream_format import chunks
+
+    return listing(chunks(source), parse_options(ReadOptions, options, "the gbase reader"))
+
+
+def block(change: Change) -> list[str]:
+    """A change as lines: what it did, where and when it stood, and its columns, old -> new."""
+    table = change.table if change.schema is None else f"{change.schema}.{change.table}"
+    return [f"{change.op} {_line(table)}{_key(change)}", *_circumstances(change), *_columns(change), *_extras(change)]
+
+
+def _key(change: Change) -> str:
+    if change.key is None:
+        return ""
+    old = old_key(change) or ()
+    text = ", ".join(f"{name}={_shown(value)}" for name, value in change.key)
+    return f" {text}" if old == change.key else f" {', '.join(f'{n}={_shown(v)}' for n, v in old)} -> {text}"
+
+
+def _circumstances(change: Change) -> list[str]:
+    named = {
+        "position": change.position,
+        "transaction": change.transaction_id,
+        "event": None if change.event_number is None else f"{change.event_number}{_last(change)}",
+        "committed": None if change.commit_time is None else change.commit_time.isoformat(sep=" "),
+        "user": change.user,
+    }
+    return [f"  {name}: {_line(str(value))}" for name, value in named.items() if value is not None]
+
+
+def _last(change: Change) -> str:
+    return " (the last)" if change.last_in_transaction else ""
+
+
+def _columns(change: Change) -> list[str]:
+    before, after = change.before or {}, change.after or {}
+    names = list(dict.fromkeys([*before, *after]))
+    width = max(map(len, names), default=0)
+    lines = []
+    for name in names:
+        mark = "*" if change.changed is not None and name in change.changed else " "
+        if change.before is None or change.after is None:
+            text = _shown(after[name] if name in after else before[name])
+        else:
+            old = _shown(before[name]) if name in before else "(not known)"
+            new = _shown(after[name]) if name in after else "(not known)"
+            text = old if old == new and mark == " " else f"{old} -> {new}"
+        lines.append(f"  {mark} {name.ljust(width)}  {text}")
+    return lines
+
+
+def _extras(change: Change) -> list[str]:
+    return [f"  ({name}: {_shown_extra(value)})" for name, value in change.extras.items() if value is not None]
+
+
+def _shown(value: Value) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case str():
+            return repr(value)
+        case bytes():
+            return value.hex().upper()
+        case Lob():
+            return value.data.hex().upper()
+        case tuple():
+            return f"({', '.join(map(_shown, value))})"
+        case _:
+            return str(value_to_json(value))
+
+
+def _shown_extra(value: Any) -> str:
+    return value.hex().upper() if isinstance(value, bytes) else _line(str(value))
+
+
+def _line(text: str) -> str:
+    """Text fit for a terminal: one line, control characters escaped."""
+    return text if text.isprintable() else repr(text)[1:-1]

@@ -1,0 +1,54 @@
+"""The rows of an exported DISPATCH_QUEUE as text, each with its place (spec/linter-queue.md 1, 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from eventlog.linter import operations
+from eventlog.linter.fields import blob_attr, data_bytes, decode_oper_date, syslog_addr
+from eventlog.linter.files import export_files, read_queue
+from eventlog.linter.rows import QueueRow
+
+_SHOWN = 32  # bytes a line
+
+
+def queue_listing(source: str, options: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of a file or directory, row by row in the order of the files. Raises FormatError."""
+    table = operations.typ_table(options.get("typ_table", "fields"))
+    files, _ = export_files(Path(source))
+    for number, row in enumerate(read_queue(files), 1):
+        yield from _row(number, row, table)
+
+
+def _row(number: int, row: QueueRow, table: operations.TypTable) -> Iterator[str]:
+    file, address = syslog_addr(row.syslog_addr)
+    yield f"row {number}  SYSLOG_ADDR {file}:{address}  {_operation(row.typ, table)}  transaction {row.transact_id:X}"
+    time = decode_oper_date(row.oper_date)
+    yield f"    OPER_DATE   {row.oper_date.hex().upper()}  {time} of the server {row.dbnode!r}"
+    if row.typ in (table.commit, table.rollback):
+        return
+    destination = ".".join(part for part in row.destination if part)
+    yield f"    table       {row.tabnum_src} -> {destination!r}, row id {row.rowid_src}, channel {row.channel}"
+    yield f"    lengths     {row.len1} + {row.len2}, piece {row.extdata}"
+    if row.blobatr:
+        column, blob_type = blob_attr(row.blobatr)
+        yield f"    BLOBATR     column {column}, type {blob_type}"
+    data = data_bytes(row.data)
+    for at in range(0, len(data), _SHOWN):
+        yield f"    {at:08x}    {data[at : at + _SHOWN].hex().upper()}"
+
+
+def _operation(typ: int, table: operations.TypTable) -> str:
+    names: dict[int | None, str] = {
+        operations.DELETE: "DELETE",
+        operations.INSERT: "INSERT",
+        operations.UPDATE: "UPDATE",
+        table.clear_blob: "CLEAR BLOB",
+        table.commit: "COMMIT",
+        table.rollback: "ROLLBACK",
+    }
+    if table.operations & operations.BLOB_OPERATIONS:
+        names |= {operations.CREATE_BLOB: "CREATE BLOB", operations.INSERT_BLOB: "INSERT BLOB"}
+    return f"TYP {typ} {names.get(typ, '(unknown)')}"

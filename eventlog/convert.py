@@ -1,0 +1,167 @@
+"""Any change format to any other: reader -> Change -> writer, by the formats' names (spec/change-model.md)."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from eventlog.catalog import Database
+from eventlog.catalog_option import database_of, read_catalog
+from eventlog.errors import ConfigError
+from eventlog.formats import Format, Report
+from eventlog.model import Change
+
+FORMATS: Final[Mapping[str, str]] = {
+    "xds": "eventlog.xds.document_format",
+    "eventlog": "eventlog.log_format.row_format",
+    "qlik-change-table": "eventlog.qlik.change_table_format",
+    "qlik-messages": "eventlog.qlik.message_format",
+    "gbase": "eventlog.gbase.stream_format",
+    "linter": "eventlog.linter.queue_format",
+    "jsonl": "eventlog.jsonl",
+}
+"""The formats by name, with the module that holds each one's ``FORMAT``."""
+
+
+class Mapped(NamedTuple):
+    """The options of a conversion: what ``--map`` says, for its reader and for its writer."""
+
+    reader: Mapping[str, Any]
+    writer: Mapping[str, Any]
+
+
+def format_named(name: str) -> Format:
+    """The format of this name; its module is imported when it is asked for. Raises ConfigError."""
+    module = FORMATS.get(name)
+    if module is None:
+        near = difflib.get_close_matches(name, FORMATS, n=1)
+        hint = f"do you mean {near[0]}?" if near else f"known are {', '.join(FORMATS)}"
+        raise ConfigError(f"format {name!r} is not known: {hint}")
+    found: Format = import_module(module).FORMAT
+    return found
+
+
+def convert(
+    source_format: str,
+    target_format: str,
+    source: str,
+    target: str,
+    map: Mapping[str, Any] | None = None,
+    *,
+    strict: bool = False,
+    report: bool = False,
+    progress: Callable[[Report], None] | None = None,
+) -> Report:
+    """Read ``source`` in one format and write it to ``target`` in another.
+
+    ``map``: the options as ``read_options`` takes them. ``strict``: stop at the first thing that cannot be read or
+    written, else it is passed over and counted. ``report``: keep the counters that concern one column apart
+    (spec/change-model.md 5.1), else they are added up by reason. ``progress`` is called with the report so far after
+    every change. Raises FormatError, ConfigError, DatabaseError, OSError; the target is then as it was.
+    """
+    reader, writer = format_named(source_format), format_named(target_format)
+    options = read_options(map or {})
+    done = Report(strict=strict)
+    changes = reader.read(source, in_own_options(source_format, "reader", options.reader), done)
+    own_options = in_own_options(target_format, "writer", options.writer)
+    writer.write(_followed(changes, done, progress), target, own_options, done)
+    if not report:
+        done.counters = by_reason(done.counters)
+    return done
+
+
+def by_reason(counters: Mapping[str, int]) -> Counter[str]:
+    """Counters with those of single columns (``reason table.column``) added up."""
+    added: Counter[str] = Counter()
+    for name, number in counters.items():
+        added[name.partition(" ")[0]] += number
+    return added
+
+
+def _followed(changes: Iterator[Change], report: Report, progress: Callable[[Report], None] | None) -> Iterator[Change]:
+    for change in changes:
+        yield change
+        if progress is not None:
+            progress(report)
+
+
+def read_map(path: Path) -> Mapping[str, Any]:
+    """The content of a file of options, TOML or JSON by its name. Raises ConfigError, OSError."""
+    content = path.read_bytes()
+    try:
+        value = tomllib.loads(content.decode()) if path.suffix == ".toml" else json.loads(content)
+    except ValueError as error:
+        kind = "TOML" if path.suffix == ".toml" else "JSON (TOML is for names that end in .toml)"
+        raise ConfigError(f"{path} is not {kind}: {error}") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path} is no object of options")
+    return value
+
+
+def read_options(map: Mapping[str, Any]) -> Mapped:
+    """The options of a map: ``{"reader": {...}, "writer": {...}, "catalog": PATH}``, or the reader's at the top level.
+
+    ``catalog`` at the top level goes to both sides unless they have their own; every format gets the content of the
+    file. Raises ConfigError for other members beside ``reader`` and ``writer``, OSError for the catalogue.
+    """
+    shared = {"catalog": map["catalog"]} if "catalog" in map else {}
+    if "reader" not in map and "writer" not in map:
+        return Mapped(_with_catalog(map), _with_catalog(shared))
+    for name in map:
+        if name not in ("reader", "writer", "catalog"):
+            near = difflib.get_close_matches(name, ("reader", "writer", "catalog"), n=1)
+            hint = f"do you mean {near[0]}?" if near else "put it into reader or writer"
+            raise ConfigError(f"member {name!r} of the map is not known beside reader and writer: {hint}")
+    sides = []
+    for name in ("reader", "writer"):
+        side = map.get(name, {})
+        if not isinstance(side, Mapping):
+            raise ConfigError(f"member {name!r} of the map is no object of options")
+        sides.append(_with_catalog({**shared, **side}))
+    return Mapped(*sides)
+
+
+def _with_catalog(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    catalog = options.get("catalog")
+    return {**options, "catalog": read_catalog(Path(catalog))} if isinstance(catalog, str) else options
+
+
+def in_own_options(format: str, side: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options of a side (``reader`` or ``writer``) with ``catalog`` in the terms of a format that has no such
+    option: the columns of Qlik messages, the keys of a CDC stream; DISPATCH_ATTRS says it all of a queue.
+    """
+    said = _CATALOG_AS.get((format, side))
+    database = database_of(options.get("catalog"))
+    if said is None or database is None:
+        return options
+    own = {name: value for name, value in options.items() if name != "catalog"}
+    for name, tables in said(database).items():
+        own[name] = {**tables, **own.get(name, {})}
+    return own
+
+
+def _message_columns(database: Database) -> Mapping[str, Any]:
+    from eventlog.qlik.columns import columns_of
+
+    names = {table.name if database.schema is None else f"{database.schema}.{table.name}": table
+             for table in database.tables}  # fmt: skip
+    return {"columns": {name: list(map(asdict, columns_of(table))) for name, table in names.items()}}
+
+
+def _stream_keys(database: Database) -> Mapping[str, Any]:
+    return {"keys": {table.name: list(table.primary_key) for table in database.tables if table.primary_key}}
+
+
+_CATALOG_AS: Final[Mapping[tuple[str, str], Callable[[Database], Mapping[str, Any]]]] = {
+    ("qlik-messages", "reader"): _message_columns,
+    ("qlik-messages", "writer"): _message_columns,
+    ("gbase", "reader"): _stream_keys,
+    ("linter", "reader"): lambda database: {},
+}

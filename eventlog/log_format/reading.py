@@ -1,0 +1,143 @@
+"""Rows of the event log -> changes: check, fold, precedence, query-back (spec/change-model.md 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, TypeAlias
+
+from eventlog.catalog import Attribute, Catalog, ObjectClass
+from eventlog.checks import CheckedRow, check_rows
+from eventlog.errors import FormatError, RowError
+from eventlog.events import CurrentRow, EventOptions, Precedence, apply_precedence
+from eventlog.fold import Group, first_open, fold
+from eventlog.formats import Report
+from eventlog.group_changes import UNREAD, GroupReading, MaybeRow, group_to_change
+from eventlog.model import Change, LogRow, Status
+
+WINDOW: Final = 10_000
+"""Rows folded at a time: windows do not change the result (spec/event-log.md 8.2), and memory stays bounded."""
+
+QueryBack: TypeAlias = Callable[[ObjectClass, Sequence[str], Sequence[Attribute]], Mapping[str, CurrentRow]]
+"""Class, canonical keys, attributes -> the current rows by key, gone objects left out."""
+
+_LETTERS: Final = frozenset((Status.NEW, Status.SUCCESS, Status.WARNING, Status.ERROR, Status.FATAL))
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """What decides which rows become which groups (spec/event-log.md 6, 8.3, 9).
+
+    ``status``: the letters of rows that are read. ``driver_user``: rows of this perpetrator are loopback, None = none.
+    """
+
+    fold_distance: int = 1000
+    fold_span: int = 10000
+    status: frozenset[str] = _LETTERS
+    driver_user: str | None = None
+
+
+def rows_to_changes(
+    rows: Iterable[LogRow],
+    catalog: Catalog,
+    reading: GroupReading,
+    folding: Folding,
+    query_back: QueryBack | None,
+    report: Report,
+) -> Iterator[Change]:
+    """The changes of rows in ascending order of record_id, in the order of their groups' first rows.
+
+    ``query_back`` None = no connection: changes of types 5 to 8 come without their row. Bad rows are passed over.
+    Raises FormatError for rows that are out of order.
+    """
+    log_rows: dict[int, LogRow] = {}
+    good: list[CheckedRow] = []
+    last = 0
+    source = _taken(_ascending(rows), folding, report)
+    while True:
+        window = list(islice(source, WINDOW))
+        if window:
+            last = window[-1].record_id
+            log_rows.update((row.record_id, row) for row in window)
+            good += _checked(window, catalog, folding, report)
+        groups = fold(good, folding.fold_distance, folding.fold_span)
+        at_tail = len(window) < WINDOW
+        closed = len(groups) if at_tail else first_open(groups, last, folding.fold_distance, folding.fold_span)
+        yield from _changes(groups[:closed], log_rows, reading, query_back, report)
+        if at_tail:
+            return
+        good = sorted(row for group in groups[closed:] for row in group.rows)
+        log_rows = {row.record_id: log_rows[row.record_id] for row in good}
+
+
+def _ascending(rows: Iterable[LogRow]) -> Iterator[LogRow]:
+    last = 0
+    for row in rows:
+        if row.record_id <= last:
+            raise FormatError(
+                f"row {row.record_id} stands behind row {last}: the rows are needed in ascending order of record_id; "
+                "sort the file by it, or read with the option sort = true"
+            )
+        last = row.record_id
+        yield row
+
+
+def _taken(rows: Iterable[LogRow], folding: Folding, report: Report) -> Iterator[LogRow]:
+    """Rows of the wanted statuses; CHAR padding is ignored (spec/event-log.md 2)."""
+    for row in rows:
+        status = row.status.rstrip(" ")
+        if status in folding.status:
+            yield row if status == row.status else row._replace(status=status)
+        else:
+            report.count("rows_not_taken" if status in _LETTERS else "rows_of_reserved_status")
+
+
+def _checked(rows: Sequence[LogRow], catalog: Catalog, folding: Folding, report: Report) -> list[CheckedRow]:
+    checked = check_rows(rows, catalog, folding.driver_user)
+    for bad in checked.bad:
+        report.pass_over(RowError(bad.code, f"row {bad.record_id}: {bad.message}"))
+    if checked.loopback:
+        report.count("rows_loopback", len(checked.loopback))
+    return checked.good
+
+
+def _changes(
+    groups: Sequence[Group],
+    log_rows: Mapping[int, LogRow],
+    reading: GroupReading,
+    query_back: QueryBack | None,
+    report: Report,
+) -> Iterator[Change]:
+    decided = [apply_precedence(group, EventOptions()) for group in groups]
+    current = {} if query_back is None else _read_back(decided, query_back)
+    for precedence in decided:
+        group = precedence.group
+        row: MaybeRow = UNREAD
+        if query_back is not None and precedence.query_back is not None:
+            row = current.get((group.object_class, group.key))
+        try:
+            change = group_to_change(precedence, row, log_rows, reading)
+        except FormatError as error:
+            report.pass_over(error)
+            continue
+        if change is not None:
+            report.read += 1
+            yield change
+        else:
+            report.count("groups_gone" if row is None else "groups_empty")
+
+
+def _read_back(decided: Sequence[Precedence], query_back: QueryBack) -> dict[tuple[ObjectClass, str], CurrentRow]:
+    """The current rows of all objects that precedence asks for: one question a class."""
+    asked: dict[ObjectClass, tuple[dict[str, None], dict[Attribute, None]]] = {}
+    for precedence in decided:
+        if precedence.query_back is not None:
+            keys, attributes = asked.setdefault(precedence.group.object_class, ({}, {}))
+            keys[precedence.group.key] = None
+            attributes.update(dict.fromkeys(precedence.query_back))
+    return {
+        (object_class, key): row
+        for object_class, (keys, attributes) in asked.items()
+        for key, row in query_back(object_class, list(keys), list(attributes)).items()
+    }

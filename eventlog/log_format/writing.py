@@ -1,0 +1,199 @@
+"""Change -> rows of the event log, in the four styles (spec/change-model.md 4, spec/triggers.md 1, 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+from itertools import zip_longest
+from typing import Final, NamedTuple
+from zoneinfo import ZoneInfo
+
+from eventlog.catalog import Catalog, ObjectClass
+from eventlog.change_keys import (
+    Key,
+    class_of_change,
+    key_text,
+    old_and_new_key,
+    refuse_without_row,
+    with_key,
+    written_columns,
+)
+from eventlog.changes import ExistingKeys, existing_keys
+from eventlog.errors import BadValue, ConfigError, NotExpressible
+from eventlog.model import Change, ChangeOp, EventType, LogRow, Row, Status, Value, changes_nothing, column_name
+from eventlog.typed import is_multi_valued, moment_reader, to_text, values_of
+
+
+class _Style(NamedTuple):
+    """The types of a style (spec/triggers.md 1); a row type instead of field types where ``by_row``."""
+
+    insert: int
+    update: int
+    by_row: bool = False
+
+
+STYLES: Final = {
+    "field": _Style(EventType.INSERT_FIELD, EventType.UPDATE_FIELD),
+    "remove_all": _Style(EventType.INSERT_FIELD, EventType.UPDATE_FIELD_REMOVE_ALL),
+    "field_query_back": _Style(EventType.INSERT_FIELD_QUERY_BACK, EventType.UPDATE_FIELD_QUERY_BACK),
+    "row_query_back": _Style(EventType.INSERT_ROW_QUERY_BACK, EventType.UPDATE_ROW_QUERY_BACK, by_row=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RowWriting:
+    """How changes are written as rows.
+
+    ``style`` of all tables, ``styles`` of single ones; ``schema`` whose tables the log is of: changes of another one
+    are refused, None = not looked at. ``time_zone`` of event_time; ``existing_keys`` as in ``EventWriting``. Raises
+    ConfigError.
+    """
+
+    style: str = "field"
+    styles: Mapping[str, str] = field(default_factory=dict)
+    schema: str | None = None
+    time_zone: str = "UTC"
+    existing_keys: ExistingKeys | None = None
+
+    def __post_init__(self) -> None:
+        moment_reader(self.time_zone)  # which refuses an unknown one
+        for name in (self.style, *self.styles.values()):
+            if name not in STYLES:
+                raise ConfigError(f"style {name!r} is unknown: use one of {', '.join(STYLES)} (spec/triggers.md 1)")
+
+    def style_of(self, table: str) -> _Style:
+        """The style that a table is written in."""
+        return STYLES[self.styles.get(table, self.style)]
+
+
+def change_to_rows(change: Change, catalog: Catalog | None, options: RowWriting, now: datetime) -> list[LogRow]:
+    """The rows that say a change, record_id 0: whoever keeps the log numbers them (spec/change-model.md 4).
+
+    No rows if it changes nothing. A change that still has to be queried back keeps its types 5 to 8, whatever the
+    style. ``now``, aware: event_time where the commit time is not known. Raises NotExpressible, NeedsRowCodec.
+    """
+    if options.schema is not None and change.schema not in (None, options.schema):
+        raise NotExpressible(
+            f"{change.op} of {change.schema}.{change.table} at {change.position}: the log is of schema "
+            f"{options.schema}; convert the tables of {change.schema} to a log of their own"
+        )
+    object_class = class_of_change(catalog, change)
+    writer = _RowWriter(change, object_class, options.style_of(change.table), _event_time(change, options, now))
+    if change.op is ChangeOp.TRUNCATE:
+        return [row for key in existing_keys(change, options.existing_keys) for row in writer.delete(key)]
+    if changes_nothing(change):
+        return []
+    to_query_back = change.after is None and change.extras.get("query_back")
+    if not to_query_back:
+        refuse_without_row(change)
+    writer = writer._replace(change=with_key(change, object_class))
+    old, new = old_and_new_key(writer.change)
+    if change.op is ChangeOp.DELETE:
+        return writer.delete(old)
+    if to_query_back:
+        return writer.query_back(new)
+    after = change.after or {}
+    if change.op is not ChangeOp.UPDATE or old != new:
+        return [*(writer.delete(old) if old != new else ()), *writer.insert(new, after)]
+    return writer.update(new, after, written_columns(writer.change))
+
+
+def _event_time(change: Change, options: RowWriting, now: datetime) -> str:
+    zone: tzinfo = UTC if options.time_zone == "UTC" else ZoneInfo(options.time_zone)
+    return to_text((change.commit_time or now).astimezone(zone).replace(tzinfo=None))
+
+
+class _RowWriter(NamedTuple):
+    """What the rows of one change are made with."""
+
+    change: Change
+    object_class: ObjectClass | None
+    style: _Style
+    event_time: str
+
+    def delete(self, key: Key) -> list[LogRow]:
+        return [self._row(EventType.DELETE_ROW, key)]
+
+    def insert(self, key: Key, after: Row) -> list[LogRow]:
+        """A row per value that is not NULL; what is written of a row without any: spec/triggers.md 2."""
+        kind = self.style.insert
+        if self.style.by_row:
+            return [self._row(kind, key)]
+        columns = [name for name in after if name not in dict(key)]
+        if kind == EventType.INSERT_FIELD_QUERY_BACK:
+            rows = [self._row(kind, key, name) for name in columns if after[name] not in (None, ())]
+        else:
+            rows = [
+                self._row(kind, key, name, None, text) for name in columns for text in self._texts(name, after[name])
+            ]
+        if rows:
+            return rows
+        first = columns[0] if columns else self._first_column()
+        return [self._row(EventType.INSERT_ROW_QUERY_BACK if first is None else kind, key, first)]
+
+    def update(self, key: Key, after: Row, columns: list[str]) -> list[LogRow]:
+        kind = self.style.update
+        if self.style.by_row:
+            many = [name for name in columns if is_multi_valued(after[name])]
+            own = [self._row(kind, key)] if len(many) < len(columns) else []
+            return own + [self._row(EventType.UPDATE_FIELD_QUERY_BACK, key, name) for name in many]
+        if kind == EventType.UPDATE_FIELD_QUERY_BACK:
+            return [self._row(kind, key, name) for name in columns]
+        return [row for name in columns for row in self._updated(kind, key, name, after[name])]
+
+    def _updated(self, kind: int, key: Key, name: str, new: Value) -> list[LogRow]:
+        """The rows of one column; type 3 where its old value is not known."""
+        before = self.change.before or {}
+        is_known = name in before and name not in (self.change.extras.get("changed_unknown") or ())
+        old_texts, new_texts = self._texts(name, before.get(name)) if is_known else [], self._texts(name, new)
+        if not is_multi_valued(new):
+            kind = kind if is_known else EventType.UPDATE_FIELD_REMOVE_ALL
+            return [self._row(kind, key, name, next(iter(old_texts), None), next(iter(new_texts), None))]
+        # Of a child table: one row a value, and type 3, which removes the others, only where they are not known.
+        first: list[LogRow] = []
+        if not is_known:
+            first = [self._row(EventType.UPDATE_FIELD_REMOVE_ALL, key, name, None, next(iter(new_texts), None))]
+            new_texts = new_texts[1:]
+        return first + [
+            self._row(EventType.UPDATE_FIELD, key, name, old, new) for old, new in zip_longest(old_texts, new_texts)
+        ]
+
+    def query_back(self, key: Key) -> list[LogRow]:
+        """The types that a change without its row was read from: 5, 6; or 7, 8 beside what the log held by value."""
+        extras = self.change.extras
+        is_insert = self.change.op is not ChangeOp.UPDATE
+        if extras["query_back"] == "row":
+            kind = EventType.INSERT_ROW_QUERY_BACK if is_insert else EventType.UPDATE_ROW_QUERY_BACK
+            return [self._row(kind, key)]
+        known: Row = extras.get("known") or {}
+        if is_insert:
+            rows = [
+                self._row(EventType.INSERT_FIELD, key, name, None, text)
+                for name in known
+                for text in self._texts(name, known[name])
+            ]
+        else:
+            rows = [row for name in known for row in self._updated(EventType.UPDATE_FIELD, key, name, known[name])]
+        kind = EventType.INSERT_FIELD_QUERY_BACK if is_insert else EventType.UPDATE_FIELD_QUERY_BACK
+        return rows + [self._row(kind, key, name) for name in extras.get("columns") or ()]
+
+    def _texts(self, name: str, value: Value) -> list[str]:
+        try:
+            return [to_text(one) for one in values_of(value)]
+        except BadValue as error:
+            refused = NotExpressible(f"{self.change.op} of {self.change.table!r}, column {name!r}: {error}")
+            refused.column = column_name(self.change, name)
+            raise refused from error
+
+    def _first_column(self) -> str | None:
+        """The first non-key column of the class; None if it has none or is not known."""
+        attributes = () if self.object_class is None else self.object_class.attributes
+        return next((one.name for one in attributes if not one.is_key and not one.multi_valued), None)
+
+    def _row(
+        self, kind: int, key: Key, column: str | None = None, old: str | None = None, new: str | None = None
+    ) -> LogRow:
+        change = self.change
+        text = key_text(change, key, self.object_class)
+        return LogRow(0, Status.NEW, int(kind), self.event_time, change.user, change.table, text, column, old, new)

@@ -1,0 +1,210 @@
+"""The change format ``xds``: XDS documents in files (spec/change-model.md 2, 3.2, 4, spec/xds.md 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, Final, TypeAlias
+
+from eventlog import __version__
+from eventlog.catalog import Catalog, build_catalog
+from eventlog.catalog_option import CatalogOption, database_of, keys_of
+from eventlog.changes import EventWriting, change_to_events, event_to_change
+from eventlog.errors import ConfigError, FormatError, XdsError
+from eventlog.formats import Format, Report, check_types, parse_options
+from eventlog.model import Change, Event
+from eventlog.values import ValueOptions, converter, parse_type
+from eventlog.whole_output import whole_directory, whole_file
+from eventlog.xds.reader import DEFAULT_LIMIT, Document, read_events
+from eventlog.xds.writer import Header, file_form, line_form, write_event
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentReaderOptions:
+    """Options of the reader; those of spec/event-log.md 9 say how the documents were written.
+
+    ``catalog``: path of a JSON catalogue that types values further. ``limit``: bytes of the largest document.
+    """
+
+    catalog: CatalogOption = None
+    time_syntax: str = "integer"
+    time_zone: str = "UTC"
+    char_padding: str = "trim"
+    meta_identifiers: bool = True
+    referential: str = "value"
+    limit: int = DEFAULT_LIMIT
+
+    def __post_init__(self) -> None:
+        check_types(self, "the xds reader")
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentWriterOptions:
+    """Options of the writer, those of spec/event-log.md 9 under their names there.
+
+    ``form``: ``lines`` (one envelope a line) or ``directory`` (one envelope a file, ``indent`` blanks a level).
+    ``existing_keys``: the keys that a TRUNCATE deletes, by table, or a function.
+    """
+
+    catalog: CatalogOption = None
+    time_syntax: str = "integer"
+    time_zone: str = "UTC"
+    char_padding: str = "trim"
+    insert_query_back: str = "modify"
+    meta_identifiers: bool = True
+    referential: str = "value"
+    batch_size: int = 128
+    product_name: str = "eventlog"
+    product_version: str = __version__
+    form: str = "lines"
+    indent: int = 0
+    existing_keys: Any = None
+
+    def __post_init__(self) -> None:
+        check_types(self, "the xds writer")
+        if self.form not in ("lines", "directory"):
+            raise ConfigError(f"form {self.form!r} of the xds writer is unknown: use lines or directory")
+        if self.insert_query_back not in ("modify", "add"):
+            raise ConfigError(f"insert_query_back {self.insert_query_back!r} is unknown: use modify or add")
+        if not 1 <= self.batch_size <= 128:
+            raise ConfigError(f"batch_size {self.batch_size} of the xds writer: 1 to 128 events a document")
+
+
+def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
+    """The changes of the events of a file or of the files of a directory, in the order of their names.
+
+    A file is one document, or one document a line. What cannot be read is passed over; elements that are no changes
+    are counted as ``other_elements``.
+    """
+    chosen = parse_options(DocumentReaderOptions, options, "the xds reader")
+    values = _values(chosen)
+    catalog = _catalog(chosen, values)
+    for path in _files(Path(source)):
+        for place, document in _documents(path, chosen.limit):
+            if isinstance(document, XdsError):
+                report.pass_over(XdsError(f"{path}, {place}: {document}"))
+                continue
+            if document.others:
+                report.count("other_elements", len(document.others))
+            for event in document.events:
+                try:
+                    change = event_to_change(event, catalog, values)
+                except FormatError as error:
+                    report.pass_over(FormatError(f"{path}, {place}: {error}"))
+                    continue
+                report.read += 1
+                yield change
+
+
+_Options: TypeAlias = "DocumentReaderOptions | DocumentWriterOptions"
+
+
+def _values(options: _Options) -> ValueOptions:
+    values = ValueOptions(options.time_syntax, options.time_zone, options.char_padding)
+    for name in ("timestamp", "char(1)"):  # an unknown option value is refused before anything is read
+        converter(parse_type(name), values)
+    return values
+
+
+def _catalog(options: _Options, values: ValueOptions) -> Catalog | None:
+    database = database_of(options.catalog)
+    if database is None:
+        return None
+    return build_catalog(
+        database, values=values, meta_identifiers=options.meta_identifiers, referential=options.referential
+    )
+
+
+def _files(source: Path) -> list[Path]:
+    if not source.is_dir():
+        return [source]
+    files = [path for path in sorted(source.iterdir()) if path.is_file() and path.suffix in (".xml", ".xmll")]
+    if not files:
+        raise ConfigError(f"the directory {source} holds no .xml or .xmll file")
+    return files
+
+
+def _documents(path: Path, limit: int) -> Iterator[tuple[str, Document | XdsError]]:
+    """The documents of a file with their places: one a line if the first line ends an envelope.
+
+    None in a file of nothing, which is what no changes are written as.
+    """
+    with path.open("rb") as file:
+        by_line = _is_line_form(file, limit)
+        file.seek(0)
+        if not by_line:
+            if (data := file.read(limit + 1)).strip():
+                yield "document", _document(data, limit)
+            return
+        number = 0
+        while line := file.readline(limit + 1):
+            number += 1
+            if len(line) > limit:
+                raise XdsError(f"{path}, line {number}: longer than {limit} bytes: raise the option limit")
+            if not line.isspace():
+                yield f"line {number}", _document(line, limit)
+
+
+def _is_line_form(file: BinaryIO, limit: int) -> bool:
+    while line := file.readline(limit + 1):
+        if not line.isspace():
+            return b"</nds>" in line
+    return False
+
+
+def _document(data: bytes, limit: int) -> Document | XdsError:
+    try:
+        return read_events(data, limit)
+    except XdsError as error:
+        return error
+
+
+def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
+    """Changes as documents of up to ``batch_size`` events: lines of a file, or files of a directory; whole or not."""
+    chosen = parse_options(DocumentWriterOptions, options, "the xds writer")
+    catalog = _catalog(chosen, _values(chosen))
+    writing = EventWriting(
+        chosen.time_syntax,
+        chosen.time_zone,
+        chosen.char_padding,
+        chosen.insert_query_back,
+        keys_of(chosen.existing_keys, catalog),
+        lambda column: report.count(f"truncated {column}"),
+    )
+    header = Header(chosen.product_name, chosen.product_version)
+    events = map(write_event, _events(changes, catalog, writing, report))
+    with ExitStack() as stack:
+        if chosen.form == "lines":
+            file = stack.enter_context(whole_file(target))
+            while envelope := list(islice(events, chosen.batch_size)):
+                file.write(line_form(envelope, header).encode())
+            return
+        directory = stack.enter_context(whole_directory(target))
+        number = 0
+        while envelope := list(islice(events, chosen.batch_size)):
+            number += 1
+            (directory / f"{number:09}.xml").write_bytes(file_form(envelope, header, chosen.indent).encode())
+
+
+def _events(
+    changes: Iterable[Change], catalog: Catalog | None, writing: EventWriting, report: Report
+) -> Iterator[Event]:
+    """The events of all changes; one without a position is named by its number."""
+    for number, change in enumerate(changes, 1):
+        event_id = str(number) if change.position is None else change.position
+        try:
+            events = change_to_events(change, event_id, catalog, writing)
+        except FormatError as error:
+            report.pass_over(error)
+            continue
+        if events:
+            report.written += 1
+        else:
+            report.count("changes_nothing")
+        yield from events
+
+
+FORMAT: Final = Format("xds", read, write)

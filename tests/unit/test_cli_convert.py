@@ -1,0 +1,208 @@
+"""``eventlog convert`` and ``eventlog decode``: paths, standard input and output, reports, exit codes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from eventlog import cli
+from eventlog.change_json import loads
+from eventlog.cli.decode import block
+
+Run = Callable[..., tuple[int, str, str]]
+
+UPDATE = (
+    '{"schema":"app","table":"item","op":"UPDATE","key":[["id",7]],"before":{"id":7,"name":"nut","price":"1.50"},'
+    '"after":{"id":7,"name":"nut","price":"1.75"},"changed":["price"],"position":"12","commit_time":'
+    '"2024-05-10T12:00:00Z"}\n'
+)
+DELETE = '{"schema":"app","table":"item","op":"DELETE","key":[["id",8]],"position":"13"}\n'
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """Run a command line in a directory that holds ``in.jsonl``: exit code, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+    for name in os.environ:
+        if name.startswith("EVENTLOG_"):
+            monkeypatch.delenv(name)
+    (tmp_path / "in.jsonl").write_text(UPDATE + DELETE)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = cli.run(arguments)
+        captured = capfdbinary.readouterr()
+        return code, captured.out.decode(), captured.err.decode()
+
+    return run
+
+
+ITEM = {
+    "dialect": "postgresql",
+    "schema": "app",
+    "tables": [
+        {
+            "name": "item",
+            "kind": "table",
+            "columns": [
+                {"name": "id", "type": "integer"},
+                {"name": "name", "type": "varchar(20)"},
+                {"name": "price", "type": "decimal(9,2)"},
+            ],
+            "primary_key": ["id"],
+        }
+    ],
+}
+CONVERT = ("convert", "--from", "jsonl", "--to")
+
+
+def test_changes_go_from_file_to_file_and_the_report_says_what_was_done(run: Run, tmp_path: Path) -> None:
+    code, out, err = run(*CONVERT, "eventlog", "in.jsonl", "out.csv")
+    assert (code, out) == (0, "")
+    assert [line.split() for line in err.splitlines()] == [
+        ["what", "number"],
+        ["changes", "read", "2"],
+        ["changes", "written", "2"],
+    ]
+    assert (tmp_path / "out.csv").read_text().count("\n") == 3
+
+
+def test_the_report_is_there_for_programs(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text(UPDATE + "nonsense\n")
+    code, out, err = run(*CONVERT, "xds", "--json", "in.jsonl", "out.xmll")
+    assert (code, err) == (0, "")
+    report = json.loads(out)
+    assert (report["read"], report["written"], report["counters"]) == (1, 1, {"format": 1})
+    assert "in.jsonl, line 2" in report["problems"][0]
+
+
+def test_what_was_passed_over_is_said(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text(UPDATE + '{"schema":"app","table":"item","op":"TRUNCATE"}\n')
+    code, _, err = run(*CONVERT, "xds", "in.jsonl", "out.xmll")
+    assert code == 0
+    assert "passed over: TRUNCATE of 'item'" in err
+    assert "not_expressible  1" in err
+
+
+@pytest.mark.parametrize("arguments", [("--quiet",), ()])
+def test_standard_input_and_output_stand_for_files(
+    run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(UPDATE.encode())))
+    code, out, err = run(*arguments, *CONVERT, "eventlog", "-", "-")
+    assert code == 0
+    assert json.loads(out)["table_key"] == "id=7"
+    assert ("changes written" in err) == (not arguments)
+
+
+def test_options_come_from_a_map(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "map.toml").write_text('[writer]\nstyle = "row_query_back"\nfile_format = "csv"\n')
+    code, out, _ = run(*CONVERT, "eventlog", "--map", "map.toml", "in.jsonl", "-")
+    assert code == 0
+    assert '1,"N",6,' in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "part"),
+    [
+        ((*CONVERT, "xml", "in.jsonl", "out"), 2, "'xml' is not one of"),
+        ((*CONVERT, "xds", "in.jsonl"), 2, "Missing argument 'OUT'"),
+        ((*CONVERT, "xds", "--map", "map.json", "in.jsonl", "out"), 2, "do you mean writer"),
+        ((*CONVERT, "xds", "--map", "nowhere.json", "in.jsonl", "out"), 1, "nowhere.json: No such file"),
+        ((*CONVERT, "xds", "nowhere.jsonl", "out"), 1, "nowhere.jsonl: No such file"),
+        ((*CONVERT, "xds", "--json", "in.jsonl", "-"), 2, "both write to standard output"),
+        ((*CONVERT, "xds", "--strict", "bad.jsonl", "out"), 1, "bad.jsonl, line 1: the line is no JSON"),
+        ((*CONVERT, "eventlog", "in.jsonl", "out.txt"), 2, "file_format = jsonl | csv | parquet"),
+        ((*CONVERT, "qlik-change-table", "in.jsonl", "-"), 2, "written to several files"),
+        ((*CONVERT, "linter", "--map", "complete.json", "in.jsonl", "-"), 2, "written to several files"),
+        (("decode", "--from", "jsonl", "--strict", "bad.jsonl"), 1, "bad.jsonl, line 1"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_an_exit_code(
+    run: Run, tmp_path: Path, arguments: tuple[str, ...], code: int, part: str
+) -> None:
+    (tmp_path / "map.json").write_text('{"reader": {}, "writr": {}}')
+    (tmp_path / "bad.jsonl").write_text("nonsense\n")
+    (tmp_path / "complete.json").write_text(json.dumps({"writer": {"catalog": ITEM}}))
+    found, _, err = run(*arguments)
+    assert found == code
+    assert part in err
+    assert err.startswith("eventlog: ")
+    assert len(err.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_decode_shows_a_block_a_change(run: Run) -> None:
+    code, out, err = run("decode", "--from", "jsonl", "in.jsonl")
+    assert code == 0
+    assert out.splitlines() == [
+        "UPDATE app.item id=7",
+        "  position: 12",
+        "  committed: 2024-05-10 12:00:00+00:00",
+        "    id     7",
+        "    name   'nut'",
+        "  * price  '1.50' -> '1.75'",
+        "",
+        "DELETE app.item id=8",
+        "  position: 13",
+        "",
+    ]
+    assert "changes read" in err
+    assert "written" not in err
+
+
+@pytest.mark.parametrize(
+    ("line", "lines"),
+    [
+        (
+            '{"table":"t","op":"UPDATE","key":[["id",2]],"before":{"id":1,"b":{"hex":"00FF"}},"after":{"id":2,"c":null},'
+            '"event_number":3,"last_in_transaction":true,"transaction_id":"A1","user":"a\\nb","extras":{"label":5}}',
+            [
+                "UPDATE t id=1 -> id=2",
+                "  transaction: A1",
+                "  event: 3 (the last)",
+                r"  user: a\nb",
+                "    id  1 -> 2",
+                "    b   00FF -> (not known)",
+                "    c   (not known) -> NULL",
+                "  (label: 5)",
+            ],
+        ),
+        ('{"table":"t\\u001b[2J","op":"TRUNCATE"}', [r"TRUNCATE t\x1b[2J"]),
+        ('{"table":"t","op":"INSERT","after":{"p":["a",{"hex":"01"}]}}', ["INSERT t", "    p  ('a', 01)"]),
+    ],
+)
+def test_a_block_says_all_that_a_change_knows(line: str, lines: list[str]) -> None:
+    assert block(loads(line)) == lines
+
+
+VECTORS = Path(__file__).parents[1] / "conformance" / "vectors"
+
+
+def test_decode_lists_a_stream_with_byte_offsets(run: Run, tmp_path: Path) -> None:
+    streams = json.loads((VECTORS / "gbase.json").read_text())["streams"]
+    (tmp_path / "capture.cdc").write_bytes(bytes.fromhex(streams[0]["hex"]))
+    code, out, _ = run("decode", "--from", "gbase", "capture.cdc")
+    assert code == 0
+    assert out.startswith("00000000  ")
+    assert "payload size" in out
+
+
+def test_decode_lists_a_queue_with_the_places_of_its_rows(run: Run, tmp_path: Path) -> None:
+    queue = json.loads((VECTORS / "linter.json").read_text())["queues"][0]
+    (tmp_path / "queue.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queue["rows"]))
+    (tmp_path / "map.json").write_text(
+        json.dumps({"codec": "eventlog-emulator-1", "final": True, "dispatch_attrs": queue["dispatch_attrs"]})
+    )
+    code, out, _ = run("decode", "--from", "linter", "--map", "map.json", "queue.jsonl")
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[0] == "row 1  SYSLOG_ADDR 3:100  TYP 2 INSERT  transaction 28"
+    assert "row 4  SYSLOG_ADDR 3:400  TYP 4 COMMIT  transaction 28" in lines
+    assert "INSERT APP.ITEM ID=1" in lines

@@ -1,0 +1,331 @@
+"""Converting from format to format: options, what goes wrong, the report (spec/change-model.md 4, 5.1)."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loss_forms import CATALOG
+
+from eventlog import change_json
+from eventlog.convert import FORMATS, by_reason, convert, format_named, read_map, read_options
+from eventlog.errors import ConfigError, FormatError, NeedsQueryBack, NotExpressible
+from eventlog.formats import PROBLEMS_KEPT, Format, Report
+from eventlog.model import Change, ChangeOp
+
+EXAMPLE = (
+    '{"schema":"app","table":"item","op":"UPDATE","key":[["id",7]],'
+    '"before":{"id":7,"name":"nut","price":"1.50"},"after":{"id":7,"name":"nut","price":"1.75"},"changed":["price"],'
+    '"position":"20240510120000000000000000000000012","transaction_id":"000000000000000000000000000000A1",'
+    '"event_number":1,"last_in_transaction":true,"commit_time":"2024-05-10T12:00:00Z","user":null,"extras":{}}'
+)
+ITEM = {
+    "dialect": "postgresql",
+    "schema": "app",
+    "tables": [
+        {
+            "name": "item",
+            "kind": "table",
+            "columns": [
+                {"name": "id", "type": "integer"},
+                {"name": "name", "type": "varchar(20)"},
+                {"name": "price", "type": "decimal(9,2)"},
+            ],
+            "primary_key": ["id"],
+        }
+    ],
+}
+
+
+def line(op: str = "INSERT", **fields: Any) -> str:
+    """A change of ``item`` as a line."""
+    row = {"id": 1, "name": "nut"}
+    images = {"INSERT": {"after": row}, "DELETE": {"before": row}}.get(op, {})
+    key = None if op == "TRUNCATE" else [["id", 1]]
+    return json.dumps({"schema": "app", "table": "item", "op": op, "key": key, **images, **fields})
+
+
+def converted(
+    tmp_path: Path, lines: str, target_format: str, target: str, map: Any = None, **options: Any
+) -> tuple[Report, Path]:
+    source = tmp_path / "in.jsonl"
+    source.write_text(lines)
+    out = tmp_path / target
+    return convert("jsonl", target_format, str(source), str(out), map, **options), out
+
+
+# The worked example of change-model.md 4
+
+
+def test_the_worked_example_as_a_log_row(tmp_path: Path) -> None:
+    _, out = converted(tmp_path, EXAMPLE, "eventlog", "log.jsonl", {"catalog": ITEM})
+    assert json.loads(out.read_text()) == {
+        "record_id": 1,
+        "status": "N",
+        "event_type": 2,
+        "event_time": "2024-05-10 12:00:00",
+        "perpetrator": None,
+        "table_name": "item",
+        "table_key": "id=7",
+        "column_name": "price",
+        "old_value": "1.50",
+        "new_value": "1.75",
+    }
+
+
+def test_the_worked_example_as_a_document(tmp_path: Path) -> None:
+    _, out = converted(tmp_path, EXAMPLE, "xds", "out.xmll", {"writer": {"product_version": "test"}})
+    assert out.read_text() == (
+        '<?xml version="1.0" encoding="UTF-8"?><nds dtdversion="2.0"><source><product version="test">eventlog</product>'
+        '</source><input><modify class-name="item" event-id="20240510120000000000000000000000012">'
+        "<association>id=7,table=item,schema=app</association>"
+        '<modify-attr attr-name="price"><remove-value><value type="string">1.50</value></remove-value>'
+        '<add-value><value type="string">1.75</value></add-value></modify-attr></modify></input></nds>\n'
+    )
+
+
+def test_the_worked_example_as_itself(tmp_path: Path) -> None:
+    report, out = converted(tmp_path, EXAMPLE, "jsonl", "out.jsonl", {"catalog": ITEM})
+    assert out.read_text() == EXAMPLE + "\n"
+    assert (report.read, report.written, report.counters) == (1, 1, {})
+
+
+# Formats and options
+
+
+def test_formats_are_known_by_their_names() -> None:
+    assert list(FORMATS) == ["xds", "eventlog", "qlik-change-table", "qlik-messages", "gbase", "linter", "jsonl"]
+    with pytest.raises(ConfigError, match="do you mean gbase"):
+        format_named("gbas")
+    with pytest.raises(ConfigError, match="known are xds, eventlog"):
+        format_named("nonsense")
+
+
+@pytest.mark.parametrize("name", ["xds", "eventlog", "jsonl"])
+def test_a_format_bears_the_name_it_is_known_by(name: str) -> None:
+    found = import_module(FORMATS[name]).FORMAT
+    assert isinstance(found, Format)
+    assert found.name == name
+
+
+@pytest.mark.parametrize(
+    ("map", "reader", "writer"),
+    [
+        ({}, {}, {}),
+        ({"labels": {"1": "t"}}, {"labels": {"1": "t"}}, {}),
+        ({"reader": {"a": 1}}, {"a": 1}, {}),
+        ({"reader": {"a": 1}, "writer": {"b": 2}}, {"a": 1}, {"b": 2}),
+        ({"catalog": ITEM, "a": 1}, {"catalog": ITEM, "a": 1}, {"catalog": ITEM}),
+        ({"catalog": ITEM, "writer": {"catalog": CATALOG}}, {"catalog": ITEM}, {"catalog": CATALOG}),
+    ],
+)
+def test_a_map_holds_both_sides_or_the_options_of_the_reader(map: Any, reader: Any, writer: Any) -> None:
+    assert read_options(map) == (reader, writer)
+
+
+def test_a_catalogue_may_be_a_file_perhaps_that_of_a_vector(tmp_path: Path) -> None:
+    for name, content in (("own.json", ITEM), ("vector.json", {"database": ITEM, "log": {}})):
+        (tmp_path / name).write_text(json.dumps(content))
+        assert read_options({"catalog": str(tmp_path / name)}).reader["catalog"] == ITEM
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("map.toml", '[reader]\nschema = "app"\n'), ("map.json", '{"reader": {"schema": "app"}}')],
+)
+def test_a_map_file_is_toml_or_json(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content)
+    assert read_map(tmp_path / name) == {"reader": {"schema": "app"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "part"),
+    [
+        ("map.toml", "{", "is not TOML"),
+        ("map.json", "schema = 1", "is not JSON"),
+        ("map.json", "[]", "no object of options"),
+    ],
+)
+def test_a_map_file_that_is_none_is_named(tmp_path: Path, name: str, content: str, part: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ConfigError, match=part):
+        read_map(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("format", "map", "part"),
+    [
+        ("xds", {"reader": {}, "writter": {}}, "do you mean writer"),
+        ("xds", {"reader": {}, "labels": {}}, "put it into reader or writer"),
+        ("xds", {"reader": [], "writer": {}}, "no object of options"),
+        ("xds", {"catalogue": ITEM}, "'catalogue' of the jsonl reader is not known: do you mean catalog"),
+        ("xds", {"writer": {"time_sintax": "java"}}, "'time_sintax' of the xds writer is not known"),
+        ("xds", {"writer": {"time_syntax": "iso"}}, "time_syntax 'iso' is unknown"),
+        ("xds", {"writer": {"char_padding": "cut"}}, "char_padding 'cut' is unknown"),
+        ("xds", {"writer": {"batch_size": 129}}, "1 to 128"),
+        ("xds", {"writer": {"form": "file"}}, "use lines or directory"),
+        ("xds", {"writer": {"insert_query_back": "both"}}, "use modify or add"),
+        ("xds", {"writer": {"indent": "2"}}, "'indent' of the xds writer is '2': a whole number is needed"),
+        ("eventlog", {"writer": {"time_zone": "Mars"}}, "time_zone 'Mars' is unknown"),
+        ("eventlog", {"writer": {"first_record_id": True}}, "is True: a whole number is needed"),
+        ("xds", {"writer": {"existing_keys": ["item"]}}, "existing_keys is an object"),
+        ("xds", {"writer": {"existing_keys": {"item": [1]}}}, "no object of its columns"),
+        ("eventlog", {"writer": {"style": "fields"}}, "style 'fields' is unknown"),
+        ("eventlog", {"writer": {"file_format": "xlsx"}}, "file_format 'xlsx' is unknown"),
+        ("jsonl", {"catalog": {"dialect": "x", "schema": None, "table": []}}, "unknown member 'table'"),
+    ],
+)
+def test_options_that_are_wrong_are_refused_with_what_is_right(
+    tmp_path: Path, format: str, map: Any, part: str
+) -> None:
+    with pytest.raises(ConfigError, match=part):
+        converted(tmp_path, line(), format, "out.jsonl", map)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_values_go_over_by_the_types_of_the_catalogue(tmp_path: Path) -> None:
+    lines = line(after={"id": 1, "price": "1.50", "name": "x"})
+    _, out = converted(tmp_path, lines, "xds", "out.xmll", {"catalog": ITEM})
+    assert '<add-attr attr-name="price"><value type="string">1.50</value>' in out.read_text()
+    without, _ = converted(tmp_path, line("DELETE", key=None), "eventlog", "log.csv")
+    assert without.counters == {"not_expressible": 1}
+    with_catalog, out = converted(tmp_path, line("DELETE", key=None), "eventlog", "log.csv", {"catalog": ITEM})
+    assert with_catalog.written == 1
+    assert '"id=1"' in out.read_text()
+
+
+def test_a_value_that_is_not_of_its_column_is_passed_over(tmp_path: Path) -> None:
+    report, _ = converted(tmp_path, line(after={"id": "seven"}), "xds", "out.xmll", {"catalog": ITEM})
+    assert report.counters == {"format": 1}
+    assert "line 1: INSERT of 'item' at None: 'seven' is not an integer" in report.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("format", "target"),
+    [
+        ("xds", "o.xmll"),
+        ("eventlog", "o.csv"),
+        ("jsonl", "o.jsonl"),
+        ("qlik-change-table", "o"),
+        ("qlik-messages", "o.jsonl"),
+        ("gbase", "o.cdc"),
+        ("linter", "o.csv"),
+    ],
+)
+def test_every_format_takes_the_catalogue_on_both_sides(tmp_path: Path, format: str, target: str) -> None:
+    report, out = converted(tmp_path, EXAMPLE, format, target, {"catalog": ITEM})
+    assert (report.read, report.written) == (1, 1)
+    own = {"reader": {"catalog": ITEM}}
+    if format == "gbase":
+        own["reader"]["labels"] = {"1": "shop:app.item"}
+    if format == "linter":
+        own["reader"]["codec"] = "eventlog-emulator-1"
+    back = convert(format, "jsonl", str(out), str(tmp_path / "back.jsonl"), own)
+    change = change_json.loads((tmp_path / "back.jsonl").read_text())
+    assert back.written == 1
+    assert (change.op, change.key) == (ChangeOp.UPDATE, (("id", 7),))
+    assert (change.after or {})["price"] == "1.75"
+
+
+# What goes wrong
+
+
+BAD = "\n".join([line(), "nonsense", line("TRUNCATE"), line(after={"id": 1, "name": "bell \a"}), line("DELETE")])
+
+
+def test_what_cannot_be_read_or_written_is_passed_over_and_counted(tmp_path: Path) -> None:
+    report, out = converted(tmp_path, BAD, "xds", "out.xmll", report=True)
+    assert (report.read, report.written) == (4, 2)
+    assert report.counters == {"format": 1, "not_expressible": 1, "not_expressible app.item.name": 1}
+    assert out.read_text().count("<association>") == 2
+    for part, problem in zip(["line 2", "TRUNCATE", "U+0007"], report.problems, strict=True):
+        assert part in problem
+
+
+def test_without_report_counters_of_columns_are_added_up(tmp_path: Path) -> None:
+    report, _ = converted(tmp_path, BAD, "xds", "out.xmll")
+    assert report.counters == {"format": 1, "not_expressible": 2}
+    assert by_reason({"truncated a.b": 2, "truncated a.c": 1, "other": 1}) == {"truncated": 3, "other": 1}
+
+
+@pytest.mark.parametrize(
+    ("lines", "error", "part"),
+    [
+        (line() + "\nnonsense", FormatError, "in.jsonl, line 2: the line is no JSON"),
+        (line() + "\n" + line("TRUNCATE"), NotExpressible, "existing_keys"),
+        (line() + "\n" + line(after=None, extras={"query_back": "row"}), NeedsQueryBack, "has no row"),
+    ],
+)
+def test_strict_stops_at_the_first_and_leaves_nothing(tmp_path: Path, lines: str, error: Any, part: str) -> None:
+    (tmp_path / "out.xmll").write_text("what was there")
+    with pytest.raises(error, match=part):
+        converted(tmp_path, lines, "xds", "out.xmll", strict=True)
+    assert (tmp_path / "out.xmll").read_text() == "what was there"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.xmll"]
+
+
+def test_a_report_keeps_the_first_problems_and_counts_all() -> None:
+    report = Report()
+    for _ in range(PROBLEMS_KEPT + 5):
+        report.pass_over(NotExpressible("too wide"))
+    assert report.counters == {"not_expressible": PROBLEMS_KEPT + 5}
+    assert len(report.problems) == PROBLEMS_KEPT
+
+
+def test_a_directory_of_documents_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    lines = "\n".join(line(key=[["id", number]]) for number in range(3))
+    map = {"writer": {"form": "directory", "batch_size": 2, "indent": 2}}
+    _, out = converted(tmp_path, lines, "xds", "documents", map)
+    assert [path.name for path in sorted(out.iterdir())] == ["000000001.xml", "000000002.xml"]
+    back = list(format_named("xds").read(str(out), {}, Report(strict=True)))
+    assert [change.key for change in back] == [(("id", str(number)),) for number in range(3)]
+    with pytest.raises(ConfigError, match="not an empty directory"):
+        converted(tmp_path, lines, "xds", "documents", map)
+    with pytest.raises(FormatError):
+        converted(tmp_path, "nonsense", "xds", "more", map, strict=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["documents", "in.jsonl"]
+
+
+def test_progress_follows_the_changes(tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    lines = "\n".join([line(), line()])
+    converted(tmp_path, lines, "jsonl", "o.jsonl", progress=lambda report: seen.append((report.read, report.written)))
+    assert seen == [(1, 1), (2, 2)]
+
+
+# TRUNCATE, key changes, times
+
+
+@pytest.mark.parametrize("keys", [{"item": [{"id": 1}, {"id": 2}]}, lambda table: [(("id", 1),), (("id", 2),)]])
+def test_a_truncate_becomes_deletes_of_the_keys_that_are_given(tmp_path: Path, keys: Any) -> None:
+    map = {"writer": {"existing_keys": keys}}
+    _, out = converted(tmp_path, line("TRUNCATE", position="7"), "xds", "out.xmll", map)
+    back = list(format_named("xds").read(str(out), {}, Report(strict=True)))
+    assert [(change.op, change.position) for change in back] == [(ChangeOp.DELETE, "7"), (ChangeOp.DELETE, "7.2")]
+
+
+def test_changes_without_a_position_are_named_by_their_number(tmp_path: Path) -> None:
+    _, out = converted(tmp_path, "\n".join([line(), line("DELETE")]), "xds", "out.xmll")
+    assert [f'event-id="{number}"' in out.read_text() for number in (1, 2, 3)] == [True, True, False]
+
+
+def test_fractions_that_the_target_does_not_hold_are_named_by_column(tmp_path: Path) -> None:
+    catalog = {**ITEM, "tables": [{**ITEM["tables"][0], "columns": [  # type: ignore[dict-item]
+        {"name": "id", "type": "integer"}, {"name": "made", "type": "timestamp"}]}]}  # fmt: skip
+    lines = line(after={"id": 1, "made": "2024-05-10T12:00:00.5"})
+    report, _ = converted(tmp_path, lines, "xds", "out.xmll", {"catalog": catalog}, report=True)
+    assert report.counters == {"truncated app.item.made": 1}
+
+
+def test_tables_of_another_schema_do_not_fit_into_one_log(tmp_path: Path) -> None:
+    report, _ = converted(tmp_path, "\n".join([line(), line(schema="hr"), line(schema=None)]), "eventlog", "log.csv")
+    assert (report.written, report.counters) == (2, {"not_expressible": 1})
+
+
+def test_jsonl_keeps_what_no_other_format_has(tmp_path: Path) -> None:
+    change = Change(None, "t", ChangeOp.DELETE, extras={"part1": b"\x01", "types": [1, 2], "os_user": None})
+    _, out = converted(tmp_path, change_json.dumps(change), "jsonl", "out.jsonl")
+    assert change_json.loads(out.read_text()).extras == {"part1": b"\x01", "types": [1, 2], "os_user": None}

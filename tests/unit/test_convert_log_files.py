@@ -1,0 +1,282 @@
+"""Event log rows in files: where their columns stand, what is NULL, what is no row (spec/event-log.md 1)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loss_forms import CATALOG
+from samples import row
+
+from eventlog.convert import format_named
+from eventlog.errors import ConfigError, FormatError, RowError
+from eventlog.formats import Report
+from eventlog.log_format.files import read_rows, write_rows
+from eventlog.log_format.reading import WINDOW
+from eventlog.model import Change, LogRow
+
+READ = format_named("eventlog").read
+
+
+def changes(path: Path, report: Report | None = None, **options: Any) -> list[Change]:
+    return list(READ(str(path), options, report or Report(strict=True)))
+
+
+def log_lines(*rows: LogRow) -> str:
+    return "".join(json.dumps(one._asdict()) + "\n" for one in rows)
+
+
+def rows_of(path: Path, **options: Any) -> list[LogRow]:
+    def refuse(error: FormatError) -> None:
+        raise error
+
+    chosen = {"file_format": None, "column_map": None, "layout": "2.x", **options}
+    return list(read_rows(str(path), refuse=refuse, **chosen))
+
+
+TEXTS = st.none() | st.text(st.characters(codec="utf-8"))
+ROWS = st.lists(
+    st.builds(
+        LogRow,
+        st.integers(1, 2**62),
+        st.sampled_from("NSWEFn"),
+        st.none() | st.integers(0, 9),
+        TEXTS,
+        TEXTS,
+        TEXTS,
+        TEXTS,
+        TEXTS,
+        TEXTS,
+        TEXTS,
+    ),
+    max_size=4,
+)
+
+
+@pytest.mark.parametrize("file_format", ["jsonl", "csv", "parquet"])
+def test_rows_come_back_as_they_were_written(file_format: str, tmp_path: Path) -> None:
+    path = tmp_path / f"log.{file_format}"
+
+    @settings(max_examples=50, deadline=None)
+    @given(ROWS)
+    def keep(rows: Sequence[LogRow]) -> None:
+        write_rows(rows, str(path), file_format)
+        assert rows_of(path) == rows
+
+    keep()
+
+
+CSV = "record_id,status,event_type,event_time,perpetrator,table_name,table_key,column_name,old_value,new_value"
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ('1,N,2,2024-05-10 12:00:00,,item,id=1,name,,""\n', (None, None, "")),
+        ('1,N,2,,"",item,"id=""a,b""",name,"x\r\ny","NULL"\r\n', ("", "x\r\ny", "NULL")),
+        ("1,N,2,,ann,item,id=1,name, a ,b", ("ann", " a ", "b")),
+    ],
+)
+def test_csv_tells_null_from_the_empty_text(tmp_path: Path, text: str, values: tuple[str | None, ...]) -> None:
+    (tmp_path / "log.csv").write_bytes(f"{CSV}\r\n{text}".encode("utf-8-sig"))
+    (found,) = rows_of(tmp_path / "log.csv")
+    assert (found.perpetrator, found.old_value, found.new_value) == values
+
+
+@pytest.mark.parametrize(
+    ("head", "options"),
+    [
+        (
+            "TABLE_KEY,RECORD_ID,Status,event_type,event_time,perpetrator,table_name,column_name,old_value,new_value,x",
+            {},
+        ),
+        ("rid,tk,st,et,tm,pp,tn,cn,ov,nv,x", {"layout": "3.5"}),
+        (
+            "tk,rid,st,et,tm,pp,tn,cn,ov,nv,x",
+            {
+                "column_map": dict(
+                    zip(LogRow._fields, ["RID", "st", "et", "tm", "pp", "tn", "tk", "cn", "ov", "nv"], strict=True)
+                )
+            },
+        ),
+    ],
+)
+def test_columns_are_found_by_name_by_map_or_by_position(tmp_path: Path, head: str, options: Any) -> None:
+    first = "1,id=1" if options.get("layout") else "id=1,1"
+    (tmp_path / "log.csv").write_text(f"{head}\n{first},N,4,2024-05-10,ann,item,,,,more\n")
+    assert rows_of(tmp_path / "log.csv", **options) == [
+        LogRow(1, "N", 4, "2024-05-10", "ann", "item", "id=1", None, None, None)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("head", "options", "part"),
+    [
+        ("a,b", {}, "too few"),
+        ("a,b,c,d,e,f,g,h,i,j", {"layout": "4"}, "layout '4' is unknown"),
+        (CSV, {"column_map": {"record_id": "rid"}}, "no column for record_id by column_map"),
+    ],
+)
+def test_columns_that_are_not_there_are_named(tmp_path: Path, head: str, options: Any, part: str) -> None:
+    (tmp_path / "log.csv").write_text(f"{head}\n{','.join('x' * len(head.split(',')))}\n")
+    with pytest.raises(ConfigError, match=part):
+        rows_of(tmp_path / "log.csv", **options)
+
+
+def test_parquet_columns_may_have_the_types_of_the_database(tmp_path: Path) -> None:
+    moment = datetime(2024, 5, 10, 12, 0, 0, 500_000)
+    values = [5, "N   ", 4, moment, None, "item", "id=1", None, None, None]
+    types = [pa.decimal128(38, 0), pa.string(), pa.int32(), pa.timestamp("us"), *[pa.string()] * 6]
+    arrays = [pa.array([value], type=kind) for value, kind in zip(values, types, strict=True)]
+    pq.write_table(pa.table(dict(zip(LogRow._fields, arrays, strict=True))), tmp_path / "log.parquet")
+    (change,) = changes(tmp_path / "log.parquet", schema="app")
+    assert (change.position, change.key) == ("5", (("id", "1"),))
+    assert change.commit_time is not None
+    assert change.commit_time.isoformat() == "2024-05-10T12:00:00.500000+00:00"
+
+
+def test_a_directory_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
+    (tmp_path / "part-2.jsonl").write_text(log_lines(row(2, 4, "idu=2")))
+    (tmp_path / "part-1.csv").write_text(f"{CSV}\n1,N,4,,,usr,idu=1,,,\n")
+    (tmp_path / "_SUCCESS").write_text("")
+    assert [change.position for change in changes(tmp_path)] == ["1", "2"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match="holds no"):
+        changes(tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "part"),
+    [
+        ("log.jsonl", "{", "line 1: not JSON"),
+        ("log.jsonl", "[" * 100_000, "line 1: not JSON"),
+        ("log.jsonl", "7", "a row is a JSON object"),
+        ("log.jsonl", '{"record_id": null, "event_type": 1}', "line 1: it has no record_id"),
+        ("log.jsonl", '{"record_id": "x", "event_type": 1}', "line 1: invalid literal"),
+        ("log.jsonl", '{"record_id": 1, "event_type": 1, "status": "N", "table_key": {}}', "line 1: {} is no text"),
+        ("log.csv", f"{CSV}\n1,N", "line 2: 2 fields, the first line names 10"),
+        ("log.csv", f'{CSV}\n1,N"x",4,,,,,,,""', "a quote"),
+        ("log.csv", f'{CSV}\n1,"N', "line 2: a quoted field has no end"),
+        ("log.parquet", "PAR0", "not Parquet"),
+        ("log.csv", b"\xff\xfe", "not UTF-8"),
+        ("log.txt", "", "does not say what it holds"),
+    ],
+)
+def test_what_is_no_row_or_no_file_is_named(tmp_path: Path, name: str, content: str | bytes, part: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises((FormatError, ConfigError)) as caught:
+        rows_of(path)
+    assert part in str(caught.value)
+
+
+def test_bad_rows_are_passed_over_and_the_others_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    good = {"table": "item", "key": "id=1+code=x"}
+    path.write_text(
+        log_lines(
+            row(1, 9, **good),
+            row(2, 2, column="price", old="1", new="dear", **good),
+            row(3, 2, column="nothing", **good),
+            row(4, 4, **good),
+            row(5, 4, table="item", key="id=1"),
+            row(6, 4, table="thing"),
+        )
+        + "nonsense\n"
+    )
+    report = Report()
+    assert [change.position for change in changes(path, report, catalog=CATALOG)] == ["4"]
+    assert report.counters == {
+        "bad_event_type": 1,
+        "bad_value": 1,
+        "unknown_column": 1,
+        "bad_table_key": 1,
+        "unknown_table": 1,
+        "format": 1,
+    }
+    assert any("row 2: 'dear' is not a decimal number" in problem for problem in report.problems)
+    path.write_text(log_lines(row(1, 9, **good)))
+    with pytest.raises(RowError, match="row 1: event_type is 9"):
+        changes(path, catalog=CATALOG)
+
+
+def test_statuses_and_loopback_decide_which_rows_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(
+        log_lines(
+            row(1, 4, status="N  "), row(2, 4, status="S"), row(3, 4, status="n"), row(4, 4, perpetrator="eventlog")
+        )
+    )
+    report = Report()
+    assert [change.position for change in changes(path, report, driver_user="eventlog")] == ["1", "2"]
+    assert report.counters == {"rows_of_reserved_status": 1, "rows_loopback": 1}
+    assert [change.position for change in changes(path, status="N")] == ["1", "4"]
+    with pytest.raises(ConfigError, match="status 'n'"):
+        changes(path, status="n")
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({"tables": "usr"}, "a list of names is needed"),
+        ({"sort": "yes"}, "'sort' of the eventlog reader is 'yes': true or false is needed"),
+        ({"time_zone": "Mars/Olympus"}, "time_zone 'Mars/Olympus' is unknown"),
+        ({"catalog": "nowhere.json"}, "nowhere.json"),
+        ({"catalog": {"dialect": "x", "tables": []}, "tables": ["usr"]}, "no table or view 'usr'"),
+    ],
+)
+def test_options_that_are_wrong_are_refused(tmp_path: Path, options: Any, part: str) -> None:
+    (tmp_path / "log.jsonl").write_text(log_lines(row(1, 4)))
+    with pytest.raises((ConfigError, OSError), match=part):
+        changes(tmp_path / "log.jsonl", **options)
+
+
+def test_rows_out_of_order_are_refused_or_sorted(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(log_lines(row(2, 4), row(1, 4, "idu=2")))
+    with pytest.raises(FormatError, match="row 1 stands behind row 2"):
+        changes(path)
+    assert [change.position for change in changes(path, sort=True)] == ["1", "2"]
+
+
+def test_windows_do_not_change_the_groups(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    size = WINDOW + 5
+    # The object of the rows around the end of the first window is changed in both.
+    rows = [row(number, 4, f"idu={number}") for number in range(1, size + 1)]
+    rows[WINDOW - 3] = row(WINDOW - 2, 2, "idu=0", "fname", "a", "b")
+    rows[WINDOW + 2] = row(WINDOW + 3, 2, "idu=0", "fname", "b", "c")
+    write_rows(rows, str(path), "csv")
+    found = changes(path)
+    assert len(found) == size - 1
+    folded = found[WINDOW - 3]
+    assert (folded.position, folded.after) == (str(WINDOW - 2), {"idu": "0", "fname": "c"})
+    assert (folded.before or {})["fname"] == "a"
+
+
+def test_without_a_catalogue_tables_are_what_the_rows_name(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(
+        log_lines(
+            row(1, 2, "b=2+a=1", "fname", "x", "y"),
+            row(2, 2, "a=1+b=2", "FNAME", "y", "z"),
+            row(3, 2, "a=1+b=2", "usr_phone.phoneno", None, "5"),
+            row(4, 1, "broken", "fname"),
+            row(5, 4, "a=7", table="other"),
+        )
+        + "nonsense\n"
+    )
+    report = Report()
+    usr, other = changes(path, report, schema="app")
+    assert usr.key == (("b", "2"), ("a", "1"))
+    assert usr.after == {"b": "2", "a": "1", "fname": "z", "usr_phone.phoneno": ("5",)}
+    assert (other.schema, other.table, other.before) == ("app", "other", {"a": "7"})
+    assert report.counters == {"bad_table_key": 1, "format": 1}
