@@ -1,0 +1,258 @@
+"""One row of a change table, and its way from and to the values that a table or file holds (spec/qlik.md 1.1)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any, Final, Literal, NamedTuple
+
+from eventlog.errors import FormatError, NotExpressible, UnknownOperation, ValueRange, shown
+from eventlog.model import Lob, Row, Value
+from eventlog.qlik import masks, sequence
+from eventlog.qlik.errors import OperationMismatch
+from eventlog.qlik.masks import ByteOrder, Mask, MaskLayout
+from eventlog.qlik.table_layout import DEFAULT_HEADERS, PARTITION_NAME, TEXT_LENGTHS, TableLayout
+from eventlog.qlik.transactions import transaction_from_text, transaction_text
+
+OPERATIONS: Final = {"I": "INSERT", "U": "UPDATE", "D": "DELETE", "B": "BEFOREIMAGE", "T": "TRUNCATE"}
+"""change_oper to operation."""
+
+EPOCH: Final = datetime(1970, 1, 1)
+"""The timestamp of a change whose time is not known."""
+
+_LETTERS: Final = {operation: letter for letter, operation in OPERATIONS.items()}
+_NO_COLUMNS: Final[frozenset[str]] = frozenset()
+
+
+class ChangeRow(NamedTuple):
+    """One row of a change table.
+
+    ``change_oper`` I, U, D, B or T; ``mask`` the columns whose bit is set, None where the table has no masks;
+    ``transaction_id`` None = not known (stored as 32 zeros); ``timestamp`` aware, in UTC, None = not known (stored as
+    1970-01-01); ``data`` the data columns, one that is missing is NULL.
+    """
+
+    change_seq: str
+    change_oper: str
+    mask: frozenset[str] | None
+    stream_position: str | None
+    transaction_id: str | None
+    timestamp: datetime | None
+    partition_name: str | None
+    data: Row
+
+
+def row_order(row: ChangeRow) -> tuple[str, bool]:
+    """The key that sorts rows by change_seq, a before image in front of its update."""
+    return row.change_seq, row.change_oper != "B"
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+RowReader = Callable[[Sequence[Any]], ChangeRow]
+"""The values of one row in the order of the table's columns -> the row."""
+
+
+def row_reader(
+    layout: TableLayout,
+    *,
+    byteorder: ByteOrder = "little",
+    counters: Counter[str],
+    masks_at: Callable[[str], MaskLayout] | None = None,
+    what: str,
+) -> RowReader:
+    """The function that reads the rows of one change table. A header that it lacks reads as NULL.
+
+    Masks may be binary or hex text, change_seq text or a whole number, timestamp a datetime or text. ``masks_at``: the
+    mask layout by change_seq where that of the present columns is not the only one; ``counters`` counts
+    ``mask_extra_bits``; ``what`` is the table, for messages. The function raises BadSequence, BadMask,
+    OperationMismatch, UnknownOperation, FormatError.
+    """
+    headers = layout.headers
+    has_mask = "change_mask" in headers
+    seq, oper, mask, stream, operation, transaction, time, partition = (
+        _getter(headers.get(name)) for name in (*DEFAULT_HEADERS, PARTITION_NAME)
+    )
+    data = layout.data
+
+    def read(values: Sequence[Any]) -> ChangeRow:
+        change_seq = _sequence_text(seq(values), what)
+        letter = _letter(oper(values), operation(values), change_seq, what)
+        columns: frozenset[str] | None = None
+        if has_mask:
+            own = layout.masks if masks_at is None else masks_at(change_seq)
+            columns, extra = _read_mask(own, mask(values), byteorder)
+            if extra:
+                counters["mask_extra_bits"] += extra
+        return ChangeRow(
+            change_seq,
+            letter,
+            columns,
+            _text(stream(values)),
+            transaction_from_text(_text(transaction(values))),
+            _moment(time(values), what),
+            _text(partition(values)),
+            {name: values[place] for name, place in data},
+        )
+
+    return read
+
+
+def _getter(place: int | None) -> Callable[[Sequence[Any]], Any]:
+    return _null if place is None else itemgetter(place)
+
+
+def _null(values: Sequence[Any]) -> None:
+    return None
+
+
+def _sequence_text(value: Any, what: str) -> str:
+    if isinstance(value, str):
+        return sequence.check(value)
+    if isinstance(value, int) or (isinstance(value, Decimal) and value == value.to_integral_value()):
+        return sequence.check(f"{int(value):0{sequence.LENGTH}}")
+    if value is None:
+        return sequence.check("")
+    raise FormatError(f"change_seq {value!r} of {what} is neither text nor a whole number")
+
+
+def _letter(change_oper: Any, operation: Any, change_seq: str, what: str) -> str:
+    """The letter of the operation, from either column or from both."""
+    letter = None if change_oper is None else str(change_oper).strip().upper()
+    named = None if operation is None else str(operation).strip().upper()
+    if not letter:
+        letter = _LETTERS.get(named or "")
+    elif named and OPERATIONS.get(letter) != named and letter in OPERATIONS:
+        raise OperationMismatch(
+            f"row {change_seq} of {what} has change_oper {letter} and operation {shown(named)}: they disagree"
+        )
+    if letter not in OPERATIONS:
+        raise UnknownOperation(
+            f"row {change_seq} of {what} has change_oper {change_oper!r} and operation {operation!r}; "
+            f"known are {', '.join(f'{letter} {name}' for letter, name in OPERATIONS.items())}"
+        )
+    return letter
+
+
+def _read_mask(layout: MaskLayout, value: Any, byteorder: ByteOrder) -> Mask:
+    if value is None or isinstance(value, str):
+        return masks.read_text(layout, value)
+    return masks.read_bytes(layout, bytes(value), byteorder)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _moment(value: Any, what: str) -> datetime | None:
+    """An aware moment of a stored timestamp; None where the time was not known."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value) if value else None
+        except ValueError:
+            raise FormatError(
+                f"timestamp {shown(value)} of {what} is not of the form YYYY-MM-DD HH:MM:SS.ffffff"
+            ) from None
+    if value is None:
+        return None
+    moment: datetime = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    return None if moment.replace(tzinfo=None) == EPOCH else moment
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+RowWriter = Callable[[ChangeRow], list[Any]]
+"""A row -> its values in the order of the table's columns."""
+
+
+def row_writer(
+    layout: TableLayout,
+    *,
+    mask_form: Literal["binary", "text"],
+    byteorder: Literal["little", "big"] = "little",
+    empty_mask: Literal["empty", "null"] = "empty",
+    what: str,
+) -> RowWriter:
+    """The function that gives the stored values of rows: the timestamp naive and in UTC, a Lob as its bytes.
+
+    ``byteorder`` and ``empty_mask`` are of binary masks only. The function raises NotExpressible for a multi-valued
+    attribute, ValueRange for a stream position of more than 128 characters.
+    """
+    headers = sorted((place, name) for name, place in layout.headers.items() if name != PARTITION_NAME)
+    writers: list[Callable[[ChangeRow], Any]] = []
+    for _, name in headers:
+        if name == "change_mask":
+            writers.append(_mask_writer(layout.masks, mask_form, byteorder, empty_mask))
+        elif name == "stream_position":
+            writers.append(_stream_position_writer(what))
+        else:
+            writers.append(_HEADER_WRITERS[name])
+    names = layout.names
+    partitioned = PARTITION_NAME in layout.headers
+    made = [place for place, _ in headers] + [place for _, place in layout.data]
+    made += [layout.headers[PARTITION_NAME]] if partitioned else []
+    order = None if made == sorted(made) else [made.index(place) for place in range(len(made))]
+
+    def write(row: ChangeRow) -> list[Any]:
+        values: list[Any] = list(map(row.data.get, names))
+        if not _COMPOUND.isdisjoint(map(type, values)):
+            values = [_plain(name, value, what) for name, value in zip(names, values, strict=True)]
+        stored = [header(row) for header in writers] + values
+        if partitioned:
+            stored.append(row.partition_name)
+        return stored if order is None else [stored[place] for place in order]
+
+    return write
+
+
+_COMPOUND: Final = frozenset({tuple, Lob})
+
+
+def _plain(name: str, value: Value, what: str) -> Any:
+    if isinstance(value, Lob):
+        return value.data
+    if isinstance(value, tuple):
+        raise NotExpressible(f"{name!r} of {what} has several values, which a change table cannot hold")
+    return value
+
+
+def _mask_writer(
+    layout: MaskLayout, form: str, byteorder: Literal["little", "big"], empty_mask: str
+) -> Callable[[ChangeRow], str | bytes | None]:
+    if form == "text":
+        return lambda row: masks.table_text(layout, layout.bits(row.mask or _NO_COLUMNS))
+    empty = None if empty_mask == "null" else b""
+    return lambda row: masks.table_bytes(layout, layout.bits(row.mask), byteorder) if row.mask else empty
+
+
+def _stream_position_writer(what: str) -> Callable[[ChangeRow], str | None]:
+    longest = TEXT_LENGTHS["stream_position"]
+
+    def write(row: ChangeRow) -> str | None:
+        position = row.stream_position
+        if position is not None and len(position) > longest:
+            raise ValueRange(
+                f"stream position {shown(position)} of row {row.change_seq} of {what} has {len(position)} characters, "
+                f"and the column takes {longest}"
+            )
+        return position
+
+    return write
+
+
+@lru_cache(maxsize=256)  # the rows of a transaction have one time
+def _naive(moment: datetime | None) -> datetime:
+    return EPOCH if moment is None else moment.astimezone(UTC).replace(tzinfo=None)
+
+
+_HEADER_WRITERS: Final[dict[str, Callable[[ChangeRow], Any]]] = {
+    "change_seq": itemgetter(0),
+    "change_oper": itemgetter(1),
+    "operation": lambda row: OPERATIONS[row.change_oper],
+    "transaction_id": lambda row: transaction_text(row.transaction_id),
+    "timestamp": lambda row: _naive(row.timestamp),
+}

@@ -1,0 +1,263 @@
+"""Rows of change tables to Changes and back (spec/qlik.md 1.2, 7; spec/change-model.md 2 to 4)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from eventlog.change_keys import refuse_without_row
+from eventlog.errors import NotExpressible
+from eventlog.model import Change, ChangeOp, Row, Value, changes_nothing, differing
+from eventlog.qlik import sequence
+from eventlog.qlik.change_rows import ChangeRow
+from eventlog.qlik.columns import QlikColumn, key_of, lobs_of
+from eventlog.qlik.pairing import Pair
+from eventlog.qlik.partitions import Partitioning, partition_of
+from eventlog.qlik.sequence import WriterState
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTable:
+    """A change table that is read: the names that its changes bear, its key columns in key order (None = not known),
+    its LOB columns. ``absent_nulls``: NULL under a clear mask bit of an update is ``null``, or ``absent`` = not known
+    if the before image does not say otherwise (spec/change-model.md 3.3). ``task`` goes to extras.
+    """
+
+    schema: str | None
+    table: str
+    key: tuple[str, ...] | None = None
+    lobs: frozenset[str] = frozenset()
+    absent_nulls: Literal["null", "absent"] = "null"
+    task: str | None = None
+
+
+def key_from_deletes(rows: Iterable[ChangeRow]) -> tuple[str, ...] | None:
+    """The key columns as the mask of the first DELETE tells them, in the order of its data; None without one."""
+    for row in rows:
+        if row.change_oper == "D" and row.mask:
+            return tuple(name for name in row.data if name in row.mask)
+    return None
+
+
+def change_of(pair: Pair, table: SourceTable) -> Change:
+    """The change of a row, with its before image if there is one. Event counters: ``transactions.count_events``."""
+    before, row = pair
+    extras: dict[str, Any] = {"change_seq": row.change_seq}
+    for name, value in (
+        ("stream_position", row.stream_position),
+        ("partition_name", row.partition_name),
+        ("task", table.task),
+    ):
+        if value is not None:
+            extras[name] = value
+    image_before: Row | None = None
+    image_after: Row | None = None
+    changed: frozenset[str] | None = None
+    key = table.key
+    match row.change_oper:
+        case "I":
+            op, image_after = ChangeOp.INSERT, row.data
+        case "U":
+            op = ChangeOp.UPDATE
+            image_before = None if before is None else before.data
+            image_after = _after(row, image_before, table)
+            changed = _changed(row, image_before, image_after, table)
+            unknown = [name for name in image_after if name in table.lobs]
+            if unknown:
+                extras["changed_unknown"] = sorted(unknown)
+        case "D":
+            op = ChangeOp.DELETE
+            if key is None and row.mask:
+                key = tuple(name for name in row.data if name in row.mask)
+            image_before = _deleted(row, key)
+        case _:
+            op, key = ChangeOp.TRUNCATE, None
+    image = image_after if image_after is not None else image_before
+    return Change(
+        table.schema,
+        table.table,
+        op,
+        None if not key or image is None else tuple((name, image.get(name)) for name in key),
+        image_before,
+        image_after,
+        changed,
+        row.change_seq,
+        row.transaction_id,
+        commit_time=row.timestamp,
+        extras=extras,
+    )
+
+
+def _after(row: ChangeRow, before: Row | None, table: SourceTable) -> Row:
+    mask = row.mask
+    if table.absent_nulls == "null" or mask is None:
+        return row.data
+    return {
+        name: value
+        for name, value in row.data.items()
+        if value is not None or name in mask or (before is not None and before.get(name) is not None)
+    }
+
+
+def _changed(row: ChangeRow, before: Row | None, after: Row, table: SourceTable) -> frozenset[str] | None:
+    """The mask's own statement; in a table without masks what the images tell."""
+    if row.mask is not None:
+        changed = row.mask
+    else:
+        told = None if before is None else differing(before, after)
+        if told is None:
+            return None
+        changed = told
+    changed = changed if changed <= after.keys() else changed & after.keys()
+    return changed - table.lobs if table.lobs else changed
+
+
+def _deleted(row: ChangeRow, key: tuple[str, ...] | None) -> Row:
+    """All columns, or the key alone where every other one is NULL (spec/change-model.md 3.3)."""
+    if not key or any(value is not None for name, value in row.data.items() if name not in key):
+        return row.data
+    return {name: row.data.get(name) for name in key}
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTable:
+    """A change table that is written. Made by ``target_table``, once a table.
+
+    ``names`` the data columns, ``key`` the key columns in key order (empty: from the changes), ``lobs`` those without a
+    bit in updates.
+    """
+
+    schema: str | None
+    table: str
+    names: frozenset[str]
+    key: tuple[str, ...]
+    lobs: frozenset[str]
+    before_images: bool
+    refresh: Literal["skip", "insert"]
+    partitioning: Partitioning | None
+    key_columns: frozenset[str]
+
+
+def target_table(
+    schema: str | None,
+    table: str,
+    columns: Sequence[QlikColumn],
+    *,
+    before_images: bool = True,
+    refresh: Literal["skip", "insert"] = "skip",
+    partitioning: Partitioning | None = None,
+) -> TargetTable:
+    """The target of the changes of one table. ``partitioning`` None: rows bear no partition_name."""
+    key = key_of(columns)
+    names = frozenset(column.name for column in columns)
+    return TargetTable(
+        schema, table, names, key, lobs_of(columns), before_images, refresh, partitioning, frozenset(key)
+    )
+
+
+def rows_of(
+    change: Change, table: TargetTable, state: WriterState, counters: Counter[str]
+) -> tuple[WriterState, tuple[ChangeRow, ...]]:
+    """The rows of a change, and the writer's state afterwards, to be stored together (spec/qlik.md 3).
+
+    No row, and no number, for an update that changes nothing (counted ``no_op_skipped``) and, unless they are to be
+    inserted, for REFRESH (``refresh_skipped``). Raises NotExpressible for a column that the table does not have,
+    NeedsQueryBack and NeedsRowCodec for a change without its row, SequenceExhausted.
+    """
+    if change.op is ChangeOp.REFRESH and table.refresh == "skip":
+        counters["refresh_skipped"] += 1
+        return state, ()
+    if change.op is ChangeOp.UPDATE and _is_no_op(change, table.lobs):
+        counters["no_op_skipped"] += 1
+        return state, ()
+    rows = _images(change, table)
+    position, stream_position = change.position, change.position
+    if sequence.is_sequence(position):
+        assert position is not None
+        change_seq, state = position, sequence.raise_to(state, position)
+        stream_position = change.extras.get("stream_position")
+    else:
+        state, change_seq = sequence.next_sequence(state, change.commit_time, with_before=len(rows) > 1)
+    partition = None if table.partitioning is None else partition_of(change_seq, table.partitioning).name
+    return state, tuple(
+        ChangeRow(
+            change_seq,
+            change_oper,
+            mask,
+            stream_position,
+            change.transaction_id,
+            change.commit_time,
+            partition,
+            data,
+        )
+        for change_oper, mask, data in rows
+    )
+
+
+def _is_no_op(change: Change, lobs: frozenset[str]) -> bool:
+    """Known to change nothing: a table with LOB columns needs both images to say so (spec/qlik.md 1.2)."""
+    if not changes_nothing(change):
+        return False
+    return not lobs or (change.before is not None and change.after is not None and change.before == change.after)
+
+
+_NO_COLUMNS: frozenset[str] = frozenset()
+
+
+def _images(change: Change, table: TargetTable) -> tuple[tuple[str, frozenset[str], Row], ...]:
+    """change_oper, mask and data of each row of a change."""
+    refuse_without_row(change)
+    if change.op is ChangeOp.TRUNCATE:
+        return (("T", _NO_COLUMNS, {}),)
+    if change.op is ChangeOp.DELETE:
+        return (("D", _deleted_columns(change, table), _row(change.before or {}, change.key, table)),)
+    assert change.after is not None  # of all but DELETE and TRUNCATE, as refuse_without_row says
+    after = _row(change.after, change.key, table)
+    if change.op is not ChangeOp.UPDATE:
+        return (("I", _present(after, table), after),)
+    update = ("U", _changed_columns(change, table), after)
+    if not table.before_images or not change.before:
+        return (update,)
+    key = tuple(part for part in change.key or () if part[0] not in update[1])  # a key that moved is not the old one
+    return ("B", _NO_COLUMNS, _row(change.before, key, table)), update
+
+
+def _row(image: Row, key: tuple[tuple[str, Value], ...] | None, table: TargetTable) -> Row:
+    """An image with the key columns that it does not know itself, so that every row says whose it is."""
+    if key and not all(name in image for name, _ in key):
+        image = {**dict(key), **image}
+    if not image.keys() <= table.names:
+        unknown = min(image.keys() - table.names)
+        raise NotExpressible(
+            f"column {unknown!r} is not in the change table of {table.table!r}; add it to the option tables, or "
+            f"leave it out at the source"
+        )
+    return image
+
+
+def _present(image: Row, table: TargetTable) -> frozenset[str]:
+    return table.names if len(image) == len(table.names) else frozenset(image)
+
+
+def _deleted_columns(change: Change, table: TargetTable) -> frozenset[str]:
+    """The key columns, or all columns of a table without key."""
+    if table.key:
+        return table.key_columns
+    return frozenset(name for name, _ in change.key) if change.key else table.names
+
+
+def _changed_columns(change: Change, table: TargetTable) -> frozenset[str]:
+    changed = change.changed
+    if changed is None:
+        assert change.after is not None
+        changed = differing(change.before, change.after) if change.before is not None else None
+        if changed is None:
+            changed = frozenset(change.after)
+    return changed - table.lobs if table.lobs else changed

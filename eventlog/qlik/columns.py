@@ -1,0 +1,230 @@
+"""Columns as Qlik describes them: the metadata of messages, and what change tables need of them (spec/qlik.md 5.2).
+
+They come from ``columns_of`` a table of the catalog, from the option ``columns`` (``columns_from_json``), or, where
+nothing describes a table, from the rows themselves (``infer_columns``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, Final
+
+from eventlog.catalog import Column, Table
+from eventlog.errors import ConfigError
+from eventlog.model import Change, Lob, Row, Value
+from eventlog.values import ColumnType, Kind
+
+TYPES: Final = frozenset({
+    "DATE", "TIME", "DATETIME", "BYTES", "BLOB", "REAL4", "REAL8", "INT1", "INT2", "INT4", "INT8", "UINT1", "UINT2",
+    "UINT4", "UINT8", "NUMERIC", "STRING", "WSTRING", "CLOB", "NCLOB", "BOOLEAN",
+})  # fmt: skip
+LOB_TYPES: Final = frozenset({"CLOB", "NCLOB", "BLOB"})
+
+
+@dataclass(frozen=True, slots=True)
+class QlikColumn:
+    """A column in a metadata message; its place in the list is its ordinal.
+
+    ``type`` one of ``TYPES``; ``length`` the greatest size in bytes, 0 = not known; ``precision``, ``scale`` digits and
+    digits behind the point, of NUMERIC only; ``pk`` the place in the primary key from 1, 0 = not in it. Raises
+    ConfigError for another type.
+    """
+
+    name: str
+    type: str
+    length: int = 0
+    precision: int = 0
+    scale: int = 0
+    pk: int = 0
+    nullable: bool = True
+
+    def __post_init__(self) -> None:
+        if self.type not in TYPES:
+            raise ConfigError(f"type {self.type!r} of column {self.name!r} is none of {', '.join(sorted(TYPES))}")
+
+    @property
+    def is_lob(self) -> bool:
+        """LOB columns have no bit in the masks of updates (spec/qlik.md 1.2)."""
+        return self.type in LOB_TYPES
+
+
+def key_of(columns: Iterable[QlikColumn]) -> tuple[str, ...]:
+    """The names of the key columns in key order; empty if there is no key."""
+    return tuple(column.name for column in sorted((c for c in columns if c.pk), key=lambda column: column.pk))
+
+
+def lobs_of(columns: Iterable[QlikColumn]) -> frozenset[str]:
+    """The names of the LOB columns."""
+    return frozenset(column.name for column in columns if column.is_lob)
+
+
+# --- from the catalog -------------------------------------------------------------------------------------------------
+
+
+def columns_of(table: Table) -> tuple[QlikColumn, ...]:
+    """The columns of a table of the catalog, in its order, with its primary key."""
+    places = {name: place for place, name in enumerate(table.primary_key, 1)}
+    return tuple(_column_of(column, places.get(column.name, 0)) for column in table.columns)
+
+
+_SIZE = re.compile(r"\(\s*([0-9]+)(?:\s+(?:char|byte))?\s*(?:,\s*(-?[0-9]+)\s*)?\)", re.IGNORECASE)
+_LARGE_CHARACTER = re.compile(r"\b(n?clob|longtext|mediumtext|long)\b", re.IGNORECASE)
+_LARGE_BINARY = re.compile(r"blob|\blong raw\b|\bimage\b", re.IGNORECASE)
+_NATIONAL = re.compile(r"^\s*(n(char|varchar|text|clob)|national)", re.IGNORECASE)
+
+_PLAIN_TYPES: Final = {
+    Kind.BOOLEAN: "BOOLEAN",
+    Kind.DATE: "DATE",
+    Kind.TIME: "TIME",
+    Kind.TIMESTAMP: "DATETIME",
+    Kind.TIMESTAMPTZ: "DATETIME",
+}
+_INTEGERS: Final = {16: "INT2", 32: "INT4", 64: "INT8"}
+_UUID_LENGTH: Final = 36
+_WIDEST_CHARACTER: Final = 4  # bytes of a character in UTF-8
+
+
+def _column_of(column: Column, place: int) -> QlikColumn:
+    kind, sql = column.type.kind, column.type.sql
+    size = _SIZE.search(sql)
+    first = int(size[1]) if size else 0
+    length = precision = scale = 0
+    if kind is Kind.EXACT or (kind is Kind.INTEGER and column.type.bits == 0):
+        name, precision = "NUMERIC", first
+        scale = int(size[2] or 0) if size else 0
+    elif kind is Kind.INTEGER:
+        name = _INTEGERS[column.type.bits]
+    elif kind is Kind.APPROXIMATE:
+        name = "REAL4" if column.type.bits == 32 else "REAL8"
+    elif kind is Kind.BINARY:
+        name, length = ("BLOB" if _LARGE_BINARY.search(sql) else "BYTES"), first
+    elif kind in _PLAIN_TYPES:
+        name = _PLAIN_TYPES[kind]
+    else:
+        name, length = _character(column.type), _UUID_LENGTH if kind is Kind.UUID else first * _WIDEST_CHARACTER
+    return QlikColumn(column.name, name, length, precision, scale, place, nullable=not place)
+
+
+def _character(type: ColumnType) -> str:
+    national = _NATIONAL.match(type.sql)
+    if _LARGE_CHARACTER.search(type.sql):
+        return "NCLOB" if national else "CLOB"
+    return "WSTRING" if national else "STRING"
+
+
+# --- from options -----------------------------------------------------------------------------------------------------
+
+_FIELDS: Final = {one.name for one in fields(QlikColumn)}
+
+
+def columns_from_json(
+    columns: Sequence[str | Mapping[str, Any]], key: Sequence[str] = (), *, what: str
+) -> tuple[QlikColumn, ...]:
+    """Columns as options give them: names, or objects with ``name``, ``type`` and the other fields of QlikColumn.
+
+    A column of which only the name is given is a STRING; ``key`` names the key columns in key order, instead of ``pk``
+    in the columns. ``what`` is the table, for messages. Raises ConfigError.
+    """
+    if isinstance(columns, str) or not isinstance(columns, Sequence):
+        raise ConfigError(f"the columns of {what} are a list, not {columns!r}")
+    if isinstance(key, str) or not isinstance(key, Sequence):
+        raise ConfigError(f"the key of {what} is a list of column names, not {key!r}")
+    read = [_column_from_json(column, what) for column in columns]
+    names = [column.name for column in read]
+    for name in (*(name for name in names if names.count(name) > 1), *(name for name in key if name not in names)):
+        raise ConfigError(f"{what} has no column {name!r} of its key, or has the column twice")
+    if not key:
+        return tuple(read)
+    places = {name: place for place, name in enumerate(key, 1)}
+    return tuple(
+        QlikColumn(c.name, c.type, c.length, c.precision, c.scale, places.get(c.name, 0), c.nullable) for c in read
+    )
+
+
+def _column_from_json(value: str | Mapping[str, Any], what: str) -> QlikColumn:
+    if isinstance(value, str):
+        return QlikColumn(value, "STRING")
+    if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
+        raise ConfigError(f"a column of {what} is a name or an object with a name, not {value!r}")
+    unknown = sorted(set(value) - _FIELDS)
+    if unknown:
+        raise ConfigError(
+            f"member {unknown[0]!r} of column {value['name']!r} of {what} is not known; known: "
+            f"{', '.join(sorted(_FIELDS))}"
+        )
+    for name in ("length", "precision", "scale", "pk"):
+        if isinstance(value.get(name, 0), bool) or not isinstance(value.get(name, 0), int):
+            raise ConfigError(f"{name} of column {value['name']!r} of {what} is a number, not {value[name]!r}")
+    return QlikColumn(**{"type": "STRING", **value})
+
+
+# --- from rows --------------------------------------------------------------------------------------------------------
+
+_LARGEST_INT8: Final = 2**63 - 1
+
+
+def infer_columns(changes: Iterable[Change], key: Sequence[str] = ()) -> tuple[QlikColumn, ...]:
+    """The columns of a table that nothing describes, from its changes: in the order in which they are first seen.
+
+    The key is that of the changes, else ``key``. A column whose values are of several types is a STRING.
+    """
+    types: dict[str, str | None] = {}
+    key = tuple(key)
+    for change in changes:
+        if change.key is not None:
+            key = key or tuple(name for name, _ in change.key)
+            _widen(types, dict(change.key))
+        for image in (change.after, change.before):
+            if image is not None:
+                _widen(types, image)
+    places = {name: place for place, name in enumerate(key, 1)}
+    return tuple(QlikColumn(name, type or "STRING", pk=places.get(name, 0)) for name, type in types.items())
+
+
+def _widen(types: dict[str, str | None], row: Row) -> None:
+    for name, value in row.items():
+        known, found = types.get(name), infer_type(value)
+        if found is None or found == known:
+            types.setdefault(name, None)
+        else:
+            types[name] = found if known is None else _common(known, found)
+
+
+def _common(one: str, other: str) -> str:
+    pair = {one, other}
+    if pair <= {"INT8", "NUMERIC"}:
+        return "NUMERIC"
+    if pair <= {"INT8", "REAL8"}:
+        return "REAL8"
+    return "STRING"
+
+
+def infer_type(value: Value) -> str | None:
+    """The type of a column that holds this value; None for NULL."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return "BOOLEAN"
+        case int():
+            return "INT8" if -_LARGEST_INT8 - 1 <= value <= _LARGEST_INT8 else "NUMERIC"
+        case float():
+            return "REAL8"
+        case Decimal():
+            return "NUMERIC"
+        case bytes():
+            return "BYTES"
+        case Lob():
+            return "BLOB"
+        case datetime():
+            return "DATETIME"
+        case date():
+            return "DATE"
+        case time():
+            return "TIME"
+        case _:
+            return "STRING"

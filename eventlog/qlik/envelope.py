@@ -1,0 +1,119 @@
+"""The envelope around a message's payload, in JSON and in Avro (spec/qlik.md 5.1)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+from eventlog.errors import FormatError, shown
+from eventlog.qlik.errors import BadMagic
+
+MAGIC: Final = "atMSG"
+METADATA: Final = "MD"
+DATA: Final = "DT"
+
+ENVELOPE_SCHEMA: Final = json.dumps(
+    {
+        "type": "record",
+        "name": "MessageEnvelope",
+        "fields": [
+            {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": len(MAGIC)}},
+            {"name": "type", "type": "string"},
+            {"name": "headers", "type": ["null", {"type": "map", "values": "string"}]},
+            {"name": "messageSchemaId", "type": ["null", "string"]},
+            {"name": "messageSchema", "type": ["null", "string"]},
+            {"name": "message", "type": "bytes"},
+        ],
+    },
+    separators=(",", ":"),
+)
+
+
+_ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
+class BadEnvelope(FormatError):
+    """A record that is neither an envelope nor a message without one (spec/qlik.md 5.1, 5.7)."""
+
+    code = "bad_envelope"
+
+
+class Envelope(NamedTuple):
+    """What an envelope says of its payload. ``message`` is an object (JSON) or bytes (Avro).
+
+    ``type`` is None where there is no envelope; then ``message`` is the whole record.
+    """
+
+    type: str | None
+    schema_id: str | None
+    schema: str | None
+    message: Any
+
+
+def json_envelope(type: str, schema_id: str | None, schema: str | None, message: Mapping[str, Any]) -> bytes:
+    """An envelope in JSON, as UTF-8 without blanks."""
+    return _ENCODE(
+        {
+            "magic": MAGIC,
+            "type": type,
+            "headers": None,
+            "messageSchemaId": schema_id,
+            "messageSchema": schema,
+            "message": message,
+        }
+    ).encode()
+
+
+def avro_envelope(type: str, schema_id: str | None, schema: str | None, message: bytes) -> bytes:
+    """An envelope in Avro: bare binary, no container file, no registry prefix."""
+    from eventlog.qlik import avro
+
+    return avro.to_bytes(
+        ENVELOPE_SCHEMA,
+        {
+            "magic": MAGIC.encode(),
+            "type": type,
+            "headers": None,
+            "messageSchemaId": schema_id,
+            "messageSchema": schema,
+            "message": message,
+        },
+    )
+
+
+def open_json(record: Any) -> Envelope:
+    """The envelope of a record in JSON, or the record as a message without one (spec/qlik.md 5.7).
+
+    Raises BadMagic, BadEnvelope.
+    """
+    if not isinstance(record, Mapping):
+        raise BadEnvelope(f"a message is a JSON object, not {shown(str(record))}")
+    if "message" not in record:
+        return Envelope(None, None, None, record)
+    if record.get("magic") != MAGIC:
+        raise BadMagic(f"the magic of an envelope is {shown(str(record.get('magic')))}, not {MAGIC}")
+    if not isinstance(record["message"], Mapping):
+        raise BadEnvelope(f"the message of an envelope is an object, not {shown(str(record['message']))}")
+    return Envelope(
+        record.get("type") or DATA, record.get("messageSchemaId"), record.get("messageSchema"), record["message"]
+    )
+
+
+def open_avro(data: bytes) -> Envelope:
+    """The envelope of a record in Avro. Raises BadMagic, BadAvro."""
+    if not data.startswith(MAGIC.encode()):
+        raise BadMagic(f"a message begins with {data[:5].hex(' ').upper() or 'nothing'}, not with the magic {MAGIC}")
+    from eventlog.qlik import avro
+
+    record = avro.from_bytes(ENVELOPE_SCHEMA, data)
+    return Envelope(record["type"], record["messageSchemaId"], record["messageSchema"], record["message"])
+
+
+def open_text(data: bytes) -> Envelope:
+    """The envelope of a record in JSON text. Raises BadMagic, BadEnvelope."""
+    try:
+        return open_json(json.loads(data, parse_float=Decimal))
+    except ValueError as error:
+        raise BadEnvelope(f"a message is no JSON: {error}") from None

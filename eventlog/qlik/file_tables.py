@@ -1,0 +1,192 @@
+"""Change tables in a directory of files (spec/qlik.md 1.1, 4).
+
+::
+
+    <directory>/<schema>.<table>__ct/<first>_<last change_seq>.csv
+    <directory>/<schema>.<table>__ct/partition_name=<name>/<first>_<last change_seq>.csv
+    <directory>/attrep_cdc_partitions/...        the partitions that can be read
+    <directory>/attrep_ddl_history/...           read only
+
+In a table's name every ASCII character outside ``[A-Za-z0-9_ -]``, and so the point, is written as ``%2E``, and so is a
+``_`` at its beginning. A table or control table may also be one file, such as ``<schema>.<table>__ct.csv``, and the
+source one table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+from eventlog.errors import FormatError
+from eventlog.qlik.change_rows import ChangeRow, row_order
+from eventlog.qlik.change_table_options import ReadOptions
+from eventlog.qlik.change_tables import key_from_deletes
+from eventlog.qlik.ddl_history import HISTORY_TABLE, DdlEntry, entry_of
+from eventlog.qlik.part_files import SUFFIXES, format_of, read_part
+from eventlog.qlik.partitions import CONTROL_TABLE
+from eventlog.qlik.stored_tables import Reading, StoredTable, stored_row_reader
+from eventlog.qlik.table_layout import PARTITION_NAME, header_name
+
+STATE_FILE: Final = "_change_sequence.json"
+"""The state of the writer of a directory."""
+
+_PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_ -")
+
+
+class Part(NamedTuple):
+    """One file of a table; ``partition`` is that of its folder, None = in none."""
+
+    path: Path
+    partition: str | None
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def file_name(schema: str | None, table: str) -> str:
+    """The name of a table in file names, without suffix."""
+    return ".".join(_encoded(name) for name in (schema, table) if name is not None)
+
+
+def _encoded(name: str) -> str:
+    if name.startswith("_"):  # such files belong to whoever wrote them
+        return "%5F" + _encoded(name[1:])
+    return "".join(c if c in _PLAIN or c >= "\x80" else f"%{ord(c):02X}" for c in name)
+
+
+def _names(stem: str) -> tuple[str | None, str]:
+    schema, point, table = stem.partition(".")
+    return (unquote(schema), unquote(table)) if point else (None, unquote(schema))
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def stored_tables(source: Path, reading: Reading) -> list[StoredTable]:
+    """The change tables of a directory (or one of them) that the options want. Raises FormatError."""
+    options = reading.options
+    found = []
+    for entry in _table_entries(source, options.suffix):
+        base = entry.name if entry.is_dir() else entry.stem
+        stored_schema, table = _names(base[: -len(options.suffix)])
+        schema = reading.names(stored_schema)
+        if reading.wants(schema, table):
+            wanted = listed_partitions(source, stored_schema, table, options) if options.partitioned else None
+            found.append(_stored_table(entry, schema, table, wanted, reading))
+    return found
+
+
+def is_written(source: Path) -> bool:
+    """Whether a writer has been here, though there may have been nothing to write."""
+    return (source / STATE_FILE).exists()
+
+
+def _is_table(entry: Path, suffix: str) -> bool:
+    name = entry.stem if entry.is_file() and format_of(entry) else entry.name
+    return not name.startswith((".", "_")) and len(name) > len(suffix) and name.casefold().endswith(suffix.casefold())
+
+
+def _table_entries(source: Path, suffix: str) -> list[Path]:
+    if not source.exists():
+        raise FormatError(f"{source} does not exist; give a directory of change tables")
+    if _is_table(source, suffix):
+        return [source]
+    if source.is_file():
+        raise FormatError(f"{source} is no file of a change table: its name does not end in {suffix}")
+    return [entry for entry in sorted(source.iterdir()) if _is_table(entry, suffix)]
+
+
+def _stored_table(
+    entry: Path, schema: str | None, table: str, wanted: frozenset[str] | None, reading: Reading
+) -> StoredTable:
+    parts = _parts(entry, reading.options)
+
+    def rows() -> Iterator[ChangeRow]:
+        for group in _groups(parts):
+            read = [row for part in group for row in _rows(part, schema, table, reading)]
+            if wanted is not None:
+                read = [row for row in read if row.partition_name in wanted]
+            yield from sorted(read, key=row_order)
+
+    def key() -> tuple[str, ...] | None:
+        for part in parts:
+            key = key_from_deletes(_rows(part, schema, table, reading.uncounted()))
+            if key is not None:
+                return key
+        return None
+
+    return StoredTable(schema, table, rows, key)
+
+
+def _parts(entry: Path, options: ReadOptions) -> list[Part]:
+    """The files of a table. Those whose names begin with ``_`` or ``.`` belong to whoever wrote them."""
+    paths = [entry] if entry.is_file() else sorted(path for path in entry.rglob("*") if path.is_file())
+    parts = []
+    for path in paths:
+        inside = path.relative_to(entry).parts if path != entry else ()
+        file_format = format_of(path)
+        if any(name.startswith((".", "_")) for name in inside) or file_format is None:
+            continue
+        if options.file_format in (None, file_format):
+            folders = [folder.partition("=") for folder in inside[:-1]]
+            partition = [
+                unquote(value)
+                for name, is_named, value in folders
+                if is_named and PARTITION_NAME in (name, header_name(name, options.header_prefix))
+            ]
+            parts.append(Part(path, partition[0] if partition else None))
+    return parts
+
+
+def _groups(parts: Sequence[Part]) -> list[list[Part]]:
+    """The parts that are sorted together: those of a partition, or all where any stands outside of partitions."""
+    if any(part.partition is None for part in parts):
+        return [list(parts)]
+    groups: dict[str, list[Part]] = {}
+    for part in parts:
+        groups.setdefault(part.partition or "", []).append(part)
+    return [group for _, group in sorted(groups.items())]  # names begin with the start time
+
+
+def _rows(part: Part, schema: str | None, table: str, reading: Reading) -> Iterator[ChangeRow]:
+    columns, rows = read_part(part.path)
+    if not columns:
+        return
+    for row in stored_row_reader(columns, schema, table, reading)(rows):
+        yield row if row.partition_name or part.partition is None else row._replace(partition_name=part.partition)
+
+
+def control_rows(source: Path, name: str, options: ReadOptions) -> Iterator[dict[str, Any]]:
+    """The rows of a control table, by column names in upper case; none without the table."""
+    home = source.parent if _is_table(source, options.suffix) else source
+    for entry in (home / name, *(home / f"{name}{suffix}" for suffix in SUFFIXES.values())):
+        for part in _parts(entry, options) if entry.exists() else ():
+            columns, rows = read_part(part.path)
+            upper = [column.upper() for column in columns]
+            for row in rows:
+                yield dict(zip(upper, row, strict=True))
+
+
+def listed_partitions(source: Path, schema: str | None, table: str, options: ReadOptions) -> frozenset[str]:
+    """The partitions of a table that attrep_cdc_partitions says can be read."""
+    return frozenset(
+        str(row.get("PARTITION_NAME"))
+        for row in control_rows(source, CONTROL_TABLE, options)
+        if row.get("TABLE_NAME") == table and (schema is None or row.get("TABLE_OWNER") in (None, schema))
+    )
+
+
+def ddl_history(source: Path, options: ReadOptions) -> list[DdlEntry]:
+    """The entries of attrep_ddl_history. Raises FormatError."""
+    return [entry_of(row) for row in control_rows(source, HISTORY_TABLE, options)]
+
+
+def partition_folders(source: Path, options: ReadOptions) -> Iterator[tuple[str | None, str, str]]:
+    """Schema, table and name of every partition that has a folder."""
+    for entry in _table_entries(source, options.suffix):
+        schema, table = _names(entry.name[: -len(options.suffix)])
+        for name in {part.partition for part in _parts(entry, options)} - {None}:
+            assert name is not None
+            yield schema, table, name

@@ -1,0 +1,205 @@
+"""Column masks: which bit is which column, and the four forms that a mask is written in (spec/qlik.md 2).
+
+A mask is an ``int`` of any width: bit *b* belongs to the column at place *b* of a ``MaskLayout``. A layout is made once
+for a column list; encoding and decoding look only at what it has prepared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import compress
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from eventlog.errors import FormatError, shown
+from eventlog.qlik.errors import BadMask, MaskTooWide
+
+CAPACITY: Final = 1024
+"""Positions in a mask of 128 bytes, header columns included (spec/qlik.md 2.1)."""
+
+ByteOrder: TypeAlias = Literal["little", "big", "auto"]
+"""``auto`` is for reading only."""
+
+_FEW_BITS: Final = 24
+_MOST_KEPT: Final = 256
+
+
+class Mask(NamedTuple):
+    """A mask that was read: the columns whose bit is set, and how many bits lay beyond the last column
+    (metric ``mask_extra_bits``).
+    """
+
+    columns: frozenset[str]
+    extra_bits: int
+
+
+class MaskLayout:
+    """Which bit is which column: place *b* of ``places`` is bit *b*, None where a header column stands.
+
+    ``columns`` are the data columns in order, ``width`` the number of places.
+    """
+
+    __slots__ = (
+        "_bit_of",
+        "_bits",
+        "_column_bits",
+        "_decoded",
+        "_encoded",
+        "_names_by_bit",
+        "columns",
+        "places",
+        "width",
+    )
+
+    def __init__(self, places: Sequence[str | None]) -> None:
+        self.places = tuple(places)
+        self.width = len(self.places)
+        self.columns = tuple(name for name in self.places if name is not None)
+        self._bit_of = {name: 1 << bit for bit, name in enumerate(self.places) if name is not None}
+        if len(self._bit_of) != len(self.columns):
+            twice = next(name for name in self.columns if self.columns.count(name) > 1)
+            raise FormatError(f"column {twice!r} stands twice in the column list of a mask; name every column once")
+        self._column_bits = sum(self._bit_of.values())
+        self._bits = tuple(1 << bit for bit in range(self.width))
+        self._names_by_bit = tuple(name or "" for name in self.places)
+        # Tables are written by few statements, so few masks come again and again.
+        self._decoded: dict[int, Mask] = {}
+        self._encoded: dict[frozenset[str], int] = {}
+
+    def bits(self, names: Iterable[str]) -> int:
+        """The mask in which exactly these columns are set. Raises FormatError for a name that is no column."""
+        columns = names if isinstance(names, frozenset) else frozenset(names)
+        known = self._encoded.get(columns)
+        if known is not None:
+            return known
+        value = 0
+        try:
+            for name in columns:
+                value |= self._bit_of[name]
+        except KeyError as missing:
+            raise FormatError(f"column {missing} is not in the column list of its mask") from None
+        if len(self._encoded) >= _MOST_KEPT:
+            self._encoded.clear()
+        self._encoded[columns] = value
+        return value
+
+    def decode(self, value: int) -> Mask:
+        """The columns of a mask. Bits of headers are ignored, those beyond the last column counted."""
+        known = self._decoded.get(value)
+        if known is not None:
+            return known
+        mask = Mask(self._names(value & self._column_bits), (value >> self.width).bit_count())
+        if len(self._decoded) >= _MOST_KEPT:
+            self._decoded.clear()
+        self._decoded[value] = mask
+        return mask
+
+    def _names(self, value: int) -> frozenset[str]:
+        """The columns of a mask without header bits."""
+        if value.bit_count() > _FEW_BITS:
+            digits = f"{value:b}"[::-1].encode("ascii").translate(_DIGIT_VALUES)
+            return frozenset(compress(self._names_by_bit, digits))
+        names = []
+        while value:
+            bit = value.bit_length() - 1
+            names.append(self._names_by_bit[bit])
+            value ^= self._bits[bit]
+        return frozenset(names)
+
+
+_DIGIT_VALUES: Final = bytes(digit == ord("1") for digit in range(256))
+
+
+def layout(columns: Sequence[str], headers: int = 0) -> MaskLayout:
+    """The layout of data columns behind ``headers`` header columns; a message has none of these (spec/qlik.md 2.1)."""
+    return MaskLayout((*(None,) * headers, *columns))
+
+
+def check_capacity(layout: MaskLayout) -> None:
+    """Raises MaskTooWide if a column has no place in the 1024 bits; writers ask before they write anything."""
+    if layout.width > CAPACITY and any(place is not None for place in layout.places[CAPACITY:]):
+        raise MaskTooWide(
+            f"{len(layout.columns)} columns behind {layout.width - len(layout.columns)} headers take {layout.width} "
+            f"positions, and a mask has {CAPACITY}; leave out header columns or split the table"
+        )
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def message_text(layout: MaskLayout, value: int) -> str:
+    """Upper-case hex, most significant byte first, of the width that the number of columns gives, never trimmed."""
+    check_capacity(layout)
+    return f"{value:0{2 * message_size(layout)}X}"
+
+
+def message_bytes(layout: MaskLayout, value: int, byteorder: Literal["little", "big"] = "little") -> bytes:
+    """Avro bytes of the width that the number of columns gives, not trimmed."""
+    check_capacity(layout)
+    return value.to_bytes(message_size(layout), byteorder)
+
+
+def message_size(layout: MaskLayout) -> int:
+    """Bytes of a mask in messages, which have no header columns."""
+    return layout.width // 8 + 1
+
+
+def table_text(layout: MaskLayout, value: int) -> str:
+    """Hex text in change tables of files: an even number of digits, leading zero bytes dropped, at least ``00``."""
+    check_capacity(layout)
+    digits = f"{value:X}"
+    return "0" + digits if len(digits) % 2 else digits
+
+
+def table_bytes(layout: MaskLayout, value: int, byteorder: Literal["little", "big"] = "little") -> bytes:
+    """Binary in change tables: as few bytes as hold it, none for an all-zero mask."""
+    check_capacity(layout)
+    return value.to_bytes((value.bit_length() + 7) // 8, byteorder)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def parse_text(text: str | None) -> int:
+    """The mask of hex text: optional ``0x``, either case, any number of digits; NULL or empty text is 0.
+
+    Raises BadMask with the text.
+    """
+    if not text:
+        return 0
+    digits = text[2:] if text[:2] in ("0x", "0X") else text
+    try:
+        # int takes blanks, signs, underscores, other digits and another 0x as well.
+        if digits.isalnum() and digits.isascii() and digits[1:2] not in ("x", "X"):
+            return int(digits, 16)
+    except ValueError:
+        digits = text
+    if digits:
+        raise BadMask(f"mask {shown(text)} is no hex text; it may hold 0-9, A-F and a leading 0x only")
+    return 0
+
+
+def parse_bytes(layout: MaskLayout, data: bytes | None, byteorder: ByteOrder = "little") -> int:
+    """The mask of binary form of any length; NULL or empty is 0.
+
+    ``auto`` takes the order under which no bit lies beyond the last column; if both or neither fit, ``little``.
+    """
+    if not data:
+        return 0
+    if byteorder != "auto":
+        return int.from_bytes(data, byteorder)
+    little = int.from_bytes(data, "little")
+    if little >> layout.width:
+        big = int.from_bytes(data, "big")
+        if not big >> layout.width:
+            return big
+    return little
+
+
+def read_text(layout: MaskLayout, text: str | None) -> Mask:
+    """The columns of a mask in hex text. Raises BadMask."""
+    return layout.decode(parse_text(text))
+
+
+def read_bytes(layout: MaskLayout, data: bytes | None, byteorder: ByteOrder = "little") -> Mask:
+    """The columns of a mask in binary form."""
+    return layout.decode(parse_bytes(layout, data, byteorder))

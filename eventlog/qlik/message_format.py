@@ -1,0 +1,231 @@
+"""The format ``qlik-messages`` of the converter: files and Kafka topics.
+
+A file holds one record a line, ``{"topic": ..., "key": ..., "value": ...}``: the value as it is where it is JSON, else
+``{"hex": "00FF"}``; the key as text, or in hex likewise; both may be null. A line that has no ``value`` is read as a
+bare message. A topic is ``kafka://host:port/topic?offset=earliest`` or ``offset=N``; to write, the topic may be left
+out (one a table, or the option ``topic``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+from eventlog.errors import ConfigError, FormatError
+from eventlog.formats import Format, Report, parse_options
+from eventlog.model import Change
+from eventlog.qlik.message import Message, Written
+from eventlog.qlik.message_options import ReadOptions, WriteOptions
+from eventlog.qlik.message_reader import MessageReader
+from eventlog.qlik.message_writer import MessageWriter
+from eventlog.qlik.registry import Registry, open_registry
+from eventlog.qlik.transactions import count_events
+
+_NAME: Final = "qlik-messages"
+_REST: Final = 0.2
+"""Seconds between looks at the metadata topic for what a message waits for."""
+
+_FLUSH_INTERVAL: Final = 1.0
+
+
+def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
+    """The changes of a file or of a topic (``ReadOptions``)."""
+    chosen = parse_options(ReadOptions, options, f"the reader of {_NAME}")
+    if source.startswith("kafka:"):
+        yield from _read_topics(source, chosen, report)
+        return
+    reader = _reader(chosen, report, clock=lambda: 0.0)  # a file has no time: what waits, waits for its end
+    for message in read_lines(Path(source)):
+        for change in reader.changes(message):
+            report.read += 1
+            yield change
+    reader.finish()
+
+
+def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
+    """Changes to a file, whole or not at all, or to Kafka (``WriteOptions``)."""
+    chosen = parse_options(WriteOptions, options, f"the writer of {_NAME}")
+    if target.startswith("kafka:"):
+        _write_topics(changes, target, chosen, report)
+        return
+    path = Path(target)
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            for message in _messages(changes, chosen, report):
+                file.write(line_of(*message))
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        raise FormatError(f"{target} cannot be written: {error.strerror}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+FORMAT: Final = Format(_NAME, read, write)
+
+
+def _reader(options: ReadOptions, report: Report, **more: Any) -> MessageReader:
+    registry = None if options.registry is None else open_registry(options.registry)
+    return MessageReader(options, report, registry, **more)
+
+
+def _messages(changes: Iterable[Change], options: WriteOptions, report: Report) -> Iterator[Written]:
+    registry: Registry | None = None
+    if options.metadata == "registry":
+        if options.registry is None:
+            raise ConfigError(f"metadata = registry of the writer of {_NAME} needs the option registry, its URL")
+        registry = open_registry(options.registry)
+    writer = MessageWriter(options, report, registry)
+    for change in _counted(changes, options):
+        written = False
+        for message in writer.messages(change):
+            yield message
+            written = True
+        report.written += written
+
+
+def _counted(changes: Iterable[Change], options: WriteOptions) -> Iterator[Change]:
+    """Changes of a change table get the event counters that it has no columns for (spec/qlik.md 7)."""
+    rest = iter(changes)
+    first = next(rest, None)
+    if first is None:
+        return rest
+    everything = chain((first,), rest)
+    return count_events(everything, input_complete=options.input_complete) if _is_row(first) else everything
+
+
+def _is_row(change: Change) -> bool:
+    return "change_seq" in change.extras  # spec/change-model.md 2
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def line_of(topic: str | None, key: bytes | None, value: bytes) -> bytes:
+    """A record as a line of a file, with the line break."""
+    text = value.decode() if value[:1] == b"{" else _hex(value)
+    name = json.dumps(topic, ensure_ascii=False)
+    return f'{{"topic":{name},"key":{_key_form(key)},"value":{text}}}\n'.encode()
+
+
+def _key_form(key: bytes | None) -> str:
+    if key is None:
+        return "null"
+    try:
+        return json.dumps(key.decode(), ensure_ascii=False)
+    except UnicodeDecodeError:
+        return _hex(key)
+
+
+def _hex(data: bytes) -> str:
+    return f'{{"hex":"{data.hex().upper()}"}}'
+
+
+def read_lines(path: Path) -> Iterator[Message]:
+    """The records of a file. Raises FormatError naming the line."""
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield _message_of(line, f"{path}, line {number}")
+    except OSError as error:
+        raise FormatError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _message_of(line: bytes, where: str) -> Message:
+    try:
+        record = json.loads(line, parse_float=Decimal)
+    except ValueError as error:
+        raise FormatError(f"{where}: no JSON: {error}") from None
+    if not isinstance(record, dict) or "value" not in record:
+        return Message(None, None, record)
+    topic, value = record.get("topic"), record["value"]
+    if not isinstance(topic, str | None):
+        raise FormatError(f"{where}: topic is text, not {topic!r}")
+    is_hex = isinstance(value, dict) and value.keys() == {"hex"}
+    return Message(topic, _bytes(record.get("key"), where), _bytes(value, where) if is_hex else value)
+
+
+def _bytes(value: Any, where: str) -> bytes | None:
+    if value is None or isinstance(value, str):
+        return None if value is None else value.encode()
+    try:
+        return bytes.fromhex(value["hex"])
+    except (TypeError, KeyError, ValueError):
+        raise FormatError(f"{where}: {value!r} is neither text nor hex") from None
+
+
+# --- Kafka ------------------------------------------------------------------------------------------------------------
+
+
+def _read_topics(url: str, options: ReadOptions, report: Report) -> Iterator[Change]:
+    from eventlog import kafka
+
+    place = kafka.parse_url(url)
+    if not place.topics:
+        raise ConfigError("a topic to read is named in the URL: kafka://host:port/topic")
+    properties = with_password(options.properties)
+    reader = _reader(options, report)
+    about = options.metadata_topic
+    known = about is not None and about not in place.topics and about in kafka.topics_of(place, properties)
+    described_in = kafka.Place(place.brokers, (about,), None) if known and about is not None else None
+    if described_in is not None:  # all that is there of the metadata first; what comes later is read along
+        yield from _given(reader, kafka.read_topics(described_in, properties), report)
+        if options.follow:
+            place = place._replace(topics=(*place.topics, *described_in.topics))
+    yield from _given(reader, kafka.read_topics(place, properties, follow=options.follow), report)
+    while described_in is not None and reader.is_waiting:
+        yield from _given(reader, chain(kafka.read_topics(described_in, properties), (None,)), report)
+        time.sleep(_REST)
+    reader.finish()
+
+
+def _given(reader: MessageReader, records: Iterable[Any], report: Report) -> Iterator[Change]:
+    for record in records:
+        for change in reader.overdue() if record is None else reader.changes(Message(*record)):
+            report.read += 1
+            yield change
+
+
+def _write_topics(changes: Iterable[Change], url: str, options: WriteOptions, report: Report) -> None:
+    from eventlog import kafka
+
+    place = kafka.parse_url(url)
+    if len(place.topics) > 1:
+        raise ConfigError("messages are written to one topic, or, without one in the URL, to one a table")
+    if place.topics:
+        options = replace(options, topic=place.topics[0])
+    transmitter = kafka.Transmitter(place.brokers, with_password(options.properties))
+    begun = time.monotonic()
+    try:
+        for message in _messages(changes, options, report):
+            try:
+                transmitter.send(*message)
+            except kafka.RecordRefused as refused:
+                raise FormatError(f"Kafka refuses a message for {message.topic}: {refused}") from None
+            if time.monotonic() - begun > _FLUSH_INTERVAL:
+                _flush(transmitter)
+                begun = time.monotonic()
+        _flush(transmitter)
+    finally:
+        transmitter.close()
+
+
+def _flush(transmitter: Any) -> None:
+    for reason in transmitter.flush().values():
+        raise FormatError(f"Kafka refuses a message: {reason}")
+
+
+def with_password(properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The properties, with sasl.password out of EVENTLOG_KAFKA_PASSWORD."""
+    password = os.environ.get("EVENTLOG_KAFKA_PASSWORD")
+    return {"sasl.password": password, **properties} if password else properties

@@ -1,0 +1,438 @@
+"""Messages to changes, in every shape that is met (spec/qlik.md 5.1, 5.7; spec/change-model.md 2)."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from types import ModuleType
+from typing import Any, Final, NamedTuple, cast
+
+from eventlog.errors import UnknownOperation, shown
+from eventlog.formats import Report
+from eventlog.model import Change, ChangeOp, Row, Value, differing
+from eventlog.qlik import masks
+from eventlog.qlik.columns import QlikColumn
+from eventlog.qlik.envelope import DATA, MAGIC, METADATA, BadEnvelope, Envelope, open_avro, open_json, open_text
+from eventlog.qlik.errors import BadSequence, UnknownSchema
+from eventlog.qlik.masks import ByteOrder, Mask
+from eventlog.qlik.message import Message
+from eventlog.qlik.message_names import avro_name
+from eventlog.qlik.message_options import ReadOptions
+from eventlog.qlik.message_table import MessageTable
+from eventlog.qlik.message_values import plain_value, read_moment, value_reader
+from eventlog.qlik.metadata import read_metadata
+from eventlog.qlik.registry import Registry, split
+from eventlog.qlik.sequence import check as check_sequence
+from eventlog.qlik.transactions import transaction_from_text
+
+_OPERATIONS: Final = {
+    "INSERT": ChangeOp.INSERT,
+    "UPDATE": ChangeOp.UPDATE,
+    "DELETE": ChangeOp.DELETE,
+    "REFRESH": ChangeOp.REFRESH,
+    "READ": ChangeOp.REFRESH,
+}
+_EPOCH: Final = datetime(1970, 1, 1)
+_ABSENT: Final = object()
+_MOST_SEEN: Final = 4096
+
+_Find = Callable[[str], Any]
+"""A header by its name, ``_ABSENT`` where it stands nowhere."""
+
+_Image = Mapping[str, Any]
+_Readers = Mapping[str, tuple[str, Callable[[Any], Value]]]
+
+
+class _Known(NamedTuple):
+    """A table, and by the fields of its rows the columns' names and what reads their values."""
+
+    table: MessageTable
+    readers: _Readers
+
+
+class MessageReader:
+    """Reads messages in the order in which they come, and knows the tables that MD messages have described.
+
+    A message whose MD has not come yet waits ``metadata_wait`` seconds, and what comes behind it waits too, so that the
+    order stays. ``clock`` gives seconds. The report counts what is skipped or odd: ``tombstones``,
+    ``mask_extra_bits``, ``mask_contradictions``, ``unknown_fields``, ``metadata_messages``.
+    """
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        report: Report | None = None,
+        registry: Registry | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._options = options
+        self._report = Report() if report is None else report
+        self._registry = registry
+        self._clock = clock
+        self._by_id: dict[str, tuple[_Known, str]] = {}
+        self._seen: dict[tuple[str | None, str, tuple[str, ...] | None], _Known] = {}
+        self._newest: dict[tuple[str | None, str], MessageTable] = {}
+        self._waiting: deque[tuple[float, Message]] = deque()
+
+    def changes(self, message: Message) -> Iterator[Change]:
+        """The changes that can be given now that this message is there.
+
+        Raises BadMagic, BadEnvelope, UnknownSchema, UnknownOperation, BadSequence, BadMask, BadMessageValue, BadAvro,
+        BadMetadata, InvalidChange.
+        """
+        if message.value is None:
+            self._report.count("tombstones")
+            return
+        envelope = self._open(message)
+        if _is_metadata(envelope):
+            self._take_metadata(envelope)
+        else:
+            self._waiting.append((self._clock() + self._options.metadata_wait, message))
+        yield from self._released()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a message waits for its metadata."""
+        return bool(self._waiting)
+
+    def overdue(self) -> Iterator[Change]:
+        """What can be given though nothing has come. Raises UnknownSchema for a message that has waited too long."""
+        yield from self._released()
+
+    def finish(self) -> None:
+        """Nothing more comes. Raises UnknownSchema if a message still waits."""
+        if self._waiting:
+            envelope = self._open(self._waiting[0][1])
+            raise _unknown_schema(envelope.schema_id, "by the end of the input", len(self._waiting))
+
+    def _released(self) -> Iterator[Change]:
+        while self._waiting:
+            deadline, message = self._waiting[0]
+            envelope = self._open(message)
+            if envelope.schema is None and envelope.schema_id is not None and envelope.schema_id not in self._by_id:
+                if self._clock() >= deadline:
+                    wait = f"within {self._options.metadata_wait:g} s (metadata_wait)"
+                    raise _unknown_schema(envelope.schema_id, wait, len(self._waiting))
+                return
+            self._waiting.popleft()
+            yield self._change(message, envelope)
+
+    # --- metadata ---
+
+    def _open(self, message: Message) -> Envelope:
+        value = message.value
+        if not isinstance(value, bytes):
+            return open_json(value)
+        first = value[:1]
+        if first == b"\0":
+            schema_id, body = split(value)
+            return Envelope(None, None, self._need_registry().schema(schema_id), body)
+        if first == MAGIC[:1].encode():
+            return open_avro(value)
+        return open_text(value) if value.lstrip(b" \t\r\n\xef\xbb\xbf")[:1] == b"{" else open_avro(value)
+
+    def _need_registry(self) -> Registry:
+        if self._registry is None:
+            raise UnknownSchema("a message has the prefix of a registry, and no registry is given; set option registry")
+        return self._registry
+
+    def _take_metadata(self, envelope: Envelope) -> None:
+        message = envelope.message
+        if isinstance(message, bytes):
+            if envelope.schema is None:
+                raise UnknownSchema(f"metadata message {envelope.schema_id} comes without its own schema")
+            message = avro_module().from_bytes(envelope.schema, message)
+        table, schema = read_metadata(message)
+        given = self._options.columns_of(table.full_name)
+        if given is not None:  # the columns by the names that they have in the source
+            names = {avro_name(column.name): column.name for column in given}
+            columns = tuple(replace(column, name=names.get(column.name, column.name)) for column in table.columns)
+            table = replace(table, columns=columns)
+        self._report.count("metadata_messages")
+        self._by_id[str(table.schema_id)] = _described(table), schema
+        self._newest[table.schema, table.name] = table
+        self._seen = {key: seen for key, seen in self._seen.items() if key[:2] != (table.schema, table.name)}
+
+    # --- data ---
+
+    def _change(self, message: Message, envelope: Envelope) -> Change:
+        payload, schema, known = envelope.message, envelope.schema, None
+        if schema is None and envelope.schema_id is not None:
+            known, schema = self._by_id[envelope.schema_id]
+        if isinstance(payload, bytes):
+            if not schema:
+                raise UnknownSchema("a message in Avro names no schema: it cannot be read without its metadata message")
+            payload = avro_module().from_bytes(schema, payload)
+        find = _finder(payload, has_envelope=envelope.type is not None)
+        rows = _image(payload, "data"), _image(payload, "beforeData")
+        names = self._names(find, None if known is None else known.table, message.topic)
+        if known is None:
+            fields = _data_fields(schema) if schema else tuple(next((row for row in rows if row is not None), ()))
+            known = self._table(*names, fields, has_schema=bool(schema))
+            if not known.table.key and self._registry is not None and message.key and message.key[0] == 0:
+                known = _with_key(known, _key_fields(self._registry.schema(split(message.key)[0])))
+        return self._read(find, known, names, rows, envelope.schema_id)
+
+    def _names(self, find: _Find, described: MessageTable | None, topic: str | None) -> tuple[str | None, str]:
+        """Schema and table: headers, lineage, topic, option (spec/change-model.md 2)."""
+        options = self._options
+        schema, table = _text(find("schema")), _text(find("table"))
+        if described is not None:
+            schema, table = schema or described.schema, table or described.name
+        if table is None and topic is not None and topic != options.topic:
+            before_dot, dot, behind_dot = topic.partition(".")
+            if dot and before_dot and behind_dot:
+                schema, table = schema or before_dot, behind_dot
+            elif options.table is None:
+                table = topic
+        table = table or options.table
+        if table is None:
+            raise BadEnvelope("a message says nowhere what its table is; set option table (and schema)")
+        return schema or options.schema, table
+
+    def _table(self, schema: str | None, name: str, fields: tuple[str, ...], *, has_schema: bool) -> _Known:
+        """The table of a message whose metadata are not named (spec/qlik.md 5.1).
+
+        Its own Avro schema says which columns it has and in which order; else the option ``columns``, the newest MD,
+        or the fields of its row do.
+        """
+        key = schema, name, fields if has_schema or (schema, name) not in self._newest else None
+        found = self._seen.get(key)
+        if found is None:
+            given = self._options.columns_of(name if schema is None else f"{schema}.{name}")
+            if given is not None and not has_schema:
+                found = _described(MessageTable(schema, name, given))
+            elif given is None and key[2] is None:
+                found = _described(replace(self._newest[schema, name], schema_id=None))
+            else:
+                found = _undescribed(schema, name, fields, given or ())
+            if len(self._seen) >= _MOST_SEEN:
+                self._seen.clear()
+            self._seen[key] = found
+        return found
+
+    def _read(
+        self,
+        find: _Find,
+        known: _Known,
+        names: tuple[str | None, str],
+        rows: tuple[_Image | None, _Image | None],
+        schema_id: str | None,
+    ) -> Change:
+        table, readers = known
+        op = _operation(find, names)
+        position = _sequence(find, op, names)
+        mask = self._mask(find("columnMask"), table)
+        data, before = (None if row is None else self._row(row, readers, mask) for row in rows)
+        if op is ChangeOp.DELETE:
+            before, after = (data if data is not None else before), None
+        else:
+            after, before = data, (before if op is ChangeOp.UPDATE else None)
+        extras: dict[str, Any] = {
+            "stream_position": _text(find("streamPosition")),
+            "external_schema_id": _text(find("externalSchemaId")),
+            "schema_id": schema_id,
+            "table_version": table.version if table.schema_id is not None else None,
+        }
+        changed = None
+        if op is ChangeOp.UPDATE and after is not None:
+            change_mask = self._mask(find("changeMask"), table)
+            if change_mask is not None:
+                changed = (change_mask.columns & after.keys()) - table.lobs
+                extras["changed_unknown"] = sorted(table.lobs & after.keys()) or None
+            elif before is not None:
+                changed = differing(before, after)
+        return Change(
+            *names,
+            op,
+            _key(table.key, after, before),
+            before,
+            after,
+            changed,
+            position,
+            transaction_from_text(_text(find("transactionId"))),
+            _counter(find("transactionEventCounter")),
+            _flag(find("transactionLastEvent")),
+            _moment(_text(find("timestamp")), names),
+            None,
+            {name: value for name, value in extras.items() if value is not None},
+        )
+
+    def _mask(self, value: Any, table: MessageTable) -> Mask | None:
+        """A mask in hex or in Avro's bytes; null = there is none."""
+        if value is None or value is _ABSENT:
+            return None
+        if isinstance(value, bytes):
+            mask = masks.read_bytes(table.layout, value, cast("ByteOrder", self._options.byteorder))
+        else:
+            mask = masks.read_text(table.layout, str(value))
+        if mask.extra_bits:
+            self._report.count("mask_extra_bits", mask.extra_bits)
+        return mask
+
+    def _row(self, row: _Image, readers: _Readers, mask: Mask | None) -> Row:
+        """The columns of a row that are known (spec/qlik.md 2.4)."""
+        present = None if mask is None else mask.columns
+        image: dict[str, Value] = {}
+        for field, value in row.items():
+            found = readers.get(field)
+            if found is None:
+                self._report.count("unknown_fields")
+                continue
+            name, read = found
+            if value is not None:
+                if present is not None and name not in present:
+                    self._report.count("mask_contradictions")
+                image[name] = read(value)
+            elif present is None or name in present:
+                image[name] = None
+        return image
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _described(table: MessageTable) -> _Known:
+    """A table whose columns have types."""
+    return _Known(table, _readers((column, value_reader(column)) for column in table.columns))
+
+
+def _undescribed(schema: str | None, name: str, fields: Iterable[str], given: Iterable[QlikColumn]) -> _Known:
+    """A table by the fields of a message, in their order; those of the columns ``given`` have types and key."""
+    typed = {field: column for column in given for field in (avro_name(column.name), column.name)}
+    columns = [(typed.get(field) or QlikColumn(field, "STRING"), field in typed) for field in fields]
+    readers = _readers((column, value_reader(column) if is_typed else plain_value) for column, is_typed in columns)
+    return _Known(MessageTable(schema, name, tuple(column for column, _ in columns)), readers)
+
+
+def _readers(columns: Iterable[tuple[QlikColumn, Callable[[Any], Value]]]) -> _Readers:
+    """By the names of the columns, and as Avro lets them be called."""
+    exact = {column.name: (column.name, read) for column, read in columns}
+    return {avro_name(name): reader for name, reader in exact.items()} | exact
+
+
+def _with_key(known: _Known, key: Sequence[str]) -> _Known:
+    places = {name: place for place, name in enumerate(key, 1)}
+    columns = tuple(replace(column, pk=places.get(avro_name(column.name), 0)) for column in known.table.columns)
+    return _Known(replace(known.table, columns=columns), known.readers)
+
+
+@lru_cache(maxsize=1024)
+def _data_fields(schema: str) -> tuple[str, ...]:
+    """The fields of ``Data`` in the schema of a payload. Raises BadAvro."""
+    record = avro_module().record_in(schema, "data") or avro_module().record_in(schema, "beforeData")
+    return () if record is None else tuple(field["name"] for field in record["fields"])
+
+
+@lru_cache(maxsize=1024)
+def _key_fields(schema: str) -> tuple[str, ...]:
+    return tuple(field["name"] for field in json.loads(schema).get("fields", ()))
+
+
+# --- headers ----------------------------------------------------------------------------------------------------------
+
+
+def _is_metadata(envelope: Envelope) -> bool:
+    if envelope.type is None:
+        return isinstance(envelope.message, Mapping) and "tableStructure" in envelope.message
+    if envelope.type not in (METADATA, DATA):
+        raise BadEnvelope(f"the type of an envelope is {shown(str(envelope.type))}, not {METADATA} or {DATA}")
+    return envelope.type == METADATA
+
+
+def _finder(payload: Mapping[str, Any], *, has_envelope: bool) -> _Find:
+    """Where headers stand, looked up one by one: the first place counts, even with null (spec/qlik.md 5.7)."""
+    headers = payload.get("headers")
+    inner = headers if isinstance(headers, Mapping) else {}
+
+    def find(name: str) -> Any:
+        if name in inner:
+            return inner[name]
+        if name in payload and (has_envelope or name in ("schema", "table")):
+            return payload[name]
+        return payload.get(f"headers_{name}", _ABSENT)
+
+    return find
+
+
+def _image(payload: Mapping[str, Any], name: str) -> _Image | None:
+    row = payload.get(name)
+    if row is not None and not isinstance(row, Mapping):
+        raise BadEnvelope(f"{name} of a message is a record, not {shown(str(row))}")
+    return row
+
+
+def _operation(find: _Find, names: tuple[str | None, str]) -> ChangeOp:
+    value = find("operation")
+    op = _OPERATIONS.get(value.upper()) if isinstance(value, str) else None
+    if op is None:
+        given = "no operation" if value is _ABSENT else f"operation {shown(str(value))}"
+        raise UnknownOperation(f"a message of {names[1]!r} has {given}; known are {', '.join(_OPERATIONS)}")
+    return op
+
+
+def _sequence(find: _Find, op: ChangeOp, names: tuple[str | None, str]) -> str | None:
+    text = _text(find("changeSequence"))
+    if text is not None:
+        return check_sequence(text)
+    if op is not ChangeOp.REFRESH:
+        raise BadSequence(f"an {op} of {names[1]!r} has no changeSequence")
+    return None
+
+
+def _text(value: Any) -> str | None:
+    """The text of a header; empty is None, as null and missing are."""
+    return None if value is None or value is _ABSENT or value == "" else str(value)
+
+
+def _counter(value: Any) -> int | None:
+    if value is None or value is _ABSENT:
+        return None
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise BadEnvelope(f"transactionEventCounter {shown(str(value))} is no number") from None
+
+
+def _flag(value: Any) -> bool | None:
+    if value is None or value is _ABSENT:
+        return None
+    if str(value).lower() not in ("true", "false"):
+        raise BadEnvelope(f"transactionLastEvent {shown(str(value))} is neither true nor false")
+    return str(value).lower() == "true"
+
+
+def _moment(text: str | None, names: tuple[str | None, str]) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = read_moment(text)
+    except (ValueError, OverflowError):
+        raise BadEnvelope(f"timestamp {shown(text)} of a message of {names[1]!r} is no date and time") from None
+    return None if moment == _EPOCH else moment.replace(tzinfo=UTC)
+
+
+def _key(key: Sequence[str], after: Row | None, before: Row | None) -> tuple[tuple[str, Value], ...] | None:
+    """The key columns of the new row, or of the old one where the new one does not know them."""
+    for image in (after, before):
+        if key and image is not None and all(name in image for name in key):
+            return tuple((name, image[name]) for name in key)
+    return None
+
+
+def _unknown_schema(schema_id: str | None, when: str, waiting: int) -> UnknownSchema:
+    return UnknownSchema(
+        f"no metadata message with schema id {schema_id} has come {when}, and {waiting} messages wait for it; "
+        "read the metadata topic too (metadata_topic)"
+    )
+
+
+def avro_module() -> ModuleType:
+    """``eventlog.qlik.avro``, which needs fastavro: imported by those who meet Avro. Raises ConfigError."""
+    return importlib.import_module("eventlog.qlik.avro")

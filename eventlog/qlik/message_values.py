@@ -1,0 +1,303 @@
+"""Values in messages: what a column of each type is in JSON and in Avro, and back (spec/qlik.md 5.4).
+
+Reading is tolerant, and the same for JSON and Avro: text, numbers and Avro's own types are taken wherever they can mean
+the type. JSON numbers are to be parsed with ``parse_float=Decimal``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from typing import Any, Final
+
+from eventlog.errors import FormatError, NotExpressible, ValueRange, shown
+from eventlog.model import Lob, Value
+from eventlog.qlik.columns import QlikColumn
+from eventlog.typed import to_text
+
+Convert = Callable[[Any], Any]
+"""What stands in a message -> value, or value -> what stands in a message. Never gets None."""
+
+
+class BadMessageValue(FormatError):
+    """What stands in a message is no value of its column's type (spec/qlik.md 5.4)."""
+
+    code = "bad_message_value"
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+_ZONE: Final = r"(?: ?(Z|z|[+-][0-9]{2}:?[0-9]{2}))?"
+_CLOCK: Final = r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{0,9}))?)?"
+_DATE_TEXT = re.compile(rf"([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(?:[ T]{_CLOCK}{_ZONE})?", re.ASCII)
+_TIME_TEXT = re.compile(_CLOCK + _ZONE, re.ASCII)
+_EPOCH: Final = datetime(1970, 1, 1)
+
+
+def read_moment(text: str) -> datetime:
+    """A date and time as naive UTC: blank or ``T``, 0 to 9 digits of fraction (six are kept), a zone if there is one.
+
+    Raises ValueError.
+    """
+    match = _DATE_TEXT.fullmatch(text)
+    if match is None:
+        raise ValueError
+    day, hour, minute, second, fraction, zone = match.groups()
+    moment = datetime.fromisoformat(day)
+    if hour is None:
+        return moment
+    moment = moment.replace(
+        hour=int(hour), minute=int(minute), second=int(second or 0), microsecond=_microseconds(fraction)
+    )
+    return moment - _displacement(zone)
+
+
+def _microseconds(fraction: str | None) -> int:
+    return int(fraction[:6].ljust(6, "0")) if fraction else 0
+
+
+def _displacement(zone: str | None) -> timedelta:
+    if zone is None or zone in "Zz":
+        return timedelta(0)
+    ahead = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
+    return -ahead if zone[0] == "-" else ahead
+
+
+def _naive(moment: datetime) -> datetime:
+    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+
+
+def _read_datetime(value: Any) -> datetime:
+    if isinstance(value, datetime):
+        return _naive(value)
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day)
+    if isinstance(value, str):
+        return read_moment(value)
+    raise TypeError
+
+
+def _read_date(value: Any) -> date:
+    return value if type(value) is date else _read_datetime(value).date()
+
+
+def _read_time(value: Any) -> time:
+    if isinstance(value, time):
+        return value
+    match = _TIME_TEXT.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError
+    hour, minute, second, fraction, zone = match.groups()
+    clock = time(int(hour), int(minute), int(second or 0), _microseconds(fraction))
+    return clock if zone is None else (datetime.combine(_EPOCH, clock) - _displacement(zone)).time()
+
+
+def _read_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Lob):
+        return value.data.decode()
+    return value.hex().upper() if isinstance(value, bytes) else to_text(value)
+
+
+def _read_decimal(value: Any) -> Decimal:
+    if isinstance(value, bool):
+        raise TypeError
+    return value if isinstance(value, Decimal) else Decimal(value if isinstance(value, int) else str(value).strip())
+
+
+def _read_integer(value: Any) -> int:
+    if type(value) is int:
+        return value
+    number = _read_decimal(value)
+    if number != number.to_integral_value():
+        raise ValueError
+    return int(number)
+
+
+def _read_real(value: Any) -> float:
+    if isinstance(value, bool):
+        raise TypeError
+    return float(value)
+
+
+def _read_boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int | Decimal) and value in (0, 1):
+        return bool(value)
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise ValueError
+
+
+def _read_bytes(value: Any) -> bytes:
+    if isinstance(value, Lob):
+        return value.data
+    return value if isinstance(value, bytes) else bytes.fromhex(value)
+
+
+_READERS: Final[Mapping[str, Convert]] = {
+    "DATE": _read_date,
+    "TIME": _read_time,
+    "DATETIME": _read_datetime,
+    "NUMERIC": _read_decimal,
+    "BOOLEAN": _read_boolean,
+    **dict.fromkeys(("STRING", "WSTRING", "CLOB", "NCLOB"), _read_text),
+    **dict.fromkeys(("BYTES", "BLOB"), _read_bytes),
+    **dict.fromkeys(("REAL4", "REAL8"), _read_real),
+    **dict.fromkeys(("INT1", "INT2", "INT4", "INT8", "UINT1", "UINT2", "UINT4", "UINT8"), _read_integer),
+}
+
+
+def value_reader(column: QlikColumn) -> Callable[[Any], Value]:
+    """The function that reads what stands for a column in JSON or Avro. It raises BadMessageValue."""
+    read = _READERS[column.type]
+
+    def checked(value: Any) -> Value:
+        try:
+            result: Value = read(value)
+        except (ValueError, TypeError, AttributeError, InvalidOperation, OverflowError, FormatError):
+            raise BadMessageValue(
+                f"{shown(str(value))} is no {column.type}, the type of column {column.name!r}"
+            ) from None
+        return result
+
+    return checked
+
+
+def plain_value(value: Any) -> Value:
+    """A value of a column whose type is not known, as it stands in JSON or as Avro gives it."""
+    if isinstance(value, Decimal):  # of JSON: a number with a point or an exponent
+        return float(value)
+    if isinstance(value, datetime):
+        return _naive(value)
+    if isinstance(value, Mapping | list):
+        raise BadMessageValue(f"{shown(str(value))} is no value of a column: it is nested")
+    plain: Value = value
+    return plain
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+_RANGES: Final = {
+    "INT1": (-(2**7), 2**7 - 1),
+    "INT2": (-(2**15), 2**15 - 1),
+    "INT4": (-(2**31), 2**31 - 1),
+    "INT8": (-(2**63), 2**63 - 1),
+    "UINT1": (0, 2**8 - 1),
+    "UINT2": (0, 2**16 - 1),
+    "UINT4": (0, 2**32 - 1),
+    "UINT8": (0, 2**64 - 1),
+}
+
+
+def _json_real(value: float) -> Any:
+    if value != value:
+        return "NaN"
+    return ("Infinity" if value > 0 else "-Infinity") if value in (float("inf"), float("-inf")) else value
+
+
+def _as_is(value: Any) -> Any:
+    return value
+
+
+_JSON_FORMS: Final[Mapping[str, Convert]] = {
+    "DATE": date.isoformat,
+    "TIME": lambda clock: clock.isoformat("microseconds"),
+    "DATETIME": lambda moment: moment.isoformat(" ", "microseconds"),
+    "NUMERIC": lambda number: format(number, "f"),
+    "BYTES": lambda data: data.hex().upper(),
+    "BLOB": lambda data: data.hex().upper(),
+    "REAL4": _json_real,
+    "REAL8": _json_real,
+    "UINT8": str,
+}
+
+
+_OWN_TYPES: Final[Mapping[str, type]] = {
+    "DATE": date,
+    "TIME": time,
+    "NUMERIC": Decimal,
+    "BOOLEAN": bool,
+    **dict.fromkeys(("STRING", "WSTRING", "CLOB", "NCLOB"), str),
+    **dict.fromkeys(("BYTES", "BLOB"), bytes),
+    **dict.fromkeys(("REAL4", "REAL8"), float),
+}
+"""Types whose values are written without being read first; a datetime may have a zone, and a number a range."""
+
+
+def json_writer(column: QlikColumn) -> Convert:
+    """The function that gives the JSON form of a column's values. It raises NotExpressible, ValueRange."""
+    return _writer(column, _JSON_FORMS.get(column.type, _as_is))
+
+
+def avro_writer(column: QlikColumn, logical_types: bool) -> Convert:
+    """The function that gives what fastavro is to write for a column's values. It raises NotExpressible, ValueRange."""
+    if not logical_types and column.type in ("DATE", "TIME", "DATETIME", "NUMERIC"):
+        return json_writer(column)
+    match column.type:
+        case "DATE":
+            form: Convert = lambda day: (day - _EPOCH.date()).days  # noqa: E731
+        case "TIME":
+            form = _milliseconds
+        case "DATETIME":
+            form = lambda moment: (moment - _EPOCH) // timedelta(microseconds=1)  # noqa: E731
+        case "NUMERIC":
+            form = _avro_decimal(column) if column.precision else _JSON_FORMS["NUMERIC"]
+        case "UINT8":
+            form = Decimal if logical_types else _in_long(column)
+        case _:
+            form = _as_is
+    return _writer(column, form)
+
+
+def _milliseconds(clock: time) -> int:
+    return ((clock.hour * 60 + clock.minute) * 60 + clock.second) * 1000 + clock.microsecond // 1000
+
+
+def _avro_decimal(column: QlikColumn) -> Convert:
+    exactly = Context(prec=column.precision, traps=[InvalidOperation, Inexact])
+    unit = Decimal(1).scaleb(-column.scale)
+
+    def form(number: Decimal) -> Decimal:
+        try:
+            exact = exactly.quantize(number, unit)
+        except (InvalidOperation, Inexact):
+            exact = Decimal("NaN")
+        if not exact.is_finite():
+            raise ValueRange(f"{number} of column {column.name!r} is no NUMERIC({column.precision}, {column.scale})")
+        return exact
+
+    return form
+
+
+def _in_long(column: QlikColumn) -> Convert:
+    def form(number: int) -> int:
+        if number > 2**63 - 1:
+            raise ValueRange(f"{number} does not fit into the long of {column.type}; turn logical_types on")
+        return number
+
+    return form
+
+
+def _writer(column: QlikColumn, form: Convert) -> Convert:
+    """Bring a value to its column's type, check its range, and give it its form."""
+    read, bounds, own = _READERS[column.type], _RANGES.get(column.type), _OWN_TYPES.get(column.type)
+
+    def write(value: Value) -> Any:
+        if type(value) is own and bounds is None:  # as most are
+            return form(value)
+        if isinstance(value, tuple) and not isinstance(value, Lob):
+            raise NotExpressible(f"column {column.name!r} has several values, and a message has one for each column")
+        try:
+            typed = read(value)
+        except (ValueError, TypeError, AttributeError, InvalidOperation, OverflowError, FormatError):
+            raise ValueRange(f"{shown(str(value))} of column {column.name!r} is no {column.type}") from None
+        if bounds is not None and not bounds[0] <= typed <= bounds[1]:
+            raise ValueRange(f"{typed} of column {column.name!r} is outside of {bounds[0]} to {bounds[1]}")
+        return form(typed)
+
+    return write

@@ -1,0 +1,221 @@
+"""Metadata messages (MD), and the Avro schemas that describe data messages and keys (spec/qlik.md 5.2 to 5.5)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from eventlog.errors import FormatError, shown
+from eventlog.qlik.columns import TYPES, QlikColumn
+from eventlog.qlik.message_names import avro_name
+from eventlog.qlik.message_options import WriteOptions
+from eventlog.qlik.message_table import MessageTable
+
+HEADERS_NAMESPACE: Final = "com.attunity.queue.msg"
+_MD_RECORDS: Final = ("MetadataMessage", "Lineage", "TableStructure", "TableColumns")
+
+Schema = dict[str, Any]
+
+
+class BadMetadata(FormatError):
+    """A metadata message that lacks what data messages need of it (spec/qlik.md 5.2)."""
+
+    code = "bad_metadata"
+
+
+def text_of(schema: Schema) -> str:
+    """A schema as JSON text without blanks."""
+    return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+
+
+def schema_id(table: MessageTable, schema: str) -> str:
+    """The id of a payload schema of a table: 32 hex digits (spec/qlik.md 5.1)."""
+    parts = (table.schema or "", table.name, str(table.version), schema)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32].upper()
+
+
+# --- data and keys ----------------------------------------------------------------------------------------------------
+
+
+def data_schema(table: MessageTable, options: WriteOptions) -> Schema:
+    """The schema of ``DataRecord``."""
+    names = _names(options.names == "message")
+    data = {
+        "type": "record",
+        "name": "Data",
+        "fields": [_field(table, column, options.logical_types) for column in table.columns],
+    }
+    return {
+        "type": "record",
+        "name": "DataRecord",
+        "namespace": _namespace(table, options),
+        "fields": [
+            *names,
+            {"name": "data", "type": data},
+            {"name": "beforeData", "type": ["null", "Data"], "default": None},
+            {"name": "headers", "type": _headers_schema(options)},
+        ],
+    }
+
+
+def key_schema(table: MessageTable, options: WriteOptions) -> Schema:
+    """The schema of ``KeyRecord``: the key columns in key order."""
+    columns = {column.name: column for column in table.columns}
+    return {
+        "type": "record",
+        "name": "KeyRecord",
+        "namespace": _namespace(table, options),
+        "fields": [_field(table, columns[name], options.logical_types) for name in table.key],
+    }
+
+
+def _names(wanted: bool) -> list[Schema]:
+    return [{"name": name, "type": "string"} for name in ("schema", "table")] if wanted else []
+
+
+def _namespace(table: MessageTable, options: WriteOptions) -> str:
+    parts = [*options.base_namespace.split("."), *([] if table.schema is None else [table.schema]), table.name]
+    return ".".join(avro_name(part) or "_" for part in parts)
+
+
+def _headers_schema(options: WriteOptions) -> Schema:
+    texts = ("changeSequence", "timestamp", "streamPosition", "transactionId")
+    optional = [("changeMask", "bytes"), ("columnMask", "bytes")]
+    if options.external_schema_id:
+        optional.append(("externalSchemaId", "string"))
+    optional += [("transactionEventCounter", "long"), ("transactionLastEvent", "boolean")]
+    symbols = ["INSERT", "UPDATE", "DELETE", "REFRESH"]
+    return {
+        "type": "record",
+        "name": "Headers",
+        "namespace": HEADERS_NAMESPACE,
+        "fields": [
+            *_names(options.names == "headers"),
+            {"name": "operation", "type": {"type": "enum", "name": "operation", "symbols": symbols}},
+            *({"name": name, "type": "string"} for name in texts),
+            *({"name": name, "type": ["null", kind], "default": None} for name, kind in optional),
+        ],
+    }
+
+
+def _field(table: MessageTable, column: QlikColumn, logical_types: bool) -> Schema:
+    return {"name": table.fields[column.name], "type": ["null", _avro_type(column, logical_types)], "default": None}
+
+
+_PLAIN: Final = {
+    "BYTES": "bytes", "BLOB": "bytes", "REAL4": "float", "REAL8": "double", "INT1": "int", "INT2": "int",
+    "INT4": "int", "UINT1": "int", "UINT2": "int", "INT8": "long", "UINT4": "long", "BOOLEAN": "boolean",
+}  # fmt: skip
+_LOGICAL: Final = {"DATE": ("int", "date"), "TIME": ("int", "time-millis"), "DATETIME": ("long", "timestamp-micros")}
+
+
+def _avro_type(column: QlikColumn, logical_types: bool) -> Any:
+    if column.type == "UINT8":
+        return _decimal(20, 0) if logical_types else "long"
+    if logical_types and column.type in _LOGICAL:
+        kind, logical = _LOGICAL[column.type]
+        return {"type": kind, "logicalType": logical}
+    if logical_types and column.type == "NUMERIC" and column.precision:  # without digits there is no Avro decimal
+        return _decimal(column.precision, column.scale)
+    return _PLAIN.get(column.type, "string")
+
+
+def _decimal(precision: int, scale: int) -> Schema:
+    return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+
+
+# --- the message ------------------------------------------------------------------------------------------------------
+
+
+def metadata_message(table: MessageTable, data_schema: str, options: WriteOptions, now: datetime) -> Schema:
+    """The payload of an MD message, the same in JSON and Avro. ``now`` is UTC."""
+    return {
+        "schemaId": table.schema_id,
+        "lineage": {
+            "server": options.server,
+            "task": options.task,
+            "schema": table.schema or "",
+            "table": table.name,
+            "tableVersion": table.version,
+            "timestamp": now.isoformat(timespec="milliseconds")[:23],
+        },
+        "tableStructure": {
+            "tableColumns": {
+                table.fields[column.name]: {
+                    "ordinal": ordinal,
+                    "type": column.type,
+                    "length": column.length,
+                    "precision": column.precision,
+                    "scale": column.scale,
+                    "primaryKeyPosition": column.pk,
+                    "nullable": column.nullable,
+                }
+                for ordinal, column in enumerate(table.columns, 1)
+            }
+        },
+        "dataSchema": data_schema,
+    }
+
+
+def metadata_schema(table: MessageTable) -> Schema:
+    """The schema of an MD message of this table: a record for each column, named after it."""
+    numbers = ("length", "precision", "scale", "primaryKeyPosition")
+    taken = set(_MD_RECORDS)
+    columns = []
+    for name in table.fields.values():
+        record = name
+        while record in taken:
+            record += "_"
+        taken.add(record)
+        fields = [{"name": "ordinal", "type": "int"}, {"name": "type", "type": "string"}]
+        fields += [{"name": number, "type": "int"} for number in numbers]
+        fields.append({"name": "nullable", "type": "boolean"})
+        columns.append({"name": name, "type": {"type": "record", "name": record, "fields": fields}})
+    lineage = [{"name": name, "type": "string"} for name in ("server", "task", "schema", "table")]
+    lineage += [{"name": "tableVersion", "type": "long"}, {"name": "timestamp", "type": "string"}]
+    table_columns = {"type": "record", "name": "TableColumns", "fields": columns}
+    structure = [{"name": "tableColumns", "type": table_columns}]
+    return {
+        "type": "record",
+        "name": "MetadataMessage",
+        "fields": [
+            {"name": "schemaId", "type": "string"},
+            {"name": "lineage", "type": {"type": "record", "name": "Lineage", "fields": lineage}},
+            {"name": "tableStructure", "type": {"type": "record", "name": "TableStructure", "fields": structure}},
+            {"name": "dataSchema", "type": "string"},
+        ],
+    }
+
+
+def read_metadata(message: Mapping[str, Any]) -> tuple[MessageTable, str]:
+    """The table and the data schema of an MD payload. Raises BadMetadata."""
+    try:
+        lineage = message["lineage"]
+        name = lineage["table"]
+        described = message["tableStructure"]["tableColumns"].items()
+        columns = [_column(*one) for one in sorted(described, key=lambda one: int(one[1]["ordinal"]))]
+        table = MessageTable(
+            lineage.get("schema") or None,
+            name,
+            tuple(columns),
+            int(lineage.get("tableVersion") or 1),
+            message["schemaId"],
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise BadMetadata(f"a metadata message cannot be read: {type(error).__name__} {shown(str(error))}") from None
+    schema = message.get("dataSchema")
+    if not isinstance(name, str) or not isinstance(schema, str | None):
+        raise BadMetadata("a metadata message names its table and its dataSchema as text")
+    return table, schema or ""
+
+
+def _column(name: str, about: Mapping[str, Any]) -> QlikColumn:
+    kind = str(about.get("type")).upper()
+    length, precision, scale, place = (
+        int(about.get(number) or 0) for number in ("length", "precision", "scale", "primaryKeyPosition")
+    )
+    nullable = about.get("nullable") is not False
+    return QlikColumn(name, kind if kind in TYPES else "STRING", length, precision, scale, place, nullable)

@@ -1,0 +1,127 @@
+"""Values of columns as change tables hold them: typed, in databases and Parquet, or as text, in CSV and JSON files
+(spec/qlik.md 1.1, 5.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any, Final
+
+from eventlog.errors import FormatError, ValueRange, shown
+from eventlog.model import Value
+from eventlog.qlik.columns import QlikColumn
+from eventlog.qlik.message_values import json_writer, value_reader
+
+Convert = Callable[[Any], Any]
+"""A value -> what is stored, or the other way. Never gets NULL."""
+
+CLASSES: Final[dict[str, type]] = {
+    "DATE": date,
+    "TIME": time,
+    "DATETIME": datetime,
+    "NUMERIC": Decimal,
+    "BOOLEAN": bool,
+    **dict.fromkeys(("STRING", "WSTRING", "CLOB", "NCLOB"), str),
+    **dict.fromkeys(("BYTES", "BLOB"), bytes),
+    **dict.fromkeys(("REAL4", "REAL8"), float),
+    **dict.fromkeys(("INT1", "INT2", "INT4", "INT8", "UINT1", "UINT2", "UINT4", "UINT8"), int),
+}
+"""The Python class of a column's values."""
+
+
+def typed_writer(column: QlikColumn) -> Convert:
+    """The function that brings values to their column's class. It raises ValueRange for one that cannot be."""
+    own, read = CLASSES[column.type], value_reader(column)
+    if own is int:
+        in_range = json_writer(column)
+        return lambda value: int(in_range(value))
+
+    def write(value: Value) -> Any:
+        if type(value) is own and own is not datetime and own is not str:
+            return value
+        try:
+            typed = read(value)
+        except FormatError:
+            raise ValueRange(f"{shown(str(value))} of column {column.name!r} is no {column.type}") from None
+        return _encodable(typed, column) if own is str else typed
+
+    return write
+
+
+def text_writer(column: QlikColumn) -> Convert:
+    """The function that gives the text of values: that of messages in JSON. It raises ValueRange."""
+    form = json_writer(column)
+
+    def write(value: Value) -> str:
+        written = form(value)
+        if isinstance(written, str):
+            return _encodable(written, column)
+        return str(written).lower() if isinstance(written, bool) else str(written)
+
+    return write
+
+
+def _encodable(text: Any, column: QlikColumn) -> str:
+    """The text itself, if it is text in UTF-8: half a surrogate pair is not."""
+    try:
+        if not text.isascii():
+            text.encode()
+    except UnicodeEncodeError:
+        raise ValueRange(f"{shown(text)} of column {column.name!r} cannot be written in UTF-8") from None
+    return str(text)
+
+
+def timestamp_text(moment: datetime) -> str:
+    """``YYYY-MM-DD HH:MM:SS.ffffff`` of a moment, in UTC where it has a zone."""
+    naive = moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+    return naive.isoformat(" ", "microseconds")
+
+
+def plain_reader(value: Any) -> Any:
+    """A value of a column whose type is not known, as its driver gives it."""
+    return bytes(value) if isinstance(value, memoryview | bytearray) else value
+
+
+def row_converter(converts: Sequence[Convert], names: Sequence[str]) -> Callable[[Sequence[Any]], list[Any]]:
+    """The function that converts a row, value by value; NULL stays. Its errors name the column, of ``names``."""
+
+    def convert(values: Sequence[Any]) -> list[Any]:
+        try:
+            return [None if value is None else one(value) for one, value in zip(converts, values, strict=True)]
+        except FormatError as error:
+            refused = (name for one, value, name in zip(converts, values, names, strict=True) if _refuses(one, value))
+            error.column = next(refused)
+            raise
+
+    return convert
+
+
+def _refuses(convert: Convert, value: Any) -> bool:
+    try:
+        if value is not None:
+            convert(value)
+    except FormatError:
+        return True
+    return False
+
+
+def typed_reader(
+    data: Sequence[tuple[str, int]], columns: Sequence[QlikColumn] | None
+) -> Callable[[Sequence[Any]], list[Any]]:
+    """The function that brings the data columns of a stored row, by their places, to the classes of ``columns``.
+
+    A column that these do not name stays as it is stored. It raises BadMessageValue.
+    """
+    known: dict[str, Convert] = {column.name: value_reader(column) for column in columns or ()}
+    converts = [(place, known.get(name, plain_reader)) for name, place in data]
+
+    def read(values: Sequence[Any]) -> list[Any]:
+        typed = list(values)
+        for place, convert in converts:
+            if typed[place] is not None:
+                typed[place] = convert(typed[place])
+        return typed
+
+    return read

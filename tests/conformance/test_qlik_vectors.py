@@ -1,0 +1,239 @@
+"""``qlik.json``: masks, sequences, partitions, rows of change tables and the messages of them (spec/qlik.md)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from vector_cases import known_members
+
+from eventlog.change_json import value_from_json
+from eventlog.errors import FormatError
+from eventlog.formats import Report
+from eventlog.model import Change, ChangeOp
+from eventlog.qlik import masks, sequence
+from eventlog.qlik.change_rows import ChangeRow, row_reader, row_writer
+from eventlog.qlik.change_tables import SourceTable, change_of, rows_of, target_table
+from eventlog.qlik.columns import QlikColumn, columns_from_json, infer_columns, lobs_of
+from eventlog.qlik.live_view import live_view
+from eventlog.qlik.message import Message
+from eventlog.qlik.message_options import ReadOptions, WriteOptions
+from eventlog.qlik.message_reader import MessageReader
+from eventlog.qlik.message_writer import MessageWriter
+from eventlog.qlik.pairing import pairs
+from eventlog.qlik.partitions import Partitioning, partition_at, partition_of
+from eventlog.qlik.sequence import WriterState
+from eventlog.qlik.table_layout import DEFAULT_HEADERS, TableLayout, read_layout
+from eventlog.qlik.transactions import count_events
+
+Case = dict[str, Any]
+
+COMMENTS = {"name", "note"}
+FORMS = {"message_text", "message_avro", "table_text", "table_binary"}
+
+
+def raised(error: BaseException) -> str:
+    return type(error).__name__
+
+
+def written(form: str, layout: masks.MaskLayout, columns: frozenset[str]) -> str:
+    value = layout.bits(columns)
+    match form:
+        case "message_text":
+            return masks.message_text(layout, value)
+        case "message_avro":
+            return masks.message_bytes(layout, value).hex().upper()
+        case "table_text":
+            return masks.table_text(layout, value)
+        case _:
+            return masks.table_bytes(layout, value).hex().upper()
+
+
+def read(form: str, layout: masks.MaskLayout, value: str | None, byteorder: masks.ByteOrder = "little") -> masks.Mask:
+    if form.endswith("text"):
+        return masks.read_text(layout, value)
+    return masks.read_bytes(layout, None if value is None else bytes.fromhex(value), byteorder)
+
+
+def test_mask(qlik_masks: Case) -> None:
+    case = known_members("mask", qlik_masks, {"columns", "headers", "set"}, COMMENTS | FORMS)
+    layout = masks.layout(case["columns"], case["headers"])
+    for form in FORMS & case.keys():
+        assert written(form, layout, frozenset(case["set"])) == case[form], form
+        assert read(form, layout, case[form]) == masks.Mask(frozenset(case["set"]), 0), form
+
+
+def test_mask_read(qlik_mask_reads: Case) -> None:
+    members = {"columns", "headers", "form", "value", "byteorder", "set", "mask_extra_bits"}
+    case = known_members("mask read", qlik_mask_reads, members, COMMENTS)
+    layout = masks.layout(case["columns"], case["headers"])
+    found = read(case["form"], layout, case["value"], case["byteorder"])
+    assert found == masks.Mask(frozenset(case["set"]), case["mask_extra_bits"])
+
+
+def test_mask_error(qlik_mask_errors: Case) -> None:
+    case = known_members(
+        "mask error",
+        qlik_mask_errors,
+        {"error"},
+        {"form", "value", "byteorder", "columns", "headers", "set"} | COMMENTS,
+    )
+    layout = masks.layout(case.get("columns", ["a"]), case.get("headers", 0))
+    if "form" in case:
+        with pytest.raises(FormatError) as caught:
+            read(case["form"], layout, case["value"], case.get("byteorder", "little"))
+        assert raised(caught.value) == case["error"]
+    else:
+        for form in sorted(FORMS):
+            with pytest.raises(FormatError) as caught:
+                written(form, layout, frozenset(case["set"]))
+            assert raised(caught.value) == case["error"], form
+
+
+def test_sequence(qlik_sequences: Case) -> None:
+    case = known_members("sequence", qlik_sequences, {"text"}, {"time", "number", "error"} | COMMENTS)
+    if "error" in case:
+        with pytest.raises(FormatError) as caught:
+            sequence.parse(case["text"])
+        assert raised(caught.value) == case["error"]
+    else:
+        assert sequence.parse(case["text"]) == (datetime.fromisoformat(case["time"]), case["number"])
+
+
+TAKES_NO_NUMBER = {"NOOP", "REFRESH", "TRUNCATE_IN_MESSAGES"}
+TAKES_NUMBER = {"INSERT", "UPDATE", "UPDATE_WITH_BEFORE", "DELETE", "TRUNCATE"}
+
+
+def test_sequence_writer(qlik_sequence_writer: Case) -> None:
+    case = known_members("sequence writer", qlik_sequence_writer, {"start", "steps"}, {"end"} | COMMENTS)
+    state = WriterState(*case["start"])
+    for given in case["steps"]:
+        step = known_members("step", given, {"commit_time", "change"}, {"change_seq", "error"} | COMMENTS)
+        if step["change"] in TAKES_NO_NUMBER:
+            assert step["change_seq"] is None
+            continue
+        assert step["change"] in TAKES_NUMBER
+        time = None if step["commit_time"] is None else datetime.fromisoformat(step["commit_time"])
+        with_before = step["change"] == "UPDATE_WITH_BEFORE"
+        if "error" in step:
+            with pytest.raises(FormatError) as caught:
+                sequence.next_sequence(state, time, with_before=with_before)
+            assert raised(caught.value) == step["error"]
+        else:
+            state, change_seq = sequence.next_sequence(state, time, with_before=with_before)
+            assert change_seq == step["change_seq"]
+    if "end" in case:
+        assert state == tuple(case["end"])
+
+
+def test_partition(qlik_partitions: Case) -> None:
+    members = {"seq_time", "partition_seconds", "partition_base", "partition_name"}
+    case = known_members("partition", qlik_partitions, members, COMMENTS)
+    partitioning = Partitioning(case["partition_seconds"], datetime.fromisoformat(case["partition_base"]))
+    time = datetime.fromisoformat(case["seq_time"])
+    assert partition_at(time, partitioning).name == case["partition_name"]
+    assert partition_of(sequence.time_prefix(time) + "7".zfill(19), partitioning).name == case["partition_name"]
+
+
+# --- change tables ----------------------------------------------------------------------------------------------------
+
+ROW_MEMBERS = {*DEFAULT_HEADERS, "row"}
+
+
+def layout_of(case: Case) -> TableLayout:
+    """The layout of the case's table: as many header columns as it says, the first seven under their own names."""
+    names = [f"header__{name}" for name in DEFAULT_HEADERS]
+    assert case["headers"] == len(names), "the rows of a case have all seven header columns"
+    return read_layout([*names, *case["columns"]], what="case")
+
+
+def stored_rows(case: Case) -> list[list[Any]]:
+    """The rows as a database has them."""
+    rows = []
+    for given in case["rows"]:
+        row = known_members("row", given, ROW_MEMBERS, COMMENTS)
+        values = dict(row, timestamp=datetime.fromisoformat(row["timestamp"]))
+        values["change_mask"] = None if row["change_mask"] is None else bytes.fromhex(row["change_mask"])
+        known_members("data", row["row"], case["columns"])
+        data = [value_from_json(row["row"][name]) for name in case["columns"]]
+        rows.append([*(values[name] for name in DEFAULT_HEADERS), *data])
+    return rows
+
+
+def change_rows(case: Case) -> list[ChangeRow]:
+    read_row = row_reader(layout_of(case), counters=Counter(), what="case")
+    return [read_row(values) for values in stored_rows(case)]
+
+
+def test_live_view(qlik_live_views: Case) -> None:
+    members = {"columns", "key", "headers", "base", "rows", "as_of", "result"}
+    case = known_members("live view", qlik_live_views, members, COMMENTS)
+    as_of = None if case["as_of"] is None else datetime.fromisoformat(case["as_of"])
+    view = live_view(case["base"], change_rows(case), as_of, key=case["key"])
+    assert [row for _, row in sorted(view.items())] == case["result"]
+    if as_of is not None and as_of.tzinfo is None:
+        assert live_view(case["base"], change_rows(case), as_of.replace(tzinfo=UTC), key=case["key"]) == view
+
+
+# --- rows and messages ------------------------------------------------------------------------------------------------
+
+
+def case_columns(case: Case) -> tuple[QlikColumn, ...]:
+    """The columns as the values of the rows show them, LOBs and key as the case says."""
+    lobs, key = case.get("lobs", []), case["key"]
+    changes = [Change(None, "t", ChangeOp.INSERT, None, None, row.data) for row in change_rows(case)]
+    types = {column.name: column.type for column in infer_columns(changes)}
+    given = [{"name": name, "type": "CLOB" if name in lobs else types[name]} for name in case["columns"]]
+    return columns_from_json(given, key, what="case")
+
+
+def messages_of(case: Case, report: Report) -> list[Case]:
+    columns = case_columns(case)
+    source = SourceTable("app", "item", tuple(case["key"]), lobs_of(columns))
+    paired = pairs(change_rows(case), input_complete=case["input_complete"], what="case")
+    changes = count_events((change_of(pair, source) for pair in paired), input_complete=case["input_complete"])
+    writer = MessageWriter(WriteOptions(metadata="none", names="off"), report, columns={"app.item": columns})
+    return [json.loads(message.value)["message"] for change in changes for message in writer.messages(change)]
+
+
+def rows_of_messages(case: Case) -> list[list[Any]]:
+    columns = case_columns(case)
+    options = ReadOptions("app", "item", columns={"app.item": [asdict(column) for column in columns]})
+    target = target_table("app", "item", columns)
+    write = row_writer(layout_of(case), mask_form="binary", what="case")
+    reader, state, stored = MessageReader(options), WriterState(), []
+    for message in case["messages"]:
+        for change in reader.changes(Message(None, None, message)):
+            state, rows = rows_of(change, target, state, Counter())
+            stored += map(write, rows)
+    return stored
+
+
+def test_conversion(qlik_conversions: Case) -> None:
+    members = {
+        "columns",
+        "key",
+        "headers",
+        "rows",
+        "messages",
+        "messages_to_rows",
+        "truncate_skipped",
+        "input_complete",
+    }
+    case = known_members("conversion", qlik_conversions, members | {"input_complete"}, {"lobs"} | COMMENTS)
+    report = Report()
+    assert messages_of(case, report) == case["messages"]
+    assert report.counters["truncate_skipped"] == case["truncate_skipped"]
+
+
+def test_conversion_back(qlik_conversions: Case) -> None:
+    if qlik_conversions["messages_to_rows"]:
+        expected = stored_rows(qlik_conversions)
+        mask = DEFAULT_HEADERS.index("change_mask")
+        for row in expected:  # a binary mask that is NULL is an empty one
+            row[mask] = row[mask] or b""
+        assert rows_of_messages(qlik_conversions) == expected
