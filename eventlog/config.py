@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from eventlog.errors import ConfigError
 from eventlog.options import BASE, CONFIDENTIAL, Option, options_of, toml
 from eventlog.settings import (
+    MESSAGE_OPTIONS,
     SECTIONS,
     DatabaseSettings,
     FormatSettings,
@@ -67,7 +68,7 @@ class Config:
 
 _ELSEWHERE: Final = (
     ("database", ("log_table", "schema_name", "tables")),
-    ("format", tuple(options_of(FormatSettings))),
+    ("format", tuple(name for name in options_of(FormatSettings) if name not in MESSAGE_OPTIONS)),
 )
 """Options of spec/event-log.md 9 whose home is another section, taken in [publisher] too."""
 
@@ -314,6 +315,12 @@ def _check(config: Config, chosen: Mapping[tuple[str, str], _Given]) -> None:
     if config.publisher.retry_max < config.publisher.retry_initial:
         raise ConfigError(f"publisher.retry_max = {toml(config.publisher.retry_max)} is less than retry_initial = "
                           f"{toml(config.publisher.retry_initial)}")  # fmt: skip
+    if config.format.type == "qlik-messages" and config.sink.type != "kafka":
+        raise ConfigError(f"format.type = qlik-messages needs sink.type = kafka, not {config.sink.type}")
+    if config.format.metadata == "registry" and (config.format.encoding != "avro" or config.format.registry is None):
+        raise ConfigError("format.metadata = registry needs format.encoding = avro and format.registry, its URL")
+    if (config.sink.type == "kafka") and (config.sink.password is None) != (config.sink.user is None):
+        raise ConfigError("Kafka needs both EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD, or neither")
     needed = _SINK_NEEDS.get(config.sink.type)
     if needed is not None and getattr(config.sink, needed[0]) is None:
         raise ConfigError(f"{chosen['sink', 'type'].source}: {config.sink.type} needs sink.{needed[0]}, {needed[1]}")
@@ -322,6 +329,7 @@ def _check(config: Config, chosen: Mapping[tuple[str, str], _Given]) -> None:
 _SINK_NEEDS: Final = {
     "files": ("directory", "where the documents are written"),
     "http": ("url", "where the documents are posted to"),
+    "kafka": ("brokers", "where a broker is: host:port"),
     "python": ("function", "which is called with each document"),
 }
 

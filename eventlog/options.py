@@ -219,6 +219,22 @@ def _parse_publication_mode(value: Any) -> int:
     return 1
 
 
+_SECRET_PROPERTY: Final = re.compile(r"password|secret|\.pem$|oauthbearer\.config", re.IGNORECASE)
+
+
+def _parse_properties(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(one, str | int | float) for one in value.values()):
+        raise ValueError
+    for name in value:
+        if _SECRET_PROPERTY.search(name):
+            raise ValueError(f"{name} is a secret, which does not belong here; see EVENTLOG_SINK_PASSWORD")
+    return dict(value)
+
+
+def _properties_from_text(text: str) -> dict[str, str]:
+    return {name.strip(): value.strip() for name, _, value in (part.partition("=") for part in text.split(","))}
+
+
 def _parse_mapping(value: Any) -> Mapping[str, Mapping[str, str]]:
     if (
         not isinstance(value, dict)
@@ -233,7 +249,8 @@ BOOLEAN: Final = Kind(parse_boolean, "1 yes true / 0 no false")
 TEXT: Final = Kind(_parse_text, "text that is not empty")
 URL: Final = Kind(_parse_text, "postgresql+psycopg://user@host:5432/database or the like")
 SECRET: Final = Kind(_parse_secret, "text")
-CONFIDENTIAL: Final = (URL, SECRET)
+PROPERTIES: Final = Kind(_parse_properties, '{ "linger.ms" = 20, ... }, without secrets', _properties_from_text)
+CONFIDENTIAL: Final = (URL, SECRET, PROPERTIES)
 """Kinds whose values are in no message and no repr."""
 PATH: Final = Kind(_parse_path, "a path")
 NAMES: Final = Kind(_parse_names, "a list of names, or text with the separators ; , blank; no name twice")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import time
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from eventlog import __version__
 from eventlog.model import LogRow
@@ -19,6 +19,7 @@ from eventlog.options import (
     COLUMN_MAP,
     NAMES,
     PATH,
+    PROPERTIES,
     PUBLICATION_MODE,
     SECRET,
     STATEMENTS,
@@ -130,7 +131,7 @@ class PublisherSettings:
 class SinkSettings:
     """``[sink]``: where documents go. Which options a type takes stands in their help."""
 
-    type: str = option("stdout", choice("stdout", "files", "http", "python"), "where documents go")
+    type: str = option("stdout", choice("stdout", "files", "http", "kafka", "python"), "where documents go")
     directory: Path | None = option(
         None, PATH, "files: the directory, beside this file unless absolute", example="documents"
     )
@@ -138,7 +139,9 @@ class SinkSettings:
         "lines", choice("lines", "documents"), "an envelope a line (a file a flight), or a file an envelope"
     )
     url: str | None = option(None, TEXT, "http: where documents are posted to", example="https://receiver/xds")
-    timeout: float = option(30.0, number(0.001, 3600), "http: seconds for a document and its answer")
+    timeout: float = option(
+        30.0, number(0.001, 3600), "http: seconds for a document and its answer; kafka: until a record is acknowledged"
+    )
     ca_file: Path | None = option(
         None, PATH, "http: certificates to trust in place of the system's", example="/etc/ssl/receiver-ca.pem"
     )
@@ -148,17 +151,27 @@ class SinkSettings:
     )
     max_answer_bytes: int = option(16 * 1024 * 1024, integer(1024, MANY), "http: largest answer that is read, bytes")
     token: str | None = option(None, SECRET, "http: bearer token, only by EVENTLOG_SINK_TOKEN", secret=True)
-    user: str | None = option(None, SECRET, "http: user, only by EVENTLOG_SINK_USER", secret=True)
-    password: str | None = option(None, SECRET, "http: password, only by EVENTLOG_SINK_PASSWORD", secret=True)
+    user: str | None = option(None, SECRET, "http, kafka: user, only by EVENTLOG_SINK_USER", secret=True)
+    password: str | None = option(None, SECRET, "http, kafka: password, only by EVENTLOG_SINK_PASSWORD", secret=True)
     function: str | None = option(
         None, TEXT, "python: module:function, called with each document and its events", example="receivers.hr:receive"
+    )
+    brokers: str | None = option(
+        None, TEXT, "kafka: where to begin, comma-separated", example="broker-1:9092,broker-2:9092"
+    )
+    topic: str | None = option(
+        None, TEXT, "kafka: the topic; default: eventlog for XDS, one a table for Qlik messages", example="hr.changes"
+    )
+    properties: Mapping[str, Any] | None = option(
+        None, PROPERTIES, "kafka: settings of librdkafka, without secrets", example={"compression.type": "lz4"}
     )
 
 
 @dataclass(frozen=True, slots=True)
 class FormatSettings:
-    """``[format]``: what the documents look like (spec/xds.md)."""
+    """``[format]``: what the documents look like (spec/xds.md), or the messages (spec/qlik.md 5)."""
 
+    type: str = option("xds", choice("xds", "qlik-messages"), "XDS documents, or messages (needs sink type kafka)")
     insert_query_back: str = option("modify", choice("modify", "add"), "element of events that are only read back")
     time_syntax: str = option(
         "integer", choice("integer", "canonical", "java"), "form of dates and times", aliases=("time-syntax",),
@@ -178,6 +191,24 @@ class FormatSettings:
     indent: int = option(0, integer(0, 16), "blanks a level in form documents, 0 = no indentation")
     product_name: str = option("eventlog", TEXT, "text of product")
     product_version: str = option(__version__, TEXT, "its version")
+    encoding: str = option("json", choice("json", "avro"), "messages: JSON or Avro")
+    metadata: str = option(
+        "publish", choice("publish", "none", "registry"), "messages: publish metadata, or register schemas (Avro)"
+    )
+    metadata_topic: str = option("eventlog.metadata", TEXT, "messages: where metadata are published to")
+    registry: str | None = option(
+        None, TEXT, "messages: URL of the schema registry; user:password by EVENTLOG_REGISTRY_AUTH",
+        example="https://registry:8081",
+    )  # fmt: skip
+    names: str = option("message", choice("message", "headers", "off"), "messages: where schema and table stand")
+    external_schema_id: bool = option(False, BOOLEAN, "messages: the header externalSchemaId")
+    logical_types: bool = option(True, BOOLEAN, "messages: logical types of Avro")
+    namespace: str | None = option(
+        None, TEXT, "messages: what stands before .<schema>.<table> in Avro names", example="com.attunity.queue.msg.hr"
+    )
+    key: str = option("primary_key", choice("none", "table", "primary_key"), "messages: key of the records")
+    server: str = option("eventlog", TEXT, "messages: server in the lineage")
+    task: str = option("eventlog", TEXT, "messages: task in the lineage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +229,7 @@ class WatchSettings:
     )  # fmt: skip
     always: bool = option(False, BOOLEAN, "log what a replication applies too")
     lob_values: bool = option(False, BOOLEAN, "log large objects by value; of no effect on PostgreSQL, which has none")
+    lob_always: bool = option(False, BOOLEAN, "Oracle: log LOB columns (8) whenever another column of the row changes")
 
     @property
     def name(self) -> str:
@@ -212,3 +244,9 @@ SECTIONS: Final[Mapping[str, type]] = {
     "format": FormatSettings,
 }
 """The sections in the order of the file; ``watch`` is an array of tables beside them."""
+
+MESSAGE_OPTIONS: Final = (
+    "type", "encoding", "metadata", "metadata_topic", "registry", "names", "external_schema_id", "logical_types",
+    "namespace", "key", "server", "task",
+)  # fmt: skip
+"""What ``[format]`` holds that is not of spec/event-log.md 9."""

@@ -28,13 +28,19 @@ _log = logging.getLogger("eventlog.publisher")
 @click.command()
 @click.option("--once", is_flag=True, help="Send what the queue holds now, then end.")
 @click.option("--dry-run", "dry", is_flag=True, help="Print the documents; record, mark and send nothing.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["xds", "qlik-messages"]),
+    help="XDS documents, or Qlik messages to Kafka; in place of format.type.",
+)
 @click.pass_obj
-def publish(context: Context, once: bool, dry: bool) -> None:
-    """Read the log, send its events as XDS documents and mark the rows by the answers.
+def publish(context: Context, once: bool, dry: bool, form: str | None) -> None:
+    """Read the log, send its events as XDS documents or as messages and mark the rows by the answers.
 
     Runs until SIGTERM or SIGINT, which let the envelope that is in the air be answered and marked. One publisher a log.
     """
-    config = context.config()
+    config = context.config(format__type=form)
     counters = Counters()
     tune_collector()
     if dry:

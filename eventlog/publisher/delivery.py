@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from enum import Enum
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from eventlog.answer import SUCCESS, Answer, Level, Verdict
 from eventlog.errors import ReceiverAway
 from eventlog.events import Outcome
-from eventlog.publisher.context import Context
+from eventlog.publisher.context import Context, Numbered
 from eventlog.publisher.flight import Envelope, Flight, ObjectId, Sending, encode
 from eventlog.publisher.marks import Marks
 from eventlog.publisher.parking import Parking
@@ -55,9 +55,16 @@ def deliver(context: Context, flight: Flight, sink: Sink, parking: Parking, stop
     Events of objects that wait in ``parking``, and those that have not been built, stay in the line. ``stopping`` is
     asked before each envelope.
     """
+    delivered = _deliver(context, flight, sink, parking, stopping)
+    if delivered.landing is Landing.AWAY and context.numbered is not None:
+        context.numbered.forget()
+    return delivered
+
+
+def _deliver(context: Context, flight: Flight, sink: Sink, parking: Parking, stopping: Callable[[], bool]) -> Delivered:
     recorded = flight
     left: dict[int, tuple[Sending, ...]] = {envelope.number: envelope.sendings for envelope in flight.envelopes}
-    marks = Marks()
+    unmarked: _Judged = []
     marked_at = time.monotonic()
     landing, reason = Landing.DONE, ""
 
@@ -71,7 +78,8 @@ def deliver(context: Context, flight: Flight, sink: Sink, parking: Parking, stop
                 landing, reason = Landing.AWAY, str(answer)
             continue
         judged = _judge(sendings, answer)
-        settled, why = _settle(context, judged, answer, marks, parking)
+        settled, why = _settle(context, judged, answer, parking)
+        unmarked += judged
         if settled is Landing.FATAL or landing is Landing.DONE:
             landing, reason = settled, why
         kept = {id(sending): again for sending, _, again in judged}
@@ -80,19 +88,19 @@ def deliver(context: Context, flight: Flight, sink: Sink, parking: Parking, stop
         )
         if landing is Landing.DONE and time.monotonic() - marked_at >= context.options.mark_interval:
             try:
-                sink.flush()
+                refused = sink.flush()
             except ReceiverAway as away:
                 return Delivered(Landing.AWAY, recorded, str(away))
-            recorded = _write_marks(context, recorded, left, marks)
-            marks = Marks()
+            recorded = _write_marks(context, recorded, left, _marks(context, unmarked, refused))
+            unmarked = []
             marked_at = time.monotonic()
     if landing is Landing.DONE and stopping():
         landing, reason = Landing.STOPPED, "told to stop"
     try:
-        sink.flush()
+        refused = sink.flush()
     except ReceiverAway as away:
         return Delivered(Landing.AWAY, recorded, str(away))
-    return Delivered(landing, _write_marks(context, recorded, left, marks), reason)
+    return Delivered(landing, _write_marks(context, recorded, left, _marks(context, unmarked, refused)), reason)
 
 
 def _send_in_turn(
@@ -145,8 +153,13 @@ def _send(
     events = tuple(sending.event for sending in sendings if sending.event is not None)
     if not events:
         return Answer()
-    document = Document(flight.number, envelope.number, events, context.render(events))
     try:
+        if context.numbered is None:
+            document = Document(flight.number, envelope.number, events, context.render(events))
+        else:
+            numbered = [Numbered(s.event, s.record.place, s.origin) for s in sendings if s.event is not None]
+            records = context.numbered.records(context.catalog, flight.first, numbered)
+            document = Document(flight.number, envelope.number, events, "", records)
         answer = sink.send(document)
     except ReceiverAway as away:
         return away
@@ -183,17 +196,17 @@ def _judge(sendings: Sequence[Sending], answer: Answer) -> _Judged:
 
 def _renumbered(sending: Sending) -> Sending:
     record = sending.record._replace(sendings=sending.record.sendings + 1)
-    return Sending(record, sending.object_id, sending.event, sending.outcome)
+    return sending._replace(record=record)
 
 
-def _settle(context: Context, judged: _Judged, answer: Answer, marks: Marks, parking: Parking) -> tuple[Landing, str]:
-    """Collect the marks of one envelope, park what is to be sent again, and say whether to go on."""
+def _settle(context: Context, judged: _Judged, answer: Answer, parking: Parking) -> tuple[Landing, str]:
+    """Count the answers to one envelope, park what is to be sent again, and say whether to go on."""
     counters = context.counters
     answered = [0] * len(Level)
     landing, reason = Landing.DONE, ""
     retried = None
     for sending, verdict, again in judged:
-        _, object_id, event, outcome = sending
+        _, object_id, event, outcome, _ = sending
         level = verdict.level
         if event is not None:
             answered[level] += 1
@@ -204,10 +217,7 @@ def _settle(context: Context, judged: _Judged, answer: Answer, marks: Marks, par
                 retried = sending
             continue
         if outcome is not None:
-            if event is None:
-                marks.add_without_event(outcome)
-            else:
-                marks.add_answered(outcome, verdict)
+            if event is not None:
                 counters.rows_published += len(outcome.contributed)
             count_fates(context, outcome)
         if object_id is not None and parking:
@@ -236,6 +246,25 @@ def _settle(context: Context, judged: _Judged, answer: Answer, marks: Marks, par
     return landing, reason
 
 
+def _marks(context: Context, judged: _Judged, refused: Mapping[str, Verdict] | None) -> Marks:
+    """The marks of what was answered. ``refused``: verdicts that came with the flush, in place of the answers."""
+    marks = Marks()
+    for sending, verdict, again in judged:
+        outcome = sending.outcome
+        if again is not None or outcome is None:
+            continue
+        if sending.event is None:
+            marks.add_without_event(outcome)
+            continue
+        late = refused.get(sending.event.event_id) if refused else None
+        if late is not None:
+            for level, count in ((verdict.level, -1), (late.level, 1)):
+                name = f"answers_{level.name.lower()}"
+                setattr(context.counters, name, getattr(context.counters, name) + count)
+        marks.add_answered(outcome, verdict if late is None else late)
+    return marks
+
+
 def count_fates(context: Context, outcome: Outcome) -> None:
     """Count the rows of a group that got their letter without an answer of their own (spec/event-log.md 7.3)."""
     _, _, dropped, gone, empty, bad, conflicts = outcome
@@ -251,7 +280,7 @@ def count_fates(context: Context, outcome: Outcome) -> None:
 
 def _write_marks(context: Context, flight: Flight, left: dict[int, tuple[Sending, ...]], marks: Marks) -> Flight:
     """Write marks and what is left of the flight in one transaction; return what is left."""
-    rest = Flight(flight.number, tuple(_still(left)))
+    rest = Flight(flight.number, tuple(_still(left)), flight.first)
     connection = context.connection
     marks.write(context)
     if rest.envelopes:

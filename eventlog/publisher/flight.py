@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import NamedTuple
 
 from eventlog.catalog import ObjectClass
 from eventlog.errors import DatabaseError
 from eventlog.events import Outcome
-from eventlog.model import Event
+from eventlog.model import Event, LogRow
 from eventlog.sql.log_table import Ranges, to_ranges
 
 ObjectId = tuple[ObjectClass, str]
@@ -24,12 +25,14 @@ class Record(NamedTuple):
     """One event in the in-flight line: the rows it was made of, and which of them precedence dropped.
 
     ``sendings`` counts the event-ids it has been sent under: 1 at first, n gives the event-id ``<id>.n`` (7.4).
+    ``place`` counts the events of a flight whose format numbers them, from 1; 0 in other flights.
     """
 
     event_id: str
     rows: Ranges
     dropped: Ranges = ()
     sendings: int = 1
+    place: int = 0
 
     @property
     def sent_id(self) -> str:
@@ -39,13 +42,14 @@ class Record(NamedTuple):
 
 class Sending(NamedTuple):
     """One event on its way. ``event`` is None when it came out empty on being rebuilt: its rows are only to be
-    marked.
+    marked. ``origin`` is the first row of an event of a numbered flight.
     """
 
     record: Record
     object_id: ObjectId | None
     event: Event | None
     outcome: Outcome | None
+    origin: LogRow | None = None
 
 
 class Envelope(NamedTuple):
@@ -56,10 +60,11 @@ class Envelope(NamedTuple):
 
 
 class Flight(NamedTuple):
-    """The envelopes of one in-flight line."""
+    """The envelopes of one in-flight line. ``first`` is the number of its first event, for formats that number them."""
 
     number: int
     envelopes: tuple[Envelope, ...]
+    first: str = ""
 
 
 def record_of(outcome: Outcome, queue_order: Sequence[int] | None = None) -> Record:
@@ -87,12 +92,26 @@ def pack(number: int, sendings: Sequence[Sending], batch_size: int) -> Flight:
     return Flight(number, tuple(envelopes))
 
 
+def numbered(flight: Flight, first: str) -> Flight:
+    """A flight whose first event has this number, and whose events have their places."""
+    places = count(1)
+    envelopes = [
+        Envelope(number, tuple([Sending(Record(*s.record[:-1], next(places)), *s[1:]) for s in sendings]))
+        for number, sendings in flight.envelopes
+    ]
+    return Flight(flight.number, tuple(envelopes), first)
+
+
 def encode(flight: Flight) -> str:
     """The composition text of the in-flight line.
 
     ``[[envelope number, [[event_id, rows, dropped, sendings], ...]], ...]``, rows and dropped as ``[first, last]``
-    pairs; the last two are left out where they say nothing.
+    pairs; the last two are left out where they say nothing. A numbered flight is ``{"first": ..., "envelopes": ...}``,
+    and each event has its place at its end: what is left keeps its numbers, whatever was struck off.
     """
+    if flight.first:
+        numbered = [[envelope.number, [s.record for s in envelope.sendings]] for envelope in flight.envelopes]
+        return json.dumps({"first": flight.first, "envelopes": numbered}, separators=(",", ":"))
     envelopes = [
         f"[{envelope.number},[{','.join([_short(sending.record) for sending in envelope.sendings])}]]"
         for envelope in flight.envelopes
@@ -101,7 +120,7 @@ def encode(flight: Flight) -> str:
 
 
 def _short(record: Record) -> str:
-    event_id, rows, dropped, sendings = record
+    event_id, rows, dropped, sendings, _ = record
     if sendings == 1 and not dropped and len(rows) == 1 and event_id.isdecimal():
         # As nearly all are: put together here in a third of the time.
         first, last = rows[0]
@@ -117,19 +136,28 @@ def _short(record: Record) -> str:
 def decode(number: int, composition: str) -> Flight:
     """A flight from its line; its events have to be rebuilt. Raises DatabaseError if the text is not ours."""
     try:
+        line = json.loads(composition)
+        is_numbered = isinstance(line, dict)
+        first, listed, read = (line["first"], line["envelopes"], _numbered) if is_numbered else ("", line, _record)
         envelopes = [
-            Envelope(int(envelope), tuple(Sending(_record(*parts), None, None, None) for parts in records))
-            for envelope, records in json.loads(composition)
+            Envelope(int(envelope), tuple(Sending(read(*parts), None, None, None) for parts in records))
+            for envelope, records in listed
         ]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, KeyError) as error:
         raise DatabaseError(f"in-flight line {number} cannot be read ({error}); was it changed by hand?") from None
-    return Flight(number, tuple(envelopes))
+    return Flight(number, tuple(envelopes), str(first))
 
 
 def _record(
     event_id: str, rows: Iterable[Sequence[int]], dropped: Iterable[Sequence[int]] = (), sendings: int = 1
 ) -> Record:
     return Record(str(event_id), _pairs(rows), _pairs(dropped), int(sendings))
+
+
+def _numbered(
+    event_id: str, rows: Iterable[Sequence[int]], dropped: Iterable[Sequence[int]], sendings: int, place: int
+) -> Record:
+    return _record(event_id, rows, dropped, sendings)._replace(place=int(place))
 
 
 def _pairs(ranges: Iterable[Sequence[int]]) -> tuple[tuple[int, int], ...]:

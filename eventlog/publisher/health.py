@@ -12,12 +12,12 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from eventlog.answer import Answer, Level
+from eventlog.answer import Answer, Level, Verdict
 from eventlog.config import Config
 from eventlog.errors import ConfigError
 from eventlog.publisher.schedule import LONGEST_REST
@@ -102,12 +102,16 @@ class _BeatingSink:
 
     def send(self, document: Document) -> Answer:
         answer = self.sink.send(document)
-        if any(answer.verdict(event.event_id).level is not Level.RETRY for event in document.events):
+        events = () if answer.is_pending else document.events
+        if any(answer.verdict(event.event_id).level is not Level.RETRY for event in events):
             self.beat()
         return answer
 
-    def flush(self) -> None:
-        self.sink.flush()
+    def flush(self) -> Mapping[str, Verdict] | None:
+        refused = self.sink.flush()
+        if refused is not None:  # of a sink whose receiver speaks only now
+            self.beat()
+        return refused
 
     def close(self) -> None:
         self.sink.close()

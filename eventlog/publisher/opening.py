@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TextIO, cast
+from typing import TYPE_CHECKING, Final, TextIO, cast
 
 from sqlalchemy import Connection
 
@@ -31,6 +32,12 @@ from eventlog.sql.pooling import refuse_pooling
 from eventlog.sql.triggers import Capture, Style, Watch, exclusions
 from eventlog.values import ValueOptions
 from eventlog.xds.writer import HEARTBEAT, Header, file_form, line_form, write_event
+
+if TYPE_CHECKING:
+    from eventlog.publisher.qlik_messages import NumberedMessages
+
+DEFAULT_TOPIC: Final = "eventlog"
+"""Where XDS documents go if no topic is named."""
 
 
 @contextmanager
@@ -63,8 +70,18 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
             catalog = read_catalog(connection, dialect, config, log)
             options = publisher_options(config, dialect.current_user(connection), dialect.fold_name)
             connection.commit()
+            numbered = numbered_messages(config)
             yield Context(
-                connection, dialect, log, catalog, options, renderer(config), counters, heartbeat_document(config)
+                connection,
+                dialect,
+                log,
+                catalog,
+                options,
+                renderer(config) if numbered is None else partial(numbered.preview, catalog),
+                counters,
+                heartbeat_document(config) if numbered is None else "",
+                reread=lambda: read_catalog(connection, dialect, config, log),
+                numbered=numbered,
             )
     finally:
         engine.dispose()
@@ -111,13 +128,20 @@ def catalog_of(config: Config, database: Database, tables: Sequence[str] | None,
     return build_catalog(
         database,
         tables=tables,
-        values=ValueOptions(settings.time_syntax, settings.time_zone, settings.char_padding),
+        values=value_options(config),
         meta_identifiers=settings.meta_identifiers,
         referential=settings.referential,
         emit_keys=settings.emit_keys,
         exclude=exclusions(database, declared_watches(config), tables),
         ignore=log.own_tables,
     )
+
+
+def value_options(config: Config) -> ValueOptions:
+    """How values are written. Messages have types of their own for times, so that XDS's loses nothing of them."""
+    settings = config.format
+    time_syntax = settings.time_syntax if settings.type == "xds" else "java"
+    return ValueOptions(time_syntax, settings.time_zone, settings.char_padding)
 
 
 def declared_watches(config: Config) -> tuple[Watch, ...]:
@@ -132,6 +156,7 @@ def declared_watches(config: Config) -> tuple[Watch, ...]:
             watch.base,
             watch.always,
             watch.lob_values,
+            watch.lob_always,
         )
         for watch in config.watches
     )
@@ -176,21 +201,53 @@ def renderer(config: Config) -> Render:
     header = Header(config.format.product_name, config.format.product_version)
     indent = config.format.indent
 
+    def records(events: Sequence[Event]) -> str:
+        return "".join([line_form((write_event(event),), header) for event in events])
+
     def lines(events: Sequence[Event]) -> str:
         return line_form(map(write_event, events), header)
 
     def documents(events: Sequence[Event]) -> str:
         return file_form(map(write_event, events), header, indent)
 
+    if config.sink.type == "kafka":  # an envelope an event
+        return records
     return lines if config.sink.form == "lines" else documents
 
 
 def heartbeat_document(config: Config) -> str:
     """The heartbeat (spec/xds.md 7) in the form that the sink takes."""
     header = Header(config.format.product_name, config.format.product_version)
-    if config.sink.form == "lines":
+    if config.sink.form == "lines" or config.sink.type == "kafka":
         return line_form((HEARTBEAT,), header)
     return file_form((HEARTBEAT,), header, config.format.indent)
+
+
+def numbered_messages(config: Config) -> NumberedMessages | None:
+    """The format of messages, if it is that. Raises ConfigError."""
+    settings = config.format
+    if settings.type != "qlik-messages":
+        return None
+    from eventlog.publisher.qlik_messages import NumberedMessages
+    from eventlog.qlik.message_options import WriteOptions
+    from eventlog.qlik.registry import open_registry
+
+    options = WriteOptions(
+        encoding=settings.encoding,
+        metadata=settings.metadata,
+        metadata_topic=settings.metadata_topic,
+        names=settings.names,
+        external_schema_id=settings.external_schema_id,
+        logical_types=settings.logical_types,
+        namespace=settings.namespace,
+        topic=config.sink.topic,
+        key=settings.key,
+        server=settings.server,
+        task=settings.task,
+    )
+    url = settings.registry if settings.metadata == "registry" else None
+    registry = None if url is None else open_registry(url)
+    return NumberedMessages(options, value_options(config), registry)
 
 
 def open_sink(config: Config, stream: TextIO) -> Sink:
@@ -208,6 +265,13 @@ def open_sink(config: Config, stream: TextIO) -> Sink:
             password=settings.password,
             max_answer_bytes=settings.max_answer_bytes,
         )
+    if settings.type == "kafka" and settings.brokers is not None:
+        from eventlog.publisher.sinks.kafka import KafkaSink
+
+        properties = dict(settings.properties or {})
+        if settings.user is not None:
+            properties |= {"sasl.username": settings.user, "sasl.password": settings.password}
+        return KafkaSink(settings.brokers, settings.topic or DEFAULT_TOPIC, properties, settings.timeout)
     if settings.type == "python" and settings.function is not None:
         return load_callable(settings.function, Path.cwd())
     if settings.type == "files" and settings.directory is not None:

@@ -78,7 +78,7 @@ class MessageReader:
         self._by_id: dict[str, tuple[_Known, str]] = {}
         self._seen: dict[tuple[str | None, str, tuple[str, ...] | None], _Known] = {}
         self._newest: dict[tuple[str | None, str], MessageTable] = {}
-        self._waiting: deque[tuple[float, Message]] = deque()
+        self._waiting: deque[tuple[float, Message, Envelope]] = deque()
 
     def changes(self, message: Message) -> Iterator[Change]:
         """The changes that can be given now that this message is there.
@@ -93,7 +93,7 @@ class MessageReader:
         if _is_metadata(envelope):
             self._take_metadata(envelope)
         else:
-            self._waiting.append((self._clock() + self._options.metadata_wait, message))
+            self._waiting.append((self._clock() + self._options.metadata_wait, message, envelope))
         yield from self._released()
 
     @property
@@ -108,13 +108,12 @@ class MessageReader:
     def finish(self) -> None:
         """Nothing more comes. Raises UnknownSchema if a message still waits."""
         if self._waiting:
-            envelope = self._open(self._waiting[0][1])
+            _, _, envelope = self._waiting[0]
             raise _unknown_schema(envelope.schema_id, "by the end of the input", len(self._waiting))
 
     def _released(self) -> Iterator[Change]:
         while self._waiting:
-            deadline, message = self._waiting[0]
-            envelope = self._open(message)
+            deadline, message, envelope = self._waiting[0]
             if envelope.schema is None and envelope.schema_id is not None and envelope.schema_id not in self._by_id:
                 if self._clock() >= deadline:
                     wait = f"within {self._options.metadata_wait:g} s (metadata_wait)"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
-from eventlog.errors import NeedsQueryBack, NeedsRowCodec, NotExpressible
+from eventlog.errors import ConfigError, NeedsQueryBack, NeedsRowCodec, NotExpressible
 from eventlog.formats import Report
 from eventlog.model import Change, ChangeOp, Row, differing
 from eventlog.qlik import masks, message_key, metadata
@@ -63,11 +63,13 @@ class MessageWriter:
         self._report = Report() if report is None else report
         self._registry = registry
         self._utc_now = utc_now
-        given = {name: columns_from_json(each, what=name) for name, each in options.columns.items()}
-        self._given = given
+        if (registry is None) == (options.metadata == "registry"):
+            raise ConfigError("metadata = registry of the Qlik messages needs a registry, and only that takes one")
+        self._given = {name: columns_from_json(each, what=name) for name, each in options.columns.items()}
         self.columns: Mapping[str, tuple[QlikColumn, ...]] = columns or {}
-        self._learnt: dict[str, LearntColumns] = {}
+        self._learnt: dict[tuple[str | None, str], LearntColumns] = {}
         self._forms: dict[tuple[str | None, str], _Form] = {}
+        self._announced: dict[tuple[str | None, str], _Form] = {}
 
     def messages(self, change: Change) -> Iterator[Written]:
         """The messages of a change: none for TRUNCATE, an MD first where the table is new or has changed.
@@ -80,34 +82,43 @@ class MessageWriter:
             self._report.count("truncate_skipped")
             return
         _need_row(change)
+        state = self.state
         try:
-            form, is_new = self._form(change)
+            form = self._form(change)
             record, key = self._record(change, form)
             message = Written(form.topic, key, form.wrap(record))
         except NotExpressible as error:
+            self.state = state  # what is not written takes no number
             raise type(error)(f"{_place(change)}: {error}") from None
         except UnicodeEncodeError as error:
+            self.state = state
             raise NotExpressible(f"{_place(change)}: text with half a character: {error.reason}") from None
-        if is_new and form.announcement is not None:
+        name = change.schema, change.table
+        if form.announcement is not None and self._announced.get(name) is not form:
+            self._announced[name] = form
             yield form.announcement
         yield message
 
+    def announce_again(self) -> None:
+        """Write each table's MD again before its next message, since what was written may be lost."""
+        self._announced.clear()
+
     # --- the table ---
 
-    def _form(self, change: Change) -> tuple[_Form, bool]:
+    def _form(self, change: Change) -> _Form:
         full_name = change.table if change.schema is None else f"{change.schema}.{change.table}"
         name = change.schema, change.table
         form = self._forms.get(name)
         columns = self._given.get(full_name) or self.columns.get(full_name)
         if columns is None:
-            learnt = self._learnt.setdefault(full_name, LearntColumns())
+            learnt = self._learnt.setdefault(name, LearntColumns())
             learnt.learn(change)
             columns = learnt.columns
         if form is not None and (form.table.columns is columns or form.table.columns == columns):
-            return form, False
+            return form
         version = 1 if form is None else form.table.version + 1
         form = self._forms[name] = self._formed(MessageTable(change.schema, change.table, columns, version))
-        return form, True
+        return form
 
     def _formed(self, table: MessageTable) -> _Form:
         options = self._options

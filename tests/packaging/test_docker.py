@@ -188,6 +188,18 @@ def test_each_service_waits_for_what_it_needs() -> None:
     assert needs("publisher") == {"grants": "service_completed_successfully"}
 
 
+def test_kafka_comes_on_demand_and_the_publisher_can_be_told_to_write_to_it() -> None:
+    assert [name for name, service in SERVICES.items() if "kafka" in service.get("profiles", [])] == ["kafka"]
+    given = {
+        key: re.sub(r"\$\{\w+:-(.*)\}", r"\1", value) for key, value in SERVICES["publisher"]["environment"].items()
+    }
+    assert load(DOCKER / "eventlog.toml", given).sink.type == "stdout"
+    chosen = given | {"EVENTLOG_SINK_TYPE": "kafka", "EVENTLOG_FORMAT_TYPE": "qlik-messages"}
+    assert load(DOCKER / "eventlog.toml", chosen).sink.brokers == "kafka:9092"
+    wheels = next(one.text for one in IMAGE if "pip wheel" in one.text)
+    assert ".[kafka,avro]" in wheels
+
+
 def test_no_port_is_opened_and_the_publisher_gives_everything_away() -> None:
     assert not any("ports" in service for service in SERVICES.values())
     for name in ("install", "publisher"):
@@ -205,7 +217,11 @@ def test_the_publisher_gets_time_to_end_the_envelope_in_the_air() -> None:
 
 def test_the_environment_of_the_services_is_known_to_eventlog() -> None:
     for name in ("install", "publisher"):
-        given = {key: value for key, value in SERVICES[name]["environment"].items() if key.startswith("EVENTLOG_")}
+        given = {
+            key: re.sub(r"\$\{\w+:-(.*)\}", r"\1", value)
+            for key, value in SERVICES[name]["environment"].items()
+            if key.startswith("EVENTLOG_")
+        }
         assert load(DOCKER / "eventlog.toml", given).database.password is not None
 
 

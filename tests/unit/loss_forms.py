@@ -1,102 +1,71 @@
-"""Event log and XDS as forms of the loss matrix: one source of each that shows all it can hold."""
+"""The six formats as forms of the loss matrix: how each is written and read, and what it gives of its own."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
-from loss_matrix import FORMS, Form
+from loss_matrix import LETTERS
+from loss_table import CATALOG, LABELS, TAGS, complete
 
+from eventlog.convert import format_named, in_own_options
+from eventlog.formats import Report
+from eventlog.gbase.options import WriteOptions
+from eventlog.gbase.writer import write_stream
+from eventlog.linter.files import write_export
+from eventlog.linter.log import first_address
+from eventlog.linter.writer import QueueWriter, WriterOptions
 from eventlog.model import Change
-
-CATALOG = {
-    "dialect": "postgresql",
-    "schema": "app",
-    "tables": [
-        {
-            "name": "item",
-            "kind": "table",
-            "columns": [
-                {"name": "id", "type": "integer"},
-                {"name": "code", "type": "varchar(9)"},
-                {"name": "name", "type": "varchar(64)"},
-                {"name": "price", "type": "decimal(9,2)"},
-                {"name": "made", "type": "timestamp"},
-                {"name": "photo", "type": "varbinary(64)"},
-            ],
-            "primary_key": ["id", "code"],
-        },
-        {
-            "name": "item_tag",
-            "kind": "table",
-            "columns": [
-                {"name": "id", "type": "integer"},
-                {"name": "code", "type": "varchar(9)"},
-                {"name": "tag", "type": "varchar(20)"},
-            ],
-            "primary_key": None,
-            "foreign_keys": [{"columns": ["id", "code"], "table": "item", "ref_columns": ["id", "code"]}],
-        },
-    ],
-}
-"""A table with a key of two columns, and its child table."""
-
-_ROWS = [
-    # type, key, column, old, new
-    (1, 'id=1+code="a,b"', "name", None, "nut"),
-    (1, 'id=1+code="a,b"', "price", None, "1.50"),
-    (1, 'id=1+code="a,b"', "item_tag.tag", None, "red"),
-    (1, 'id=1+code="a,b"', "item_tag.tag", None, "big"),
-    (1, "id=2+code=x", "name", None, None),  # as triggers write a row of NULLs
-    (2, "id=3+code=x", "price", "1.50", "1.75"),
-    (2, "id=3+code=x", "name", None, ""),
-    (3, "id=4+code=x", "photo", None, "qqo="),
-    (2, "id=4+code=x", "made", "2024-05-10 12:00:00", None),
-    (2, "id=5+code=x", "item_tag.tag", "red", "blue"),
-    (2, "id=6+code=x", "item_tag.tag", None, "red"),
-    (4, "id=7+code=x", None, None, None),
-]
+from eventlog.qlik.sequence import is_sequence
 
 
-def _make_log(path: Path) -> None:
-    with path.open("w") as file:
-        for number, (event_type, key, column, old, new) in enumerate(_ROWS, 1):
-            row = {
-                "record_id": number,
-                "status": "N",
-                "event_type": event_type,
-                "event_time": f"2024-05-10 12:00:00.{number:06}",
-                "perpetrator": "scott",
-                "table_name": "item",
-                "table_key": key,
-                "column_name": column,
-                "old_value": old,
-                "new_value": new,
-            }
-            file.write(json.dumps(row) + "\n")
+@dataclass(frozen=True)
+class Form:
+    """A format to be tried.
+
+    ``target`` is the name of the file or directory that is written, ``reader`` and ``writer`` the options that JSON can
+    hold, ``complete`` whether the writer takes that option. ``write_parts`` makes a source of several lists of changes,
+    each written for itself, as sources have them that no single run of the writer makes; None: there is nothing that
+    only such a source shows. ``kept`` is what a change that was read back holds of the position ``native`` that it was
+    written from; ``gains`` the change without what the target gave it of its own, where the expected one knows nothing.
+    """
+
+    letter: str
+    target: str
+    reader: Mapping[str, Any]
+    writer: Mapping[str, Any]
+    kept: Callable[[Change, str | None], str | None]
+    gains: Callable[[Change, Change], Change] = lambda read, expected: read
+    complete: bool = False
+    write_parts: Callable[[Path, Sequence[Sequence[Change]]], None] | None = None
+
+    @property
+    def format(self) -> str:
+        """The format's name."""
+        return LETTERS[self.letter]
+
+    @property
+    def completing_writer(self) -> Mapping[str, Any]:
+        """The writer's options, with ``complete`` where there is such an option."""
+        return {**self.writer, "complete": complete} if self.complete else self.writer
+
+    def write(self, changes: Sequence[Change], path: Path) -> None:
+        """A source of these changes; what the format cannot hold is an error."""
+        options = in_own_options(self.format, "writer", self.writer)
+        format_named(self.format).write(iter(changes), str(path), options, Report(strict=True))
+
+    def read(self, path: Path, *, with_keys: bool = True) -> list[Change]:
+        """The changes of a source or of what was written; without the keys that only options tell, if not wanted."""
+        options = in_own_options(self.format, "reader", self.reader)
+        if not with_keys:
+            options = {name: value for name, value in options.items() if name != "keys"}
+        return list(format_named(self.format).read(str(path), options, Report(strict=True)))
 
 
-_EVENTS = [
-    '<add class-name="item" event-id="10"><association>id=1+code="a,b",table=item,schema=app</association>'
-    '<add-attr attr-name="name"><value>nut</value></add-attr>'
-    '<add-attr attr-name="item_tag.tag"><value>red</value><value>big</value></add-attr></add>',
-    '<modify class-name="item" event-id="11"><association>id=3+code=x,table=item,schema=app</association>'
-    '<modify-attr attr-name="price"><remove-value><value>1.50</value></remove-value>'
-    "<add-value><value>1.75</value></add-value></modify-attr>"
-    '<modify-attr attr-name="name"><add-value><value></value></add-value></modify-attr>'
-    '<modify-attr attr-name="photo"><remove-all-values/></modify-attr>'
-    '<modify-attr attr-name="item_tag.tag"><remove-all-values/>'
-    "<add-value><value>red</value><value>big</value></add-value></modify-attr></modify>",
-    '<modify class-name="item" event-id="12"><association>id=4+code=x,table=item,schema=app</association>'
-    '<modify-attr attr-name="made"><remove-value><value type="time">1715342400</value></remove-value></modify-attr>'
-    '<modify-attr attr-name="item_tag.tag"><remove-value><value>red</value></remove-value></modify-attr></modify>',
-    '<delete class-name="item" event-id="13"><association>id=7+code=x,table=item,schema=app</association></delete>',
-]
-
-
-def _make_documents(path: Path) -> None:
-    source = '<source><product version="1">other</product></source>'
-    path.write_text("".join(f'<nds dtdversion="2.0">{source}<input>{event}</input></nds>\n' for event in _EVENTS))
+# --- the log, documents -----------------------------------------------------------------------------------------------
 
 
 def _time_of_writing(read: Change, expected: Change) -> Change:
@@ -104,5 +73,66 @@ def _time_of_writing(read: Change, expected: Change) -> Change:
     return read._replace(commit_time=None) if expected.commit_time is None else read
 
 
-FORMS["E"] = Form("E", "log.jsonl", _make_log, {"catalog": CATALOG}, {"catalog": CATALOG}, gains=_time_of_writing)
-FORMS["X"] = Form("X", "documents.xmll", _make_documents, {"catalog": CATALOG}, {"catalog": CATALOG})
+def _event_id(read: Change, native: str | None) -> str | None:
+    """Events without a position are numbered; those of a key change are ``id`` and ``id.2``."""
+    return None if native is None or read.position is None else read.position.partition(".")[0]
+
+
+# --- change tables, messages ------------------------------------------------------------------------------------------
+
+
+def _stream_position(read: Change, native: str | None) -> str | None:
+    """A sequence is kept; any other position becomes the stream position under a new one."""
+    return read.position if is_sequence(native) else read.extras.get("stream_position")
+
+
+# --- streams, queues --------------------------------------------------------------------------------------------------
+
+
+def _own_transaction(read: Change, expected: Change) -> Change:
+    """A change without a transaction is one of its own (spec/change-model.md 2); OS user 0 is nobody."""
+    if expected.transaction_id is None:
+        assert (read.event_number, read.last_in_transaction) == (1, True)
+        read = read._replace(transaction_id=None, event_number=None, last_in_transaction=None)
+        read = read._replace(
+            event_number=expected.event_number, last_in_transaction=expected.last_in_transaction
+        )
+    return read._replace(user=None) if expected.user is None and read.user == "0" else read
+
+
+def _captures(path: Path, parts: Sequence[Sequence[Change]]) -> None:
+    """Streams behind each other whose sequences are the same, as when a server sends a part again."""
+    options = WriteOptions(labels=LABELS, catalog=CATALOG)
+    path.write_bytes(b"".join(data for part in parts for data in write_stream(part, options, Report(strict=True))))
+
+
+def _queues(path: Path, parts: Sequence[Sequence[Change]]) -> None:
+    """Exports behind each other, in which a number of a transaction comes again."""
+    writers = [
+        QueueWriter(WriterOptions(catalog=CATALOG), address=first_address(file)) for file in range(1, len(parts) + 1)
+    ]
+    rows = [row for writer, part in zip(writers, parts, strict=True) for row in writer.rows(part)]
+    write_export(path / "dispatch_queue.csv", path / "dispatch_attrs.csv", rows, writers[0].attrs.values())
+
+
+_CATALOG: Final = {"catalog": CATALOG}
+_LABELS: Final = {"labels": LABELS}
+
+FORMS: Final = {
+    form.letter: form
+    for form in (
+        Form("E", "log.jsonl", _CATALOG, _CATALOG, lambda read, native: None, _time_of_writing),
+        Form("X", "documents.xmll", _CATALOG, _CATALOG, _event_id),
+        Form("T", "tables", _CATALOG, _CATALOG, _stream_position),
+        Form("K", "messages.jsonl", _CATALOG, _CATALOG, _stream_position),
+        Form(
+            "G", "capture.cdc", {**_CATALOG, **_LABELS}, {**_CATALOG, **_LABELS},
+            lambda read, native: read.position, _own_transaction, complete=True, write_parts=_captures,
+        ),
+        Form(
+            "L", "queue", {"codec": "eventlog-emulator-1"}, _CATALOG,
+            lambda read, native: read.position, _own_transaction, complete=True, write_parts=_queues,
+        ),
+    )
+}  # fmt: skip
+"""Letter -> form."""

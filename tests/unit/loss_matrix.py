@@ -1,20 +1,15 @@
-"""What each conversion loses (spec/change-model.md 5) as data, and what each loss does to changes.
-
-``MATRIX`` holds all 36 cells. A cell can be tried when both its formats have a ``Form`` in ``FORMS`` and all its codes
-a function in ``LOSSES``; whoever adds a format adds its form, and the losses that its cells name.
-"""
+"""What each conversion loses (spec/change-model.md 5) as data, and what each loss does to changes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final
+from itertools import groupby
+from typing import Final
+
+from loss_table import COLUMNS, KEY, complete
 
 from eventlog.change_keys import written_columns
-from eventlog.convert import format_named
-from eventlog.formats import Report
-from eventlog.model import Change, ChangeOp, Row, changes_nothing, moves_key, old_key
+from eventlog.model import Change, ChangeOp, Row, changes_nothing, differing, moves_key, old_key
 
 LETTERS: Final[Mapping[str, str]] = {
     "E": "eventlog",
@@ -76,9 +71,16 @@ MATRIX: Final = _matrix()
 
 # What each code does to changes
 
+Lose = Callable[[list[Change], str], list[Change]]
+"""Changes, and the letter of the format they go to -> what is left of them."""
 
-def _each(lose: Callable[[Change], Change]) -> Callable[[list[Change]], list[Change]]:
-    return lambda changes: [lose(change) for change in changes]
+
+def _each(lose: Callable[[Change], Change]) -> Lose:
+    return lambda changes, target: [lose(change) for change in changes]
+
+
+def _without(dropped: Callable[[Change], bool]) -> Lose:
+    return lambda changes, target: [change for change in changes if not dropped(change)]
 
 
 def _only(row: Row | None, names: Iterable[str]) -> Row | None:
@@ -109,13 +111,17 @@ def _deleted_key(change: Change) -> Change:
     return change._replace(before=dict(change.key or ())) if change.op is ChangeOp.DELETE else change
 
 
+def _is_inserted(change: Change) -> bool:
+    return change.op in (ChangeOp.INSERT, ChangeOp.REFRESH)
+
+
 def _without_nulls(change: Change) -> Change:
-    if change.op not in (ChangeOp.INSERT, ChangeOp.REFRESH):
+    if not _is_inserted(change):
         return change
     return change._replace(after={name: value for name, value in (change.after or {}).items() if value is not None})
 
 
-def _split_key_changes(changes: list[Change]) -> list[Change]:
+def _split_key_changes(changes: list[Change], target: str) -> list[Change]:
     return [part for change in changes for part in _parts(change)]
 
 
@@ -127,11 +133,113 @@ def _parts(change: Change) -> Iterator[Change]:
     yield change._replace(op=ChangeOp.INSERT, before=None, changed=None)
 
 
-def _refresh_as_insert(change: Change) -> Change:
-    return change._replace(op=ChangeOp.INSERT) if change.op is ChangeOp.REFRESH else change
+def _without_refresh(changes: list[Change], target: str) -> list[Change]:
+    if target == "T":
+        return [change for change in changes if change.op is not ChangeOp.REFRESH]
+    return [
+        change._replace(op=ChangeOp.INSERT) if change.op is ChangeOp.REFRESH else change for change in changes
+    ]
 
 
-def _whole(unit: int) -> Callable[[Change], Change]:
+def has_several_values(change: Change) -> bool:
+    """Whether a change has a multi-valued attribute."""
+    return any(isinstance(value, tuple) for image in (change.before, change.after) for value in (image or {}).values())
+
+
+def _completed(changes: list[Change], target: str) -> list[Change]:
+    return [_complete(change, target) for change in changes]
+
+
+def _complete(change: Change, target: str) -> Change:
+    """Whole rows; L has no update without the row before it."""
+    if change.after is None:
+        return change
+    row = complete(change.schema, change.table, change.key)
+    before = change.before
+    if change.op is ChangeOp.UPDATE and (before is not None or target == "L"):
+        before = {**row, **(before or {})}
+    return change._replace(before=before, after={**row, **change.after})
+
+
+def lacks_columns(change: Change, target: str) -> bool:
+    """Whether a change cannot be written without ``complete`` where rows are whole."""
+    return _complete(change, target) != change
+
+
+def _unknown_as_null(changes: list[Change], target: str) -> list[Change]:
+    return [
+        change._replace(before=_whole_deleted(change, target))
+        if change.op is ChangeOp.DELETE
+        else change
+        if target != "T"
+        else change._replace(before=_whole(change.before), after=_whole(change.after))
+        for change in changes
+    ]
+
+
+def _whole(row: Row | None) -> Row | None:
+    return None if row is None else {**dict.fromkeys(COLUMNS), **row}
+
+
+def _whole_deleted(change: Change, target: str) -> Row | None:
+    """All columns; a change table shows the key alone where nothing else is there (spec/change-model.md 3.3)."""
+    known = change.before or {}
+    if target == "T" and all(value is None for name, value in known.items() if name not in KEY):
+        return _only(known, KEY)
+    return _whole(known)
+
+
+def _derived_changed(change: Change) -> Change:
+    if change.op is not ChangeOp.UPDATE:
+        return change
+    derived = None if change.before is None or change.after is None else differing(change.before, change.after)
+    return change._replace(changed=derived)
+
+
+def _recounted(changes: list[Change], target: str) -> list[Change]:
+    """Numbered by runs of one transaction id, of which TRUNCATE is none, as change tables are (spec/qlik.md 7)."""
+    return [
+        change
+        for transaction_id, run in groupby(changes, key=lambda change: change.transaction_id)
+        for change in (run if transaction_id is None else _numbered(list(run), but=ChangeOp.TRUNCATE))
+    ]
+
+
+def _numbered(changes: list[Change], but: ChangeOp | None = None) -> Iterator[Change]:
+    total, number = sum(change.op is not but for change in changes), 0
+    for change in changes:
+        if change.op is but:
+            yield change._replace(event_number=None, last_in_transaction=None)
+            continue
+        number += 1
+        yield change._replace(event_number=number, last_in_transaction=number == total)
+
+
+def _named_by_order(changes: list[Change], target: str) -> list[Change]:
+    """Transactions named 1, 2, ...: what is left of their ids is which changes belong together."""
+    named: list[Change] = []
+    previous: Change | None = None
+    number = 0
+    for change in changes:
+        goes_on = previous is not None and previous.transaction_id == change.transaction_id
+        if not goes_on or (previous is not None and previous.last_in_transaction):
+            number += 1
+        previous = change
+        named.append(change if change.transaction_id is None else change._replace(transaction_id=str(number)))
+    return named
+
+
+def _counted_by_name(changes: list[Change], target: str) -> list[Change]:
+    """What is left of each transaction, named and numbered as the target does it, in its order."""
+    runs = [list(run) for _, run in groupby(changes, key=lambda change: change.transaction_id)]
+    return [
+        change if change.transaction_id is None else change._replace(transaction_id=str(name))
+        for name, run in enumerate(runs, 1)
+        for change in (run if run[0].transaction_id is None else _numbered(run))
+    ]
+
+
+def _whole_units(unit: int) -> Callable[[Change], Change]:
     """Times in whole units of so many microseconds."""
 
     def cut(change: Change) -> Change:
@@ -143,67 +251,51 @@ def _whole(unit: int) -> Callable[[Change], Change]:
     return cut
 
 
-LOSSES: dict[str, Callable[[list[Change]], list[Change]]] = {
-    # In the order in which they are applied.
-    "TRN": lambda changes: [change for change in changes if change.op is not ChangeOp.TRUNCATE],
-    "NOP": lambda changes: [change for change in changes if not changes_nothing(change)],
-    "REF": _each(_refresh_as_insert),
-    "KCH": _split_key_changes,
-    "BEF": _each(_before_of_changed),
-    "UNC": _each(_after_of_changed),
-    "DEL": _each(_deleted_key),
-    "NIN": _each(_without_nulls),
-    "TXN": _each(lambda change: change._replace(transaction_id=None, event_number=None, last_in_transaction=None)),
-    "TXI": _each(lambda change: change._replace(transaction_id=None)),
-    "CNT": _each(lambda change: change._replace(event_number=None, last_in_transaction=None)),
-    "TIM": _each(lambda change: change._replace(commit_time=None)),
-    "TIM-ms": _each(_whole(1000)),
-    "TIM-s": _each(_whole(1_000_000)),
-    "USR": _each(lambda change: change._replace(user=None)),
-    "POS": _each(lambda change: change._replace(position=None)),
-}
-"""Code -> what becomes of changes; the codes whose function is still to be added are those of T, K, G and L."""
+def _without_user(changes: list[Change], target: str) -> list[Change]:
+    return [
+        change._replace(user=change.user if target == "G" and (change.user or "").isdigit() else None)
+        for change in changes
+    ]
 
 
-def lose(changes: Iterable[Change], codes: Iterable[str]) -> list[Change]:
-    """The changes after these losses."""
+LOSSES: Final[tuple[tuple[str, Lose], ...]] = (
+    # In the order in which they are applied; of what a code does in two steps, the second stands after what drops
+    # changes.
+    ("TXI", _named_by_order),
+    ("TRN", _without(lambda change: change.op is ChangeOp.TRUNCATE)),
+    ("NOP", _without(changes_nothing)),
+    ("REF", _without_refresh),
+    ("MVA", _without(has_several_values)),
+    ("INC", _completed),
+    ("INC*", _completed),
+    ("KCH", _split_key_changes),
+    ("BEF", _each(_before_of_changed)),
+    ("UNC", _each(_after_of_changed)),
+    ("DEL", _each(_deleted_key)),
+    ("NIN", _each(_without_nulls)),
+    ("ABS", _unknown_as_null),
+    ("CHG", _each(_derived_changed)),
+    ("CNT", _recounted),
+    ("TXI", _counted_by_name),
+    ("TXN", _each(lambda change: change._replace(transaction_id=None, event_number=None, last_in_transaction=None))),
+    ("TIM", _each(lambda change: change._replace(commit_time=None))),
+    ("TIM-ms", _each(_whole_units(1000))),
+    ("TIM-s", _each(_whole_units(1_000_000))),
+    ("USR", _without_user),
+    ("KEY", _each(lambda change: change._replace(key=None))),
+    ("POS", _each(lambda change: change._replace(position=None))),
+)
+"""Code -> what becomes of changes."""
+
+NAMES_ONLY: Final = frozenset({"POS", "TXI"})
+"""Losses where the target has something of its own instead: what it has is no more compared."""
+
+
+def lose(changes: Iterable[Change], codes: Iterable[str], target: str) -> list[Change]:
+    """The changes after these losses on the way to a format."""
     left = list(changes)
     wanted = frozenset(codes)
-    for code, function in LOSSES.items():
+    for code, function in LOSSES:
         if code in wanted:
-            left = function(left)
+            left = function(left, target)
     return left
-
-
-# Formats to try it with
-
-
-@dataclass(frozen=True)
-class Form:
-    """A format to be tried: its letter, a source of it that shows all it can hold, and what to read and write it with.
-
-    ``make`` writes the source; ``target`` is the name of the file or directory written; ``position`` what is left in a
-    change that was read back of the position it was written from; ``gains`` what every change has after writing that
-    it need not have had before.
-    """
-
-    letter: str
-    target: str
-    make: Callable[[Path], None]
-    reader: Mapping[str, Any] = field(default_factory=dict)
-    writer: Mapping[str, Any] = field(default_factory=dict)
-    position: Callable[[Change], str | None] = lambda change: change.position
-    gains: Callable[[Change, Change], Change] = lambda read, expected: read
-
-    def read(self, path: Path, report: Report | None = None) -> list[Change]:
-        """The changes of a source or of what was written."""
-        return list(format_named(LETTERS[self.letter]).read(str(path), self.reader, report or Report(strict=True)))
-
-
-FORMS: dict[str, Form] = {}
-"""Letter -> form, filled by the modules that describe them."""
-
-
-def cells() -> list[tuple[str, str]]:
-    """The cells whose formats are there to be tried."""
-    return [cell for cell in MATRIX if cell[0] in FORMS and cell[1] in FORMS]

@@ -279,6 +279,8 @@ class TestTemplate:
             "column_map",
             "driver_user",
             "health_file",
+            "registry",
+            "namespace",
         ):
             lines = [line for line in lines if not line.startswith(f"{key} =")]
         config = file("\n".join(lines))

@@ -84,7 +84,7 @@ def test_messages_go_through_a_registry(client: Any) -> None:
     with serving() as server:
         (message,) = write([UPDATE], registry=client(server.url), encoding="avro", metadata="registry", columns=COLUMNS)
         assert read(message, registry=client(server.url), columns=COLUMNS) == [UPDATE]
-        assert {path for method, path, _ in server.requests if method == "POST"} >= {
+        assert {path.partition("?")[0] for method, path, _ in server.requests if method == "POST"} >= {
             "/subjects/app.item-key/versions", "/subjects/app.item-value/versions",
         }  # fmt: skip
         with pytest.raises(UnknownSchema):
@@ -101,9 +101,8 @@ def test_what_was_asked_once_is_remembered() -> None:
 
 
 def test_credentials_are_sent_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EVENTLOG_REGISTRY_AUTH", "u:hush")
     with serving() as server:
-        registry = open_registry(server.url)
+        registry = HttpRegistry(server.url, "u:hush")
         registry.register("s", '"string"')
         assert server.requests[0][2] == "Basic dTpodXNo"
         assert "hush" not in repr(registry)
@@ -111,6 +110,7 @@ def test_credentials_are_sent_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(RegistryError) as refused:
             registry.register("s", '"int"')
         assert "hush" not in str(refused.value)
+    monkeypatch.setenv("EVENTLOG_REGISTRY_AUTH", "u:hush")
     with pytest.raises(ConfigError, match="use https"):
         open_registry("http://elsewhere:8081")
 

@@ -222,6 +222,16 @@ def test_metadata_come_before_the_first_message_of_each_structure() -> None:
     assert read(*written)[2].after == wider.after
 
 
+def test_a_change_that_is_refused_takes_no_number_and_leaves_the_metadata_to_the_next() -> None:
+    from eventlog.qlik.message_writer import MessageWriter
+
+    writer = MessageWriter(WriteOptions(columns=COLUMNS))
+    with pytest.raises(ValueRange):
+        list(writer.messages(INSERT._replace(after={"id": "seven"}, key=None)))
+    metadata, data = records(list(writer.messages(INSERT)))
+    assert (metadata["type"], data["message"]["headers"]["changeSequence"][-2:]) == ("MD", "01")
+
+
 def test_schema_id_is_the_hash_of_the_specification() -> None:
     import hashlib
 

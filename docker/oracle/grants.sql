@@ -1,0 +1,8 @@
+-- What the publisher may do, given by the owner of the log. The same as in docs/oracle.md.
+WHENEVER SQLERROR EXIT FAILURE
+GRANT SELECT, UPDATE (status) ON eventlog TO publisher;
+GRANT SELECT, INSERT ON eventlog_error TO publisher;
+GRANT SELECT, INSERT, UPDATE, DELETE ON eventlog_inflight TO publisher;
+GRANT SELECT ON eventlog_flight TO publisher;
+GRANT SELECT ON eventlog_version TO publisher;
+EXIT

@@ -1,0 +1,133 @@
+"""A publisher's events in the format ``qlik-messages``: records that are numbered by flight (spec/qlik.md 5)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from eventlog.answer import Level, Verdict
+from eventlog.catalog import Catalog, Column, ObjectClass, Table
+from eventlog.change_keys import Key
+from eventlog.changes import event_to_change
+from eventlog.errors import BadValue, FormatError, ReceiverAway, RowError
+from eventlog.model import Change, Event
+from eventlog.publisher.context import Numbered
+from eventlog.publisher.sinks import Record
+from eventlog.qlik.columns import QlikColumn, columns_of
+from eventlog.qlik.flight_sequence import first_sequence, sequence_at
+from eventlog.qlik.message_format import line_of
+from eventlog.qlik.message_options import WriteOptions
+from eventlog.qlik.message_writer import MessageWriter
+from eventlog.qlik.registry import Registry, RegistryError
+from eventlog.typed import moment_reader, value_reader
+from eventlog.values import ValueOptions
+
+
+class NumberedMessages:
+    """Events to messages, as ``eventlog.publisher.context.NumberedFormat`` asks for them.
+
+    ``values``: what the events were written with. The columns are those of the classes; where they change, the version
+    of the table is raised.
+    """
+
+    def __init__(
+        self,
+        options: WriteOptions,
+        values: ValueOptions,
+        registry: Registry | None = None,
+        utc_now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._values, self._utc_now = values, utc_now
+        self._writer = MessageWriter(options, registry=registry, utc_now=utc_now)
+        self._catalog: Catalog | None = None
+        self._key_readers: dict[str, Callable[[str], Key | None]] = {}
+        self._read_moment = lru_cache(maxsize=4096)(moment_reader(values.time_zone))
+
+    def first(self, flight: int, before: str) -> str:
+        return first_sequence(flight, before, self._utc_now())
+
+    def forget(self) -> None:
+        """Metadata are published again."""
+        self._writer.announce_again()
+
+    def records(
+        self, catalog: Catalog, first: str, events: Sequence[Numbered]
+    ) -> tuple[tuple[Record, ...] | Verdict, ...]:
+        if catalog is not self._catalog:
+            self._catalog = catalog
+            self._key_readers = {cls.name: _key_reader(cls) for cls in catalog.classes}
+            self._writer.columns = {
+                cls.name if catalog.schema is None else f"{catalog.schema}.{cls.name}": class_columns(cls)
+                for cls in catalog.classes
+            }
+        return tuple([self._records(numbered, sequence_at(first, numbered.place)) for numbered in events])
+
+    def preview(self, catalog: Catalog, events: Sequence[Event]) -> str:
+        """The records as lines of a file; the sequences are not those that will be sent."""
+        numbered = [Numbered(event, place, None) for place, event in enumerate(events, 1)]
+        lines = []
+        for records in self.records(catalog, first_sequence(0, "", self._utc_now()), numbered):
+            if isinstance(records, Verdict):
+                lines.append(json.dumps({"error": records.message}, ensure_ascii=False) + "\n")
+            else:
+                lines += [line_of(*record).decode() for record in records]
+        return "".join(lines)
+
+    def _records(self, numbered: Numbered, sequence: str) -> tuple[Record, ...] | Verdict:
+        try:
+            change = self._change(numbered, sequence)
+            return tuple([Record(*message) for message in self._writer.messages(change)])
+        except RegistryError as error:
+            raise ReceiverAway(str(error)) from error
+        except (FormatError, RowError) as error:
+            return Verdict(Level.ERROR, str(error))
+
+    def _change(self, numbered: Numbered, sequence: str) -> Change:
+        event, _, origin = numbered
+        read_key = self._key_readers.get(event.class_name)
+        key = None if read_key is None else read_key(event.association)
+        change = event_to_change(event, self._catalog, self._values, key)
+        moment = user = None
+        if origin is not None:
+            user = origin.perpetrator
+            moment = None if origin.event_time is None else self._moment(origin.event_time)
+        extras = {"stream_position": event.event_id.partition(".")[0]}
+        return change._replace(position=sequence, commit_time=moment, user=user, extras=extras)
+
+    def _moment(self, text: str) -> datetime | None:
+        try:
+            return self._read_moment(text)
+        except BadValue:
+            return None
+
+
+def _key_reader(cls: ObjectClass) -> Callable[[str], Key | None]:
+    """The typed key of an association of a class, None if it is to be parsed: quotes make it more than a split."""
+    columns = [(column.name, len(column.name) + 1, value_reader(column.type)) for column in cls.key]
+    tail = cls.association_tail
+
+    def read(association: str) -> Key | None:
+        if not association.endswith(tail):
+            return None
+        text = association[: -len(tail)]
+        if '"' in text:
+            return None
+        parts = text.split("+")
+        return tuple([(name, read(part[start:])) for (name, start, read), part in zip(columns, parts, strict=True)])
+
+    return read
+
+
+def class_columns(cls: ObjectClass) -> tuple[QlikColumn, ...]:
+    """The columns of a class by the names that its events have: the key, then its attributes, in the class's order."""
+    keys = {column.name for column in cls.key}
+    attributes = [a for a in cls.attributes if a.name not in keys and not a.is_key and a.table == cls.table.name]
+    columns = {column.name: column for column in cls.key} | {
+        attribute.name: Column(attribute.name, attribute.column.type) for attribute in attributes
+    }
+    places = {column.name: place for place, column in enumerate(cls.table.columns)}
+    order = sorted(columns, key=lambda name: places.get(name, len(places)))
+    key = tuple(column.name for column in cls.key)
+    return columns_of(Table(cls.name, "table", tuple(columns[name] for name in order), key))

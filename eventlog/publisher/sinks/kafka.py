@@ -1,0 +1,94 @@
+"""Documents to Kafka topics, acknowledged by the brokers before rows are marked (spec/event-log.md 8.4).
+
+XDS: a record an event, an envelope of its own, the key its association. Formats of numbered records bring their own.
+A record that Kafka refuses for what it is (too large) is an error of its event; whatever else goes wrong means that
+the receiver is away: nothing of what was not flushed is marked, and all of it is sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from eventlog.answer import Answer, Level, Verdict
+from eventlog.errors import ReceiverAway
+from eventlog.kafka import DEFAULT_TIMEOUT, KafkaAway, RecordRefused, Transmitter
+from eventlog.publisher.sinks import Document, Record
+
+
+class KafkaSink:
+    """Sends records with an idempotent producer; ``flush`` waits for them all at once.
+
+    ``brokers``: ``host:port``, comma-separated. ``topic``: that of XDS documents. ``timeout``: seconds for a record to
+    be acknowledged. ``properties``: settings of librdkafka, secrets among them. Raises ConfigError.
+    """
+
+    __slots__ = ("_sent", "_topic", "_transmitter")
+
+    def __init__(
+        self,
+        brokers: str,
+        topic: str,
+        properties: Mapping[str, Any] | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        self._transmitter = Transmitter(brokers, properties, timeout)
+        self._topic = topic
+        self._sent: list[tuple[str, Record]] = []  # event-id and record, since the last flush, in order
+
+    def send(self, document: Document) -> Answer:
+        """Hand the records over. The answer names events that are refused at once; the rest counts with ``flush``."""
+        refused: dict[str, Verdict] = {}
+        for event_id, records in self._records(document):
+            if isinstance(records, Verdict):
+                refused[event_id] = records
+                continue
+            for record in records:
+                try:
+                    self._transmitter.send(*record)
+                except RecordRefused as error:
+                    refused[event_id] = Verdict(Level.ERROR, f"Kafka refuses the record: {error}")
+                    break
+                except KafkaAway as away:
+                    self._sent = []
+                    raise ReceiverAway(str(away)) from None
+                self._sent.append((event_id, record))
+        return Answer(refused, is_pending=True)
+
+    def flush(self) -> dict[str, Verdict]:
+        """Wait for the brokers. Verdicts of events whose records they refuse. Raises ReceiverAway."""
+        sent, self._sent = self._sent, []
+        try:
+            refused = self._transmitter.flush()
+            return self._one_by_one(sent[min(refused) :]) if refused else {}
+        except KafkaAway as away:
+            raise ReceiverAway(str(away)) from None
+
+    def close(self) -> None:
+        """Drop what was not flushed: its rows are not marked and its events are sent again."""
+        self._sent = []
+        self._transmitter.close()
+
+    def _one_by_one(self, sent: list[tuple[str, Record]]) -> dict[str, Verdict]:
+        """Send records again, each alone, from the first that was refused: brokers refuse a batch whole.
+
+        Those behind it that had come through come again, so that they are not overtaken by the ones before them.
+        """
+        verdicts: dict[str, Verdict] = {}
+        for event_id, record in sent:
+            self._transmitter.send(*record)
+            for reason in self._transmitter.flush().values():
+                verdicts[event_id] = Verdict(Level.ERROR, f"Kafka refuses the record: {reason}")
+        return verdicts
+
+    def _records(self, document: Document) -> list[tuple[str, tuple[Record, ...] | Verdict]]:
+        """The records of each event, or why there are none."""
+        if document.records:
+            return [(event.event_id, each) for event, each in zip(document.events, document.records, strict=True)]
+        lines = document.body.encode().split(b"\n")[:-1]  # one envelope a line
+        if not document.events:  # a heartbeat, which not every format has
+            return [("", (Record(self._topic, None, line),)) for line in lines]
+        return [
+            (event.event_id, (Record(self._topic, event.association.encode(), line),))
+            for event, line in zip(document.events, lines, strict=True)
+        ]

@@ -1,0 +1,353 @@
+"""The Kafka sink with brokers that answer, hang, refuse and die (event-log.md 8.4, 12): the log is on a real server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from installed import install, is_drained, publishing, rows, run, statuses, url_of, wait_until, write_config
+from kafka_cluster import Cluster, cluster, quiet_clients
+
+from eventlog import cli, kafka
+from eventlog.answer import Answer, Level, Verdict
+from eventlog.config import Config, effective, load
+from eventlog.errors import ConfigError, ReceiverAway
+from eventlog.formats import Report
+from eventlog.model import Event, Operation
+from eventlog.publisher.daemon import publish_once
+from eventlog.publisher.health import beating
+from eventlog.publisher.metrics import Counters
+from eventlog.publisher.opening import open_context, open_sink
+from eventlog.publisher.sinks import Document, Record
+from eventlog.publisher.sinks.kafka import KafkaSink
+from eventlog.qlik.message_format import read
+
+SCHEMA = (
+    "CREATE TABLE usr (idu integer PRIMARY KEY, fname text, born timestamp(6))",
+    "CREATE TABLE usr_phone (idu integer REFERENCES usr, phoneno text, PRIMARY KEY (idu, phoneno))",
+)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> None:
+    quiet_clients()
+
+
+@pytest.fixture
+def brokers() -> Iterator[Cluster]:
+    with cluster() as made:
+        yield made
+
+
+@pytest.fixture
+def configure(database: sa.Engine, brokers: Cluster, tmp_path: Path) -> Any:
+    """A log with triggers, and configurations that publish it to the cluster."""
+
+    def make(*, sink: dict[str, Any] | None = None, properties: str = "", **sections: dict[str, Any]) -> Config:
+        settings = {"type": "kafka", "brokers": brokers.brokers, "timeout": 20, **(sink or {})}
+        publisher = {"allow_loopback": True, "batch_size": 3, **sections.pop("publisher", {})}
+        path = write_config(
+            tmp_path, url_of(database), [{"table": "usr"}], sink=settings, publisher=publisher, **sections
+        )
+        return load(path, {"EVENTLOG_SINK_PROPERTIES": properties} if properties else {})
+
+    run(database, *SCHEMA)
+    install(make())
+    return make
+
+
+def publish(config: Config, sink: Any = None) -> None:
+    with open_context(config, Counters()) as context, closing(sink or open_sink(config, None)) as opened:  # type: ignore[arg-type]
+        publish_once(context, opened)
+
+
+def payloads(found: list[kafka.Record]) -> list[dict[str, Any]]:
+    return [json.loads(record.value or b"")["message"] for record in found]
+
+
+def sequences(found: list[kafka.Record]) -> list[str]:
+    return [payload["headers"]["changeSequence"] for payload in payloads(found)]
+
+
+QLIK = {"type": "qlik-messages"}
+
+
+def test_xds_is_an_envelope_an_event_under_its_association(
+    database: sa.Engine, brokers: Cluster, configure: Any
+) -> None:
+    run(
+        database,
+        "INSERT INTO usr VALUES (1, 'Ada'), (2, E'line\\nbreak \\u0085 \\u2028')",
+        "DELETE FROM usr WHERE idu = 1",
+    )
+    publish(configure(sink={"topic": "hr.xds"}))
+    found = brokers.records("hr.xds")
+    assert sorted(record.key or b"" for record in found) == [
+        b"idu=1,table=usr,schema=public", b"idu=1,table=usr,schema=public", b"idu=2,table=usr,schema=public",
+    ]  # fmt: skip
+    assert all((record.value or b"").count(b"<association>") == 1 for record in found)
+    assert [b"<delete" in (record.value or b"") for record in found if (record.key or b"").startswith(b"idu=1,")] == [
+        False, True,
+    ]  # fmt: skip
+    assert set(statuses(database).values()) == {"S"}
+
+
+def test_events_become_messages_that_read_back_as_changes(
+    database: sa.Engine, brokers: Cluster, configure: Any
+) -> None:
+    run(
+        database,
+        "INSERT INTO usr VALUES (1, 'Ada', '1815-12-10 01:02:03.456789')",
+        "UPDATE usr SET fname = NULL WHERE idu = 1",
+        "DELETE FROM usr WHERE idu = 1",
+    )
+    for encoding in ("json", "avro"):
+        run(database, "UPDATE eventlog SET status = 'N'")
+        topic = f"hr.{encoding}"
+        publish(
+            configure(sink={"topic": topic}, format={**QLIK, "encoding": encoding, "metadata_topic": f"m.{encoding}"})
+        )
+        report = Report()
+        options = {"topic": topic, "metadata_topic": f"m.{encoding}"}
+        changes = list(read(f"kafka://{brokers.brokers}/{topic}", options, report))
+        assert [(change.op.value, change.schema, change.table, change.key) for change in changes] == [
+            (op, "public", "usr", (("idu", 1),)) for op in ("INSERT", "UPDATE", "DELETE")
+        ]
+        insert, update, delete = changes
+        assert insert.after is not None
+        assert str(insert.after["born"]) == "1815-12-10 01:02:03.456789"
+        assert (update.before, update.after) == ({"idu": 1, "fname": "Ada"}, {"idu": 1, "fname": None})
+        assert update.changed == {"fname"}
+        assert delete.before == {"idu": 1}
+        times = rows(database, "SELECT min(event_time), max(event_time) FROM eventlog")
+        assert all(times[0][0].replace(microsecond=0) <= change.commit_time.replace(tzinfo=None) for change in changes)  # type: ignore[union-attr]
+        assert [change.extras["stream_position"] for change in changes] == ["1", "3", "4"]
+        positions = [change.position or "" for change in changes]
+        assert positions == sorted(set(positions))
+
+
+def test_nothing_is_marked_before_the_brokers_have_acknowledged(
+    database: sa.Engine, brokers: Cluster, configure: Any
+) -> None:
+    config = configure(sink={"topic": "hr.xds", "timeout": 1})
+    run(database, *(f"INSERT INTO usr (idu, fname) VALUES ({n}, 'n')" for n in range(1, 11)))
+    with brokers.stopped(), pytest.raises(ReceiverAway, match="Kafka has not taken all records"):
+        publish(config)
+    assert set(statuses(database).values()) == {"N"}
+    assert len(rows(database, "SELECT * FROM eventlog_inflight")) == 1
+    publish(configure(sink={"topic": "hr.xds"}))
+    assert set(statuses(database).values()) == {"S"}
+    assert rows(database, "SELECT * FROM eventlog_inflight") == []
+    assert {record.key for record in brokers.records("hr.xds")} == {
+        f"idu={n},table=usr,schema=public".encode() for n in range(1, 11)
+    }
+
+
+class Unheard:
+    """A sink whose records are stored, and whose publisher dies before it hears of it."""
+
+    def __init__(self, sink: KafkaSink) -> None:
+        self.sink = sink
+
+    def send(self, document: Document) -> Answer:
+        return self.sink.send(document)
+
+    def flush(self) -> None:
+        self.sink.flush()
+        raise ReceiverAway("lost")
+
+    def close(self) -> None:
+        self.sink.close()
+
+
+def test_what_is_sent_again_bears_the_same_change_sequences(
+    database: sa.Engine, brokers: Cluster, configure: Any
+) -> None:
+    config = configure(format=QLIK)
+    run(database, "INSERT INTO usr (idu, fname) SELECT n, 'a' FROM generate_series(1, 10) n")
+    with pytest.raises(ReceiverAway, match="lost"):
+        publish(config, Unheard(open_sink(config, None)))  # type: ignore[arg-type]
+    run(database, "UPDATE eventlog SET status = 'S' WHERE table_key = 'idu=4'")  # somebody else has dealt with it
+    run(database, "UPDATE usr SET fname = 'b' WHERE idu = 7")
+    publish(config)
+    found = brokers.records("public.usr")
+    first: dict[str, list[bytes | None]] = {}
+    for sequence, record in zip(sequences(found), found, strict=True):
+        first.setdefault(sequence, []).append(record.value)
+    assert sorted(map(len, first.values())) == [1, 1, *[2] * 9]  # 4 once, the update once, the others again
+    assert all(len(set(values)) == 1 for values in first.values())
+    updated = next(p for p in payloads(found) if p["headers"]["operation"] == "UPDATE")
+    assert updated["headers"]["changeSequence"] == max(first)
+    assert set(statuses(database).values()) == {"S"}
+
+
+def test_brokers_that_hang_in_the_middle_lose_nothing_and_turn_no_order(
+    database: sa.Engine, brokers: Cluster, configure: Any
+) -> None:
+    config = configure(
+        sink={"timeout": 1}, properties="linger.ms=0", format=QLIK,
+        publisher={"flight_rows": 20, "retry_initial": 0.05, "retry_max": 0.1},
+    )  # fmt: skip
+    run(database, "INSERT INTO usr (idu, fname) SELECT n, '0' FROM generate_series(1, 20) n")
+    with publishing(config, open_sink(config, None)) as publisher:  # type: ignore[arg-type]
+        for step in range(1, 7):
+            run(database, f"UPDATE usr SET fname = '{step}'")
+            if step in (2, 4):
+                with brokers.stopped():
+                    run(database, "UPDATE usr SET born = now() WHERE idu = 3")
+                    wait_until(lambda: bool(rows(database, "SELECT 1 FROM eventlog_inflight")), "a flight hangs")
+                    marked = rows(database, "SELECT count(*) FROM eventlog WHERE status = 'S'")
+                    assert rows(database, "SELECT count(*) FROM eventlog WHERE status = 'S'") == marked
+        wait_until(lambda: is_drained(database, publisher), "all is published")
+    assert set(statuses(database).values()) == {"S"}
+    for number in range(1, 21):
+        history = [
+            (payload["headers"]["changeSequence"], payload["data"]["fname"])
+            for payload in payloads(brokers.records("public.usr"))
+            if payload["data"]["idu"] == number and payload["data"]["fname"] is not None
+        ]
+        values = [fname for _, fname in sorted(set(history))]
+        assert values[-1] == "6"
+        assert values == sorted(values)
+        # What was sent again came before what was new.
+        assert history[-1][1] == "6"
+
+
+def test_brokers_that_are_gone_leave_the_rows_new(database: sa.Engine, brokers: Cluster, configure: Any) -> None:
+    run(database, "INSERT INTO usr (idu) VALUES (1)")
+    config = configure(sink={"timeout": 1})
+    brokers.kill()
+    with pytest.raises(ReceiverAway, match="Kafka has not taken all records"):
+        publish(config)
+    assert set(statuses(database).values()) == {"N"}
+
+
+def test_a_record_that_is_too_large_is_an_error_of_its_event_alone(
+    database: sa.Engine, brokers: Cluster, configure: Any
+) -> None:
+    run(database, *(f"INSERT INTO usr (idu, fname) VALUES ({n}, repeat('x', {n} * 800))" for n in range(1, 4)))
+    publish(configure(sink={"topic": "t"}, properties="message.max.bytes=2000"))
+    assert list(statuses(database).values()) == ["S", "S", "E"]
+    ((code, message),) = rows(database, "SELECT code, message FROM eventlog_error")
+    assert code == "receiver"
+    assert "Message size too large" in message
+    assert len(brokers.records("t")) == 2
+
+
+def test_a_batch_that_the_brokers_refuse_is_sent_again_record_by_record(brokers: Cluster) -> None:
+    sink = KafkaSink(brokers.brokers, "t")
+
+    class Refusing(kafka.Transmitter):
+        """Brokers that refuse the batch in which a record is malformed, as real ones do; the mock ones refuse none."""
+
+        batch: tuple[bytes, ...] = ()
+
+        def send(self, topic: str, key: bytes | None, value: bytes) -> int:
+            self.batch += (value,)
+            return super().send(topic, key, value)
+
+        def flush(self) -> dict[int, str]:
+            batch, self.batch = self.batch, ()
+            refused = super().flush()
+            return {1: "malformed", 2: "malformed"} if b"2" in batch and len(batch) > 1 else (
+                {0: "malformed"} if b"2" in batch else refused)  # fmt: skip
+
+    sink._transmitter.close()
+    sink._transmitter = Refusing(brokers.brokers)
+    events = tuple(Event(Operation.DELETE, "usr", f"idu={n},table=usr", str(n)) for n in range(1, 5))
+    records = tuple((Record("t", None, event.event_id.encode()),) for event in events)
+    assert sink.send(Document(1, 1, events, "", records)) == Answer(is_pending=True)
+    refused = sink.flush()
+    assert {event_id: verdict.level for event_id, verdict in (refused or {}).items()} == {"2": Level.ERROR}
+    sink.close()
+
+
+def test_a_verdict_of_the_flush_takes_the_place_of_the_answer(database: sa.Engine, configure: Any) -> None:
+    class Late(Unheard):
+        def flush(self) -> Any:
+            refused = self.sink.flush()
+            return {**refused, "2": Verdict(Level.ERROR, "why")}
+
+    config = configure(sink={"topic": "t"})
+    run(database, "INSERT INTO usr (idu, fname) VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    counters = Counters()
+    beats: list[int] = []
+    with open_context(config, counters) as context, closing(Late(open_sink(config, None))) as sink:  # type: ignore[arg-type]
+        publish_once(context, beating(sink, lambda: beats.append(1)))  # as the daemon does
+    assert beats  # of the flush, since the brokers speak only then
+    assert list(statuses(database).values()) == ["S", "E", "S"]
+    assert rows(database, "SELECT record_id, code, message FROM eventlog_error") == [(2, "receiver", "why")]
+    assert (counters.answers_success, counters.answers_error) == (2, 1)
+
+
+def test_what_a_message_cannot_hold_is_an_error_of_its_event(database: sa.Engine, configure: Any) -> None:
+    run(
+        database,
+        "INSERT INTO usr (idu, fname) VALUES (1, 'a')",
+        "INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value)"
+        " VALUES (3, 'usr_phone', 'idu=1', 'phoneno', '555')",
+    )
+    publish(configure(format=QLIK, database={"tables": ["usr"]}))
+    assert list(statuses(database).values()) == ["S", "E"]
+    assert "several values" in str(rows(database, "SELECT message FROM eventlog_error"))
+
+
+def test_the_command_publishes_in_the_format_that_it_is_told(
+    database: sa.Engine, brokers: Cluster, configure: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    configure()
+    path = str(tmp_path / "eventlog.toml")
+    run(database, "INSERT INTO usr (idu, fname) VALUES (1, 'Ada')")
+    assert cli.run(["--config", path, "publish", "--dry-run", "--format", "qlik-messages"]) == 0
+    shown = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [line["topic"] for line in shown] == ["eventlog.metadata", "public.usr"]
+    assert cli.run(["--config", path, "publish", "--once", "--format", "qlik-messages"]) == 0
+    (record,) = brokers.records("public.usr")
+    assert record.key == b"1"
+    assert json.loads(record.value or b"")["message"]["data"]["fname"] == "Ada"
+    assert len(brokers.records("eventlog.metadata")) == 1
+
+
+def test_secrets_are_in_no_file_and_are_not_shown(configure: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is a secret") as refused:
+        configure(properties="sasl.password=hush")
+    assert "hush" not in str(refused.value)
+    configure()
+    environ = {"EVENTLOG_SINK_USER": "u", "EVENTLOG_SINK_PASSWORD": "hush"}
+    config = load(tmp_path / "eventlog.toml", environ)
+    assert "hush" not in str(list(effective(config)))
+    assert "hush" not in repr(config)
+
+
+@contextmanager
+def _container() -> Iterator[str]:
+    import subprocess
+    import warnings
+
+    try:
+        answers = subprocess.run(["docker", "info"], capture_output=True, timeout=20).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        answers = False
+    if not answers:
+        pytest.skip("no Docker engine answers `docker info` here: a real Kafka is not started")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from testcontainers.kafka import KafkaContainer
+
+        with KafkaContainer() as container:
+            yield container.get_bootstrap_server()
+
+
+@pytest.mark.docker
+def test_a_real_kafka_takes_what_the_publisher_sends(database: sa.Engine, configure: Any) -> None:
+    with _container() as address:
+        run(database, "INSERT INTO usr (idu, fname) SELECT n, 'a' FROM generate_series(1, 100) n")
+        publish(configure(sink={"brokers": address}, format=QLIK))
+        assert set(statuses(database).values()) == {"S"}
+        changes = list(read(f"kafka://{address}/public.usr", {}, Report()))
+        assert {change.key for change in changes} == {(("idu", n),) for n in range(1, 101)}

@@ -1,0 +1,43 @@
+"""Rows of a small queue, for the tests of Linter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventlog.formats import Report
+from eventlog.linter.emulator import ATTRS
+from eventlog.linter.reader import QueueReader, ReaderOptions
+from eventlog.linter.rows import Destination, QueueRow
+from eventlog.model import Change
+
+DATE = bytes.fromhex("42414baf0000")
+TO = Destination("DSTSRV", "APP", "ITEM")
+
+
+def row(typ: int, address: int, part1: bytes = b"", *, transaction: int = 1, **given: Any) -> QueueRow:
+    """A row of table 7; DATA is part 1 unless columns are given."""
+    made = QueueRow(DATE, 0, "SRCDB", transaction, address, typ, 0, 3, 7, 1, len(part1), 0, TO, part1)
+    return made._replace(**given)
+
+
+def commit(address: int, typ: int = 4, **given: Any) -> QueueRow:
+    return row(typ, address, **{"tabnum_src": 0, "destination": Destination("", "", ""), **given})
+
+
+def rollback(address: int, **given: Any) -> QueueRow:
+    return row(10, address, **given)
+
+
+def read(*rows: QueueRow, **options: Any) -> list[Change]:
+    """One final read without a codec, if the options do not say otherwise."""
+    return list(QueueReader(ATTRS, ReaderOptions(**{"final": True, **options})).read(rows))
+
+
+def counted(*rows: QueueRow, **options: Any) -> dict[str, int]:
+    report = Report()
+    list(QueueReader(ATTRS, ReaderOptions(**{"final": True, **options}), report).read(rows))
+    return dict(report.counters)
+
+
+def addresses(changes: list[Change]) -> list[int]:
+    return [change.extras["syslog_addr"] for change in changes]

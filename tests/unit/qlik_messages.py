@@ -1,0 +1,95 @@
+"""Messages by hand, and what reading and writing them gives, for the tests of Qlik messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from eventlog.formats import Report
+from eventlog.model import Change, ChangeOp
+from eventlog.qlik.message import Message, Written
+from eventlog.qlik.message_options import ReadOptions, WriteOptions
+from eventlog.qlik.message_reader import MessageReader
+from eventlog.qlik.message_writer import MessageWriter
+from eventlog.qlik.registry import Registry
+
+SEQUENCE = "20240510120000000000000000000000012"
+ITEM = (
+    {"name": "id", "type": "INT4", "pk": 1},
+    {"name": "name", "type": "STRING"},
+    {"name": "price", "type": "NUMERIC", "precision": 9, "scale": 2},
+)
+COLUMNS = {"app.item": ITEM}
+NOW = datetime(2024, 5, 10, 12, tzinfo=UTC)
+
+UPDATE = Change(
+    "app",
+    "item",
+    ChangeOp.UPDATE,
+    (("id", 7),),
+    {"id": 7, "name": "nut", "price": Decimal("1.50")},
+    {"id": 7, "name": "nut", "price": Decimal("1.75")},
+    frozenset({"price"}),
+    SEQUENCE,
+    "000000000000000000000000000000A1",
+    1,
+    True,
+    datetime(2024, 5, 10, 12, tzinfo=UTC),
+    extras={"stream_position": "p:12"},
+)
+HEADERS: Mapping[str, Any] = {
+    "operation": "UPDATE",
+    "changeSequence": SEQUENCE,
+    "timestamp": "2024-05-10T12:00:00.000",
+    "streamPosition": "p:12",
+    "transactionId": "000000000000000000000000000000A1",
+    "changeMask": "04",
+    "columnMask": "07",
+    "transactionEventCounter": 1,
+    "transactionLastEvent": True,
+}
+DATA: Mapping[str, Any] = {"id": 7, "name": "nut", "price": "1.75"}
+BEFORE: Mapping[str, Any] = {"id": 7, "name": "nut", "price": "1.50"}
+
+
+def envelope(message: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    return {"magic": "atMSG", "type": "DT", "headers": None, "messageSchemaId": None, "messageSchema": None,
+            "message": message, **more}  # fmt: skip
+
+
+def read(
+    *values: Any,
+    report: Report | None = None,
+    registry: Registry | None = None,
+    topic: str | None = None,
+    **options: Any,
+) -> list[Change]:
+    """The changes of records by their values; nothing more comes."""
+    reader = MessageReader(ReadOptions(**options), report, registry, clock=lambda: 0.0)
+    messages = [value if isinstance(value, Message | Written) else Message(topic, None, value) for value in values]
+    changes = [change for message in messages for change in reader.changes(Message(*message))]
+    reader.finish()
+    return changes
+
+
+def read_item(*values: Any, **options: Any) -> list[Change]:
+    return read(*values, **{"schema": "app", "table": "item", "columns": COLUMNS, **options})
+
+
+def write(
+    changes: Iterable[Change], report: Report | None = None, registry: Registry | None = None, **options: Any
+) -> list[Written]:
+    writer = MessageWriter(WriteOptions(**options), report, registry, utc_now=lambda: NOW)
+    return [message for change in changes for message in writer.messages(change)]
+
+
+def records(written: Sequence[Written]) -> list[dict[str, Any]]:
+    return [json.loads(message.value) for message in written]
+
+
+def data_records(written: Sequence[Written]) -> list[dict[str, Any]]:
+    """The payloads of the data messages, in JSON."""
+    return [record["message"] for record in records(written) if record["type"] == "DT"]

@@ -1,0 +1,429 @@
+"""Column values both ways, and rows that cannot be read (spec/gbase-cdc.md 3.1 to 3.5)."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections import Counter
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventlog.errors import ConfigError, NotExpressible, ValueRange
+from eventlog.gbase import records
+from eventlog.gbase.column_types import Column, parse_type, split_columns
+from eventlog.gbase.column_writers import writer
+from eventlog.gbase.encodings import TextOptions
+from eventlog.gbase.errors import (
+    BadDatetime,
+    BadDecimal,
+    BadValue,
+    DecodeError,
+    RowLengthError,
+    SchemaMismatch,
+    SizeArrayError,
+    UnknownType,
+)
+from eventlog.gbase.layout import Layout, Layouts, parse_columns
+from eventlog.gbase.options import ReadOptions, parse_table_name
+from eventlog.gbase.row_writer import row_writer, tabschem
+from eventlog.gbase.sample_values import ALL_TYPES, extreme_row, null_row, random_value
+from eventlog.model import Lob, Row, Value
+
+
+def layout_of(columns: str, counters: Counter[str] | None = None, **options: Any) -> Layout:
+    read = ReadOptions(labels={1: "shop:app.item"}, **options)
+    layouts = Layouts(read, Counter() if counters is None else counters)
+    return layouts.define(tabschem(1, parse_columns(columns, read.decimal_no_scale)), 36)
+
+
+def decoded(layout: Layout, payload: bytes, sizes: tuple[int, ...] = (), order: str = "little") -> Row:
+    record = records.row(40, 5, 1, 1, sizes, payload, order)
+    return dict(zip(layout.names, layout.decode(record, 36 + 4 * len(sizes)), strict=True))
+
+
+def read(spelled: str, slot: str, **options: Any) -> Value:
+    layout = layout_of(f"c {spelled}", **options)
+    data = bytes.fromhex(slot)
+    return decoded(layout, data, (len(data),) if layout.columns[0].type.variable else ())["c"]
+
+
+def written(spelled: str, value: Value, prefix: int = 2) -> str:
+    return writer(parse_type(spelled, "c"), TextOptions(), prefix)(value).hex().upper()
+
+
+# --- one value --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spelled", "slot", "value"),
+    [
+        ("smallint", "7FFF", 32767),
+        ("int", "FFFFFFFF", -1),
+        ("INTEGER", "80000001", -2147483647),
+        ("serial(100)", "00000064", 100),
+        ("bigserial", "0000000000000003", 3),
+        ("serial8", "0001FFFFFFFF7FFFFFFF", 2**63 - 1),
+        ("double precision", "3FF8000000000000", 1.5),
+        ("real", "3FC00000", 1.5),
+        ("date", "0000B2AA", date(2025, 3, 23)),
+        ("decimal", "C14D201E000000000000", Decimal("77.323")),
+        ("dec(16)", "C21E0000000000000000", Decimal("3000")),
+        ("numeric(4,2)", "3E2B16", Decimal("-56.78")),
+        ("money", "C1384E000000000000", Decimal("56.78")),
+        ("money(4)", "C1384E", Decimal("56.78")),
+        ("decimal(4,2)", "7F0000", Decimal("0.00")),
+        ("decimal(4,2)", "C1384E", Decimal("56.78")),
+        ("decimal(4,0)", "C1384E", Decimal("56.78")),
+        ("decimal(16,255)", "C14D201E000000000000", Decimal("77.323")),
+        ("datetime year to day", "C41418031B", date(2024, 3, 27)),
+        ("datetime year to hour", "C51418031B0C", datetime(2024, 3, 27, 12)),
+        ("datetime year to fraction", "C71418031B0C22380A32", datetime(2024, 3, 27, 12, 34, 56, 105000)),
+        ("datetime year to second", "0000000000000000", None),
+        ("datetime hour to minute", "C20C22", time(12, 34)),
+        ("datetime hour to second", "80000000", time(0)),
+        ("datetime year to month", "C3141803", "2024-03"),
+        ("datetime month to day", "C2031B", "03-27"),
+        ("datetime month to minute", "C4031B0C22", "03-27 12:34"),
+        ("datetime day to hour", "C21B0C", "27 12"),
+        ("datetime minute to second", "C22238", "34:56"),
+        ("datetime second to fraction(2)", "C1384E", "56.78"),
+        ("datetime fraction to fraction(4)", "C00C22", ".1234"),
+        ("datetime fraction to fraction(4)", "BF2200", ".0034"),
+        ("interval day(3) to second", "3A624C5F5E5E", "-123 04:05:06"),
+        ("interval year to month", "3D5E6100", "-5-03"),
+        ("interval year to month", "C2050300", "5-03"),
+        ("interval second(5) to fraction(2)", "C301020304", "10203.04"),
+        ("interval minute to minute", "C105", "5"),
+        ("char", "41", "A"),
+        ("nchar(3)", "412020", "A"),
+        ("char(3)", "202020", ""),
+        ("boolean", "0000", False),
+        ("boolean", "0100", None),
+        ("nvarchar(5)", "000141", "A"),
+        ("lvarchar", "00020041", "A"),
+        ("blob", "00000000" + "00" * 72, None),
+        ("clob", "00" * 75 + "01", Lob(bytes(75) + b"\x01")),
+    ],
+)  # fmt: skip
+def test_value_is_read(spelled: str, slot: str, value: Value) -> None:
+    found = read(spelled, slot)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("spelled", "slot", "error"),
+    [
+        ("int8", "00020000000000000000", BadValue),
+        ("boolean", "0002", BadValue),
+        ("boolean", "0200", BadValue),
+        ("date", "7FFFFFFF", BadValue),
+        ("lvarchar(5)", "000102", BadValue),
+        ("decimal(4,2)", "C16400", BadDecimal),
+        ("decimal(4,2)", "3E6416", BadDecimal),
+        ("decimal(4,2)", "800001", BadDecimal),
+        ("datetime year to second", "C7141803640C2238", BadDecimal),
+        ("datetime year to second", "C71418031B182238", BadDatetime),
+        ("datetime year to second", "8000000000000000", BadDatetime),
+        ("datetime year to day", "C41417021D", BadDatetime),
+        ("datetime month to day", "C2021E", BadDatetime),
+        ("datetime hour to second", "3C57412C", BadDatetime),
+        ("datetime year to fraction", "C71418031B0C22380A05", BadDatetime),
+        ("datetime fraction to fraction(3)", "C00C22", BadDatetime),
+        ("interval day to second", "C401180000", BadDatetime),
+        ("varchar(5)", "0341", SizeArrayError),
+        ("varchar(5)", "0003" + "4141", SizeArrayError),
+        ("lvarchar(5)", "00030041", SizeArrayError),
+        ("char(2)", "FF41", DecodeError),
+        ("varchar(5)", "0002FF41", DecodeError),
+    ],
+)
+def test_value_that_is_none_names_its_place(spelled: str, slot: str, error: type[Any]) -> None:
+    with pytest.raises(error) as caught:
+        read(spelled, slot)
+    assert (caught.value.table, caught.value.sequence, caught.value.column) == ("app.item", 5, "app.item.c")
+
+
+def test_options_shape_values() -> None:
+    assert read("char(4)", "41202020", char_trim=False) == "A   "
+    assert read("decimal(4)", "C15000", decimal_no_scale="zero") == Decimal(80)
+    assert read("char(2)", "FF41", charset_errors="replace") == "\ufffdA"
+    assert read("varchar(5)", "0002D6D0", charset="gb18030") == "中"
+    with pytest.raises(SizeArrayError):
+        read("varchar(5)", "000141", varchar_prefix=1)
+    with pytest.raises(SizeArrayError):
+        read("varchar(5)", "0141", varchar_prefix=2)
+
+
+def test_a_lenient_datetime_is_counted() -> None:
+    counters: Counter[str] = Counter()
+    layout = layout_of("c datetime hour to second", counters)
+    assert decoded(layout, bytes.fromhex("C50C2238"))["c"] == time(12, 34, 56)
+    assert counters == {"datetime_lenient": 1}
+
+
+@pytest.mark.parametrize(
+    ("spelled", "value", "slot"),
+    [
+        ("integer", "15", "0000000F"),
+        ("integer", Decimal("15.0"), "0000000F"),
+        ("decimal(10,2)", "10.89", "C10A59000000"),
+        ("decimal(10,2)", 10, "C10A00000000"),
+        ("decimal(4,2)", 0.05, "C00500"),
+        ("decimal(4,2)", Decimal("-0.00"), "800000"),
+        ("decimal(4,2)", Decimal("1.500"), "C10132"),
+        ("float", 1, "3FF0000000000000"),
+        ("float", struct.unpack(">d", b"\xff" * 8)[0], "7FF8000000000000"),
+        ("date", datetime(2025, 3, 23), "0000B2AA"),
+        ("date", "2025-03-23", "0000B2AA"),
+        ("boolean", "true", "0001"),
+        ("datetime year to second", "2024-03-27T12:34:56", "C71418031B0C2238"),
+        ("datetime year to second", datetime(2024, 3, 27, 12, 34, 56, 999999), "C71418031B0C2238"),
+        ("datetime year to second", date(2024, 3, 27), "C71418031B000000"),
+        ("datetime year to second", datetime(2024, 3, 27, 14, 34, 56, tzinfo=timezone(timedelta(hours=2))),
+         "C71418031B0C2238"),
+        ("datetime year to fraction(5)", datetime(2023, 12, 20, 15, 20, 10, 987659, UTC), "C714170C140F140A624C32"),
+        ("interval day(3) to second", "-123 04:05:06", "3A624C5F5E5E"),
+        ("interval year to month", "-0-03", "3E610000"),
+        ("char(3)", "A    ", "412020"),
+    ],
+)  # fmt: skip
+def test_values_of_other_types_are_written(spelled: str, value: Value, slot: str) -> None:
+    assert written(spelled, value) == slot
+
+
+@pytest.mark.parametrize(
+    ("spelled", "value"),
+    [
+        ("smallint", -32768),
+        ("smallint", 32768),
+        ("integer", -(2**31)),
+        ("bigint", -(2**63)),
+        ("int8", 2**63),
+        ("integer", True),
+        ("integer", Decimal("1.5")),
+        ("integer", Decimal("1E+999999999")),
+        ("integer", Decimal("NaN")),
+        ("integer", Decimal("Infinity")),
+        ("decimal(4,2)", Decimal("100")),
+        ("decimal(4,2)", Decimal("0.001")),
+        ("decimal(32)", Decimal("1" * 33)),
+        ("decimal(16)", Decimal("1E+126")),
+        ("decimal(16)", Decimal("NaN")),
+        ("smallfloat", 1e300),
+        ("float", Decimal("0.1234567890123456789")),
+        ("date", datetime(2025, 3, 23, 1)),
+        ("char(2)", "abc"),
+        ("char(2)", "\0a"),
+        ("varchar(2)", "\0"),
+        ("varchar(2)", "abc"),
+        ("varchar(2)", "数"),
+        ("lvarchar(2)", "abc"),
+        ("varchar(9)", 5),
+        ("datetime hour to second", datetime(2024, 1, 1)),
+        ("datetime year to second", time(1)),
+        ("datetime year to second", "2024-13-01 00:00:00"),
+        ("interval day(3) to second", "1234 00:00:00"),
+        ("boolean", 1),
+    ],
+)
+def test_value_out_of_range_is_refused(spelled: str, value: Value) -> None:
+    with pytest.raises(ValueRange):
+        written(spelled, value)
+
+
+@pytest.mark.parametrize("value", [b"ab", Lob(b"ab"), ("a", "b")])
+@pytest.mark.parametrize("spelled", ["varchar(9)", "integer", "datetime year to second", "decimal(5)", "blob"])
+def test_bytes_and_several_values_cannot_be_written(spelled: str, value: Value) -> None:
+    with pytest.raises(NotExpressible):
+        written(spelled, value)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(1, 32).flatmap(lambda p: st.tuples(st.just(p), st.none() | st.integers(0, p))), st.data())
+def test_every_decimal_that_fits_reads_back(declared: tuple[int, int | None], data: st.DataObject) -> None:
+    precision, scale = declared
+    number = data.draw(st.integers(-(10**precision) + 1, 10**precision - 1))
+    exponent = -scale if scale is not None else data.draw(st.integers(-60, 60))
+    value = Decimal(f"{number}E{exponent}")
+    spelled = f"decimal({precision},{255 if scale is None else scale})"
+    found = read(spelled, written(spelled, value))
+    assert found == value
+    assert isinstance(found, Decimal)
+    if scale is not None:
+        assert found.as_tuple().exponent == -scale
+    assert written(spelled, found) == written(spelled, value)
+
+
+QUALIFIERS = [
+    "datetime year to year", "datetime year to second", "datetime year to fraction(4)", "datetime hour to fraction(1)",
+    "datetime year to minute", "datetime day to second", "interval year(9) to month", "interval year to year",
+    "interval day(7) to fraction(5)", "interval hour(1) to second", "interval second to fraction(3)",
+    "interval fraction to fraction(5)", "interval month(3) to month",
+]  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(QUALIFIERS), st.binary(min_size=12, max_size=12))
+def test_what_reads_as_a_datetime_or_interval_is_written_alike(spelled: str, raw: bytes) -> None:
+    width = parse_type(spelled, "c").width
+    first = 0xC0 + (raw[0] % 8) if raw[0] % 3 else 0x3F - (raw[0] % 8)
+    slot = bytes([first]) + bytes(digit % 13 for digit in raw[1:width])
+    try:
+        value = read(spelled, slot.hex())
+    except (BadDatetime, BadDecimal):
+        return
+    assert read(spelled, written(spelled, value)) == value
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefix", [1, 2])
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_every_type_reads_back_in_both_size_orders_and_prefixes(prefix: int, order: str) -> None:
+    columns = parse_columns(ALL_TYPES)
+    layout = layout_of(ALL_TYPES)
+    write = row_writer("item", layout.columns, TextOptions(), prefix, lambda column: None)
+    rnd = random.Random(5)
+    rows: list[dict[str, Value]] = [extreme_row(highest=True), extreme_row(highest=False), null_row()]
+    rows += [{column.name: random_value(rnd, column) for column in columns} for _ in range(60)]
+    for row in rows:
+        sizes, payload = write(row)
+        found = decoded(layout, payload, tuple(sizes), order)
+        assert found == row
+        assert write(found) == (sizes, payload)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "payload", "error", "column"),
+    [
+        ((4,), "0000000F0002" + "4142" + "43", RowLengthError, "v"),
+        ((5,), "0000000F0002" + "4142", SizeArrayError, "v"),
+        ((0,), "0000000F", SizeArrayError, "v"),
+        ((3,), "0000000F0002" + "4142", RowLengthError, "v"),
+        ((4,), "0000000F0005" + "4142", SizeArrayError, "v"),
+    ],
+)
+def test_row_of_the_wrong_length_names_its_column(
+    sizes: tuple[int, ...], payload: str, error: type[Any], column: str
+) -> None:
+    data = bytes.fromhex(payload)
+    with pytest.raises((RowLengthError, SizeArrayError)) as caught:
+        decoded(layout_of("i integer, v varchar(9)"), data, sizes)
+    assert caught.value.name == column
+    assert caught.value.sequence == 5
+
+
+def test_a_payload_without_variable_columns_is_used_up() -> None:
+    layout = layout_of("i integer, s smallint")
+    assert decoded(layout, bytes.fromhex("0000000F0001")) == {"i": 15, "s": 1}
+    for payload in ("0000000F", "0000000F000100"):
+        with pytest.raises(RowLengthError):
+            decoded(layout, bytes.fromhex(payload))
+
+
+def test_a_size_array_that_fits_in_both_orders_goes_by_what_the_stream_showed() -> None:
+    # 256 and 65536 are each other's bytes turned round; a payload of 66 046 bytes fits both.
+    layout = layout_of("a lvarchar, b lvarchar, c lvarchar")
+    slots = [(size - 2).to_bytes(2, "big") + b"\0" + b"x" * (size - 3) for size in (256, 254, 65536)]
+    sizes = tuple(map(len, slots))
+    assert [len(v or "") for v in decoded(layout, b"".join(slots), sizes, "little").values()] == [253, 251, 65533]
+    for order in ("little", "big"):
+        ambiguous = layout_of("a lvarchar, b lvarchar")
+        pair = tuple(sizes[::2])
+        data = slots[0] + slots[2]
+        small = b"\0\2\0x"
+        decoded(ambiguous, small + small, (4, 4), order)
+        found = decoded(ambiguous, data, pair, order)
+        assert [len(v or "") for v in found.values()] == [253, 65533]
+
+
+def test_explicit_size_order_is_not_guessed() -> None:
+    slot = bytes.fromhex("000141")
+    assert decoded(layout_of("v varchar(9)", size_order="big"), slot, (3,), "big") == {"v": "A"}
+    with pytest.raises(RowLengthError):
+        decoded(layout_of("v varchar(9)", size_order="big"), slot, (3,), "little")
+
+
+# --- TABSCHEM ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("c1 integer, c2 varchar(20,0)", [("c1", "integer"), ("c2", "varchar(20,0)")]),
+        ('"a, ""b" DECIMAL (10 , 2),c DATETIME YEAR TO FRACTION(5)',
+         [('a, "b', "DECIMAL (10 , 2)"), ("c", "DATETIME YEAR TO FRACTION(5)")]),
+        ("列 nchar(3)", [("列", "nchar(3)")]),
+        ("", []),
+    ],
+)  # fmt: skip
+def test_columns_are_split(text: str, columns: list[tuple[str, str]]) -> None:
+    assert list(split_columns(text)) == columns
+    parse_columns(text)
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    ["text", "byte", "set(integer not null)", "decimal(33,2)", "decimal(4,5)", "char(0)", "integer(4)", "datetime",
+     "datetime day to year", "interval month to day", "datetime year to fraction(6)", "interval day(10) to day", "",
+     "datetime year(4) to day", "varchar(3,0,1)"],
+)  # fmt: skip
+def test_unknown_type_names_its_column(spelled: str) -> None:
+    with pytest.raises(UnknownType, match="'c'"):
+        parse_columns(f"c {spelled}")
+
+
+def test_counts_that_disagree_and_names_that_come_twice_are_refused() -> None:
+    layouts = Layouts(ReadOptions(), Counter())
+    with pytest.raises(SchemaMismatch, match="counts 2 fixed"):
+        layouts.define(records.tab_schem(1, "a integer, b varchar(9)", 4, 2, 0), 36)
+    with pytest.raises(SchemaMismatch, match="twice"):
+        layouts.define(records.tab_schem(1, "a integer, a integer", 8, 2, 0), 36)
+
+
+def test_fixed_columns_come_first_whatever_the_text_says() -> None:
+    layout = layout_of("v varchar(9), i integer")
+    assert decoded(layout, bytes.fromhex("0000000F000141"), (3,)) == {"i": 15, "v": "A"}
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("db:owner.table", ("db", "owner", "table")),
+        ("db:table", ("db", None, "table")),
+        ("owner.table", ("", "owner", "table")),
+        ('db@server:"Own.er".t', ("db@server", "Own.er", "t")),
+    ],
+)
+def test_table_names_are_taken_apart(text: str, parts: tuple[str, str | None, str]) -> None:
+    assert parse_table_name(text) == parts
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"charset": "klingon"}, {"charset_errors": "ignore"}, {"size_order": "middle"}, {"varchar_prefix": 3},
+        {"labels": {"x": "db:t"}}, {"labels": {-1: "db:t"}}, {"keys": {"t": "id"}}, {"max_record": 0},
+        {"restart": {"begin": "00"}}, {"restart": {"restart": "zz"}}, {"orphans": True}, {"char_trim": "no"},
+        {"labels": ["db:t"]}, {"keys": ["id"]}, {"labels": {None: "db:t"}},
+    ],
+)  # fmt: skip
+def test_wrong_option_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        ReadOptions(**options)
+
+
+def test_key_column_that_is_not_captured_is_refused() -> None:
+    with pytest.raises(ConfigError, match="id"):
+        layout_of("c integer", keys={"app.item": ["id"]})
+
+
+def test_columns_are_values() -> None:
+    assert parse_columns("c integer") == (Column("c", parse_type("integer", "c")),)
