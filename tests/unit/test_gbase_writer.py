@@ -179,6 +179,7 @@ def test_a_deleted_row_has_null_where_it_is_not_known() -> None:
     [
         (change(ChangeOp.INSERT, extras={"query_back": "row"}), NeedsQueryBack),
         (change(ChangeOp.INSERT, extras={"part1": b"x"}), NeedsRowCodec),
+        (change(ChangeOp.DELETE, extras={"part1": b"x"}), NeedsRowCodec),
         (change(ChangeOp.INSERT, after={**ROW, "phone.number": ("1", "2")}), NotExpressible),
         (change(ChangeOp.INSERT, after={**ROW, "name": Lob(b"x")}), NotExpressible),
         (change(ChangeOp.INSERT, after={**ROW, "name": b"x"}), NotExpressible),

@@ -1,0 +1,285 @@
+"""DATETIME and INTERVAL: qualifiers, packed numbers, text and Python values (spec/gbase-cdc.md 3.5)."""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from eventlog.errors import ValueRange, shown
+from eventlog.gbase.decimals import pack_digits, unpack_digits
+from eventlog.gbase.errors import BadDatetime
+from eventlog.model import Value
+
+FIELDS: Final = ("year", "month", "day", "hour", "minute", "second", "fraction")
+YEAR, MONTH, DAY, HOUR, MINUTE, SECOND, FRACTION = range(7)
+_BEFORE: Final = ("", "-", "-", " ", ":", ":", ".")  # the separator in front of each field, unless it is the first
+_RANGES: Final = (range(1, 10_000), range(1, 13), range(1, 32), range(24), range(60), range(60))
+_DEFAULT_FRACTION: Final = 3
+_DIGITS: Final = bytes(range(100))
+
+
+@dataclass(frozen=True, slots=True)
+class Qualifier:
+    """``first TO last`` of a DATETIME or INTERVAL. ``precision`` counts the digits of the first field, ``fraction``
+    those of FRACTION (0 without).
+    """
+
+    interval: bool
+    first: int
+    last: int
+    precision: int
+    fraction: int
+
+    @property
+    def whole_digits(self) -> int:
+        """Decimal digits of the fields before the point."""
+        return 0 if self.first == FRACTION else self.precision + 2 * (min(self.last, SECOND) - self.first)
+
+    @property
+    def whole_bytes(self) -> int:
+        """Base-100 digits of the fields before the point: W of the specification."""
+        return (self.whole_digits + 1) // 2
+
+    @property
+    def width(self) -> int:
+        """Bytes of a value."""
+        return 1 + self.whole_bytes + (self.fraction + 1) // 2
+
+    def __str__(self) -> str:
+        kind = "INTERVAL" if self.interval else "DATETIME"
+        precision = f"({self.precision})" if self.interval and self.first != FRACTION else ""
+        fraction = f"({self.fraction})" if self.fraction else ""
+        return f"{kind} {FIELDS[self.first].upper()}{precision} TO {FIELDS[self.last].upper()}{fraction}"
+
+
+_QUALIFIER: Final = re.compile(r"([a-z]+)\s*(?:\(\s*(\d+)\s*\))?\s+to\s+([a-z]+)\s*(?:\(\s*(\d+)\s*\))?", re.ASCII)
+
+
+def parse_qualifier(text: str, interval: bool) -> Qualifier | None:
+    """The qualifier of lower-case text like ``day(3) to second``; None if there is no such qualifier."""
+    match = _QUALIFIER.fullmatch(text)
+    if match is None or match[1] not in FIELDS or match[3] not in FIELDS:
+        return None
+    first, last = FIELDS.index(match[1]), FIELDS.index(match[3])
+    fraction = int(match[4] or _DEFAULT_FRACTION) if last == FRACTION else 0
+    default = 4 if first == YEAR else 2
+    precision = int(match[2] or default) if interval and first != FRACTION else default
+    legal = (
+        first <= last
+        and fraction <= 5
+        and (last != FRACTION or fraction > 0)
+        and 1 <= precision <= 9
+        and (last == FRACTION or match[4] is None)
+        and (interval or match[2] is None)
+        and not (interval and first <= MONTH < last)
+    )
+    return Qualifier(interval, first, last, precision, fraction) if legal else None
+
+
+class Fields(NamedTuple):
+    """A value by its fields: whole ones from the first to the last, the fraction as digits."""
+
+    negative: bool
+    whole: tuple[int, ...]
+    fraction: str
+
+
+def unpack_fields(raw: bytes, qualifier: Qualifier, on_lenient: Callable[[], None]) -> Fields | None:
+    """The fields of a packed value, None for NULL. Raises BadDecimal, BadDatetime.
+
+    ``on_lenient`` is called for a number with more digits before the point than the qualifier has, which are taken
+    left-aligned (spec/gbase-cdc.md 3.5).
+    """
+    number = unpack_digits(raw)
+    if number is None:
+        return None
+    negative, exponent, digits = number
+    whole = qualifier.whole_bytes
+    if not digits:
+        exponent = whole
+    elif exponent > whole:
+        on_lenient()
+        exponent = whole
+    digits = "00" * (whole - exponent) + digits
+    digits = digits.ljust(2 * (qualifier.width - 1), "0")
+    start = 2 * whole - qualifier.whole_digits
+    end = 2 * whole + qualifier.fraction
+    if digits[:start].strip("0") or digits[end:].strip("0"):
+        raise BadDatetime(f"{raw.hex().upper()} has more digits than {qualifier}")
+    fields = []
+    at = start
+    for field in range(qualifier.first, min(qualifier.last, SECOND) + 1):
+        size = qualifier.precision if field == qualifier.first else 2
+        fields.append(int(digits[at : at + size]))
+        at += size
+    found = Fields(negative, tuple(fields), digits[at:end])
+    wrong = out_of_range(found, qualifier)
+    if wrong:
+        raise BadDatetime(f"{raw.hex().upper()} as {qualifier} has {wrong}")
+    return found
+
+
+def out_of_range(fields: Fields, qualifier: Qualifier) -> str:
+    """What is out of range, in words, or nothing. The first field of an INTERVAL has only its precision."""
+    if fields.negative and not qualifier.interval:
+        return "a sign"
+    for position, value in enumerate(fields.whole):
+        field = qualifier.first + position
+        if qualifier.interval and position == 0:
+            if len(str(value)) > qualifier.precision:
+                return f"more than {qualifier.precision} digits in {FIELDS[field]}"
+        elif value not in (range(12) if qualifier.interval and field == MONTH else _RANGES[field]):
+            return f"{FIELDS[field]} {value}"
+    if not qualifier.interval and qualifier.first <= MONTH and qualifier.last >= DAY:
+        # Without a year every day that some year has is one.
+        year = fields.whole[0] if qualifier.first == YEAR else 2000
+        month, day = fields.whole[MONTH - qualifier.first], fields.whole[DAY - qualifier.first]
+        if day > monthrange(year, month)[1]:
+            return f"day {day} in month {month}"
+    return ""
+
+
+def pack_fields(fields: Fields, qualifier: Qualifier) -> bytes:
+    """The packed value of fields that are in range."""
+    whole = "".join(
+        str(value).rjust(qualifier.precision if position == 0 else 2, "0")
+        for position, value in enumerate(fields.whole)
+    )
+    whole = "0" * (len(whole) % 2) + whole
+    fraction = fields.fraction + "0" * (len(fields.fraction) % 2)
+    return pack_digits(fields.negative, len(whole) // 2, whole + fraction, qualifier.width)
+
+
+def text_of_fields(fields: Fields, qualifier: Qualifier) -> str:
+    """The text form: ``-123 04:05:06.789``."""
+    parts = ["-" if fields.negative else ""]
+    for position, value in enumerate(fields.whole):
+        field = qualifier.first + position
+        if position:
+            parts.append(_BEFORE[field])
+        size = 4 if field == YEAR else 2
+        parts.append(str(value) if qualifier.interval and position == 0 else str(value).rjust(size, "0"))
+    if qualifier.fraction:
+        parts.append("." + fields.fraction)
+    return "".join(parts)
+
+
+def holds(qualifier: Qualifier) -> type[date] | type[time] | None:
+    """The Python type of a DATETIME's values: date, datetime or time; None where it is text."""
+    if qualifier.interval:
+        return None
+    if qualifier.first == YEAR and qualifier.last >= DAY:
+        return date if qualifier.last == DAY else datetime
+    return time if qualifier.first == HOUR and qualifier.last >= MINUTE else None
+
+
+def value_of_fields(fields: Fields, qualifier: Qualifier) -> Value:
+    """The fields as date, datetime, time or text."""
+    kind = holds(qualifier)
+    if kind is None:
+        return text_of_fields(fields, qualifier)
+    if kind is date:
+        return date(*fields.whole)
+    whole, microsecond = fields.whole, int(fields.fraction.ljust(6, "0"))
+    if kind is datetime:
+        year, month, day, hour, minute, second = whole + (0,) * (6 - len(whole))
+        return datetime(year, month, day, hour, minute, second, microsecond)
+    hour, minute, second = whole + (0,) * (3 - len(whole))
+    return time(hour, minute, second, microsecond)
+
+
+def datetime_reader(qualifier: Qualifier, on_lenient: Callable[[], None]) -> Callable[[bytes], Value]:
+    """Reads packed values of a qualifier. ``on_lenient`` as for ``unpack_fields``."""
+
+    def read_any(raw: bytes) -> Value:
+        fields = unpack_fields(raw, qualifier, on_lenient)
+        return None if fields is None else value_of_fields(fields, qualifier)
+
+    if holds(qualifier) is not datetime or qualifier.last < SECOND:
+        return read_any
+
+    # The commonest one, with all its digits there, without taking the number apart.
+    head = bytes([0xC0 + qualifier.whole_bytes])
+    padding = bytes(10 - (qualifier.width - 1))
+    step = 10 ** (6 - qualifier.fraction)
+
+    def read(raw: bytes) -> Value:
+        # What is no base-100 digit is the first byte alone.
+        if raw.translate(None, _DIGITS) == head:
+            _, century, year, month, day, hour, minute, second, tens, hundreds, rest = raw + padding if padding else raw
+            microsecond = tens * 10000 + hundreds * 100 + rest
+            if microsecond % step == 0:
+                try:
+                    return datetime(century * 100 + year, month, day, hour, minute, second, microsecond)
+                except ValueError:
+                    pass
+        return read_any(raw)
+
+    return read
+
+
+def datetime_text(value: Value, qualifier: Qualifier) -> str:
+    """The text form of a value of the qualifier (spec/gbase-cdc.md 3.5)."""
+    return text_of_fields(fields_of(value, qualifier), qualifier)
+
+
+def fields_of(value: Value, qualifier: Qualifier) -> Fields:
+    """The fields of a Python value or text, what is finer than the qualifier cut off. Raises ValueRange."""
+    if isinstance(value, str):
+        return _fields_of_text(value, qualifier)
+    kind = holds(qualifier)
+    if kind is not None and isinstance(value, time if kind is time else date):
+        if isinstance(value, datetime) and value.tzinfo is not None:
+            value = value.astimezone(UTC)
+        names = FIELDS[qualifier.first : min(qualifier.last, SECOND) + 1]
+        fraction = f"{getattr(value, 'microsecond', 0):06}"[: qualifier.fraction]
+        return Fields(False, tuple(getattr(value, name, 0) for name in names), fraction)
+    raise ValueRange(f"{value!r} is no {qualifier}; write it as text of that form")
+
+
+def _fields_of_text(text: str, qualifier: Qualifier) -> Fields:
+    match = _pattern(qualifier).fullmatch(text.strip())
+    if match is None:
+        kind = holds(qualifier)
+        try:
+            if kind is not None and kind is not time:
+                return fields_of(datetime.fromisoformat(text.strip()), qualifier)
+        except ValueError:
+            pass
+        raise ValueRange(f"{shown(text)} is not of the form of {qualifier}")
+    sign, *parts = match.groups("")
+    fraction = (parts.pop() if qualifier.fraction else "")[: qualifier.fraction].ljust(qualifier.fraction, "0")
+    fields = Fields(sign == "-", tuple(map(int, parts)), fraction)
+    wrong = out_of_range(fields, qualifier)
+    if wrong:
+        raise ValueRange(f"{shown(text)} as {qualifier} has {wrong}")
+    return fields if any(fields.whole) or fraction.strip("0") else fields._replace(negative=False)
+
+
+@lru_cache
+def _pattern(qualifier: Qualifier) -> re.Pattern[str]:
+    pattern = "(-?)"
+    for field in range(qualifier.first, min(qualifier.last, SECOND) + 1):
+        if field == qualifier.first:
+            pattern += f"([0-9]{{1,{max(qualifier.precision, 2)}}})"
+        else:
+            pattern += ("[ T]" if field == HOUR else re.escape(_BEFORE[field])) + "([0-9]{1,2})"
+    if qualifier.fraction:
+        pattern += r"\.([0-9]+)" if qualifier.first == FRACTION else r"(?:\.([0-9]*))?"
+    return re.compile(pattern, re.ASCII)
+
+
+def cuts_off(value: Value, qualifier: Qualifier) -> bool:
+    """Whether a value that fits has something finer than the qualifier, which writing loses."""
+    if isinstance(value, str):
+        _, dot, fraction = value.partition(".")
+        return bool(dot and fraction[qualifier.fraction :].strip("0 "))
+    if isinstance(value, datetime | time):
+        finer = [getattr(value, name) for name in FIELDS[qualifier.last + 1 : FRACTION]]
+        return any(finer) or bool(value.microsecond % 10 ** (6 - qualifier.fraction))
+    return False

@@ -1,0 +1,369 @@
+"""An emulated server: tables, transactions, a log, and the calls of the CDC interface (spec/gbase-cdc.md 6).
+
+For tests, and for users without a server. It runs in this process; only ``cdc_read`` under a negative timeout waits.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from eventlog.errors import ConfigError
+from eventlog.gbase import framing
+from eventlog.gbase.column_types import split_columns
+from eventlog.gbase.emulator_session import Capture, Session, capture_columns
+from eventlog.gbase.errors import ERROR_NUMBERS, LOGGING_IN_USE, UnknownType
+from eventlog.gbase.options import parse_table_name
+from eventlog.model import ChangeOp, Row
+
+_PAGE: Final = 0x1000
+_PAGE_HEADER: Final = 0x18
+_SMALLEST: Final = 0x40
+_COLUMN_SIZE: Final = 8  # what a column of a row takes in the log, about
+_FIRST_TIME: Final = 1742727439
+
+OK: Final = 0
+APIVERS, NODB, NOTAB, TABPROPERTIES, NOCOL, NOSESS, NOREOPEN, TABCAPTURED, TABNOTCAPTURED, ARGNULL, LSN = (
+    ERROR_NUMBERS[name]
+    for name in (
+        "APIVERS", "NODB", "NOTAB", "TABPROPERTIES", "NOCOL", "NOSESS", "NOREOPEN", "TABCAPTURED", "TABNOTCAPTURED",
+        "ARGNULL", "LSN",
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """How the server behaves (spec/gbase-cdc.md 6)."""
+
+    size_order: str = "little"
+    varchar_prefix: int = 2
+    max_recs: int = 64
+    read_bytes: int = 65536
+    stale_tail: bool = False
+    timeout_every: int = 0
+    extra_header: int = 0
+    log_start: int = 11
+    log_size: int = 1 << 24
+    keep_logs: int = 6
+
+
+@dataclass(slots=True)
+class ServerTable:
+    """A table of the server. ``columns``: name -> type as spelled; ``kind``: table, view or temporary."""
+
+    name: str
+    columns: Mapping[str, str]
+    kind: str = "table"
+    full_row_logging: bool = False
+
+
+class LogRecord(NamedTuple):
+    """A record of the log: ``numbers`` are its fields behind sequence and transaction id."""
+
+    sequence: int
+    number: int
+    tx: int
+    table: str | None = None
+    row: Row | None = None
+    numbers: tuple[int, ...] = ()
+
+
+class Done(NamedTuple):
+    """A piece of work that a transaction did."""
+
+    op: ChangeOp
+    table: str
+    before: Row | None
+    after: Row | None
+
+
+@dataclass(slots=True)
+class Work:
+    """A transaction. Tables by their full name ``db:owner.table``; rows hold all columns.
+
+    ``done`` is what it has done and not undone.
+    """
+
+    server: CdcServer
+    tx: int
+    begin_seq: int
+    os_user: int
+    done: list[tuple[int, Done]] = field(default_factory=list)
+
+    def insert(self, table: str, row: Row) -> None:
+        """Insert a row."""
+        self._did(ChangeOp.INSERT, table, None, row, (framing.INSERT, row))
+
+    def update(self, table: str, before: Row, after: Row) -> None:
+        """Update a row; equal rows are written too."""
+        self._did(ChangeOp.UPDATE, table, before, after, (framing.UPDBEF, before), (framing.UPDAFT, after))
+
+    def move(self, table: str, before: Row, after: Row) -> None:
+        """Update a row so that it moves to another fragment: UPDBEF and INSERT (APAR IT07378)."""
+        self._did(ChangeOp.UPDATE, table, before, after, (framing.UPDBEF, before), (framing.INSERT, after))
+
+    def delete(self, table: str, row: Row) -> None:
+        """Delete a row."""
+        self._did(ChangeOp.DELETE, table, row, None, (framing.DELETE, row))
+
+    def truncate(self, table: str) -> None:
+        """Truncate a table."""
+        self._did(ChangeOp.TRUNCATE, table, None, None, (framing.TRUNCATE, None))
+
+    def savepoint(self) -> int:
+        """A savepoint: the sequence from which ``rollback_to`` undoes."""
+        return self.server.next_sequence
+
+    def rollback_to(self, savepoint: int) -> None:
+        """Undo what was done since the savepoint: a DISCARD."""
+        self.done = [(sequence, done) for sequence, done in self.done if sequence < savepoint]
+        self.server.log(framing.DISCARD, self.tx, numbers=(savepoint,))
+
+    def commit(self) -> None:
+        """Commit."""
+        self.server.end(self, framing.COMMTX)
+
+    def rollback(self) -> None:
+        """Roll back."""
+        self.server.end(self, framing.RBTX)
+
+    def _did(
+        self, op: ChangeOp, table: str, before: Row | None, after: Row | None, *written: tuple[int, Row | None]
+    ) -> None:
+        sequence = self.server.next_sequence
+        for number, row in written:
+            self.server.log(number, self.tx, table, row)
+        self.done.append((sequence, Done(op, table, before, after)))
+
+
+class CdcServer:
+    """The server: make tables, work in transactions, read through the calls of the CDC interface.
+
+    ``on_commit`` is called with each transaction at its COMMTX, in log order.
+    """
+
+    def __init__(self, switches: Switches | None = None, on_commit: Callable[[Work, int], None] | None = None) -> None:
+        self.switches = switches or Switches()
+        self.tables: dict[str, ServerTable] = {}
+        self._on_commit = on_commit
+        self._log: list[LogRecord] = []
+        self._dropped = 0  # records that stood in front of _log[0]
+        self._next = self.switches.log_start << 32 | _PAGE_HEADER
+        self._time = _FIRST_TIME
+        self._busy: set[int] = set()
+        self._sessions: dict[int, Session] = {}
+        self._last_session = 0
+        self._changed = threading.Condition()
+
+    # --- working
+
+    def create_table(self, name: str, columns: str, kind: str = "table") -> str:
+        """A table ``db:owner.table`` with columns as TABSCHEM spells them; other types cannot be captured."""
+        if not parse_table_name(name).database:
+            raise ConfigError(f"table {name!r} lacks its database; give it as db:owner.table")
+        self.tables[name] = ServerTable(name, dict(split_columns(columns)), kind)
+        return name
+
+    def begin(self, os_user: int = 0) -> Work:
+        """A transaction; ids are used again once they are free."""
+        tx = 1
+        while tx in self._busy:
+            tx += 1
+        self._busy.add(tx)
+        self._time += 1
+        return Work(self, tx, self.log(framing.BEGINTX, tx, numbers=(self._time, os_user)), os_user)
+
+    @property
+    def next_sequence(self) -> int:
+        """The sequence of the next record."""
+        return self._next
+
+    @property
+    def oldest_sequence(self) -> int:
+        """The lowest sequence that can be activated at."""
+        return max((self._next >> 32) - self.switches.keep_logs + 1, self.switches.log_start) << 32 | _PAGE_HEADER
+
+    def log(
+        self, number: int, tx: int, table: str | None = None, row: Row | None = None, numbers: tuple[int, ...] = ()
+    ) -> int:
+        """Write a log record; gives its sequence."""
+        with self._changed:
+            sequence = self._next
+            self._log.append(LogRecord(sequence, number, tx, table, row, numbers))
+            size = _SMALLEST + _COLUMN_SIZE * len(row or ())
+            self._advance(size)
+            self._changed.notify_all()
+        return sequence
+
+    def end(self, work: Work, number: int) -> None:
+        """End a transaction by COMMTX or RBTX."""
+        self._time += 1
+        sequence = self.log(number, work.tx, numbers=(self._time,) if number == framing.COMMTX else ())
+        self._busy.discard(work.tx)
+        if number == framing.COMMTX and self._on_commit is not None:
+            self._on_commit(work, sequence)
+
+    def fail(self, error: str, dead: bool = True) -> None:
+        """An ERROR record with the code of this name in every active session, behind all that was done so far."""
+        with self._changed:
+            for session in self._sessions.values():
+                if session.cursor is not None:
+                    session.fail(self._dropped + len(self._log), ERROR_NUMBERS[error], dead)
+            self._changed.notify_all()
+
+    def _advance(self, size: int) -> None:
+        at = self._next & 0xFFFFFFFF
+        while size > 0:
+            room = _PAGE - (at & 0xFFF)
+            if room - size >= _SMALLEST:
+                at += size
+                break
+            size -= room
+            at = (at & ~0xFFF) + _PAGE + _PAGE_HEADER
+        if at < self.switches.log_size:
+            self._next = self._next & ~0xFFFFFFFF | at
+            return
+        self._next = (self._next >> 32) + 1 << 32 | _PAGE_HEADER
+        oldest = bisect_left(self._log, self.oldest_sequence, key=lambda record: record.sequence)
+        del self._log[:oldest]
+        self._dropped += oldest
+
+    def record_at(self, place: int) -> LogRecord | None:
+        """The log record at a place counted from the very first one; None at the end. Raises IndexError if its log is
+        kept no more.
+        """
+        if place < self._dropped:
+            raise IndexError(place)
+        return self._log[place - self._dropped] if place - self._dropped < len(self._log) else None
+
+    # --- the calls (spec/gbase-cdc.md 1)
+
+    def cdc_opensess(
+        self, server: str | None, session: int | None, timeout: int | None, max_recs: int | None, major: int | None,
+        minor: int | None,
+    ) -> int:  # fmt: skip
+        """A session id, or a negative error. ``timeout`` in seconds, of which only the sign counts here."""
+        if None in (server, session, timeout, max_recs, major, minor):
+            return ARGNULL
+        if major != 1 or minor not in (0, 1):
+            return APIVERS
+        assert timeout is not None
+        self._last_session += 1
+        self._sessions[self._last_session] = Session(self, self._last_session, timeout, max_recs or 0)
+        return self._last_session
+
+    def cdc_set_fullrowlogging(self, table: str | None, on: int | None) -> int:
+        """0 or an error; -19816 for switching it off while the table is captured."""
+        if table is None or on is None:
+            return ARGNULL
+        found = self._find(table)
+        if isinstance(found, int):
+            return found
+        if found.kind != "table":
+            return TABPROPERTIES
+        if not on and any(table in session.captures for session in self._sessions.values()):
+            return LOGGING_IN_USE
+        found.full_row_logging = bool(on)
+        return OK
+
+    def cdc_startcapture(
+        self, session: int | None, zero: int | None, table: str | None, columns: str | None, label: int | None
+    ) -> int:
+        """0 or an error."""
+        if session is None or zero is None or table is None or columns is None or label is None:
+            return ARGNULL
+        opened = self._sessions.get(session)
+        if opened is None:
+            return NOSESS
+        found = self._find(table)
+        if isinstance(found, int):
+            return found
+        names = [name.strip() for name in columns.split(",")]
+        if any(name not in found.columns for name in names):
+            return NOCOL
+        if table in opened.captures:
+            return TABCAPTURED
+        if not found.full_row_logging or found.kind != "table":
+            return TABPROPERTIES
+        try:
+            captured = capture_columns({name: found.columns[name] for name in names})
+        except UnknownType:
+            return TABPROPERTIES
+        opened.start(Capture(table, label, captured))
+        return OK
+
+    def cdc_activatesess(self, session: int | None, position: int | None) -> int:
+        """0 or an error. ``position`` 0 is now."""
+        if session is None or position is None:
+            return ARGNULL
+        opened = self._sessions.get(session)
+        if opened is None:
+            return NOSESS
+        if opened.cursor is not None:
+            return NOREOPEN
+        if position and not self.oldest_sequence <= position <= self._next:
+            return LSN
+        place = bisect_left(self._log, position or self._next, key=lambda record: record.sequence)
+        opened.activate(self._dropped + place)
+        return OK
+
+    def cdc_read(self, session: int | None, buffer: bytearray) -> int:
+        """Fill the buffer: the number of bytes that are valid, or an error."""
+        if session is None:
+            return ARGNULL
+        with self._changed:
+            opened = self._sessions.get(session)
+            if opened is None or opened.cursor is None:
+                return NOSESS
+            while opened.timeout < 0 and not opened.has_data():
+                self._changed.wait()
+                if session not in self._sessions:
+                    return NOSESS
+            return opened.read(buffer)
+
+    def has_data(self, session: int) -> bool:
+        """Whether a read would return more than a TIMEOUT. No call of the interface: for those who drive both ends."""
+        return self._sessions[session].has_data()
+
+    def cdc_recboundary(self, session: int | None) -> int:
+        """0 or an error: the next read begins with the start of the record that was being returned."""
+        return self._call(session, Session.to_boundary)
+
+    def cdc_deactivatesess(self, session: int | None) -> int:
+        """0 or an error."""
+        return self._call(session, Session.deactivate)
+
+    def cdc_endcapture(self, session: int | None, zero: int | None, table: str | None) -> int:
+        """0 or an error."""
+        if session is None or zero is None or table is None:
+            return ARGNULL
+        opened = self._sessions.get(session)
+        if opened is None:
+            return NOSESS
+        return OK if opened.captures.pop(table, None) is not None else TABNOTCAPTURED
+
+    def cdc_closesess(self, session: int | None) -> int:
+        """0 or an error."""
+        with self._changed:
+            answer = self._call(session, lambda opened: self._sessions.pop(opened.id))
+            self._changed.notify_all()
+        return answer
+
+    def _call(self, session: int | None, act: Callable[[Session], object]) -> int:
+        if session is None:
+            return ARGNULL
+        opened = self._sessions.get(session)
+        if opened is None:
+            return NOSESS
+        act(opened)
+        return OK
+
+    def _find(self, name: str) -> ServerTable | int:
+        if name in self.tables:
+            return self.tables[name]
+        database = parse_table_name(name).database
+        return NOTAB if any(parse_table_name(known).database == database for known in self.tables) else NODB

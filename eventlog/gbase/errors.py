@@ -1,0 +1,189 @@
+"""The errors of CDC streams, named as spec/gbase-cdc.md names them.
+
+::
+
+    FormatError
+     |__ FramingError      bytes that are no record: header size, packet scheme, length
+     |__ TruncatedStream   the declared end lies inside a record
+     |__ UnknownType       a column type that the format does not have
+     |__ SchemaMismatch    a TABSCHEM whose counts disagree with its columns
+     |__ ColumnError       a row that cannot be read; knows table, sequence and column
+     |    |__ RowLengthError, SizeArrayError, BadDecimal, BadDatetime, BadValue, DecodeError
+     |__ DuplicateBegin    BEGINTX for a transaction that is open
+     |__ OrphanRecord      a record of a transaction that never began
+     |__ SessionDead       the server ended the session
+    DatabaseError
+     |__ CdcError          a call of the CDC interface was refused
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from eventlog.errors import DatabaseError, FormatError
+
+
+class FramingError(FormatError):
+    """Bytes that are no record (spec/gbase-cdc.md 2); ``offset`` is where the record begins in the stream."""
+
+    code = "framing"
+
+    def __init__(self, offset: int, problem: str) -> None:
+        super().__init__(f"at offset {offset} of the stream: {problem}; is this a CDC stream, read from its start?")
+        self.offset = offset
+
+
+class TruncatedStream(FormatError):
+    """The declared end lies inside a record: ``remainder`` bytes of it are there, from ``offset`` on."""
+
+    code = "truncated_stream"
+
+    def __init__(self, offset: int, remainder: int) -> None:
+        super().__init__(
+            f"the stream ends inside the record at offset {offset}, of which there are {remainder} bytes: "
+            "the capture was cut, or goes on in another file"
+        )
+        self.offset = offset
+        self.remainder = remainder
+
+
+class UnknownType(FormatError):
+    """A column of a type that the format does not have (spec/gbase-cdc.md 3.1)."""
+
+    code = "unknown_type"
+
+
+class SchemaMismatch(FormatError):
+    """A TABSCHEM record whose columns disagree with its own counts (spec/gbase-cdc.md 3.1)."""
+
+    code = "schema_mismatch"
+
+
+class ColumnError(FormatError):
+    """A row that cannot be read. ``problem`` says why; once known, ``table``, ``sequence`` and ``name`` say where;
+    ``column`` is ``schema.table.column``.
+    """
+
+    code = "column"
+
+    def __init__(self, problem: str, table: str = "", sequence: int | None = None, name: str = "") -> None:
+        place = f" of the row with sequence {sequence:016x}" if sequence is not None else ""
+        super().__init__(f"column {name!r} of {table!r}{place}: {problem}" if table else problem)
+        self.problem = problem
+        self.table = table
+        self.sequence = sequence
+        self.name = name
+        self.column = f"{table}.{name}" if table else None
+
+    def at(self, table: str, sequence: int | None, name: str) -> Self:
+        """The same error with its place."""
+        return type(self)(self.problem, table, sequence, name)
+
+
+class RowLengthError(ColumnError):
+    """A payload that is shorter or longer than its columns (spec/gbase-cdc.md 3.2)."""
+
+    code = "row_length"
+
+
+class SizeArrayError(ColumnError):
+    """A size array that fits the payload in no byte order, or disagrees with a length prefix."""
+
+    code = "size_array"
+
+
+class BadDecimal(ColumnError):
+    """A packed decimal with a digit above 99, or with digits behind the first byte of zero (spec/gbase-cdc.md 3.4)."""
+
+    code = "bad_decimal"
+
+
+class BadDatetime(ColumnError):
+    """A DATETIME or INTERVAL with a field out of its range (spec/gbase-cdc.md 3.5)."""
+
+    code = "bad_datetime"
+
+
+class BadValue(ColumnError):
+    """A byte that its column type does not have: sign of INT8, BOOLEAN, null flag, day number."""
+
+    code = "bad_value"
+
+
+class DecodeError(ColumnError):
+    """Text that is not of the configured charset (spec/gbase-cdc.md 3.3)."""
+
+    code = "decode"
+
+
+class DuplicateBegin(FormatError):
+    """BEGINTX for a transaction id that is open with another sequence (spec/gbase-cdc.md 4)."""
+
+    code = "duplicate_begin"
+
+
+class OrphanRecord(FormatError):
+    """A record of a transaction without BEGINTX, under ``orphans = "raise"`` (spec/gbase-cdc.md 4)."""
+
+    code = "orphan_record"
+
+
+class SessionDead(FormatError):
+    """An ERROR record that ends the session: only close is allowed; ``error`` is its code."""
+
+    code = "session_dead"
+
+    def __init__(self, error: int) -> None:
+        super().__init__(f"the server ended the session with error {error} ({error_name(error)}); open another one")
+        self.error = error
+
+
+ERROR_NAMES = {
+    -83701: "NOCDCDB",
+    -83702: "APIVERS",
+    -83703: "NODB",
+    -83704: "DBNOTLOGGED",
+    -83705: "NOTAB",
+    -83706: "TABPROPERTIES",
+    -83707: "NOCOL",
+    -83708: "NOSESS",
+    -83709: "NOREOPEN",
+    -83710: "TABCAPTURED",
+    -83711: "TABNOTCAPTURED",
+    -83712: "ARGNULL",
+    -83713: "LSN",
+    -83714: "DIRECTION",
+}
+"""Error codes of the CDC calls by number (spec/gbase-cdc.md 1); numbers may change between servers, names do not."""
+
+ERROR_NUMBERS = {name: number for number, name in ERROR_NAMES.items()}
+
+LOGGING_IN_USE = -19816
+"""Full-row logging cannot be switched off while the table is captured (spec/gbase-cdc.md 6)."""
+
+
+def error_name(number: int) -> str:
+    """The name of an error code, or ``unknown``."""
+    return ERROR_NAMES.get(number, "unknown")
+
+
+_HINTS = {
+    "NOCDCDB": "create the database syscdcv1 as gbasedbt: cd $GBASEDBTDIR/etc; dbaccess - syscdcv1.sql",
+    "DBNOTLOGGED": "the database must have logging",
+    "TABPROPERTIES": "full-row logging is off, or it is a view, a temporary table or a type that cannot be captured",
+    "LSN": "the position is older than the oldest log that is kept: load the tables anew",
+}
+
+
+class CdcError(DatabaseError):
+    """A call of the CDC interface answered with an error: ``number`` and ``name`` (spec/gbase-cdc.md 1)."""
+
+    code = "cdc"
+
+    def __init__(self, call: str, number: int, about: str = "") -> None:
+        name = error_name(number)
+        hint = f": {_HINTS[name]}" if name in _HINTS else ""
+        super().__init__(f"{call}{' of ' + about if about else ''} answered {number} ({name}){hint}")
+        self.call = call
+        self.number = number
+        self.name = name

@@ -1,0 +1,265 @@
+"""The layout of a captured table: made of its TABSCHEM, it reads and writes rows (spec/gbase-cdc.md 3.1, 3.2)."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from eventlog.errors import ConfigError, SchemaMissing
+from eventlog.gbase.column_readers import fixed_reader, variable_reader
+from eventlog.gbase.column_types import Column, parse_type, split_columns
+from eventlog.gbase.encodings import TextOptions
+from eventlog.gbase.errors import ColumnError, DecodeError, RowLengthError, SchemaMismatch, SizeArrayError
+from eventlog.gbase.options import ReadOptions
+from eventlog.model import Row, Value
+
+SIZES_AT: Final = 36  # where the size array of a row record begins
+_SEQUENCE: Final = struct.Struct(">Q")
+_TABSCHEM: Final = struct.Struct(">IIIII")
+# Below this payload the two readings of a size array cannot both fit (spec/gbase-cdc.md 3.2).
+_AMBIGUOUS_FROM: Final = 1 << 16
+
+
+def parse_columns(text: str, decimal_no_scale: str = "floating") -> tuple[Column, ...]:
+    """The columns of a TABSCHEM text in its order. Raises UnknownType, SchemaMismatch for a name that comes twice."""
+    columns = tuple(Column(name, parse_type(spelled, name, decimal_no_scale)) for name, spelled in split_columns(text))
+    names = [column.name for column in columns]
+    if len(set(names)) < len(names):
+        raise SchemaMismatch(f"a column of {text!r} comes twice")
+    return columns
+
+
+class TabSchem:
+    """What a TABSCHEM record says: its label and counts, its columns in stream order."""
+
+    __slots__ = ("columns", "fixed", "fixed_bytes", "label", "text", "variable")
+
+    def __init__(self, record: bytes, header_size: int, decimal_no_scale: str = "floating") -> None:
+        self.label, _, self.fixed_bytes, self.fixed, self.variable = _TABSCHEM.unpack_from(record, 16)
+        try:
+            self.text = record[header_size:].split(b"\0", 1)[0].decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DecodeError(f"the TABSCHEM of label {self.label} is not UTF-8: {error}") from None
+        columns = parse_columns(self.text, decimal_no_scale)
+        variable = sum(column.type.variable for column in columns)
+        if (self.fixed, self.variable) != (len(columns) - variable, variable):
+            raise SchemaMismatch(
+                f"the TABSCHEM of label {self.label} counts {self.fixed} fixed and {self.variable} variable columns, "
+                f"its text {self.text!r} has {len(columns) - variable} and {variable}"
+            )
+        # The sort is stable: it changes nothing where the server keeps to stream order.
+        self.columns = tuple(sorted(columns, key=lambda column: column.type.variable))
+
+
+Key = tuple[tuple[str, Value], ...]
+
+
+def _key_reader(names: Sequence[str]) -> Callable[[Row], Key]:
+    if len(names) == 1:
+        (name,) = names
+        return lambda row: ((name, row[name]),)
+    return lambda row: tuple([(name, row[name]) for name in names])
+
+
+@dataclass(slots=True)
+class SizeOrder:
+    """The byte order of size arrays that this stream has shown so far."""
+
+    found: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """How rows of one label are read. ``columns`` and ``names`` in stream order: fixed ones, then variable ones.
+
+    ``sizes(record, header_size)`` gives the size array in its byte order; ``decode(record, header_size)`` the values
+    in the order of ``names``; both raise a ColumnError with its place. ``key_of(row)`` gives the key, None =
+    unknown. ``header_size`` is the smallest header that holds the size array, ``described`` the TABSCHEM itself.
+    """
+
+    label: int
+    schema: str | None
+    table: str
+    columns: tuple[Column, ...]
+    names: tuple[str, ...]
+    key_of: Callable[[Row], Key] | None
+    header_size: int
+    sizes: Callable[[bytes, int], Sequence[int]]
+    decode: Callable[[bytes, int], list[Value]]
+    described: TabSchem
+
+    @property
+    def qualified(self) -> str:
+        """``schema.table``, or the table alone."""
+        return self.table if self.schema is None else f"{self.schema}.{self.table}"
+
+
+class Layouts(dict[int, Layout]):
+    """The layouts in force, by label. ``define`` takes a TABSCHEM record, which replaces that of its label."""
+
+    def __init__(self, options: ReadOptions, counters: Counter[str]) -> None:
+        super().__init__()
+        self._options = options
+        self._counters = counters
+        self._order = SizeOrder()
+
+    def define(self, record: bytes, header_size: int) -> Layout:
+        """The layout of a TABSCHEM record. Raises UnknownType, SchemaMismatch, ConfigError for a key column that is
+        not captured.
+        """
+        options = self._options
+        described = TabSchem(record, header_size, options.decimal_no_scale)
+        schema, table = options.name_of(described.label)
+        names = tuple(column.name for column in described.columns)
+        key = options.key_of(schema, table)
+        for name in key or ():
+            if name not in names:
+                raise ConfigError(f"key column {name!r} of {table!r} is not captured: captured are {', '.join(names)}")
+        qualified = table if schema is None else f"{schema}.{table}"
+        sizes = _sizes_reader(qualified, described.columns, options.size_order, self._order)
+        layout = Layout(
+            described.label,
+            schema,
+            table,
+            described.columns,
+            names,
+            None if key is None else _key_reader(key),
+            SIZES_AT + 4 * described.variable,
+            sizes,
+            _row_decoder(qualified, described.columns, sizes, options, self._order, self._count_lenient),
+            described,
+        )
+        self[described.label] = layout
+        return layout
+
+    def __missing__(self, label: int) -> Layout:
+        raise SchemaMissing(
+            f"a row has the label {label}, which no TABSCHEM record has described: read the capture from its start"
+        )
+
+    def _count_lenient(self) -> None:
+        self._counters["datetime_lenient"] += 1
+
+
+def _sequence(record: bytes) -> int:
+    (sequence,) = _SEQUENCE.unpack_from(record, 16)
+    return int(sequence)
+
+
+SizesReader = Callable[[bytes, int], Sequence[int]]
+
+
+def _sizes_reader(table: str, columns: Sequence[Column], size_order: str, order: SizeOrder) -> SizesReader:
+    variable = [column.name for column in columns if column.type.variable]
+    fixed_bytes = sum(column.type.width for column in columns if not column.type.variable)
+    little, big = (struct.Struct(f"{sign}{len(variable)}I").unpack_from for sign in "<>")
+    last = columns[-1].name if columns else ""
+
+    def read(record: bytes, header_size: int) -> Sequence[int]:
+        payload = len(record) - header_size
+        sizes: Sequence[int]
+        if size_order == "big":
+            sizes = big(record, SIZES_AT)
+        else:
+            sizes = little(record, SIZES_AT)
+            if size_order == "auto" and variable:
+                sizes = choose(sizes, record, payload)
+        # The entries of an explicit order are not known to be sizes yet: a wrong one says so in its column.
+        end = fixed_bytes
+        for name, size in zip(variable, sizes, strict=True):
+            if size < 1:
+                raise SizeArrayError("its entry in the size array is 0", table, _sequence(record), name)
+            end += size
+            if end > payload:
+                raise RowLengthError(
+                    f"its slot ends at byte {end} of a payload of {payload}", table, _sequence(record), name
+                )
+        if end != payload:
+            problem = f"the columns take {end} bytes, the payload has {payload}"
+            raise RowLengthError(problem, table, _sequence(record), last)
+        return sizes
+
+    def choose(sizes: Sequence[int], record: bytes, payload: int) -> Sequence[int]:
+        fits_little = min(sizes) >= 1 and sum(sizes) <= payload
+        if fits_little and payload < _AMBIGUOUS_FROM:
+            order.found = "little"
+            return sizes
+        swapped = big(record, SIZES_AT)
+        fits_big = min(swapped) >= 1 and sum(swapped) <= payload
+        if fits_little and fits_big:
+            return swapped if order.found == "big" else sizes
+        if fits_little or fits_big:
+            order.found = "little" if fits_little else "big"
+            return sizes if fits_little else swapped
+        raise SizeArrayError(
+            f"the size array {record[SIZES_AT : SIZES_AT + 4 * len(variable)].hex().upper()} fits the payload of "
+            f"{payload} bytes in neither byte order",
+            table,
+            _sequence(record),
+            variable[0],
+        )
+
+    return read
+
+
+def _row_decoder(
+    table: str,
+    columns: Sequence[Column],
+    read_sizes: SizesReader,
+    options: ReadOptions,
+    order: SizeOrder,
+    on_lenient: Callable[[], None],
+) -> Callable[[bytes, int], list[Value]]:
+    text: TextOptions = options.text
+    prefix = options.varchar_prefix if isinstance(options.varchar_prefix, int) else None
+    fixed = [fixed_reader(column.type, text, on_lenient) for column in columns if not column.type.variable]
+    nulls = [(place, reader.null) for place, reader in enumerate(fixed) if reader.null is not None]
+    converters = [(place, reader.convert) for place, reader in enumerate(fixed) if reader.convert is not None]
+    fields = struct.Struct(">" + "".join(reader.code for reader in fixed))
+    unpack, fixed_bytes, fixed_count = fields.unpack_from, fields.size, len(fixed)
+    variable = [
+        (place, variable_reader(column.type, text, prefix))
+        for place, column in enumerate(column for column in columns if column.type.variable)
+    ]
+    little = struct.Struct(f"<{len(variable)}I").unpack_from
+    longest = _AMBIGUOUS_FROM if options.size_order != "big" else 0
+    sizes_at = SIZES_AT
+
+    def decode(record: bytes, header_size: int) -> list[Value]:
+        # The common size array, which needs no second look: little-endian, of a payload that is used up exactly.
+        length = len(record)
+        end = header_size + fixed_bytes
+        sizes: Sequence[int] = little(record, sizes_at) if length < longest else (0,)
+        if end + sum(sizes) != length or 0 in sizes:
+            sizes = read_sizes(record, header_size)
+        elif order.found is None:
+            order.found = "little"
+        values = list(unpack(record, header_size))
+        place = 0
+        try:
+            for place, null in nulls:
+                if values[place] == null:
+                    values[place] = None
+            for place, convert in converters:
+                values[place] = convert(values[place])
+            place = fixed_count
+            for slot, read in variable:
+                begin = end
+                end += sizes[slot]
+                values.append(read(record, begin, end))
+        except ColumnError as error:
+            column = columns[place if place < fixed_count else len(values)]
+            raise error.at(table, _sequence(record), column.name) from None
+        return values
+
+    return decode
+
+
+def check_header(layout: Layout, header_size: int) -> str:
+    """What is wrong with the header of a row record, or nothing: it must hold the size array."""
+    if header_size >= layout.header_size:
+        return ""
+    return f"row of {layout.table!r} with a header of {header_size} bytes instead of {layout.header_size}"

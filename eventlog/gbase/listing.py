@@ -1,0 +1,141 @@
+"""A stream as annotated text, for people who look into a dump (issue 7, 3)."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from eventlog.errors import FormatError
+from eventlog.gbase.column_types import ColumnType
+from eventlog.gbase.datetimes import datetime_text
+from eventlog.gbase.errors import error_name
+from eventlog.gbase.framing import BEGINTX, COMMTX, DISCARD, ERROR, HEADER, RBTX, TABSCHEM, TIMEOUT, Framer
+from eventlog.gbase.layout import SIZES_AT, Layouts
+from eventlog.gbase.options import ReadOptions
+from eventlog.gbase.records import Record, moment, read_record
+from eventlog.model import Lob, Value
+
+_FORMS: Final = {"seq": ">Q", "time": ">q", "code": ">i"}
+_MEANINGS: Final = {"seq": "sequence", "tx": "transaction id", "os_user": "operating system user"}
+_HEX_SHOWN: Final = 16  # bytes of a line; longer fields go on in an ellipsis
+
+
+def listing(chunks: Iterable[bytes], options: ReadOptions | None = None) -> Iterator[str]:
+    """The lines of a stream: every field of every record with its offset, its bytes and what they mean.
+
+    A transaction is named by its BEGINTX sequence. What cannot be read ends the listing with a line that says so, and
+    its error is raised then: FormatError.
+    """
+    options = options or ReadOptions()
+    framer, layouts = Framer(options.max_record), Layouts(options, Counter())
+    open_transactions: dict[int, int] = {}
+    offset = 0
+    try:
+        for chunk in chunks:
+            for frame in framer.feed(chunk):
+                offset = frame[0]
+                yield from _record(read_record(frame, layouts), frame[3], open_transactions)
+            offset = framer.offset
+        framer.finish()
+    except FormatError as error:
+        yield f"{max(offset, getattr(error, 'offset', 0)):08x}  !! {type(error).__name__}: {error}"
+        raise
+    yield f"{framer.offset:08x}  end of the stream, {len(open_transactions)} transactions open"
+
+
+def _record(record: Record, data: bytes, open_transactions: dict[int, int]) -> Iterator[str]:
+    name = record.name or f"unknown record {record.number}"
+    yield f"{record.offset:08x}  {name}{_of_transaction(record, open_transactions)}"
+    common = zip(
+        ("header size", "payload size", "packet scheme", "record number"), HEADER.unpack_from(data), strict=True
+    )
+    for place, (field, number) in enumerate(common):
+        meaning = f"{number} = {name}" if place == 3 else str(number)
+        yield _line(record, 4 * place, data[4 * place : 4 * place + 4], field, meaning)
+    at = HEADER.size
+    for field, number in record.fields.items():
+        size = struct.calcsize(_FORMS.get(field, ">I"))
+        meaning = _meaning(record, field, number)
+        yield _line(record, at, data[at : at + size], _MEANINGS.get(field, field.replace("_", " ")), meaning)
+        at += size
+    if record.layout is not None and record.number != TABSCHEM:
+        for place, size in enumerate(record.sizes):
+            begin = SIZES_AT + 4 * place
+            variable = [column.name for column in record.layout.columns if column.type.variable]
+            yield _line(record, begin, data[begin : begin + 4], f"size of {variable[place]}", f"{size} bytes")
+        at += 4 * len(record.sizes)
+    if at < record.header_size:
+        yield _line(record, at, data[at : record.header_size], "unknown header", "skipped")
+    yield from _payload(record, data)
+    if record.number in (COMMTX, RBTX):
+        open_transactions.pop(record.fields["tx"], None)
+
+
+def _of_transaction(record: Record, open_transactions: dict[int, int]) -> str:
+    tx = record.fields.get("tx")
+    if tx is None:
+        return ""
+    if record.number == BEGINTX:
+        open_transactions[tx] = record.fields["seq"]
+        return f"  transaction {record.fields['seq']:016x} begins"
+    if tx not in open_transactions:
+        return "  of a transaction that did not begin here"
+    ends = {COMMTX: " is committed", RBTX: " is rolled back"}.get(record.number, "")
+    table = "" if record.layout is None else f" of {record.layout.qualified}"
+    return f"{table}  transaction {open_transactions[tx]:016x}{ends}"
+
+
+def _meaning(record: Record, field: str, number: int) -> str:
+    match field:
+        case "seq":
+            discarded = " and above are discarded" if record.number == DISCARD else ""
+            return f"{number:016x}{discarded}" if number or record.number != TIMEOUT else "no data yet"
+        case "time":
+            time = moment(number, record.offset)
+            return "not known" if time is None else f"{number} = {time:%Y-%m-%dT%H:%M:%SZ}"
+        case "label":
+            return str(number) if record.layout is None else f"{number} = {record.layout.qualified}"
+        case "code":
+            return f"{number} = {error_name(number)}"
+        case "flags" if record.number == ERROR:
+            return f"{number}, the session is dead" if number & 1 else str(number)
+        case _:
+            return str(number)
+
+
+def _payload(record: Record, data: bytes) -> Iterator[str]:
+    at = record.header_size
+    if record.number == TABSCHEM and record.layout is not None:
+        yield _line(record, at, data[at:], "columns", repr(record.layout.described.text))
+        for column in record.layout.described.columns:
+            yield f"{'':10}  {'':{_COLUMN}}  {column.name}  {column.type.spelled}"
+    elif record.layout is not None:
+        sizes = iter(record.sizes)
+        for column, value in zip(record.layout.columns, record.values, strict=True):
+            size = next(sizes) if column.type.variable else column.type.width
+            yield _line(
+                record, at, data[at : at + size], f"{column.name} {column.type.spelled}", _shown(value, column.type)
+            )
+            at += size
+    elif at < len(data):
+        yield _line(record, at, data[at:], "payload", "skipped")
+
+
+def _shown(value: Value, column_type: ColumnType) -> str:
+    if value is None:
+        return "NULL"
+    if column_type.qualifier is not None:
+        return datetime_text(value, column_type.qualifier)
+    if isinstance(value, Lob):
+        return "locator"
+    return repr(value) if isinstance(value, str) else str(value)
+
+
+_COLUMN: Final = 2 * _HEX_SHOWN + 3
+
+
+def _line(record: Record, at: int, data: bytes, field: str, meaning: str) -> str:
+    shown = data[:_HEX_SHOWN].hex().upper() + ("..." if len(data) > _HEX_SHOWN else "")
+    return f"  {record.offset + at:08x}  {shown:{_COLUMN}}  {field}: {meaning}"

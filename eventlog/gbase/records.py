@@ -1,0 +1,158 @@
+"""Records one by one: their fields read, and their bytes written (spec/gbase-cdc.md 3)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from eventlog.gbase.errors import BadValue, FramingError
+from eventlog.gbase.framing import (
+    BEGINTX,
+    COMMTX,
+    DISCARD,
+    ERROR,
+    HEADER,
+    RBTX,
+    RECORD_NAMES,
+    ROWS,
+    SCHEME,
+    TABSCHEM,
+    TIMEOUT,
+    TRUNCATE,
+    Frame,
+)
+from eventlog.gbase.layout import Layout, Layouts, check_header
+from eventlog.model import Value
+
+# The fields from offset 16 on, by record number; row records, TRUNCATE and TABSCHEM begin likewise.
+_FIELDS: Final[Mapping[int, tuple[struct.Struct, tuple[str, ...]]]] = {
+    BEGINTX: (struct.Struct(">QIqI"), ("seq", "tx", "time", "os_user")),
+    COMMTX: (struct.Struct(">QIq"), ("seq", "tx", "time")),
+    RBTX: (struct.Struct(">QI"), ("seq", "tx")),
+    DISCARD: (struct.Struct(">QI"), ("seq", "tx")),
+    TRUNCATE: (struct.Struct(">QII"), ("seq", "tx", "label")),
+    TIMEOUT: (struct.Struct(">Q"), ("seq",)),
+    ERROR: (struct.Struct(">Ii"), ("flags", "code")),
+}
+_ROW: Final = struct.Struct(">QIII")
+_TABSCHEM: Final = struct.Struct(">IIIII")
+_TABSCHEM_FIELDS: Final = ("label", "flags", "fixed_bytes", "fixed", "variable")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Record(NamedTuple):
+    """One record read. ``name`` is that of its number, ``None`` for a number that is not known.
+
+    ``fields`` are those behind the common header, in their order: ``seq``, ``tx``, ``time`` (s since 1970), ``label``,
+    ...; beside them a TABSCHEM has ``layout``, a row record also ``sizes`` and ``values`` in the order of
+    ``layout.names``.
+    """
+
+    offset: int
+    number: int
+    name: str | None
+    header_size: int
+    payload_size: int
+    fields: Mapping[str, int]
+    layout: Layout | None = None
+    sizes: Sequence[int] = ()
+    values: Sequence[Value] = ()
+
+
+def read_record(frame: Frame, layouts: Layouts) -> Record:
+    """A record with all that is in it; a TABSCHEM record is taken up in ``layouts``.
+
+    Raises FormatError: SchemaMissing for a row without TABSCHEM, a ColumnError for a row that cannot be read.
+    """
+    offset, number, header_size, record = frame
+    head = (offset, number, RECORD_NAMES.get(number), header_size, len(record) - header_size)
+    if number in ROWS:
+        fields = dict(zip(("seq", "tx", "label", "flags"), _ROW.unpack_from(record, 16), strict=True))
+        layout = layouts[fields["label"]]
+        wrong = check_header(layout, header_size)
+        if wrong:
+            raise FramingError(offset, wrong)
+        sizes = layout.sizes(record, header_size)
+        return Record(*head, fields, layout, sizes, layout.decode(record, header_size))
+    if number == TABSCHEM:
+        layout = layouts.define(record, header_size)
+        return Record(*head, dict(zip(_TABSCHEM_FIELDS, _TABSCHEM.unpack_from(record, 16), strict=True)), layout)
+    if number in _FIELDS:
+        form, names = _FIELDS[number]
+        return Record(*head, dict(zip(names, form.unpack_from(record, 16), strict=True)))
+    return Record(*head, {})
+
+
+def moment(seconds: int, offset: int) -> datetime | None:
+    """The time of a BEGINTX or COMMTX record, None for 0; ``offset`` of the record is for messages. Raises BadValue."""
+    try:
+        return _EPOCH + timedelta(seconds=seconds) if seconds else None
+    except OverflowError:
+        raise BadValue(f"the record at offset {offset} has the time {seconds}, outside the years 1 to 9999") from None
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def begin_tx(seq: int, tx: int, time: int, os_user: int) -> bytes:
+    """BEGINTX; ``time`` in seconds since 1970."""
+    return _plain(BEGINTX, seq, tx, time, os_user)
+
+
+def comm_tx(seq: int, tx: int, time: int) -> bytes:
+    """COMMTX; ``time`` in seconds since 1970."""
+    return _plain(COMMTX, seq, tx, time)
+
+
+def rb_tx(seq: int, tx: int) -> bytes:
+    """RBTX."""
+    return _plain(RBTX, seq, tx)
+
+
+def discard(seq: int, tx: int) -> bytes:
+    """DISCARD of what the transaction did from ``seq`` on."""
+    return _plain(DISCARD, seq, tx)
+
+
+def truncate(seq: int, tx: int, label: int) -> bytes:
+    """TRUNCATE."""
+    return _plain(TRUNCATE, seq, tx, label)
+
+
+def timeout(seq: int) -> bytes:
+    """TIMEOUT; ``seq`` of the last data, 0 when there was none."""
+    return _plain(TIMEOUT, seq)
+
+
+def error(code: int, flags: int) -> bytes:
+    """ERROR; bit 0 of ``flags``: the session is dead."""
+    return _plain(ERROR, flags, code)
+
+
+def tab_schem(label: int, columns: str, fixed_bytes: int, fixed: int, variable: int) -> bytes:
+    """TABSCHEM with the text of the columns; the counts as the caller has them."""
+    payload = columns.encode() + b"\0"
+    counts = _TABSCHEM.pack(label, 0, fixed_bytes, fixed, variable)
+    return HEADER.pack(36, len(payload), SCHEME, TABSCHEM) + counts + payload
+
+
+def row(number: int, seq: int, tx: int, label: int, sizes: Iterable[int], payload: bytes, size_order: str) -> bytes:
+    """A row record: INSERT, DELETE, UPDBEF or UPDAFT. ``size_order``: little or big."""
+    entries = tuple(sizes)
+    array = struct.pack(f"{'<' if size_order == 'little' else '>'}{len(entries)}I", *entries)
+    head = HEADER.pack(36 + len(array), len(payload), SCHEME, number)
+    return head + _ROW.pack(seq, tx, label, 0) + array + payload
+
+
+def with_extra_header(record: bytes, extra: int) -> bytes:
+    """The record with ``extra`` unknown bytes between its header and its payload."""
+    header_size, payload_size, scheme, number = HEADER.unpack_from(record)
+    head = HEADER.pack(header_size + extra, payload_size, scheme, number)
+    return head + record[16:header_size] + b"\xee" * extra + record[header_size:]
+
+
+def _plain(number: int, *fields: Any) -> bytes:
+    form, _ = _FIELDS[number]
+    return HEADER.pack(16 + form.size, 0, SCHEME, number) + form.pack(*fields)

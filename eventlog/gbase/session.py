@@ -1,0 +1,159 @@
+"""A session with a server: the documented call sequence over a DB-API connection (spec/gbase-cdc.md 1).
+
+No driver is shipped. The connection is any DB-API one to the database ``syscdcv1`` whose parameters are ``?``; what is
+captured is read through a function of the caller's, since DB-API has none for it: the session id serves as the
+descriptor of a large object (``ifx_lo_read`` of ESQL/C, and what drivers make of it).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple, Protocol
+
+from eventlog.gbase.errors import LOGGING_IN_USE, CdcError
+
+_log = logging.getLogger(__name__)
+
+MAJOR: Final = 1
+MINOR: Final = 1
+READ_BYTES: Final = 1 << 16
+
+
+class Cursor(Protocol):
+    """What is used of a DB-API cursor."""
+
+    def execute(self, operation: str, parameters: Sequence[Any], /) -> Any:
+        """Run a statement."""
+        ...
+
+    def fetchone(self) -> Sequence[Any] | None:
+        """Its one row."""
+        ...
+
+    def close(self) -> None:
+        """Give it back."""
+        ...
+
+
+class Connection(Protocol):
+    """What is used of a DB-API connection to ``syscdcv1``."""
+
+    def cursor(self) -> Cursor:
+        """A new cursor."""
+        ...
+
+
+Transport = Callable[[int, int], bytes | int]
+"""Reads at most n bytes of a session: ``read(session, n)`` gives the bytes that are valid, or 0 or a negative error."""
+
+
+class Capture(NamedTuple):
+    """A table to capture: ``db:owner.table``, its columns, and the label of its records."""
+
+    table: str
+    columns: Sequence[str]
+    label: int
+
+
+class Session(NamedTuple):
+    """An active session. ``read()`` gives the next bytes, TIMEOUT records among them; raises CdcError."""
+
+    id: int
+    read: Callable[[], bytes]
+
+
+@contextmanager
+def capture_session(
+    connection: Connection,
+    transport: Transport,
+    captures: Sequence[Capture],
+    *,
+    server: str,
+    position: int = 0,
+    timeout: int = 5,
+    max_recs: int = 1000,
+    read_bytes: int = READ_BYTES,
+) -> Iterator[Session]:
+    """An active session that captures these tables from ``position`` on: 0 = now, else a sequence (a token's restart).
+
+    ``server`` is the name of the server as its clients know it; ``timeout`` in seconds as ``cdc_opensess`` has it,
+    ``max_recs`` and ``read_bytes`` bound one read. Full-row logging is switched on where it is off, and off again at
+    the end only there. The session is always closed. Raises CdcError with the name of the error; LSN for a position
+    older than the oldest log, where reading stops: it never starts from now by itself.
+    """
+    session = _call(connection, "cdc_opensess", server, 0, timeout, max_recs, MAJOR, MINOR)
+    switched_on: list[str] = []
+    started: list[str] = []
+    failed = True
+    try:
+        for capture in captures:
+            if _start(connection, session, capture):
+                switched_on.append(capture.table)
+            started.append(capture.table)
+        _call(connection, "cdc_activatesess", session, position)
+        yield Session(session, lambda: _read(transport, session, read_bytes))
+        failed = False
+    finally:
+        closing: list[tuple[object, ...]] = [("cdc_endcapture", session, 0, table) for table in started]
+        closing += [("cdc_set_fullrowlogging", table, 0) for table in switched_on]
+        _close(connection, [*closing, ("cdc_closesess", session)], failed)
+
+
+def _start(connection: Connection, session: int, capture: Capture) -> bool:
+    """Start a capture; gives whether full-row logging had to be switched on, which nothing but its answer tells."""
+    arguments = ("cdc_startcapture", session, 0, capture.table, ", ".join(capture.columns), capture.label)
+    try:
+        _call(connection, *arguments, about=capture.table)
+    except CdcError as error:
+        if error.name != "TABPROPERTIES":
+            raise
+    else:
+        return False
+    _call(connection, "cdc_set_fullrowlogging", capture.table, 1, about=capture.table)
+    try:
+        _call(connection, *arguments, about=capture.table)
+    except BaseException:
+        # Off before, and of no use: the table cannot be captured for another reason.
+        _close(connection, [("cdc_set_fullrowlogging", capture.table, 0)], failed=True)
+        raise
+    return True
+
+
+def _close(connection: Connection, calls: Sequence[tuple[Any, ...]], failed: bool) -> None:
+    """All these calls, whatever becomes of each; the first error is raised unless there is one already."""
+    first: Exception | None = None
+    for call in calls:
+        try:
+            _call(connection, *call)
+        except Exception as error:  # those of the driver are its own, and the rest is closed all the same
+            if isinstance(error, CdcError) and error.number == LOGGING_IN_USE:
+                _log.info("full-row logging stays on: another session captures %s", call[1])
+                continue
+            _log.warning("while the session is closed: %s", error)
+            first = first or error
+    if first is not None and not failed:
+        raise first
+
+
+def _read(transport: Transport, session: int, size: int) -> bytes:
+    data = transport(session, size)
+    if isinstance(data, int) or not data:
+        raise CdcError("read", data if isinstance(data, int) else 0)
+    return data
+
+
+def _call(connection: Connection, function: str, *arguments: object, about: str = "") -> int:
+    """Call a function of the interface. Raises CdcError for a negative answer."""
+    marks = ", ".join("?" * len(arguments))
+    cursor = connection.cursor()
+    try:
+        cursor.execute(f"EXECUTE FUNCTION {function}({marks})", arguments)  # our own names, all values bound
+        row = cursor.fetchone()
+    finally:
+        cursor.close()
+    answer = int(row[0]) if row else 0
+    if answer < 0:
+        raise CdcError(function, answer, about)
+    return answer

@@ -1,0 +1,220 @@
+"""What an open transaction has done so far, in memory or, above a limit, in a temporary file (spec/gbase-cdc.md 4)."""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from array import array
+from collections.abc import Iterator
+from typing import IO, Final, NamedTuple
+
+from eventlog.gbase.framing import UPDBEF
+from eventlog.gbase.layout import Layout
+
+
+class Entry(NamedTuple):
+    """A row record or TRUNCATE (which has no layout) of a transaction; an UPDAFT has the UPDBEF that it is paired with
+    and the place of that.
+    """
+
+    number: int
+    sequence: int
+    label: int
+    layout: Layout | None
+    header_size: int
+    record: bytes
+    before_at: int = -1
+    before: Entry | None = None
+
+
+ENTRY_OVERHEAD: Final = 200
+"""Bytes that an entry takes in memory beside its record."""
+
+_BLOCK_ENTRIES: Final = 1000
+_BLOCK_BYTES: Final = 1 << 20
+_ENTRY: Final = struct.Struct("<BQIiIIq?")
+
+
+def weight(entry: Entry) -> int:
+    """Bytes that an entry takes in memory, the row before it counted once more."""
+    return len(entry.record) + ENTRY_OVERHEAD + (0 if entry.before is None else len(entry.before.record))
+
+
+class _Block(NamedTuple):
+    """Entries in the file that are read together: where they begin and end, the place of the first and how many they
+    are, and their lowest and highest sequence.
+    """
+
+    offset: int
+    end: int
+    first: int
+    length: int
+    lowest: int
+    highest: int
+
+
+class Held:
+    """The records of an open transaction in order of arrival, each at a place that stays while it is held.
+
+    ``bytes_in_memory`` (their ``weight``) is kept by who appends. UPDBEFs without UPDAFT are ``unpaired``, by label.
+    """
+
+    __slots__ = (
+        "_blocks", "_file", "_gone", "_highest", "_layouts", "_ordered", "_seen", "begin_seq", "bytes_in_memory",
+        "entries", "os_user", "spilled", "unpaired",
+    )  # fmt: skip
+
+    def __init__(self, begin_seq: int, os_user: int) -> None:
+        self.begin_seq = begin_seq
+        self.os_user = os_user
+        self.entries: list[Entry] = []
+        self.bytes_in_memory = 0
+        self.spilled = 0  # entries in the file; entries[0] is at this place
+        self.unpaired: dict[int, array[int]] = {}
+        self._file: IO[bytes] | None = None
+        self._blocks: list[_Block] = []
+        self._layouts: list[Layout | None] = []
+        self._gone: set[int] = set()
+        # Sequences rise within a transaction; where they do not, DISCARD looks at every record.
+        self._ordered = True
+        self._seen = 0
+        self._highest = 0
+
+    def pair(self, entry: Entry) -> Entry:
+        """Note an UPDBEF that comes next as unpaired, or give an UPDAFT the nearest unpaired one of its label."""
+        label = entry.label
+        if entry.number == UPDBEF:
+            places = self.unpaired.get(label)
+            if places is None:
+                places = self.unpaired[label] = array("Q")
+            places.append(self.spilled + len(self.entries))
+            return entry
+        places = self.unpaired.get(label)
+        if not places:
+            return entry
+        place = places.pop()
+        return entry._replace(before_at=place, before=self._entry_at(place))
+
+    def discard(self, seq: int) -> None:
+        """Drop the records with this sequence and above, and the UPDBEFs whose UPDAFT is among them."""
+        self._check_order()
+        befores: set[int] = set()  # the places of UPDBEFs whose UPDAFT is dropped
+        while True:
+            self._drop_tail(seq, befores)
+            befores = {place for place in befores if place < self.spilled + len(self.entries)}
+            # A record kept at the tail ends it, but for records out of order.
+            if not self.spilled or (self._ordered and (self.entries or self._blocks[-1].highest < seq)):
+                break
+            self._load_last_block()
+        end = self.spilled + len(self.entries)
+        self._seen = min(self._seen, end)
+        self._gone = {place for place in self._gone if place < end} | befores
+        if not self._ordered:
+            for place, entry in enumerate(self.entries, self.spilled):
+                if entry.sequence >= seq:
+                    self._gone.update(place for place in (place, entry.before_at) if place >= 0)
+        for label, places in self.unpaired.items():
+            while places and places[-1] >= end:
+                places.pop()
+            if not self._ordered:
+                self.unpaired[label] = array("Q", [place for place in places if place not in self._gone])
+
+    def _drop_tail(self, seq: int, befores: set[int]) -> None:
+        entries = self.entries
+        while entries and entries[-1].sequence >= seq:
+            dropped = entries.pop()
+            self.bytes_in_memory -= weight(dropped)
+            befores.add(dropped.before_at)
+        befores.discard(-1)
+
+    def kept(self) -> Iterator[tuple[int, Entry]]:
+        """The records that are left, with their places, in order of arrival."""
+        gone = self._gone
+        for place, entry in enumerate(self._spilled_entries()):
+            if place not in gone:
+                yield place, entry
+        for place, entry in enumerate(self.entries, self.spilled):
+            if place not in gone:
+                yield place, entry
+
+    @property
+    def plain(self) -> bool:
+        """Whether the records are all in memory, none dropped, every UPDBEF paired."""
+        return not self.spilled and not self._gone and not any(self.unpaired.values())
+
+    def spill(self) -> None:
+        """Move what is in memory to the file."""
+        self._check_order()
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="eventlog-gbase-")  # noqa: SIM115  # closed by close()
+        file = self._file
+        at = file.seek(0, 2)
+        for place, entry in enumerate(self.entries, self.spilled):
+            data = self._to_bytes(entry)
+            file.write(data)
+            self._extend_blocks(_Block(at, at + len(data), place, 1, entry.sequence, entry.sequence))
+            at += len(data)
+        self.spilled += len(self.entries)
+        self.entries.clear()
+        self.bytes_in_memory = 0
+
+    def _extend_blocks(self, block: _Block) -> None:
+        last = self._blocks[-1] if self._blocks else None
+        if last is None or last.length >= _BLOCK_ENTRIES or block.end - last.offset > _BLOCK_BYTES:
+            self._blocks.append(block)
+        else:
+            lowest, highest = min(last.lowest, block.lowest), max(last.highest, block.highest)
+            self._blocks[-1] = _Block(last.offset, block.end, last.first, last.length + 1, lowest, highest)
+
+    def close(self) -> None:
+        """Give the file back."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _check_order(self) -> None:
+        for entry in self.entries[self._seen - self.spilled :]:
+            self._ordered = self._ordered and entry.sequence >= self._highest
+            self._highest = max(self._highest, entry.sequence)
+        self._seen = self.spilled + len(self.entries)
+
+    def _entry_at(self, place: int) -> Entry:
+        if place >= self.spilled:
+            return self.entries[place - self.spilled]
+        block = next(block for block in reversed(self._blocks) if block.first <= place)
+        return self._read(block)[place - block.first]
+
+    def _load_last_block(self) -> None:
+        block = self._blocks.pop()
+        loaded = self._read(block)
+        self.entries[:0] = loaded
+        self.bytes_in_memory += sum(map(weight, loaded))
+        assert self._file is not None
+        self._file.truncate(block.offset)
+        self.spilled = block.first
+
+    def _spilled_entries(self) -> Iterator[Entry]:
+        for block in self._blocks:
+            yield from self._read(block)
+
+    def _read(self, block: _Block) -> list[Entry]:
+        file = self._file
+        assert file is not None
+        file.seek(block.offset)
+        # Whole, since the file may be read elsewhere before the next entry is taken.
+        return [self._from_file(file) for _ in range(block.length)]
+
+    def _to_bytes(self, entry: Entry) -> bytes:
+        number, seq, label, layout, header_size, record, before_at, before = entry
+        if layout not in self._layouts:
+            self._layouts.append(layout)
+        head = _ENTRY.pack(
+            number, seq, label, self._layouts.index(layout), header_size, len(record), before_at, before is not None
+        )
+        return head + record + (self._to_bytes(before) if before is not None else b"")
+
+    def _from_file(self, file: IO[bytes]) -> Entry:
+        number, seq, label, layout, header_size, size, before_at, paired = _ENTRY.unpack(file.read(_ENTRY.size))
+        record = file.read(size)
+        before = self._from_file(file) if paired else None
+        return Entry(number, seq, label, self._layouts[layout], header_size, record, before_at, before)

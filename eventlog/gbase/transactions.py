@@ -1,0 +1,301 @@
+"""Records to committed transactions: interleaving, rollback, savepoints, update pairs (spec/gbase-cdc.md 4)."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from heapq import merge
+from itertools import chain
+from typing import Final
+
+from eventlog.gbase.errors import DuplicateBegin, FramingError, OrphanRecord, SessionDead, error_name
+from eventlog.gbase.framing import (
+    BEGINTX,
+    COMMTX,
+    DISCARD,
+    ERROR,
+    INSERT,
+    RBTX,
+    RECORD_NAMES,
+    ROWS,
+    TABSCHEM,
+    TIMEOUT,
+    TRUNCATE,
+    UPDAFT,
+    UPDBEF,
+    Frame,
+)
+from eventlog.gbase.layout import Layouts, check_header
+from eventlog.gbase.options import ReadOptions
+from eventlog.gbase.spill import ENTRY_OVERHEAD, Entry, Held, weight
+from eventlog.gbase.token import Token
+from eventlog.model import ChangeOp
+
+_log = logging.getLogger(__name__)
+
+_ROW: Final = struct.Struct(">QII")
+_PLAIN: Final = struct.Struct(">QI")
+_BEGIN: Final = struct.Struct(">QIqI")
+_COMMIT: Final = struct.Struct(">QIq")
+_SEQUENCE: Final = struct.Struct(">Q")
+_ERROR: Final = struct.Struct(">Ii")
+_DEAD: Final = 1
+
+Operation = tuple[ChangeOp, Entry, Entry | None]
+"""What one change is made of: the record that gives its place and row, and of an update the one with the old row."""
+
+_OPERATIONS: Final = {
+    INSERT: ChangeOp.INSERT,
+    UPDAFT: ChangeOp.UPDATE,
+    TRUNCATE: ChangeOp.TRUNCATE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A committed transaction. ``begin_seq`` names it; ``commit_time`` in seconds since 1970; ``offset`` is that of its
+    COMMTX record. ``operations`` can be read once, while the transaction is the last that was handed out.
+    """
+
+    begin_seq: int
+    commit_seq: int
+    commit_time: int
+    os_user: int
+    offset: int
+    operations: Iterator[Operation]
+
+
+class Transactions:
+    """Collects records per transaction and hands a transaction out at its COMMTX.
+
+    ``counters``: orphan_records, unknown_records, unpaired_updaft, unpaired_updbef. ``on_idle`` is called at a TIMEOUT
+    with the sequence of the last data.
+    """
+
+    def __init__(
+        self, options: ReadOptions, layouts: Layouts, counters: Counter[str], on_idle: Callable[[int], None] | None
+    ) -> None:
+        self._options = options
+        self._layouts = layouts
+        self._counters = counters
+        self._on_idle = on_idle
+        self._open: dict[int, Held] = {}
+        self._delivering: Held | None = None
+        self._bytes_in_memory = 0
+        self._restarted = options.restart is not None
+        self._last_end, self._commit = options.token
+        self._dead: SessionDead | None = None
+
+    @property
+    def token(self) -> Token:
+        """From where to read again after all that was handed out so far."""
+        begun = [held.begin_seq for held in self._open.values()]
+        if self._delivering is not None:
+            begun.append(self._delivering.begin_seq)
+        restart = min(begun, default=self._last_end)
+        return Token(restart, self._commit)
+
+    def take(self, frames: Iterator[Frame]) -> Iterator[Committed]:
+        """The transactions that the records commit. Raises FormatError.
+
+        A transaction counts as delivered, for ``token``, when the next one is asked for.
+        """
+        if self._dead is not None:
+            raise self._dead
+        layouts, open_transactions = self._layouts, self._open
+        unpack_row, make, max_open_bytes = _ROW.unpack_from, tuple.__new__, self._options.max_open_bytes
+        for offset, number, header_size, record in frames:
+            if number in ROWS:
+                seq, tx, label = unpack_row(record, 16)
+                layout = layouts[label]
+                if header_size < layout.header_size:
+                    raise FramingError(offset, check_header(layout, header_size))
+                held = open_transactions.get(tx)
+                if held is None:
+                    self._orphan(offset, number, tx)
+                    continue
+                entry = make(Entry, (number, seq, label, layout, header_size, record, -1, None))
+                if number >= UPDBEF:
+                    entry = held.pair(entry)
+            elif number == TRUNCATE:
+                seq, tx, label = unpack_row(record, 16)
+                held = open_transactions.get(tx)
+                if held is None:
+                    self._orphan(offset, number, tx)
+                    continue
+                entry = Entry(number, seq, label, None, header_size, record)
+            else:
+                committed = self._other(offset, number, header_size, record)
+                if committed is not None:
+                    yield from self._deliver(committed)
+                continue
+            held.entries.append(entry)
+            size = len(record) + ENTRY_OVERHEAD if entry.before is None else weight(entry)
+            held.bytes_in_memory += size
+            self._bytes_in_memory += size
+            if self._bytes_in_memory > max_open_bytes:
+                self._spill()
+
+    def close(self) -> None:
+        """Drop what is open; ``token`` stays."""
+        self._last_end = self.token.restart
+        for held in self._open.values():
+            held.close()
+        self._open.clear()
+        self._delivering = None
+
+    def _other(self, offset: int, number: int, header_size: int, record: bytes) -> tuple[Held, int, int, int] | None:
+        if number == BEGINTX:
+            self._begin(*_BEGIN.unpack_from(record, 16))
+        elif number == COMMTX:
+            seq, tx, time = _COMMIT.unpack_from(record, 16)
+            held = self._end(offset, number, seq, tx)
+            if held is not None:
+                return held, seq, time, offset
+        elif number == RBTX:
+            seq, tx = _PLAIN.unpack_from(record, 16)
+            held = self._end(offset, number, seq, tx)
+            if held is not None:
+                held.close()
+                self._last_end = seq
+        elif number == DISCARD:
+            seq, tx = _PLAIN.unpack_from(record, 16)
+            held = self._open.get(tx)
+            if held is None:
+                self._orphan(offset, number, tx)
+            else:
+                self._bytes_in_memory -= held.bytes_in_memory
+                held.discard(seq)
+                self._bytes_in_memory += held.bytes_in_memory
+        elif number == TABSCHEM:
+            self._layouts.define(record, header_size)
+        elif number == TIMEOUT:
+            if self._on_idle is not None:
+                self._on_idle(_SEQUENCE.unpack_from(record, 16)[0])
+        elif number == ERROR:
+            self._error(offset, *_ERROR.unpack_from(record, 16))
+        else:
+            self._counters["unknown_records"] += 1
+        return None
+
+    def _begin(self, seq: int, tx: int, _time: int, os_user: int) -> None:
+        held = self._open.get(tx)
+        if held is not None:
+            if held.begin_seq == seq:
+                return
+            if self._options.duplicate_begin == "raise":
+                raise DuplicateBegin(
+                    f"transaction id {tx} begins with sequence {seq:016x} while the one begun with "
+                    f"{held.begin_seq:016x} is open; to drop that one set duplicate_begin = replace"
+                )
+            self._bytes_in_memory -= held.bytes_in_memory
+            held.close()
+        self._open[tx] = Held(seq, os_user)
+
+    def _end(self, offset: int, number: int, seq: int, tx: int) -> Held | None:
+        held = self._open.pop(tx, None)
+        if held is None:
+            self._orphan(offset, number, tx)
+            return None
+        self._bytes_in_memory -= held.bytes_in_memory
+        return held
+
+    def _deliver(self, committed: tuple[Held, int, int, int]) -> Iterator[Committed]:
+        held, seq, time, offset = committed
+        delivered_before = self._options.token.commit
+        # Until it was taken whole, a restart has to begin at its BEGINTX.
+        self._delivering = held
+        try:
+            if delivered_before is None or seq > delivered_before:
+                operations: Iterator[Operation] = _operations(held, self._counters)
+                first = next(operations, None)
+                if first is not None or self._options.empty_transactions:
+                    whole = operations if first is None else chain((first,), operations)
+                    yield Committed(held.begin_seq, seq, time, held.os_user, offset, whole)
+                self._commit = seq if self._commit is None else max(seq, self._commit)
+        finally:
+            held.close()
+        self._delivering = None
+        self._last_end = seq
+
+    def _orphan(self, offset: int, number: int, tx: int) -> None:
+        if self._options.orphans == "raise" and not self._restarted:
+            raise OrphanRecord(
+                f"{RECORD_NAMES[number]} at offset {offset} is of transaction {tx}, which has not begun: "
+                "read the capture from its start, or set orphans = skip"
+            )
+        self._counters["orphan_records"] += 1
+
+    def _error(self, offset: int, flags: int, code: int) -> None:
+        if flags & _DEAD:
+            self._dead = SessionDead(code)
+            raise self._dead
+        _log.warning("ERROR record at offset %d: code %d (%s), flags %d", offset, code, error_name(code), flags)
+
+    def _spill(self) -> None:
+        # The largest ones, until half of the room is free again.
+        for held in sorted(self._open.values(), key=lambda held: held.bytes_in_memory, reverse=True):
+            self._bytes_in_memory -= held.bytes_in_memory
+            held.spill()
+            if self._bytes_in_memory <= self._options.max_open_bytes // 2:
+                break
+
+
+def _operations(held: Held, counters: Counter[str]) -> Iterator[Operation]:
+    if not held.plain:
+        yield from _resolved(held, counters)
+        return
+    for entry in held.entries:
+        number = entry.number
+        if number == UPDAFT:
+            if entry.before is None:
+                counters["unpaired_updaft"] += 1
+            yield ChangeOp.UPDATE, entry, entry.before
+        elif number != UPDBEF:
+            yield _OPERATIONS.get(number, ChangeOp.DELETE), entry, None
+
+
+def _resolved(held: Held, counters: Counter[str]) -> Iterator[Operation]:
+    """The operations where an UPDBEF is left without its UPDAFT: with an INSERT beside it it is an update, else a
+    delete (spec/gbase-cdc.md 4). Both wait for the record that follows them.
+    """
+    unpaired = merge(*held.unpaired.values())
+    next_unpaired = next(unpaired, None)
+    inserted: Entry | None = None  # an INSERT that the next record may be the UPDBEF of
+    before: Entry | None = None  # an UPDBEF that the next record may be the INSERT of
+    for place, entry in held.kept():
+        number = entry.number
+        while next_unpaired is not None and next_unpaired < place:
+            next_unpaired = next(unpaired, None)
+        lone = place == next_unpaired
+        if before is not None:
+            old, before = before, None
+            if number == INSERT and entry.label == old.label:
+                yield ChangeOp.UPDATE, entry, old
+                continue
+            yield ChangeOp.DELETE, old, None
+        if inserted is not None:
+            new, inserted = inserted, None
+            if lone and entry.label == new.label:
+                counters["unpaired_updbef"] += 1
+                yield ChangeOp.UPDATE, new, entry
+                continue
+            yield ChangeOp.INSERT, new, None
+        if number == INSERT:
+            inserted = entry
+        elif lone:
+            counters["unpaired_updbef"] += 1
+            before = entry
+        elif number == UPDAFT:
+            if entry.before is None:
+                counters["unpaired_updaft"] += 1
+            yield ChangeOp.UPDATE, entry, entry.before
+        elif number != UPDBEF:
+            yield _OPERATIONS.get(number, ChangeOp.DELETE), entry, None
+    if before is not None:
+        yield ChangeOp.DELETE, before, None
+    if inserted is not None:
+        yield ChangeOp.INSERT, inserted, None

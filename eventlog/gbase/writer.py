@@ -1,0 +1,243 @@
+"""Changes to a stream (spec/change-model.md 4, column G)."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
+
+from eventlog.catalog_option import database_of
+from eventlog.errors import FormatError, NeedsQueryBack, NeedsRowCodec, NotExpressible, SchemaMissing, ValueRange
+from eventlog.formats import Report
+from eventlog.gbase import records
+from eventlog.gbase.column_types import Column, Kind
+from eventlog.gbase.encodings import TextOptions
+from eventlog.gbase.framing import DELETE, INSERT, UPDAFT, UPDBEF
+from eventlog.gbase.layout import parse_columns
+from eventlog.gbase.options import WriteOptions, parse_table_name
+from eventlog.gbase.row_writer import Payload, columns_of_catalog, row_writer, stream_order, tabschem
+from eventlog.model import Change, ChangeOp, Lob, Row, Value, old_key
+
+_STEP: Final = 0x40  # between the sequences of two records
+_IN_MEMORY: Final = 16 << 20
+_CHUNK: Final = 1 << 20
+_MAX_TX: Final = 0xFFFFFFFF
+_ID_DIGITS: Final = 10
+
+
+def write_stream(changes: Iterable[Change], options: WriteOptions, report: Report) -> Iterator[bytes]:
+    """The stream of changes, in pieces; a transaction comes out when its last change is known.
+
+    Changes without a transaction id are transactions of their own; the end of ``changes`` ends the last one. What a
+    stream cannot hold is passed over by ``report``, which raises it if it is strict: then nothing of its transaction
+    is written. The errors are SchemaMissing for a table that neither ``tables`` nor ``catalog`` describes,
+    NotExpressible, ValueRange, NeedsQueryBack and NeedsRowCodec. Counts in ``report``: changes written,
+    ``truncated <table>.<column>``, ``user_unknown``.
+    """
+    writer = _Writer(options, report)
+    coming = iter(changes)
+    following = next(coming, None)
+    while following is not None:
+        change, following, written = following, None, 0
+        with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as spool:
+            spool.write(writer.begin(change))
+            while True:
+                try:
+                    spool.write(b"".join(writer.records(change)))
+                    written += 1
+                except FormatError as error:
+                    report.pass_over(error)
+                ended = change.last_in_transaction or change.transaction_id is None
+                if ended:
+                    break
+                following = next(coming, None)
+                if following is None or following.transaction_id != change.transaction_id:
+                    break
+                change = following
+            if written:
+                spool.write(writer.commit(change))
+                spool.seek(0)
+                yield from writer.new_tables()
+                yield from iter(lambda: spool.read(_CHUNK), b"")
+        report.written += written
+        if ended:
+            following = next(coming, None)
+
+
+class _Table(NamedTuple):
+    label: int
+    name: str
+    columns: tuple[Column, ...]
+    names: frozenset[str]
+    payload: Callable[[Row], Payload]
+
+
+class _Writer:
+    """The numbers that are in use: sequences, transaction ids, labels; and the tables described so far."""
+
+    def __init__(self, options: WriteOptions, report: Report) -> None:
+        self._options = options
+        self._report = report
+        self._sequence = options.first_sequence - _STEP
+        self._tx = 0
+        self._tables: dict[tuple[str | None, str], _Table] = {}
+        self._new: list[_Table] = []
+        self._catalog = database_of(options.catalog)
+        self._labels = {parse_table_name(name)[1:]: int(label) for label, name in options.labels.items()}
+        self._used = set(self._labels.values())
+
+    def begin(self, change: Change) -> bytes:
+        self._tx = self._tx % _MAX_TX + 1
+        return records.begin_tx(self._next(), self._tx, _seconds(change), self._os_user(change.user))
+
+    def commit(self, change: Change) -> bytes:
+        return records.comm_tx(self._next(), self._tx, _seconds(change))
+
+    def new_tables(self) -> Iterator[bytes]:
+        """The TABSCHEM records of the tables that have come up since the last time."""
+        for table in self._new:
+            yield tabschem(table.label, table.columns)
+        self._new.clear()
+
+    def records(self, change: Change) -> Iterator[bytes]:
+        table = self._table(change.schema, change.table)
+        if change.op is ChangeOp.TRUNCATE:
+            yield records.truncate(self._next(), self._tx, table.label)
+            return
+        before, after = self._images(change, table)
+        if change.op is ChangeOp.DELETE:
+            assert before is not None
+            yield self._row(DELETE, table, before)
+        elif change.op is not ChangeOp.UPDATE:
+            assert after is not None
+            yield self._row(INSERT, table, after)
+        else:
+            assert after is not None
+            if before is not None:
+                yield self._row(UPDBEF, table, before)
+            yield self._row(UPDAFT, table, after)
+
+    def _next(self) -> int:
+        self._sequence += _STEP
+        return self._sequence
+
+    def _row(self, number: int, table: _Table, image: Row) -> bytes:
+        sizes, payload = table.payload(image)
+        record = records.row(number, self._next(), self._tx, table.label, sizes, payload, self._options.size_order)
+        if len(record) > self._options.max_record:
+            raise ValueRange(f"a row of {table.name!r} takes {len(record)} bytes, above max_record; readers refuse it")
+        return record
+
+    def _os_user(self, user: str | None) -> int:
+        if user is None:
+            return 0
+        is_id = user.isascii() and user.isdigit() and len(user) <= _ID_DIGITS
+        number = int(user) if is_id else self._options.user_ids.get(user, -1)
+        if not 0 <= number < 1 << 32:
+            self._report.count("user_unknown")
+            return 0
+        return number
+
+    # --- tables
+
+    def _table(self, schema: str | None, name: str) -> _Table:
+        table = self._tables.get((schema, name))
+        if table is None:
+            table = self._tables[schema, name] = self._described(schema, name)
+            self._new.append(table)
+        return table
+
+    def _described(self, schema: str | None, name: str) -> _Table:
+        options = self._options
+        qualified = name if schema is None else f"{schema}.{name}"
+        columns = self._columns(qualified, schema, name)
+        label = self._labels.get((schema, name), self._labels.get((None, name)))
+        if label is None or any(table.label == label for table in self._tables.values()):
+            label = 1
+            while label in self._used:
+                label += 1
+            self._used.add(label)
+        assert isinstance(options.varchar_prefix, int)
+        payload = row_writer(
+            qualified,
+            columns,
+            TextOptions(options.charset),
+            options.varchar_prefix,
+            lambda column: self._report.count(f"truncated {qualified}.{column}"),
+        )
+        return _Table(label, qualified, columns, frozenset(column.name for column in columns), payload)
+
+    def _columns(self, qualified: str, schema: str | None, name: str) -> tuple[Column, ...]:
+        options = self._options
+        text = options.tables.get(qualified, options.tables.get(name))
+        if text is not None:
+            return stream_order(parse_columns(text, options.decimal_no_scale))
+        if self._catalog is not None and (schema is None or self._catalog.schema in (None, schema)):
+            for table in self._catalog.tables:
+                if table.name == name:
+                    assert isinstance(options.varchar_prefix, int)
+                    return columns_of_catalog(table, options.varchar_prefix)
+        raise SchemaMissing(
+            f"the columns of table {qualified!r} are not known: give them in the writer's option tables, "
+            f'as {{"{qualified}": "id integer, name varchar(40,0)"}}, or in catalog'
+        )
+
+    # --- rows
+
+    def _images(self, change: Change, table: _Table) -> tuple[dict[str, Value] | None, dict[str, Value] | None]:
+        """The whole row before and after, completed where that is allowed (spec/change-model.md 4)."""
+        key = dict(change.key or ())
+        if change.after is None and change.before is None and "part1" in change.extras:
+            raise NeedsRowCodec(f"a row of {table.name!r} is raw: name the codec of its images")
+        if change.op is ChangeOp.DELETE:
+            known = {**key, **(change.before or {})}
+            self._refuse(change, table, known)
+            return {**dict.fromkeys(table.names), **known}, None
+        after: Row = {**key, **(change.after or {})}
+        before = {**dict(old_key(change) or ()), **change.before} if change.before else None
+        self._refuse(change, table, after)
+        self._refuse(change, table, before or {})
+        missing = table.names - after.keys()
+        if before is not None:
+            missing |= table.names - before.keys()
+        row: Row = {}
+        if missing:
+            complete = self._options.complete
+            found = None if complete is None else complete(change.schema, change.table, change.key)
+            if found is None and change.after is None:
+                raise NeedsQueryBack(f"a change of {table.name!r} has no row: give the writer's option complete")
+            row = found or {}
+        return (
+            None if before is None else self._whole(change, table, before, row),
+            self._whole(change, table, after, row),
+        )
+
+    def _whole(self, change: Change, table: _Table, image: Row, row: Row) -> dict[str, Value]:
+        whole = {**{name: row[name] for name in table.names & row.keys()}, **image}
+        missing = table.names - whole.keys()
+        if missing:
+            raise NotExpressible(
+                f"{change.op} of {table.name!r} with key {change.key} lacks {', '.join(sorted(missing))}: a stream "
+                "holds whole rows; give the writer's option complete"
+            )
+        return whole
+
+    def _refuse(self, change: Change, table: _Table, image: Row) -> None:
+        unknown = image.keys() - table.names
+        if unknown:
+            refused = NotExpressible(
+                f"{change.op} of {table.name!r} has the column {min(unknown)!r}, which the stream has not: "
+                "add it to the writer's option tables, with one of the types that are captured"
+            )
+            refused.column = f"{table.name}.{min(unknown)}"
+            raise refused
+        for column in table.columns:
+            if column.type.kind is Kind.LOB and isinstance(image.get(column.name), Lob):
+                refused = NotExpressible(f"column {column.name!r} of {table.name!r} is a large object")
+                refused.column = f"{table.name}.{column.name}"
+                raise refused
+
+
+def _seconds(change: Change) -> int:
+    time = change.commit_time
+    return 0 if time is None else int(time.timestamp() // 1)
