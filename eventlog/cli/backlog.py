@@ -1,9 +1,10 @@
-"""``eventlog backlog``: all waiting rows at once to files of documents, by Spark."""
+"""``eventlog backlog``: all waiting rows at once to files of documents, messages or change tables, by Spark."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
@@ -13,9 +14,11 @@ import click
 
 from eventlog.cli.context import Context
 from eventlog.cli.output import note, print_json
+from eventlog.convert import read_map
 from eventlog.errors import ConfigError
 
-_FORMS: Final = click.Choice(["lines", "documents", "parquet"])
+_FORMATS: Final = click.Choice(["xds", "qlik-messages", "qlik-change-table"])
+_FORMS: Final = click.Choice(["lines", "documents", "parquet", "csv", "json"])
 _COMPRESSIONS: Final = click.Choice(["none", "gzip", "zstd"])
 _SIZE: Final = re.compile(r"(\d+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -38,11 +41,16 @@ class _Size(click.ParamType[int]):
 @click.command()
 @click.option("--config", "-c", "config_file", type=click.Path(path_type=Path), metavar="FILE",
               help="Configuration file, here as well as before the command.")  # fmt: skip
-@click.option("--out", required=True, metavar="DIR", help="Empty or missing directory, or URI, for the documents.")
+@click.option("--format", "file_format", type=_FORMATS, default="xds", show_default=True, help="What is written.")
+@click.option("--map", "map_file", type=click.Path(path_type=Path), metavar="FILE",
+              help="Options of the Qlik formats' writers, TOML or JSON, as of `eventlog convert`.")  # fmt: skip
+@click.option("--last-sequence", metavar="SEQUENCE", help="Number Qlik formats on from this change sequence.")
+@click.option("--out", required=True, metavar="DIR", help="Empty or missing directory, or URI, for the output.")
 @click.option("--master", metavar="MASTER", help="Spark master; local[*], or what spark-submit says.")
 @click.option("--mark", is_flag=True, help="When all documents are complete, mark exactly the rows that were read.")
-@click.option("--form", type=_FORMS, default="lines", show_default=True,
-              help="An envelope a line, a file an envelope, or Parquet with an event a row.")  # fmt: skip
+@click.option("--form", type=_FORMS,
+              help="XDS: lines (an envelope each), documents (a file each), parquet (an event a row); messages: lines; "
+                   "change tables: parquet, csv, json.  [default: the first]")  # fmt: skip
 @click.option("--compression", type=_COMPRESSIONS, default="none", show_default=True, help="Of the files.")
 @click.option("--max-file-size", type=_Size(), default="256MiB", show_default=True, help="Of each file, at most.")
 @click.option("--partition-rows", type=click.IntRange(min=1), metavar="N",
@@ -54,19 +62,22 @@ class _Size(click.ParamType[int]):
 def backlog(
     context: Context,
     config_file: Path | None,
+    file_format: str,
+    map_file: Path | None,
+    last_sequence: str | None,
     out: str,
     master: str | None,
     mark: bool,
-    form: str,
+    form: str | None,
     compression: str,
     max_file_size: int,
     partition_rows: int | None,
     connections: int,
     as_json: bool,
 ) -> None:
-    """Convert all rows N to XDS documents: the events that `publish` would send, in the same order.
+    """Convert all rows N to files: the events that `publish` would send, in the same order.
 
-    Takes the lock of the log. Documents count only when DIR holds _SUCCESS; run again over a directory that has it, the
+    Takes the lock of the log. The files count only when DIR holds _SUCCESS; run again over a directory that has it, the
     command only completes the marks, over an unfinished one it begins anew.
     """
     if config_file is not None:
@@ -77,6 +88,9 @@ def backlog(
         out=out,
         master=master or (None if submitted else "local[*]"),
         mark=mark,
+        format=file_format,
+        options={} if map_file is None else read_options(read_map(map_file), file_format),
+        last_sequence=last_sequence,
         form=form,
         compression=compression,
         max_file_bytes=max_file_size,
@@ -84,11 +98,20 @@ def backlog(
         connections=connections,
         **({} if partition_rows is None else {"partition_rows": partition_rows}),
     )
-    report = spark.run(context.config(), request)
+    # Messages are for Kafka only where they are published; here they go to files, whatever the configuration says.
+    report = spark.run(context.config(format__type="xds"), request)
     if as_json:
         print_json({**asdict(report), "files": [asdict(file) for file in report.manifest.files]})
     elif not context.quiet:
         tell(report, out, mark)
+
+
+def read_options(map: Mapping[str, Any], file_format: str) -> Mapping[str, Any]:
+    """The writer's options of a map: those of its member ``writer``, or the map itself. Raises ConfigError."""
+    chosen = map.get("writer", {}) if "writer" in map or "reader" in map else map
+    if not isinstance(chosen, Mapping):
+        raise ConfigError(f"member 'writer' of the map is no object of options of {file_format}")
+    return chosen
 
 
 def _module(name: str) -> Any:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
-from types import ModuleType
 
 from sqlalchemy import Connection, Engine
 
 from eventlog.config import Config, connection_url
 from eventlog.sql import dialects
-from eventlog.sql.connect import connect
+from eventlog.sql.connect import connect, will_write
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.failures import as_database_errors
 
@@ -23,13 +21,24 @@ def engine_of(config: Config) -> tuple[Engine, Dialect]:
 
 
 @contextmanager
-def transaction(config: Config) -> Iterator[tuple[Connection, Dialect]]:
-    """One transaction on the configured database, committed at the end of the block. Raises DatabaseError."""
+def session(config: Config) -> Iterator[tuple[Connection, Dialect]]:
+    """A session of the configured database whose transactions write; the caller commits. Raises DatabaseError."""
     engine, dialect = engine_of(config)
-    with engine.connect() as conn, as_database_errors(conn), conn.begin():
+    with engine.connect() as conn, as_database_errors(conn):
+        will_write(conn)
         yield conn, dialect
 
 
-def trigger_functions(dialect: Dialect, module: str = "triggers") -> ModuleType:
-    """A module of the dialect's package; every database has the same ones (design.md)."""
-    return import_module(f"eventlog.sql.dialects.{dialect.name}.{module}")
+@contextmanager
+def transaction(config: Config) -> Iterator[tuple[Connection, Dialect]]:
+    """One transaction on the configured database that writes, committed at the end. Raises DatabaseError."""
+    with session(config) as (conn, dialect), conn.begin():
+        yield conn, dialect
+
+
+@contextmanager
+def reading(config: Config) -> Iterator[tuple[Connection, Dialect]]:
+    """One transaction on the configured database that only reads. Raises DatabaseError."""
+    engine, dialect = engine_of(config)
+    with engine.connect() as conn, as_database_errors(conn), conn.begin():
+        yield conn, dialect

@@ -18,6 +18,13 @@ from eventlog.sql import dialects, migrations
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import tail
 
+dialect_option = click.option(
+    "--dialect",
+    "dialect_name",
+    type=click.Choice(dialects.SUPPORTED),
+    help="With --sql: of this database; no connection and no URL are needed.",
+)
+
 
 @click.group()
 def db() -> None:
@@ -28,13 +35,23 @@ def db() -> None:
 @click.argument("revision", default="head")
 @click.option("--companions-only", is_flag=True, help="Somebody else made the log: make its companions alone.")
 @click.option("--sql", "as_sql", is_flag=True, help="Print the SQL and run none of it.")
+@dialect_option
 @click.pass_obj
-def upgrade(context: Context, revision: str, companions_only: bool, as_sql: bool) -> None:
+def upgrade(context: Context, revision: str, companions_only: bool, as_sql: bool, dialect_name: str | None) -> None:
     """Make the log and its companions, or bring them up to REVISION (default: head)."""
     config = context.config()
     if as_sql:
-        migrations.upgrade(None, revision=revision, companions_only=companions_only, sql=sys.stdout, **offline(config))
+        migrations.upgrade(
+            None,
+            revision=revision,
+            companions_only=companions_only,
+            sql=sys.stdout,
+            **offline(config, dialect_name),
+        )
         return
+    refuse_dialect(dialect_name)
+    url = connection_url(config.database)
+    dialects.for_url(url).prepare(url)
     with transaction(config) as (conn, _):
         before = migrations.current(conn, **names(config))
         migrations.upgrade(conn, revision=revision, companions_only=companions_only, **names(config))
@@ -66,8 +83,11 @@ def current(context: Context, as_json: bool) -> None:
 @click.option("--companions-only", is_flag=True, help="With --sql: the companions alone were made by us.")
 @click.option("--force", is_flag=True, help="Also if rows wait to be published: they are lost.")
 @click.option("--sql", "as_sql", is_flag=True, help="Print the SQL and run none of it.")
+@dialect_option
 @click.pass_obj
-def downgrade(context: Context, revision: str, companions_only: bool, force: bool, as_sql: bool) -> None:
+def downgrade(
+    context: Context, revision: str, companions_only: bool, force: bool, as_sql: bool, dialect_name: str | None
+) -> None:
     """Go back to REVISION; the default, base, drops the log with its rows and companions (if we made it).
 
     Drop the triggers before: triggers without a log fail the application's statements.
@@ -75,9 +95,14 @@ def downgrade(context: Context, revision: str, companions_only: bool, force: boo
     config = context.config()
     if as_sql:
         migrations.downgrade(
-            None, revision=revision, companions_only=companions_only, sql=sys.stdout, **offline(config)
+            None,
+            revision=revision,
+            companions_only=companions_only,
+            sql=sys.stdout,
+            **offline(config, dialect_name),
         )
         return
+    refuse_dialect(dialect_name)
     with transaction(config) as (conn, dialect):
         if revision == "base" and not force:
             refuse_to_lose_rows(conn, dialect, config)
@@ -92,9 +117,18 @@ def names(config: Config) -> dict[str, Any]:
     return {"log_table": config.database.log_table, "schema": config.database.schema_name}
 
 
-def offline(config: Config) -> dict[str, Any]:
-    """The same with the dialect, for SQL that is only written; no connection is needed."""
-    return {**names(config), "dialect_name": dialects.for_url(connection_url(config.database)).name}
+def offline(config: Config, dialect_name: str | None = None) -> dict[str, Any]:
+    """The same with the dialect, for SQL that is only written; no connection is needed.
+
+    ``dialect_name`` None: that of the configured URL.
+    """
+    return {**names(config), "dialect_name": dialect_name or dialects.for_url(connection_url(config.database)).name}
+
+
+def refuse_dialect(dialect_name: str | None) -> None:
+    """Raise a usage error if --dialect stands without --sql: a database that is connected to tells what it is."""
+    if dialect_name is not None:
+        raise click.UsageError("--dialect goes with --sql, which prints the statements and runs none")
 
 
 def refuse_to_lose_rows(conn: Connection, dialect: Dialect, config: Config) -> None:

@@ -22,9 +22,10 @@ from rich.table import Table as Grid
 from sqlalchemy import URL, make_url, text
 
 from eventlog.cli.context import Context
-from eventlog.cli.database import transaction, trigger_functions
+from eventlog.cli.database import transaction
 from eventlog.cli.db import names
 from eventlog.cli.demo_backlog import show_backlog
+from eventlog.cli.demo_forms import show_forms
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config import Config, load
 from eventlog.model import LogRow
@@ -35,6 +36,7 @@ from eventlog.publisher.opening import open_context, open_sink
 from eventlog.sql import embedded, migrations
 from eventlog.sql.companions import read_inflight
 from eventlog.sql.log_table import count_by_status, tail
+from eventlog.sql.triggers import LOCK_TIMEOUT
 from eventlog.xds.reader import read_lines
 from eventlog.xds.writer import write_event
 
@@ -144,6 +146,7 @@ def demo(context: Context, keep: Path | None, no_backlog: bool) -> None:
         played = _play(console, url, config)
         _publish(console, config)
         _show_scenes(console, config, directory / "documents", played)
+        _show_forms(console, config, played[1], directory / "forms")
         _show_status(console, config)
         if not no_backlog:
             show_backlog(console, file=directory / "eventlog.toml", directory=directory)
@@ -169,7 +172,7 @@ def _install(console: Console, directory: Path, url: str) -> Config:
     with transaction(config) as (connection, dialect):
         migrations.upgrade(connection, **names(config))
         plan = planned_triggers(connection, dialect, config)
-        trigger_functions(dialect).apply(connection, plan)
+        dialect.triggers.apply(connection, plan, LOCK_TIMEOUT)
     tables = ", ".join(action.table for action in plan.actions)
     _say(console, "Installed", f"the log hr.eventlog and triggers on {tables}")
     return config
@@ -287,6 +290,14 @@ def _show_scenes(console: Console, config: Config, documents: Path, played: Sequ
                 console.print(
                     "[dim]these rows stand near others of their object: they are part of its event above[/dim]"
                 )
+
+
+def _show_forms(console: Console, config: Config, of: _Played, directory: Path) -> None:
+    """The change of a scene in three forms."""
+    with open_context(config, Counters()) as context:
+        rows = context.dialect.read_rows(context.connection, context.log, [(of.first, of.last)])
+        database = context.dialect.reflect(context.connection, config.database.schema_name)
+    show_forms(console, rows, database, directory, _broken)
 
 
 def _broken(event: str) -> str:

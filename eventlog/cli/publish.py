@@ -13,6 +13,7 @@ import click
 
 from eventlog.cli.context import Context
 from eventlog.config import Config, effective
+from eventlog.formats import Report
 from eventlog.options import toml
 from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
@@ -20,6 +21,7 @@ from eventlog.publisher.dry_run import dry_run
 from eventlog.publisher.health import health_file, patience
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import open_context, open_sink, open_unlocked
+from eventlog.publisher.sinks.stdout import StreamSink
 from eventlog.publisher.wake import StopRequest
 
 _log = logging.getLogger("eventlog.publisher")
@@ -34,15 +36,26 @@ _log = logging.getLogger("eventlog.publisher")
     type=click.Choice(["xds", "qlik-messages"]),
     help="XDS documents, or Qlik messages to Kafka; in place of format.type.",
 )
+@click.option(
+    "--from",
+    "source",
+    type=click.Choice(["gbase", "linter", "qlik-messages"]),
+    help="Follow the source of [source] in place of the log; in place of source.type.",
+)
 @click.pass_obj
-def publish(context: Context, once: bool, dry: bool, form: str | None) -> None:
+def publish(context: Context, once: bool, dry: bool, form: str | None, source: str | None) -> None:
     """Read the log, send its events as XDS documents or as messages and mark the rows by the answers.
 
     Runs until SIGTERM or SIGINT, which let the envelope that is in the air be answered and marked. One publisher a log.
+
+    With a source that is no log its position is moved by the answers, in a file or a table of its own.
     """
-    config = context.config(format__type=form)
+    config = context.config(format__type=form, source__type=source)
     counters = Counters()
     tune_collector()
+    if config.source.type is not None:
+        _follow(config, counters, once=once, dry=dry)
+        return
     if dry:
         with open_unlocked(config, counters) as opened:
             for document in dry_run(opened):
@@ -63,6 +76,37 @@ def publish(context: Context, once: bool, dry: bool, form: str | None) -> None:
                 run_daemon(lambda: open_context(config, counters), lambda: open_sink(config, sys.stdout), stop, beat)
     finally:
         report(config, counters)
+
+
+def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> None:
+    """Follow the source of ``[source]``."""
+    from eventlog.publisher.follow import follow
+    from eventlog.publisher.following import following, position_of, unsaved
+
+    done = Report()
+    followed, open_position = following(config, counters, done), position_of(config)
+    if dry:
+        follow(followed, unsaved(open_position), lambda: StreamSink(sys.stdout), stop_on_signals(), once=True)
+        return
+    if config.publisher.publisher_disabled:
+        _log.warning("publisher_disabled is set: nothing is published")
+        return
+    log_settings(config)
+    stop = stop_on_signals()
+    try:
+        with health_file(config.publisher.health_file, patience(config)) as beat:
+            follow(followed, open_position, lambda: open_sink(config, sys.stdout), stop, once=once, beat=beat)
+    finally:
+        counted = "".join(f", {number} {name}" for name, number in sorted(done.counters.items()))
+        _log.info(
+            "%d changes read, %d events in %d documents sent, %d changes not sent, %d events refused%s",
+            counters.rows_read,
+            counters.events_sent,
+            counters.documents_sent,
+            counters.rows_bad,
+            counters.answers_error,
+            counted,
+        )
 
 
 def log_settings(config: Config) -> None:

@@ -13,7 +13,7 @@ import click
 from sqlalchemy import Connection
 
 from eventlog.cli.context import Context
-from eventlog.cli.database import engine_of
+from eventlog.cli.database import session
 from eventlog.cli.output import note, print_json, progress
 from eventlog.errors import ConfigError
 from eventlog.publisher.cycle import recorded_ids
@@ -21,7 +21,6 @@ from eventlog.publisher.flight import decode
 from eventlog.publisher.opening import find_log
 from eventlog.sql import purge as batches
 from eventlog.sql.companions import read_inflight
-from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.purge import Batch
 
@@ -58,8 +57,7 @@ def purge(context: Context, age: str, size: int, pause: float, dry: bool, as_jso
     """
     limit = parse_age(age)
     config = context.config()
-    engine, dialect = engine_of(config)
-    with engine.connect() as conn, as_database_errors(conn):
+    with session(config) as (conn, dialect):
         log = find_log(conn, dialect, config)
         report = Report(str(log), dry)
         if not dry:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from types import ModuleType
 from typing import Final, NamedTuple
 
 import click
@@ -17,7 +16,7 @@ from sqlalchemy import Connection
 
 from eventlog.catalog import Catalog, ObjectClass
 from eventlog.cli.context import Context
-from eventlog.cli.database import engine_of, trigger_functions
+from eventlog.cli.database import session
 from eventlog.cli.output import note, print_json, progress
 from eventlog.config import Config
 from eventlog.errors import BadTableKey, ConfigError, DatabaseAway, DatabaseError, LogTableError
@@ -34,14 +33,13 @@ SHOWN: Final = 20
 
 
 class Opened(NamedTuple):
-    """A log that is written to, and the class that is written again. ``sql``: the dialect's statements."""
+    """A log that is written to, and the class that is written again."""
 
     conn: Connection
     dialect: Dialect
     log: LogTable
     schema: str | None
     cls: ObjectClass
-    sql: ModuleType
 
 
 @dataclass(slots=True)
@@ -154,20 +152,18 @@ def read_lines(path: Path, canonical_key: Callable[[str | None], str]) -> Iterat
 
 @contextmanager
 def _opened(config: Config, class_name: str, *, resumable: bool) -> Iterator[Opened]:
-    engine, dialect = engine_of(config)
-    with engine.connect() as conn, as_database_errors(conn):
+    with session(config) as (conn, dialect):
         log = find_log(conn, dialect, config)
         catalog = read_catalog(conn, dialect, config, log)
         cls = class_of(catalog, class_name)
-        sql = trigger_functions(dialect, "resync")
         if resumable:
             batches.check_table(conn, log)
-        if missing := sql.missing_rights(conn, log, resumable):
+        if missing := dialect.resync.missing_rights(conn, log, resumable):
             raise LogTableError(
                 f"user {dialect.current_user(conn)} lacks rights on the log {log} for a resync: {'; '.join(missing)}; "
                 "have its owner grant them"
             )
-        yield Opened(conn, dialect, log, catalog.schema, cls, sql)
+        yield Opened(conn, dialect, log, catalog.schema, cls)
 
 
 def class_of(catalog: Catalog, name: str) -> ObjectClass:
@@ -195,7 +191,7 @@ def _write_named(opened: Opened, selection: Selection, keys: Sequence[str], repo
 def _write_keys(opened: Opened, selection: Selection, keys: Iterable[str], report: Report) -> tuple[int, int]:
     """Log the objects of these canonical keys; how many there are, and how many keys have none."""
     found, missing = batches.existing(opened.conn, opened.dialect, opened.schema, opened.cls, keys)
-    opened.sql.write_keys(opened.conn, opened.log, selection, found)
+    opened.dialect.resync.write_keys(opened.conn, opened.log, selection, found)
     report.add_problems(f"{key}: there is no such object" for key in missing)
     return len(found), len(missing)
 
@@ -205,17 +201,17 @@ def _batch_writer(
 ) -> tuple[WriteBatch, int]:
     """What writes a batch, and how many rows (or lines of the file) are still to come."""
     if keys_file is None:
-        walk = opened.sql.prepare(opened.conn, opened.log, opened.schema, opened.cls, selection)
+        walk = opened.dialect.resync.prepare(opened.conn, opened.log, opened.schema, opened.cls, selection)
         try:
             with as_database_errors(opened.conn):
-                total = opened.sql.estimate(opened.conn, walk, line.position)
+                total = opened.dialect.resync.estimate(opened.conn, walk, line.position)
         except DatabaseAway:
             raise
         except DatabaseError as error:
             if selection.where is None:
                 raise
             raise ConfigError(f"--where {selection.where}: {error}") from error
-        return (lambda conn, position: opened.sql.write_batch(conn, walk, position, size)), total
+        return (lambda conn, position: opened.dialect.resync.write_batch(conn, walk, position, size)), total
 
     lines = read_lines(keys_file, opened.cls.canonical_key)
     with keys_file.open("rb") as file:

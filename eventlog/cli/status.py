@@ -10,14 +10,17 @@ import click
 from sqlalchemy import Connection
 
 from eventlog.cli.context import Context
-from eventlog.cli.database import transaction
+from eventlog.cli.database import reading
 from eventlog.cli.output import note, print_json, table
+from eventlog.cli.triggers import planned_triggers
 from eventlog.config import Config
+from eventlog.errors import EventlogError
 from eventlog.model import Status
 from eventlog.publisher.flight import Record, decode
 from eventlog.publisher.opening import find_log
 from eventlog.sql.companions import read_inflight
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import LogTable, count_by_status
 
 LETTERS: Final = {
@@ -47,7 +50,10 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What ``status`` tells. ``oldest_seconds``: age of the oldest row N by event_time, None without one."""
+    """What ``status`` tells. ``oldest_seconds``: age of the oldest row N by event_time, None without one.
+
+    ``drift``: where triggers are not what is declared and what the tables are now, in sentences.
+    """
 
     log: str
     rows: dict[str, int]
@@ -55,6 +61,7 @@ class Report:
     oldest_seconds: float | None
     publisher_runs: bool
     in_flight: list[InFlight]
+    drift: list[str]
 
 
 @click.command()
@@ -63,7 +70,7 @@ class Report:
 def status(context: Context, as_json: bool) -> None:
     """Show rows by status, what is in flight or parked, and whether a publisher runs."""
     config = context.config()
-    with transaction(config) as (conn, dialect):
+    with reading(config) as (conn, dialect):
         report = _report(conn, dialect, find_log(conn, dialect, config), config)
     if as_json:
         print_json(asdict(report))
@@ -80,7 +87,20 @@ def _report(conn: Connection, dialect: Dialect, log: LogTable, config: Config) -
         oldest_seconds=queue.oldest_seconds,
         publisher_runs=dialect.is_locked(conn, log),
         in_flight=_in_flight(conn, dialect, log),
+        drift=drift(conn, dialect, config),
     )
+
+
+def drift(conn: Connection, dialect: Dialect, config: Config) -> list[str]:
+    """What `eventlog triggers apply` would change, a sentence a table; nothing if that cannot be told (see doctor)."""
+    if not config.watches:
+        return []
+    try:
+        with as_database_errors(conn), conn.begin_nested():
+            planned = planned_triggers(conn, dialect, config)
+    except EventlogError:
+        return []
+    return [f"{action.table}: {action.reason}" for action in planned.changes]
 
 
 def _in_flight(conn: Connection, dialect: Dialect, log: LogTable) -> list[InFlight]:
@@ -133,6 +153,8 @@ def _print(report: Report) -> None:
         )
         if len(report.in_flight) > SHOWN:
             note(f"... and {len(report.in_flight) - SHOWN} more (--json lists all)")
+    for sentence in report.drift:
+        note(f"triggers are not as declared: {sentence}; see `eventlog triggers plan`")
 
 
 def _age(seconds: float) -> str:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Final
 
 import click
 from sqlalchemy import Connection
 
+from eventlog.catalog import Database, database_from_json
 from eventlog.cli.context import Context
-from eventlog.cli.database import transaction, trigger_functions
-from eventlog.cli.db import names, offline, refuse_to_lose_rows
+from eventlog.cli.database import reading, transaction
+from eventlog.cli.db import dialect_option, names, offline, refuse_to_lose_rows
 from eventlog.cli.output import note, print_json, table
 from eventlog.config import Config
+from eventlog.errors import ConfigError
 from eventlog.publisher.opening import catalog_of, class_names, declared_watches, find_log
-from eventlog.sql import migrations
+from eventlog.sql import dialects, migrations
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.triggers import TriggerPlan
+from eventlog.sql.log_table import new_log, split_name
+from eventlog.sql.triggers import LOCK_TIMEOUT, TriggerPlan, Watch
 
 SIGNS: Final = {"create": ("+", "green"), "replace": ("~", "yellow"), "drop": ("-", "red"), "unchanged": ("=", None)}
 
@@ -25,7 +30,7 @@ SIGNS: Final = {"create": ("+", "green"), "replace": ("~", "yellow"), "drop": ("
 _lock_timeout = click.option(
     "--lock-timeout",
     type=click.FloatRange(min=0, max=86400),
-    default=5.0,
+    default=LOCK_TIMEOUT,
     show_default=True,
     metavar="SECONDS",
     help="How long to wait for a table that a transaction holds; writers wait behind. 0 = without end.",
@@ -45,10 +50,10 @@ def triggers() -> None:
 def plan(context: Context, as_sql: bool, as_json: bool, check: bool) -> int:
     """Show what apply would do, table by table, and why; nothing is changed."""
     config = context.config()
-    with transaction(config) as (conn, dialect):
+    with reading(config) as (conn, dialect):
         planned = planned_triggers(conn, dialect, config)
     if as_sql:
-        sys.stdout.write(trigger_functions(dialect).to_sql(planned))
+        sys.stdout.write(dialect.triggers.script(planned, LOCK_TIMEOUT))
     elif as_json:
         print_json({**asdict(planned), "changes": len(planned.changes)})
     else:
@@ -68,9 +73,9 @@ def apply(context: Context, as_sql: bool, as_json: bool, lock_timeout: float) ->
     with transaction(config) as (conn, dialect):
         planned = planned_triggers(conn, dialect, config)
         if not as_sql:
-            trigger_functions(dialect).apply(conn, planned, lock_timeout)
+            dialect.triggers.apply(conn, planned, lock_timeout)
     if as_sql:
-        sys.stdout.write(trigger_functions(dialect).to_sql(planned, lock_timeout))
+        sys.stdout.write(dialect.triggers.script(planned, lock_timeout))
     elif as_json:
         print_json({**asdict(planned), "changes": len(planned.changes)})
     else:
@@ -88,16 +93,15 @@ def drop(context: Context, drop_log: bool, force: bool, as_sql: bool, lock_timeo
     """Drop all triggers and functions that write the log; the log itself stays without --drop-log."""
     config = context.config()
     with transaction(config) as (conn, dialect):
-        functions = trigger_functions(dialect)
-        planned = functions.plan_drop(conn, find_log(conn, dialect, config))
+        planned = dialect.triggers.plan_drop(conn, find_log(conn, dialect, config))
         if as_sql:
-            sys.stdout.write(functions.to_sql(planned, lock_timeout))
+            sys.stdout.write(dialect.triggers.script(planned, lock_timeout))
             if drop_log:
                 migrations.downgrade(None, sql=sys.stdout, **offline(config))
             return
         if drop_log and not force:
             refuse_to_lose_rows(conn, dialect, config)
-        functions.apply(conn, planned, lock_timeout)
+        dialect.triggers.apply(conn, planned, lock_timeout)
         if drop_log:
             migrations.downgrade(conn, **names(config))
     _print(planned)
@@ -109,14 +113,31 @@ def drop(context: Context, drop_log: bool, force: bool, as_sql: bool, lock_timeo
 @triggers.command()
 @click.option("--sql", "as_sql", is_flag=True, help="Their full SQL, on standard output.")
 @click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+@dialect_option
+@click.option(
+    "--catalog",
+    "catalog_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With --sql --dialect: the tables, as JSON in the form of the `database` member of the xds cases.",
+)
 @click.pass_obj
-def show(context: Context, as_sql: bool, as_json: bool) -> None:
-    """Show the triggers that are installed for the log, declared or not."""
+def show(context: Context, as_sql: bool, as_json: bool, dialect_name: str | None, catalog_file: Path | None) -> None:
+    """Show the triggers that are installed for the log, declared or not.
+
+    With --sql --dialect NAME --catalog FILE no database is asked: the SQL of what the configuration declares over the
+    tables of FILE is printed, or of all its tables in the default style if nothing is declared.
+    """
+    if dialect_name is not None or catalog_file is not None:
+        if not as_sql or dialect_name is None or catalog_file is None:
+            raise click.UsageError("--dialect and --catalog go together, with --sql")
+        print_compiled(context, dialects.load(dialect_name), catalog_file)
+        return
     config = context.config()
-    with transaction(config) as (conn, dialect):
-        installed = trigger_functions(dialect, "show").installed(conn, find_log(conn, dialect, config))
+    with reading(config) as (conn, dialect):
+        installed = dialect.triggers.installed(conn, find_log(conn, dialect, config))
     if as_sql:
-        for function in dict.fromkeys(one.function_sql for one in installed):
+        for function in dict.fromkeys(one.function_sql for one in installed if one.function_sql is not None):
             sys.stdout.write(f"{function.rstrip()};\n\n")
         for one in installed:
             sys.stdout.write(f"{one.trigger_sql};\n")
@@ -131,14 +152,39 @@ def show(context: Context, as_sql: bool, as_json: bool) -> None:
         note("No triggers are installed; `eventlog triggers plan` shows what is declared.")
 
 
+def print_compiled(context: Context, dialect: Dialect, catalog_file: Path) -> None:
+    """Print the script that makes the declared triggers in a database that is not there. Raises ConfigError."""
+    config = context.config()
+    database = read_database(catalog_file)
+    own_schema, name = split_name(config.database.log_table)
+    log = new_log(dialect, own_schema or config.database.schema_name or database.schema, name)
+    _, tables = class_names(config)
+    catalog = catalog_of(config, database, tables, log)
+    watches = declared_watches(config) or tuple(Watch(cls.name) for cls in catalog.classes if not cls.is_view)
+    plan = TriggerPlan.of_new(dialect.triggers.compile(database, catalog, log, watches))
+    sys.stdout.write(dialect.triggers.script(plan, LOCK_TIMEOUT))
+
+
+def read_database(path: Path) -> Database:
+    """The tables of a JSON file: a ``database`` member of the xds cases, or a whole case. Raises ConfigError."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"--catalog {path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"--catalog {path}: is no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"--catalog {path}: an object with the members dialect, schema and tables is needed")
+    return database_from_json(value.get("database", value))
+
+
 def planned_triggers(conn: Connection, dialect: Dialect, config: Config) -> TriggerPlan:
     """What brings the triggers to what the configuration declares. Raises TriggerError, LogTableError, ConfigError."""
     log = find_log(conn, dialect, config)
     schema, tables = class_names(config)
     database = dialect.reflect(conn, schema)
     catalog = catalog_of(config, database, tables, log)
-    planned: TriggerPlan = trigger_functions(dialect).plan(conn, database, catalog, log, declared_watches(config))
-    return planned
+    return dialect.triggers.plan(conn, database, catalog, log, declared_watches(config))
 
 
 def _print(planned: TriggerPlan) -> None:

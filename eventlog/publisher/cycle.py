@@ -13,26 +13,28 @@ from eventlog.fold import Group
 from eventlog.model import Status
 from eventlog.publisher.context import Context
 from eventlog.publisher.delivery import Landing, count_fates, deliver
-from eventlog.publisher.flight import Envelope, Flight, Sending, decode, encode, pack, record_of
+from eventlog.publisher.flight import Envelope, Flight, Sending, decode, encode, numbered, pack, record_of
 from eventlog.publisher.future import DuePass, begin_due_pass, take_due_window
 from eventlog.publisher.marks import Marks
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.window import build_outcomes, query_back, split_by_rows, take_window
 from eventlog.sql.companions import next_flight, read_inflight, write_inflight
-from eventlog.sql.log_table import tail
+from eventlog.sql.log_table import tail, to_ranges
 
 
 @dataclass(slots=True)
 class State:
     """What a publisher knows between cycles; all of it can be had again from the database.
 
-    ``flights``: what is recorded in the in-flight lines, by number. ``first`` and ``last``: the rest of the current
+    ``flights``: what is recorded in the in-flight lines, by number. ``newest``: what the last numbered one began with.
+    ``first`` and ``last``: the rest of the current
     pass over the queue, None between passes; ``due`` is it with ``handle_future_events``.
     """
 
     parking: Parking
     flights: dict[int, Flight] = field(default_factory=dict)
+    newest: str = ""
     first: int = 1
     last: int | None = None
     due: DuePass | None = None
@@ -55,7 +57,8 @@ def recover(context: Context) -> State:
     """The state of a publisher that has just got its lock: what is in flight is sent first."""
     flights = {number: decode(number, text) for number, text in read_inflight(context.connection, context.log)}
     context.connection.commit()
-    return State(Parking(context.options.retry_initial, context.options.retry_max), flights)
+    newest = max((flight.first for flight in flights.values()), default="")
+    return State(Parking(context.options.retry_initial, context.options.retry_max), flights, newest)
 
 
 def _nothing() -> None:
@@ -68,14 +71,16 @@ def run_cycle(
     sink: Sink,
     stopping: Callable[[], bool],
     before_flight: Callable[[], None] = _nothing,
+    before_bad: Callable[[], None] = _nothing,
 ) -> Cycle:
     """Send what is in flight and due, then take one window of the queue and send its flights.
 
-    ``before_flight`` is called before the envelopes of a flight are sent, with no transaction open.
+    ``before_flight`` is called before the envelopes of a flight are sent, with no transaction open. ``before_bad`` is
+    called before rows are marked bad, and may stop the cycle by an error: nothing of the rows is recorded yet.
     Raises DatabaseError or SQLAlchemy's errors when the database fails; then nothing is known of the
     open transaction and the caller connects and recovers anew.
     """
-    cycle = send_in_flight(context, state, sink, stopping, before_flight)
+    cycle = send_in_flight(context, state, sink, stopping, before_flight, before_bad)
     if cycle.landing is not Landing.DONE:
         return cycle
     if not state.in_pass and not _begin_pass(context, state):
@@ -88,14 +93,17 @@ def run_cycle(
     else:
         assert state.last is not None
         taken, rest = take_window(context, state.first, state.last, in_flight, state.parking), None
+    if taken.bad:
+        before_bad()
     context.counters.rows_read += taken.rows_read
     marks = _marks_without_group(context, taken.bad, taken.loopback)
     for groups in split_by_rows(taken.groups, context.options.flight_rows):
         if stopping():
             return _stopped(state, Landing.STOPPED, "told to stop")
-        prepared = _prepare(context, groups, marks)
+        prepared = _prepare(context, groups, marks, before_bad, state.newest)
         marks = Marks()
         if prepared is not None:
+            state.newest = prepared.first
             landing, reason = _fly(context, state, prepared, sink, stopping, before_flight)
             if landing is not Landing.DONE:
                 return _stopped(state, landing, reason)
@@ -115,6 +123,7 @@ def send_in_flight(
     sink: Sink,
     stopping: Callable[[], bool],
     before_flight: Callable[[], None] = _nothing,
+    before_bad: Callable[[], None] = _nothing,
 ) -> Cycle:
     """Send what is recorded in flight and whose objects do not wait. Arguments and errors as of ``run_cycle``."""
     parked = set(state.parking)
@@ -122,7 +131,7 @@ def send_in_flight(
     for number in sorted(state.flights):
         if not _is_due(state.flights[number], state.parking):
             continue
-        flight = rebuild(context, state.flights[number], state.parking)
+        flight = rebuild(context, state.flights[number], state.parking, before_bad)
         landing, reason = _fly(context, state, flight, sink, stopping, before_flight)
         if landing is not Landing.DONE:
             return _stopped(state, landing, reason)
@@ -197,10 +206,15 @@ def _marks_without_group(context: Context, bad: Sequence[BadRow], loopback: Sequ
     return marks
 
 
-def _prepare(context: Context, groups: Sequence[Group], marks: Marks) -> Flight | None:
+def _prepare(
+    context: Context, groups: Sequence[Group], marks: Marks, before_bad: Callable[[], None], newest: str = ""
+) -> Flight | None:
     """Build the events of a flight and record it; marks of rows that make no event are written with it."""
     sendings = []
-    for group, outcome in zip(groups, build_outcomes(context, groups), strict=True):
+    outcomes = build_outcomes(context, groups)
+    if any(outcome.bad for outcome in outcomes):
+        before_bad()
+    for group, outcome in zip(groups, outcomes, strict=True):
         if outcome.event is None:
             marks.add_without_event(outcome)
             count_fates(context, outcome)
@@ -210,19 +224,34 @@ def _prepare(context: Context, groups: Sequence[Group], marks: Marks) -> Flight 
             sendings.append(Sending(record, (group.object_class, group.key), outcome.event, outcome))
     flight = None
     if sendings:
-        flight = pack(next_flight(context.connection, context.log), sendings, context.options.batch_size)
+        number = next_flight(context.connection, context.log)
+        if context.numbered is None:
+            flight = pack(number, sendings, context.options.batch_size)
+        else:
+            flight = pack(number, _with_origins(context, sendings), context.options.batch_size)
+            flight = numbered(flight, context.numbered.first(number, newest))
         write_inflight(context.connection, context.log, flight.number, encode(flight))
     marks.write(context)
     context.connection.commit()
     return flight
 
 
-def rebuild(context: Context, flight: Flight, parking: Parking) -> Flight:
+def _with_origins(context: Context, sendings: Sequence[Sending]) -> list[Sending]:
+    """The sendings of a numbered flight with the first row of each event."""
+    first_ids = [sending.record.rows[0][0] for sending in sendings]
+    rows = context.dialect.read_rows(context.connection, context.log, to_ranges(sorted(first_ids)))
+    by_id = {row.record_id: row for row in rows}
+    return [Sending(*s[:-1], by_id.get(first)) for s, first in zip(sendings, first_ids, strict=True)]
+
+
+def rebuild(context: Context, flight: Flight, parking: Parking, before_bad: Callable[[], None] = _nothing) -> Flight:
     """A recorded flight with its events built anew: the same rows, event-ids and envelopes, values read back anew.
 
     A row that is missing or no longer N is done; one that fails the checks now becomes E. Events of objects that
-    still wait are left as they are.
+    still wait are left as they are. ``before_bad`` as of ``run_cycle``.
     """
+    if context.numbered is not None and not flight.first:  # recorded by a publisher of another format
+        flight = numbered(flight, context.numbered.first(flight.number, ""))
     wanted = [
         sending.record
         for envelope in flight.envelopes
@@ -236,6 +265,9 @@ def rebuild(context: Context, flight: Flight, parking: Parking) -> Flight:
         if row.status.rstrip() == Status.NEW
     ]
     checked = check_rows(rows, context.catalog, None)
+    if checked.bad:
+        before_bad()
+    by_id = {row.record_id: row for row in rows}
     good = {row.record_id: row for row in checked.good}
     bad = {row.record_id: row for row in checked.bad}
     decided = {}
@@ -258,11 +290,13 @@ def rebuild(context: Context, flight: Flight, parking: Parking) -> Flight:
         object_id = precedence.group.object_class, precedence.group.key
         outcome = build_event(precedence, current.get(object_id), context.options.events, record.sent_id)
         outcome.bad.extend(failed)
-        return Sending(record, object_id, outcome.event, outcome)
+        origin = by_id.get(precedence.group.rows[0].record_id) if flight.first else None
+        return Sending(record, object_id, outcome.event, outcome, origin)
 
     return Flight(
         flight.number,
         tuple(Envelope(envelope.number, tuple(map(again, envelope.sendings))) for envelope in flight.envelopes),
+        flight.first,
     )
 
 

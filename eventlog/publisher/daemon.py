@@ -11,11 +11,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from sqlalchemy.exc import DBAPIError
+
 from eventlog.errors import AnotherPublisher, DatabaseAway, DatabaseError, FatalAnswer, ReceiverAway
 from eventlog.publisher.aside import run_post_poll, send_heartbeat
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import Cycle, State, recover, run_cycle, send_in_flight
 from eventlog.publisher.delivery import Landing
+from eventlog.publisher.drift import CatalogDrifted, Lookout
 from eventlog.publisher.health import Beat, beating
 from eventlog.publisher.metrics import Counters, read_gauges, summary
 from eventlog.publisher.parking import back_off
@@ -80,10 +83,17 @@ def publish_once(context: Context, sink: Sink, stop: Stop | None = None) -> Cycl
     """
     stop = stop or threading.Event()
     with as_database_errors(context.connection):
-        state = recover(context)
-        cycle = _cycle(run_cycle, context, state, sink, stop)
-        while cycle.landing is Landing.DONE and state.in_pass:
-            cycle = _cycle(run_cycle, context, state, sink, stop)
+        lookout, state = Lookout(context), recover(context)
+        while True:
+            try:
+                cycle = _cycle(run_cycle, lookout, state, sink, stop)
+            except (CatalogDrifted, DBAPIError) as error:
+                if not lookout.explains(error):
+                    raise
+                state = recover(lookout.context)
+                continue
+            if cycle.landing is not Landing.DONE or not state.in_pass:
+                break
     if cycle.landing is Landing.FATAL:
         raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
     if cycle.landing in (Landing.AWAY, Landing.RETRY):
@@ -96,7 +106,7 @@ def publish_once(context: Context, sink: Sink, stop: Stop | None = None) -> Cycl
 def _serve(context: Context, sink: Sink, stop: Stop, timetable: Timetable, beat: Beat) -> None:
     options = context.options
     rest = begin_rest(context)
-    state = recover(context)
+    lookout, state = Lookout(context), recover(context)
     pulse = Pulse(options.heartbeat_interval, time.monotonic())
     report = _Report(replace(context.counters), time.monotonic())
     failures = 0
@@ -104,10 +114,18 @@ def _serve(context: Context, sink: Sink, stop: Stop, timetable: Timetable, beat:
         if pulse.is_due(time.monotonic()):
             send_heartbeat(context, sink)
             pulse.last = time.monotonic()
+        if lookout.look_if_due():
+            state = recover(lookout.context)
         started = _local_time(context)
         is_due = started is None or timetable.is_due(options.time_of_day, started)
         sent_before, settled_before = context.counters.documents_sent, _settled(context.counters)
-        cycle = _cycle(run_cycle if is_due else send_in_flight, context, state, sink, stop, rest.wake_up)
+        try:
+            cycle = _cycle(run_cycle if is_due else send_in_flight, lookout, state, sink, stop, rest.wake_up)
+        except (CatalogDrifted, DBAPIError) as error:
+            if not lookout.explains(error):
+                raise
+            state = recover(lookout.context)
+            continue
         if context.counters.documents_sent > sent_before:
             pulse.last = time.monotonic()
         report.write(context, state)
@@ -132,15 +150,16 @@ def _serve(context: Context, sink: Sink, stop: Stop, timetable: Timetable, beat:
 
 def _cycle(
     run: Callable[..., Cycle],
-    context: Context,
+    lookout: Lookout,
     state: State,
     sink: Sink,
     stop: Stop,
     before_flight: Callable[[], None] = lambda: None,
 ) -> Cycle:
     """A cycle, and the post-poll statements if it sent something."""
+    context = lookout.context
     sent_before = context.counters.documents_sent
-    cycle = run(context, state, sink, stop.is_set, before_flight)
+    cycle = run(context, state, sink, stop.is_set, before_flight, lookout.check_bad)
     if context.options.post_poll_statements and context.counters.documents_sent > sent_before:
         run_post_poll(context)
     return cycle

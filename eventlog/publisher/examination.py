@@ -26,7 +26,7 @@ from eventlog.sql.connect import connect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects import for_url
 from eventlog.sql.failures import as_database_errors
-from eventlog.sql.health import Health, health_of
+from eventlog.sql.health import Health
 from eventlog.sql.log_table import LogTable, Window, split_name
 from eventlog.sql.pooling import is_pooled
 from eventlog.sql.triggers import TriggerPlan
@@ -67,7 +67,7 @@ def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> li
     """
     url = connection_url(config.database)
     dialect = for_url(url)
-    health = health_of(dialect)
+    health = dialect.health
     engine = connect(url)
     try:
         with engine.connect() as conn, as_database_errors(conn):

@@ -24,7 +24,6 @@ from eventlog.publisher.flight import Flight, ObjectId, Record, decode
 from eventlog.publisher.window import query_back
 from eventlog.sql.companions import ErrorLine, read_errors, read_inflight
 from eventlog.sql.failures import as_database_errors
-from eventlog.sql.health import health_of
 from eventlog.sql.log_table import Ranges, Window
 
 _SECONDS: Final = 60
@@ -97,7 +96,7 @@ class _Made(NamedTuple):
 def explain(context: Context, record_id: int) -> Explanation:
     """Explain the row of this record_id. Raises LogTableError if there is none, DatabaseError."""
     conn = context.connection
-    health_of(context.dialect).begin_reading(conn, _SECONDS)
+    context.dialect.health.begin_reading(conn, _SECONDS)
     found = context.dialect.read_rows(conn, context.log, [(record_id, record_id)])
     if not found:
         raise LogTableError(

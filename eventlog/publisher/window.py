@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
+from eventlog.catalog import Attribute, ObjectClass
 from eventlog.checks import BadRow, check_rows
 from eventlog.events import Outcome, Precedence, apply_precedence, build_event
 from eventlog.fold import Group, first_open, fold
@@ -107,7 +108,7 @@ def build_outcomes(context: Context, groups: Sequence[Group]) -> list[Outcome]:
 def query_back(context: Context, decided: Sequence[Precedence]) -> dict[ObjectId, CurrentRow]:
     """The current rows that the groups ask for; objects that are gone are absent."""
     wanted: dict[ObjectId, None] = {}
-    attributes: dict[object, dict[object, None]] = {}
+    attributes: dict[ObjectClass, dict[Attribute, None]] = {}
     for precedence in decided:
         if precedence.query_back is not None:
             wanted[_object_id(precedence)] = None
@@ -115,9 +116,12 @@ def query_back(context: Context, decided: Sequence[Precedence]) -> dict[ObjectId
     current: dict[ObjectId, CurrentRow] = {}
     for object_class in dict.fromkeys(object_class for object_class, _ in wanted):
         keys = [key for owner, key in wanted if owner is object_class]
-        named = [attribute for attribute in object_class.attributes if attribute in attributes[object_class]]
+        wanted_here = attributes[object_class]
+        named = [attribute for attribute in object_class.attributes if attribute in wanted_here]
         found = context.dialect.query_back(context.connection, context.catalog.schema, object_class, keys, named)
-        current.update(((object_class, key), row) for key, row in found.items())
+        # What the class has no more (drift) has no value any more.
+        lost: CurrentRow = {attribute.name: [] for attribute in wanted_here if attribute not in named}
+        current.update(((object_class, key), {**lost, **row} if lost else row) for key, row in found.items())
     return current
 
 

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 from sqlalchemy.sql import quoted_name
 
+from eventlog.sql.dialects import load
 from eventlog.sql.log_table import LogTable
 
 
@@ -45,7 +46,7 @@ def _storable(message: str) -> str:
 
 def next_flight(conn: Connection, log: LogTable) -> int:
     """A flight number that was never given before."""
-    return int(conn.scalar(sa.Sequence(_name(log.flight_sequence), schema=_schema(log))))
+    return load(conn.dialect.name).next_flight(conn, log)
 
 
 def write_inflight(conn: Connection, log: LogTable, flight_no: int, composition: str) -> None:
@@ -82,8 +83,8 @@ class ErrorLine(NamedTuple):
 
 def read_errors(conn: Connection, log: LogTable, record_id: int) -> list[ErrorLine]:
     """The error lines of a row, the oldest first."""
-    columns = ("record_id", "error_time", "code", "message")
-    errors = sa.table(_name(log.error_table), *map(sa.column, columns), schema=_schema(log))
+    columns = [sa.column("error_time", sa.TIMESTAMP()), *map(sa.column, ("record_id", "code", "message"))]
+    errors = sa.table(_name(log.error_table), *columns, schema=_schema(log))
     found = sa.select(errors.c.error_time, errors.c.code, errors.c.message).where(errors.c.record_id == record_id)
     return [ErrorLine(*row) for row in conn.execute(found.order_by(errors.c.error_time))]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqlalchemy import URL, Engine, NullPool, create_engine, event
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection, ExceptionContext
 from sqlalchemy.exc import NoSuchModuleError
 
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
 from eventlog.sql import dialects, embedded
-from eventlog.sql.dialect import Dialect
+from eventlog.sql.dialect import WRITES, Dialect
 
 
 def connect(url: str | URL, *, password: str | None = None, connect_timeout: int = 10) -> Engine:
@@ -32,6 +32,7 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
         raise ConfigError(
             f"the database URL names the driver {parsed.drivername}; write {dialect.driver}:// or {dialect.name}://"
         )
+    dialect.check_url(parsed)
     parsed = parsed.set(drivername=dialect.driver)
     if password is not None:
         parsed = parsed.set(password=password)
@@ -55,6 +56,9 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
             cursor.close()
         driver_connection.commit()
 
+    if dialect.begin is not None:
+        event.listen(engine, "begin", dialect.begin)
+
     @event.listens_for(engine, "handle_error")
     def explain(context: ExceptionContext) -> None:
         if context.connection is None:
@@ -63,8 +67,19 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
     return engine
 
 
+def will_write(conn: Connection) -> None:
+    """Say that the transactions of this session are going to write.
+
+    Where a database takes one writer at a time, each then waits for its turn at its beginning: one that begins with
+    reading is refused its first write if another has written meanwhile.
+    """
+    conn.info[WRITES] = True
+
+
 def describe(url: URL) -> str:
     """Database and server of a URL for messages: no user and no secret."""
+    if "server" not in dialects.for_url(url).capabilities:
+        return f"database file {url.database!r}"
     host = url.host or url.query.get("host") or "the local socket"
     place = host if isinstance(host, str) else ", ".join(host)
     return f"database {url.database or url.username!r} at {place}" + (f":{url.port}" if url.port else "")
@@ -78,6 +93,10 @@ def _not_connected(dialect: Dialect, url: URL, error: BaseException) -> Database
         if sign in reason:
             return DatabaseError(f"cannot connect to {describe(url)}: {reason}; {advice}")
     return DatabaseAway(
-        f"cannot connect to {describe(url)}: {reason}; check host and port in the database URL, and that the server "
-        "runs and lets this machine in"
+        f"cannot connect to {describe(url)}: {reason}; "
+        + (
+            "check host and port in the database URL, and that the server runs and lets this machine in"
+            if "server" in dialect.capabilities
+            else "check the path in the database URL, and the rights on the file and its directory"
+        )
     )

@@ -6,15 +6,52 @@ never which one it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, Final
 
-from sqlalchemy import Connection
+import sqlalchemy as sa
+from sqlalchemy import URL, Connection
+from sqlalchemy.types import TypeEngine
 
-from eventlog.catalog import Attribute, Column, Database, ObjectClass
+from eventlog.catalog import Attribute, Catalog, Column, Database, ObjectClass
 from eventlog.model import LogRow
+from eventlog.sql.bulk import Bulk
+from eventlog.sql.health import Health
 from eventlog.sql.log_table import DueWindow, LogTable, Queue, Ranges, Window
+from eventlog.sql.resync import Batch, Selection
+from eventlog.sql.triggers import InstalledTrigger, TableSql, TriggerPlan, Watch
+
+CAPABILITIES: Final[Mapping[str, str]] = {
+    "server": "the database is a server, not a file",
+    "schemas": "tables stand in schemas",
+    "roles": "sessions have users, with rights; triggers log them as perpetrator",
+    "sequences": "numbers come from sequences",
+    "partial_indexes": "an index can hold the rows N alone",
+    "transactional_ddl": "DDL is part of a transaction and goes back with it",
+    "concurrent_writers": "several transactions write at the same time",
+    "statement_capture": "capture = statement",
+    "truncate": "TRUNCATE is captured",
+    "partitions": "partitioned tables",
+    "deferrable_keys": "primary keys that are checked later than row by row",
+    "fixed_char": "CHAR(n) values are padded with blanks",
+    "boolean": "a boolean type whose text is true and false",
+    "single_precision": "a type of approximate numbers of 32 bits",
+    "exact_decimals": "exact numbers keep all their digits",
+    "time_types": "types of dates and times",
+    "time_zones": "a timestamp type that knows its zone",
+    "empty_text": "'' is a value of its own, not NULL",
+    "binary_values": "binary columns are logged by value (spec/triggers.md 6.1)",
+    "owner_look_up": "a child row's DELETE looks whether its owner is still there (spec/triggers.md 2)",
+    "key_cascades": "child rows that follow their owner's new key log that themselves, after it (spec/triggers.md 2)",
+    "upsert_captured": "a row that INSERT replaces is logged as gone",
+    "wake": "a writer wakes a publisher that sleeps (spec/triggers.md 8)",
+}
+"""What a database may be able to do: names for ``Dialect.capabilities``, and what each means."""
+
+WRITES: Final = "eventlog_writes"
+"""Key of ``Connection.info``: the transactions of this session are going to write (``eventlog.sql.connect``)."""
 
 CurrentRow = dict[str, list[str | None]]
 """Attribute name -> its values now, as log text (triggers.md 6): one for a single-valued table column, one for each
@@ -46,12 +83,93 @@ class Wake:
 
 
 @dataclass(frozen=True, slots=True)
+class Ddl:
+    """What the tables of a log are made of (spec/triggers.md 7, spec/event-log.md 10).
+
+    ``types`` by role: integer (record_ids, counts), status, event_type, event_time, name (of users, tables, columns),
+    key, value, time (of companions), code, digest, text. ``record_id``: the column of the log with what numbers it.
+    ``queue_index``: the columns of the index that the publisher reads by; it holds the rows N alone with capability
+    ``partial_indexes``. ``utc_now`` SQL of the time in UTC as event_time holds it; ``is_letter`` SQL of a check that a
+    column holds a letter. Statement by statement: ``before_log`` what the log's own columns need; ``after_log`` what
+    its triggers use, such as the key quoting function; ``flights`` what numbers flights, never twice; ``after_resync``
+    what the table of positions needs beyond its columns (given its index's name); ``drop_...`` away with them.
+    ``prologue`` and ``epilogue``: the lines that a script for the database's own tool begins and ends with.
+    """
+
+    types: Mapping[str, TypeEngine[Any]]
+    record_id: Callable[[LogTable, str], sa.Column[Any]]
+    queue_index: Sequence[str]
+    utc_now: str
+    is_letter: Callable[[str], str]
+    before_log: Callable[[LogTable], Sequence[str]]
+    drop_before_log: Callable[[LogTable], Sequence[str]]
+    after_log: Callable[[LogTable], Sequence[str]]
+    drop_after_log: Callable[[LogTable], Sequence[str]]
+    flights: Callable[[LogTable], Sequence[str]]
+    drop_flights: Callable[[LogTable], Sequence[str]]
+    after_resync: Callable[[LogTable, str], Sequence[str]]
+    prologue: Sequence[str] = ()
+    epilogue: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Triggers:
+    """How what is declared becomes triggers (spec/triggers.md 2, 9, 10).
+
+    ``compile`` (database, catalog, log, watches): the SQL of what is declared, table by table, from the catalogue
+    alone; no database is asked, so names that others have taken there are not seen. Raises TriggerError for a watch
+    that cannot be compiled. ``facts``: what else compiling needs to know of these tables to give what ``plan`` does, as
+    literals that ``compile`` takes as its last argument; None = there is nothing else.
+
+    ``plan``: what brings the triggers that write a log to what is declared, one action a table with its reason;
+    ``plan_drop`` what takes all of them away, found by what stands in the database. Nothing is changed. They raise
+    LogTableError if the log is missing; ``plan`` raises TriggerError for a watch that cannot be compiled or whose
+    triggers could not run. ``apply`` runs the statements of a plan, all or none where DDL is transactional; seconds to
+    wait for a table, 0 = without end; the caller commits; raises DatabaseError. ``script``: the same as text, as the
+    database's own tool runs it.
+
+    ``installed``: the triggers that write a log, for people. ``digests``: table (as ``TableSql.table`` has it) -> hash
+    of what was compiled for it, for what is installed.
+    """
+
+    compile: Callable[..., tuple[TableSql, ...]]
+    plan: Callable[[Connection, Database, Catalog, LogTable, Sequence[Watch]], TriggerPlan]
+    plan_drop: Callable[[Connection, LogTable], TriggerPlan]
+    apply: Callable[[Connection, TriggerPlan, float], None]
+    script: Callable[[TriggerPlan, float], str]
+    installed: Callable[[Connection, LogTable], list[InstalledTrigger]]
+    digests: Callable[[Connection, LogTable], Mapping[str, str]]
+    facts: Callable[[Connection, Database, LogTable, Collection[str]], Mapping[str, Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resync:
+    """How objects are written into the log once more (spec/event-log.md 11, ``eventlog.sql.resync``).
+
+    ``prepare`` gives what the others call a walk: of a log, schema, class, selection; the caller commits and goes on in
+    the same session. ``write_batch`` logs the next objects behind a position (canonical table_key text, None = from the
+    beginning), at most so many; ``estimate`` how many are expected behind it, which also tries out the operator's
+    predicate; ``write_keys`` logs the objects with these canonical keys, in their order. ``missing_rights`` in words
+    (the flag: the resync keeps its position).
+    """
+
+    prepare: Callable[[Connection, LogTable, str | None, ObjectClass, Selection], Any]
+    write_batch: Callable[[Connection, Any, str | None, int], Batch]
+    estimate: Callable[[Connection, Any, str | None], int]
+    write_keys: Callable[[Connection, LogTable, Selection, Sequence[str]], None]
+    missing_rights: Callable[[Connection, LogTable, bool], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
 class Dialect:
-    """One database.
+    """One database. ``capabilities``: names of ``CAPABILITIES``.
 
     ``driver`` the SQLAlchemy driver name that its URLs get; ``connect_args`` what the driver is given to connect within
     a number of seconds; ``connect_advice`` what to do, by a part of the driver's message; ``session`` the statements
-    that pin a new session, so that values read have one text;
+    that pin a new session, so that values read have one text; ``begin`` begins a transaction where the driver does not
+    (None = it does); ``check_url`` raises ConfigError or DatabaseError for a URL that cannot lead to a log; ``prepare``
+    makes a database ready for a log by its URL, before the first migration, outside of any transaction; ``refuses``
+    whether an operational error of the driver is the statement's own fault, so that trying again cannot help;
     ``max_identifier`` in bytes; ``numbers_columns`` whether the columns of a table have an order of their own
     (spec/event-log.md 1.3); ``quote`` an identifier; ``value_text`` SQL of a column's value as log text
     (triggers.md 6), given the SQL of the column reference; ``reflect`` one schema.
@@ -64,20 +182,29 @@ class Dialect:
     bound for it. ``wake`` is None where there is polling only.
 
     On the session: ``session_id`` that no other session has at the same time, ``local_time`` of the server,
-    ``fold_name`` a name that is written without quotes as the database keeps it.
+    ``fold_name`` a name that is written without quotes as the database keeps it; ``spelled`` a name as SQLAlchemy and
+    the configuration give it (lower case for names without case) as the database keeps it.
 
-    For migrations: ``utc_now`` SQL of the time in UTC as a timestamp; ``is_letter`` SQL of a check that a column holds
-    a letter; ``create_functions`` and ``drop_functions`` that the triggers of a log use, statement by statement.
+    ``next_flight`` a flight number that was never given before. ``query_back`` the current rows of many keys of one
+    class in one statement, by canonical key, gone objects left out; ``current_user`` that triggers would log as
+    perpetrator, an empty text where they log none.
 
-    ``query_back`` the current rows of many keys of one class in one statement, by canonical key, gone objects left
-    out; ``current_user`` that triggers would log as perpetrator.
+    ``fingerprint`` a text that changes when a column of the tables of a catalogue comes, goes, or gets another name or
+    type, by one quick statement; None = the tables are to be reflected to see it.
+
+    ``ddl`` of the log, its ``triggers``, ``resync``, ``bulk`` reading, and ``health``: the facts for ``doctor``.
     """
 
     name: str
+    capabilities: frozenset[str]
     driver: str
     connect_args: Callable[[int], Mapping[str, object]]
     connect_advice: Mapping[str, str]
     session: Sequence[str]
+    begin: Callable[[Connection], None] | None
+    check_url: Callable[[URL], None]
+    prepare: Callable[[URL], None]
+    refuses: Callable[[BaseException], bool]
     max_identifier: int
     numbers_columns: bool
     quote: Callable[[str], str]
@@ -89,10 +216,6 @@ class Dialect:
     delete: Callable[[Connection, LogTable, Ranges], int]
     queue: Callable[[Connection, LogTable, str], Queue]
     missing_rights: Callable[[Connection, LogTable, bool], list[str]]
-    utc_now: str
-    is_letter: Callable[[str], str]
-    create_functions: Callable[[LogTable], Sequence[str]]
-    drop_functions: Callable[[LogTable], Sequence[str]]
     query_back: QueryBack
     current_user: Callable[[Connection], str]
     try_lock: Callable[[Connection, LogTable], bool]
@@ -105,3 +228,11 @@ class Dialect:
     session_id: Callable[[Connection], str]
     local_time: Callable[[Connection], datetime]
     fold_name: Callable[[str], str]
+    spelled: Callable[[str], str]
+    next_flight: Callable[[Connection, LogTable], int]
+    ddl: Ddl
+    triggers: Triggers
+    resync: Resync
+    bulk: Bulk
+    health: Health
+    fingerprint: Callable[[Connection, Catalog], str] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,23 +10,28 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.errors import DatabaseAway, DatabaseError
+from eventlog.sql.dialects import load
 
 
 @contextmanager
 def as_database_errors(connection: Connection) -> Iterator[None]:
     """Turn errors of SQLAlchemy and of the bare driver into DatabaseAway (worth trying again) or DatabaseError."""
     driver: Any = connection.dialect.loaded_dbapi
+    refuses = load(connection.dialect.name).refuses
     try:
         yield
     except DBAPIError as error:
-        raise _translated(driver, error.orig or error, error.connection_invalidated) from error
+        raise _translated(driver, refuses, error.orig or error, error.connection_invalidated) from error
     except driver.Error as error:
-        raise _translated(driver, error, invalidated=False) from error
+        raise _translated(driver, refuses, error, invalidated=False) from error
 
 
-def _translated(driver: Any, error: BaseException, invalidated: bool) -> DatabaseError:
+def _translated(
+    driver: Any, refuses: Callable[[BaseException], bool], error: BaseException, invalidated: bool
+) -> DatabaseError:
     line = next(iter(str(error).splitlines()), type(error).__name__)
     # Deadlocks, cancelled statements, a full disk and shutdowns are operational errors too, and pass.
-    if invalidated or isinstance(error, driver.OperationalError | driver.InterfaceError):
+    is_away = isinstance(error, driver.OperationalError | driver.InterfaceError) and not refuses(error)
+    if invalidated or is_away:
         return DatabaseAway(f"the database failed or is gone: {line}")
     return DatabaseError(f"the database refused a statement: {line}")

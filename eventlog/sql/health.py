@@ -1,17 +1,15 @@
 """What a database can tell of the health of a log and its watched tables: facts for ``doctor``, no judgement.
 
-Each dialect has a module ``doctor`` that gives them; ``health_of`` loads it.
+Each dialect has a module ``doctor`` that gives them, which is its ``Dialect.health``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
-from typing import Literal, NamedTuple, Protocol, cast
+from typing import Literal, NamedTuple, Protocol
 
 from sqlalchemy import Connection
 
-from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
 
 
@@ -204,8 +202,3 @@ class Health(Protocol):
 
     def rights_to_apply(self, conn: Connection, log: LogTable, schema: str, tables: Sequence[str]) -> list[str]:
         """What this session's role lacks to apply triggers to the tables, in words."""
-
-
-def health_of(dialect: Dialect) -> Health:
-    """The facts of a database."""
-    return cast("Health", import_module(f"eventlog.sql.dialects.{dialect.name}.doctor"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -65,7 +65,8 @@ _CALLED: Final[Mapping[Kind, str]] = {
 class LogTable:
     """A log table with its columns found. ``columns`` are the real names in the order of ``LogRow``'s fields.
 
-    ``types`` are theirs, empty if not known. ``max_identifier`` (bytes) is the database's, for the companions' names.
+    ``types`` are theirs, empty if not known. ``max_identifier`` (bytes) is the database's, for the companions' names;
+    ``upper``: those end in upper case, since the database keeps names that are not quoted so.
     """
 
     schema: str | None
@@ -73,36 +74,47 @@ class LogTable:
     columns: tuple[str, ...]
     types: tuple[ColumnType, ...] = ()
     max_identifier: int = 63
+    upper: bool = False
+
+    def _companion(self, ending: str, max_bytes: int) -> str:
+        return cut_name(self.name + (ending.upper() if self.upper else ending), max_bytes)
 
     @property
     def error_table(self) -> str:
         """``<log>_error`` (spec/event-log.md 10)."""
-        return cut_name(f"{self.name}_error", self.max_identifier)
+        return self._companion("_error", self.max_identifier)
 
     @property
     def inflight_table(self) -> str:
         """``<log>_inflight`` (spec/event-log.md 10)."""
-        return cut_name(f"{self.name}_inflight", self.max_identifier)
+        return self._companion("_inflight", self.max_identifier)
 
     @property
     def flight_sequence(self) -> str:
-        """``<log>_flight``: the sequence of flight numbers, which never restarts (spec/event-log.md 10)."""
-        return cut_name(f"{self.name}_flight", self.max_identifier)
+        """``<log>_flight``: what numbers flights and never restarts: a sequence, or a table (spec/event-log.md 10)."""
+        return self._companion("_flight", self.max_identifier)
 
     @property
     def version_table(self) -> str:
         """``<log>_version``: which migrations this log has seen."""
-        return cut_name(f"{self.name}_version", self.max_identifier - 4)  # its key is called this and _pkc
+        return self._companion("_version", self.max_identifier - 4)  # its key is called this and _pkc
 
     @property
     def resync_table(self) -> str:
         """``<log>_resync``: the positions of the resyncs that are not finished."""
-        return cut_name(f"{self.name}_resync", self.max_identifier)
+        return self._companion("_resync", self.max_identifier)
 
     @property
     def own_tables(self) -> tuple[str, ...]:
         """The log and all that belongs to it: never a class."""
-        return (self.name, self.error_table, self.inflight_table, self.resync_table, self.version_table)
+        return (
+            self.name,
+            self.error_table,
+            self.inflight_table,
+            self.flight_sequence,
+            self.resync_table,
+            self.version_table,
+        )
 
     def __str__(self) -> str:
         return self.name if self.schema is None else f"{self.schema}.{self.name}"
@@ -219,11 +231,13 @@ def find_columns(
     column_map: Mapping[str, str] | None = None,
     column_sort: str = "bytes",
     numbered: bool = True,
+    textual_time: bool = False,
 ) -> tuple[str, ...]:
     """The real names of the ten columns, in the order of ``LogRow``'s fields (spec/event-log.md 1.2 to 1.4).
 
     ``columns`` in the table's order. ``numbered = False``: the database does not number its columns, positions come
-    from sorting the names: ``column_sort = bytes`` by their UTF-8, ``collation`` as they are given.
+    from sorting the names: ``column_sort = bytes`` by their UTF-8, ``collation`` as they are given. ``textual_time``:
+    event_time may be a character column, since the database has no types of time.
     Raises ConfigError for an unknown option value, LogTableError for a column that is missing or of the wrong type.
     """
     if layout not in LAYOUTS:
@@ -245,6 +259,8 @@ def find_columns(
     for standard in LAYOUTS[layout]:
         column, place = found[standard]
         needed, kinds = _NEEDED[standard]
+        if standard == "event_time" and textual_time:
+            kinds = (*kinds, *_CHARACTER)
         if column.type.kind not in kinds:
             is_kind = _CALLED.get(column.type.kind, column.type.kind.value)
             if column.type.kind is Kind.OTHER and column.type.sql:
@@ -380,25 +396,30 @@ def locate_log(
 ) -> LogTable:
     """The log table as ``open_log`` finds and checks it, whatever this session may do with it."""
     inspector = sa.inspect(conn)
-    schema = inspector.default_schema_name if schema is None else schema
+    refuse_schema(dialect, schema)
+    has_schemas = "schemas" in dialect.capabilities
+    if schema is None and has_schemas and inspector.default_schema_name is not None:
+        schema = dialect.spelled(inspector.default_schema_name)
     log_name = _existing(inspector, schema, name)
     if log_name is None:
         own_schema, table = split_name(name)
+        refuse_schema(dialect, own_schema)
         schema = schema if own_schema is None else own_schema
         log_name = _existing(inspector, schema, table)
         if log_name is None:
+            where = f" in schema {schema!r}" if has_schemas else ""
             raise LogTableError(
-                f"there is no log table {table!r} in schema {schema!r}: make it with `eventlog db upgrade`, "
+                f"there is no log table {table!r}{where}: make it with `eventlog db upgrade`, "
                 "or correct log_table or schema_name"
             )
+    log = new_log(dialect, schema, log_name)
     try:
-        reflected = inspector.get_columns(log_name, schema)
+        columns = _columns(conn, dialect, inspector, schema, log_name)
     except sa.exc.DBAPIError as error:
         raise LogTableError(
-            f"the columns of log table {schema}.{log_name} cannot be read: {error.orig}; "
+            f"the columns of log table {log} cannot be read: {error.orig}; "
             f"have its owner grant this user USAGE on schema {schema}"
         ) from error
-    columns = [Column(column["name"], column_type(column["type"])) for column in reflected]
     try:
         found = find_columns(
             columns,
@@ -406,18 +427,49 @@ def locate_log(
             column_map=column_map,
             column_sort=column_sort,
             numbered=dialect.numbers_columns,
+            textual_time="time_types" not in dialect.capabilities,
         )
     except LogTableError as error:
-        raise LogTableError(f"log table {schema}.{log_name}: {error}") from None
+        raise LogTableError(f"log table {log}: {error}") from None
     types = {column.name: column.type for column in columns}
-    log = LogTable(schema, log_name, found, tuple(types[column] for column in found), dialect.max_identifier)
+    log = replace(log, columns=found, types=tuple(types[column] for column in found))
     for companion in (log.error_table, log.inflight_table):
-        if not inspector.has_table(companion, schema):
+        if not inspector.has_table(_name(companion), schema):
+            place = companion if schema is None else f"{schema}.{companion}"
             raise LogTableError(
-                f"the log {log} has no companion table {schema}.{companion}: make it with `eventlog db upgrade`, "
+                f"the log {log} has no companion table {place}: make it with `eventlog db upgrade`, "
                 "or with `eventlog db upgrade --companions-only` if somebody else made the log"
             )
     return log
+
+
+def _columns(
+    conn: Connection, dialect: Dialect, inspector: sa.Inspector, schema: str | None, name: str
+) -> list[Column]:
+    """The columns of the log in its order."""
+    if "time_types" in dialect.capabilities:
+        reflected = inspector.get_columns(name, schema)
+        return [Column(dialect.spelled(column["name"]), column_type(column["type"])) for column in reflected]
+    # The declared type decides, of which SQLAlchemy keeps only what it knows (spec/event-log.md 1.4).
+    tables = dialect.reflect(conn, schema).tables
+    return [column for table in tables if table.name == name for column in table.columns]
+
+
+def new_log(dialect: Dialect, schema: str | None, name: str) -> LogTable:
+    """A log as `eventlog db upgrade` makes it: the standard columns, names as the database spells them."""
+    return LogTable(
+        None if schema is None else dialect.spelled(schema),
+        dialect.spelled(name),
+        tuple(map(dialect.spelled, LogRow._fields)),
+        max_identifier=dialect.max_identifier,
+        upper=dialect.spelled("log") == "LOG",
+    )
+
+
+def refuse_schema(dialect: Dialect, schema: str | None) -> None:
+    """Raise ConfigError if a schema is named where there are none."""
+    if schema is not None and "schemas" not in dialect.capabilities:
+        raise ConfigError(f"{dialect.name} has no schemas: take {schema!r} out of log_table or schema_name")
 
 
 def _existing(inspector: sa.Inspector, schema: str | None, name: str) -> str | None:

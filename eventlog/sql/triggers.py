@@ -10,11 +10,15 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
-from eventlog.catalog import ChildTable, Column, Database, ObjectClass, Table, match_name
+from eventlog.catalog import Catalog, ChildTable, Column, Database, ObjectClass, Table, match_name
 from eventlog.errors import TriggerError
 from eventlog.model import EventType
+from eventlog.sql.log_table import split_name
+
+LOCK_TIMEOUT: Final = 5.0
+"""Seconds that applying waits for a table. Whoever writes it meanwhile waits behind."""
 
 Style = Literal["field", "remove_all", "field_query_back", "row_query_back"]
 Capture = Literal["row", "statement"]
@@ -44,7 +48,8 @@ class Watch:
     table of another schema is named ``schema.table``. ``columns``: the attributes that are logged, None = all;
     ``exclude``: attributes that are not. Child attributes are named ``child.column``. Names match exactly, else without
     case if one matches. ``always``: also what a replication applies. ``lob_values``: LOBs by value, in databases where
-    a type counts as one (spec/triggers.md 6.1).
+    a type counts as one; ``lob_always``: such a column as read back whenever another one of its row changes, since a
+    write through a locator fires no trigger (spec/triggers.md 6.1).
     """
 
     table: str
@@ -55,6 +60,7 @@ class Watch:
     base: Mapping[str, Mapping[str, str]] | None = None
     always: bool = False
     lob_values: bool = False
+    lob_always: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,8 @@ class ClassTriggers:
     ``key`` in key order; ``columns``: the non-key columns that are logged; ``insert_type`` and ``update_type``: the
     event types of INSERT and UPDATE. Without columns an INSERT is one row of type 5. ``names``: what the log calls a
     column where it is not its own name; ``schema``: the table's, None = the class's. ``decides``: the table only
-    decides whether an object is in the view, and its columns are looked at for changes alone.
+    decides whether an object is in the view, and its columns are looked at for changes alone. ``lob_values`` and
+    ``lob_always`` as in ``Watch``.
     """
 
     class_name: str
@@ -86,6 +93,8 @@ class ClassTriggers:
     capture: Capture = "row"
     always: bool = False
     decides: bool = False
+    lob_values: bool = False
+    lob_always: bool = False
 
     @property
     def is_nullable(self) -> bool:
@@ -150,6 +159,8 @@ def compile_watch(
         update_type=UPDATE_TYPES[watch.style],
         capture=watch.capture,
         always=watch.always,
+        lob_values=watch.lob_values,
+        lob_always=watch.lob_always,
     )
     return own, *(_child(cls, child, watch) for child in cls.children if child.attribute in attributes)
 
@@ -282,6 +293,8 @@ def _object_source(cls: ObjectClass, watch: Watch, source: _Source, columns: tup
         capture=watch.capture,
         always=watch.always,
         decides=decides,
+        lob_values=watch.lob_values,
+        lob_always=watch.lob_always,
     )
 
 
@@ -386,6 +399,100 @@ def secret_names(triggers: TableTriggers) -> tuple[str, ...]:
     return tuple(name for name, view_name in named if _SECRET.search(f"{name} {view_name}"))
 
 
+def undecided_views(triggers: TableTriggers, declared: Sequence[TableTriggers]) -> Iterable[str]:
+    """Warnings of a view whose rows are logged whether they are in it or not."""
+    if not isinstance(triggers, ClassTriggers) or not triggers.decides:
+        return
+    for other in declared:
+        if (
+            isinstance(other, ClassTriggers)
+            and other.class_name == triggers.class_name
+            and other.insert_type in (1, 7)
+            and not other.decides
+        ):
+            yield (
+                f"{triggers.table.name} decides which rows are in {triggers.class_name}, but the style of its watch "
+                f"logs rows of {other.table.name} whether they are in it or not: use style = row_query_back"
+            )
+
+
+# --- what is declared -------------------------------------------------------------------------------------------------
+
+
+def declared_triggers(
+    database: Database,
+    catalog: Catalog,
+    watches: Sequence[Watch],
+    reflect: Callable[[str | None], Database] | None = None,
+) -> tuple[list[TableTriggers], list[str]]:
+    """What watches log, table by table, and warnings of what they leave out.
+
+    ``database`` is the schema of the classes, ``catalog`` its classes, built with or without ``exclusions``;
+    ``reflect`` gives another schema, for base tables of views that stand there, None = there is no other. Raises
+    TriggerError for a watch that cannot be.
+    """
+    warnings: list[str] = []
+    declared: list[TableTriggers] = []
+    excluded = exclusions(database, watches, [cls.name for cls in catalog.classes])
+    for watch, cls in _classes(database, catalog, watches, warnings):
+        declared.extend(compile_watch(cls, watch, excluded, _base_tables(database, watch, reflect)))
+        if cls.is_view:
+            warnings += (
+                f"no base table feeds {cls.name}.{column}: when it changes, nothing is logged"
+                for column in not_fed(cls, watch)
+            )
+    return declared, warnings
+
+
+def _classes(
+    database: Database, catalog: Catalog, watches: Sequence[Watch], warnings: list[str]
+) -> list[tuple[Watch, ObjectClass]]:
+    tables = {table.name: table for table in database.tables}
+    classes = {cls.name: cls for cls in catalog.classes}
+    found: dict[str, tuple[Watch, ObjectClass]] = {}
+    where = "" if database.schema is None else f" in schema {database.schema}"
+    for watch in watches:
+        name = match_name(watch.table, tables)
+        if name is None:
+            raise TriggerError(f"watch {watch.table}: there is no such table{where}")
+        if tables[name].kind == "table" and not tables[name].primary_key:
+            warnings.append(f"{name} has no primary key: it is no class, and nothing of it is captured")
+            continue
+        if name not in classes:
+            raise TriggerError(f"watch {watch.table}: {name} is not among the classes; add it to `tables`")
+        if name in found:
+            raise TriggerError(f"watch {watch.table}: {name} is watched twice")
+        found[name] = (watch, classes[name])
+    return list(found.values())
+
+
+def _base_tables(
+    home: Database, watch: Watch, reflect: Callable[[str | None], Database] | None
+) -> dict[str, BaseTable]:
+    """The tables that a view's watch names as its base, by these names. Raises TriggerError for one that is missing."""
+    found = {}
+    for name in watch.base or ():
+        base = _base_table(home, name)
+        if base is None and "." in name:
+            schema, plain = split_name(name)
+            if schema in (None, home.schema):
+                base = _base_table(home, plain)
+            elif reflect is not None:
+                base = _base_table(reflect(schema), plain)
+        if base is None:
+            where = "" if home.schema is None else f" in schema {home.schema}"
+            advice = "" if home.schema is None else "; a table of another schema is to be named schema.table"
+            raise TriggerError(f"watch {watch.table}: there is no base table {name!r}{where}{advice}")
+        found[name] = base
+    return found
+
+
+def _base_table(database: Database, name: str) -> BaseTable | None:
+    tables = {table.name: table for table in database.tables if table.kind == "table"}
+    found = match_name(name, tables)
+    return None if found is None else BaseTable(tables[found], database.schema)
+
+
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
@@ -398,6 +505,30 @@ def first_free(name_of: Callable[[int], str], is_taken: Callable[[str], bool]) -
 
 
 # --- what is to be done -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TableSql:
+    """All that is declared for one table, as SQL. ``table`` as actions name it; ``digest``: a hash of the rest.
+
+    ``create`` and ``drop``: statement by statement, functions before the triggers that call them and after them.
+    """
+
+    table: str
+    digest: str
+    create: tuple[str, ...]
+    drop: tuple[str, ...]
+
+
+class InstalledTrigger(NamedTuple):
+    """One trigger of the log, with its own SQL and that of its function, None where a trigger has none."""
+
+    table: str
+    trigger: str
+    function: str | None
+    enabled: bool
+    trigger_sql: str
+    function_sql: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,6 +548,11 @@ class TriggerPlan:
     actions: tuple[Action, ...]
     warnings: tuple[str, ...] = ()
     not_captured: tuple[str, ...] = ()
+
+    @classmethod
+    def of_new(cls, tables: Iterable[TableSql]) -> TriggerPlan:
+        """The plan for a database that has none of these triggers yet."""
+        return cls(tuple(Action("create", one.table, "watched", one.create) for one in tables))
 
     @property
     def changes(self) -> tuple[Action, ...]:

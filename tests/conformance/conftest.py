@@ -1,17 +1,20 @@
-"""The vectors: which directory, which files it holds, and a case for each test.
+"""The vectors: which directories, which files they hold, and a case for each test.
 
-``--vectors DIR`` takes another directory of the form of ``vectors/``. A file that nothing here knows is an error, so
-that nothing is passed over silently; a directory may hold some of the files only.
+``vectors/`` are those given with the specification, ``own/`` those that reviews of ours have added. ``--vectors DIR``
+takes another directory of the same form in their place. A file that nothing here knows is an error, so that nothing is
+passed over silently; a directory may hold some of the files only.
 """
 
 from __future__ import annotations
 
 import json
+from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-OUR_VECTORS = Path(__file__).parent / "vectors"
+OUR_VECTORS = [Path(__file__).parent / name for name in ("vectors", "own")]
 FORMATS = ("gbase", "linter", "qlik")
 
 
@@ -23,30 +26,38 @@ def pytest_configure(config: pytest.Config) -> None:
     vectors(config)
 
 
-def vectors(config: pytest.Config) -> Path:
+def vectors(config: pytest.Config) -> list[Path]:
     # Not there if this file is loaded only while tests are collected: plain `pytest` from the root.
     given = config.getoption("--vectors", default=None)
-    directory = OUR_VECTORS if given is None else config.invocation_params.dir / given
-    if not directory.is_dir():
-        raise pytest.UsageError(f"--vectors {given}: there is no such directory")
-    return directory
+    directories = OUR_VECTORS if given is None else [config.invocation_params.dir / given]
+    for directory in directories:
+        if not directory.is_dir():
+            raise pytest.UsageError(f"--vectors {given}: there is no directory {directory}")
+    return directories
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    directory = vectors(metafunc.config)
-    for name, found in (
-        ("vector_file", _files(directory)),
-        ("xds_case_file", {path.stem: path for path in sorted(directory.glob("xds/*.json"))}),
-        ("valid_key", _cases(directory, "table_key.json", "valid")),
-        ("invalid_key", _cases(directory, "table_key.json", "invalid")),
+    directories = vectors(metafunc.config)
+    for name, find in (
+        ("vector_file", _files),
+        ("xds_case_file", lambda directory: {path.stem: path for path in sorted(directory.glob("xds/*.json"))}),
+        ("valid_key", lambda directory: _cases(directory, "table_key.json", "valid")),
+        ("invalid_key", lambda directory: _cases(directory, "table_key.json", "invalid")),
+        *(
+            # an argument qlik_masks: each case of the member masks of qlik.json
+            (name, partial(_cases, file=f"{file}.json", member=name.removeprefix(f"{file}_")))
+            for file in FORMATS
+            for name in metafunc.fixturenames
+            if name.startswith(f"{file}_")
+        ),
     ):
         if name in metafunc.fixturenames:
+            found = {_name(directory, name): one for directory in directories for name, one in find(directory).items()}
             metafunc.parametrize(name, list(found.values()), ids=list(found))
-    for file in FORMATS:  # an argument qlik_masks: each case of the member masks of qlik.json
-        for name in metafunc.fixturenames:
-            if name.startswith(f"{file}_"):
-                found = _cases(directory, f"{file}.json", name.removeprefix(f"{file}_"))
-                metafunc.parametrize(name, list(found.values()), ids=list(found))
+
+
+def _name(directory: Path, name: str) -> str:
+    return f"own-{name}" if directory == OUR_VECTORS[1] else name
 
 
 def _files(directory: Path) -> dict[str, Path]:
@@ -54,6 +65,8 @@ def _files(directory: Path) -> dict[str, Path]:
 
 
 def _cases(directory: Path, file: str, member: str) -> dict[str, dict[str, object]]:
+    """The cases by name; numbers with a fraction as Decimal, since a message's are not rounded to binary."""
     path = directory / file
-    cases = json.loads(path.read_text(encoding="utf-8")).get(member, []) if path.exists() else []
+    text = path.read_text(encoding="utf-8") if path.exists() else "{}"
+    cases = json.loads(text, parse_float=Decimal if member == "messages" else None).get(member, [])
     return {f"{member}-{number}": case for number, case in enumerate(cases)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -17,14 +18,13 @@ from eventlog.formats import Report
 from eventlog.model import Change, ChangeOp
 from eventlog.qlik import masks, sequence
 from eventlog.qlik.change_rows import ChangeRow, row_reader, row_writer
-from eventlog.qlik.change_tables import SourceTable, change_of, rows_of, target_table
+from eventlog.qlik.change_tables import SourceTable, changes_of_rows, rows_of, target_table
 from eventlog.qlik.columns import QlikColumn, columns_from_json, infer_columns, lobs_of
 from eventlog.qlik.live_view import live_view
 from eventlog.qlik.message import Message
 from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_writer import MessageWriter
-from eventlog.qlik.pairing import pairs
 from eventlog.qlik.partitions import Partitioning, partition_at, partition_of
 from eventlog.qlik.sequence import WriterState
 from eventlog.qlik.table_layout import DEFAULT_HEADERS, TableLayout, read_layout
@@ -112,12 +112,12 @@ def test_sequence_writer(qlik_sequence_writer: Case) -> None:
     case = known_members("sequence writer", qlik_sequence_writer, {"start", "steps"}, {"end"} | COMMENTS)
     state = WriterState(*case["start"])
     for given in case["steps"]:
-        step = known_members("step", given, {"commit_time", "change"}, {"change_seq", "error"} | COMMENTS)
+        step = known_members("step", given, {"change"}, {"commit_time", "change_seq", "error"} | COMMENTS)
         if step["change"] in TAKES_NO_NUMBER:
-            assert step["change_seq"] is None
+            assert step.get("change_seq") is None
             continue
         assert step["change"] in TAKES_NUMBER
-        time = None if step["commit_time"] is None else datetime.fromisoformat(step["commit_time"])
+        time = None if step.get("commit_time") is None else datetime.fromisoformat(step["commit_time"])
         with_before = step["change"] == "UPDATE_WITH_BEFORE"
         if "error" in step:
             with pytest.raises(FormatError) as caught:
@@ -141,26 +141,28 @@ def test_partition(qlik_partitions: Case) -> None:
 
 # --- change tables ----------------------------------------------------------------------------------------------------
 
-ROW_MEMBERS = {*DEFAULT_HEADERS, "row"}
+STORED: dict[str, Callable[[str], Any]] = {"timestamp": datetime.fromisoformat, "change_mask": bytes.fromhex}
 
 
 def layout_of(case: Case) -> TableLayout:
-    """The layout of the case's table: as many header columns as it says, the first seven under their own names."""
-    names = [f"header__{name}" for name in DEFAULT_HEADERS]
-    assert case["headers"] == len(names), "the rows of a case have all seven header columns"
-    return read_layout([*names, *case["columns"]], what="case")
+    """The layout of the case's table: the header columns that its rows have, by default the first seven."""
+    names = headers_of(case)
+    assert case["headers"] == len(names), "the rows of a case have as many header columns as it says"
+    return read_layout([*(f"header__{name}" for name in names), *case["columns"]], what="case")
+
+
+def headers_of(case: Case) -> list[str]:
+    return [name for name in DEFAULT_HEADERS if not case["rows"] or name in case["rows"][0]]
 
 
 def stored_rows(case: Case) -> list[list[Any]]:
     """The rows as a database has them."""
     rows = []
     for given in case["rows"]:
-        row = known_members("row", given, ROW_MEMBERS, COMMENTS)
-        values = dict(row, timestamp=datetime.fromisoformat(row["timestamp"]))
-        values["change_mask"] = None if row["change_mask"] is None else bytes.fromhex(row["change_mask"])
+        row = known_members("row", given, {*headers_of(case), "row"}, COMMENTS)
+        values = {name: None if row[name] is None else STORED.get(name, str)(row[name]) for name in headers_of(case)}
         known_members("data", row["row"], case["columns"])
-        data = [value_from_json(row["row"][name]) for name in case["columns"]]
-        rows.append([*(values[name] for name in DEFAULT_HEADERS), *data])
+        rows.append([*values.values(), *(value_from_json(row["row"][name]) for name in case["columns"])])
     return rows
 
 
@@ -173,10 +175,15 @@ def test_live_view(qlik_live_views: Case) -> None:
     members = {"columns", "key", "headers", "base", "rows", "as_of", "result"}
     case = known_members("live view", qlik_live_views, members, COMMENTS)
     as_of = None if case["as_of"] is None else datetime.fromisoformat(case["as_of"])
-    view = live_view(case["base"], change_rows(case), as_of, key=case["key"])
-    assert [row for _, row in sorted(view.items())] == case["result"]
+    base, result = (list(map(row_from_json, case[member])) for member in ("base", "result"))
+    view = live_view(base, change_rows(case), as_of, key=case["key"])
+    assert [row for _, row in sorted(view.items())] == result
     if as_of is not None and as_of.tzinfo is None:
-        assert live_view(case["base"], change_rows(case), as_of.replace(tzinfo=UTC), key=case["key"]) == view
+        assert live_view(base, change_rows(case), as_of.replace(tzinfo=UTC), key=case["key"]) == view
+
+
+def row_from_json(row: Case) -> Case:
+    return {name: value_from_json(value) for name, value in row.items()}
 
 
 # --- rows and messages ------------------------------------------------------------------------------------------------
@@ -187,15 +194,16 @@ def case_columns(case: Case) -> tuple[QlikColumn, ...]:
     lobs, key = case.get("lobs", []), case["key"]
     changes = [Change(None, "t", ChangeOp.INSERT, None, None, row.data) for row in change_rows(case)]
     types = {column.name: column.type for column in infer_columns(changes)}
-    given = [{"name": name, "type": "CLOB" if name in lobs else types[name]} for name in case["columns"]]
+    given = [{"name": name, "type": "CLOB" if name in lobs else types.get(name, "STRING")} for name in case["columns"]]
     return columns_from_json(given, key, what="case")
 
 
 def messages_of(case: Case, report: Report) -> list[Case]:
     columns = case_columns(case)
     source = SourceTable("app", "item", tuple(case["key"]), lobs_of(columns))
-    paired = pairs(change_rows(case), input_complete=case["input_complete"], what="case")
-    changes = count_events((change_of(pair, source) for pair in paired), input_complete=case["input_complete"])
+    complete = case["input_complete"]
+    rows = changes_of_rows(change_rows(case), source, input_complete=complete, what="case")
+    changes = count_events(rows, input_complete=complete)
     writer = MessageWriter(WriteOptions(metadata="none", names="off"), report, columns={"app.item": columns})
     return [json.loads(message.value)["message"] for change in changes for message in writer.messages(change)]
 
@@ -214,26 +222,23 @@ def rows_of_messages(case: Case) -> list[list[Any]]:
 
 
 def test_conversion(qlik_conversions: Case) -> None:
-    members = {
-        "columns",
-        "key",
-        "headers",
-        "rows",
-        "messages",
-        "messages_to_rows",
-        "truncate_skipped",
-        "input_complete",
-    }
-    case = known_members("conversion", qlik_conversions, members | {"input_complete"}, {"lobs"} | COMMENTS)
+    members = {"columns", "key", "headers", "rows", "input_complete"}
+    expected = {"messages", "messages_to_rows", "truncate_skipped"}
+    case = known_members("conversion", qlik_conversions, members, expected | {"lobs", "error"} | COMMENTS)
     report = Report()
+    if "error" in case:
+        with pytest.raises(FormatError) as caught:
+            messages_of(case, report)
+        assert raised(caught.value) == case["error"]
+        return
     assert messages_of(case, report) == case["messages"]
     assert report.counters["truncate_skipped"] == case["truncate_skipped"]
 
 
 def test_conversion_back(qlik_conversions: Case) -> None:
-    if qlik_conversions["messages_to_rows"]:
+    if qlik_conversions.get("messages_to_rows"):
         expected = stored_rows(qlik_conversions)
-        mask = DEFAULT_HEADERS.index("change_mask")
+        mask = headers_of(qlik_conversions).index("change_mask")
         for row in expected:  # a binary mask that is NULL is an empty one
             row[mask] = row[mask] or b""
         assert rows_of_messages(qlik_conversions) == expected

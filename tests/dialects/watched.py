@@ -78,3 +78,19 @@ class Watched:
 
 def fields(event_type: int, key: str, *columns: tuple[str | None, str | None, str | None]) -> list[Logged]:
     return [(event_type, key, *column) for column in columns]
+
+
+JACK = "INSERT INTO usr VALUES (1, 'Jack', NULL, '\\xAAAA')"
+PHONE = "usr_phone.phoneno"
+
+
+def catalogue(conn: sa.Connection) -> list[tuple[object, ...]]:
+    """All triggers, functions and comments of the database."""
+    return [
+        tuple(row)
+        for row in conn.exec_driver_sql(
+            "SELECT 'trigger', oid, tgname::text FROM pg_trigger"
+            " UNION ALL SELECT 'function', oid, proname::text FROM pg_proc"
+            " UNION ALL SELECT 'comment', objoid, description FROM pg_description ORDER BY 1, 2, 3"
+        )
+    ]

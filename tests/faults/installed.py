@@ -16,7 +16,7 @@ import psycopg
 import sqlalchemy as sa
 
 from eventlog.answer import Answer
-from eventlog.cli.database import transaction, trigger_functions
+from eventlog.cli.database import transaction
 from eventlog.cli.db import names
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config import Config
@@ -27,6 +27,7 @@ from eventlog.publisher.opening import open_context
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql import migrations
+from eventlog.sql.triggers import LOCK_TIMEOUT
 
 PATIENCE = 60.0
 """Seconds until a test that waits for something gives up; what it waits for takes far less."""
@@ -53,7 +54,7 @@ def install(config: Config) -> None:
     """The log with its companions, and the triggers of the watches."""
     with transaction(config) as (conn, dialect):
         migrations.upgrade(conn, **names(config))
-        trigger_functions(dialect).apply(conn, planned_triggers(conn, dialect, config))
+        dialect.triggers.apply(conn, planned_triggers(conn, dialect, config), LOCK_TIMEOUT)
 
 
 def run(engine: sa.Engine, *statements: str) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import ArgumentError
 from eventlog.errors import ConfigError
 from eventlog.sql.dialect import Dialect
 
-SUPPORTED: Final = ("postgresql",)
+SUPPORTED: Final = ("postgresql", "oracle", "sqlite")
 EMBEDDED: Final = "embedded"
 """The scheme of ``embedded:///DIRECTORY``: a PostgreSQL of its own in a directory."""
 

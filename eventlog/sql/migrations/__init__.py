@@ -8,10 +8,11 @@ stands beside it, in ``<log>_version``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 import sqlalchemy as sa
 from alembic import command
@@ -23,11 +24,10 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.sql import quoted_name
 
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
-from eventlog.model import LogRow
 from eventlog.sql import dialects
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.failures import as_database_errors
-from eventlog.sql.log_table import LogTable, split_name
+from eventlog.sql.log_table import LogTable, new_log, refuse_schema, split_name
 
 _LOG_BRANCH: Final = "log"
 _COMPANIONS_BRANCH: Final = "companions"
@@ -38,12 +38,13 @@ def upgrade(
     *,
     log_table: str,
     schema: str | None = None,
-    revision: str = "head",
+    revision: str | tuple[str, ...] = "head",
     companions_only: bool = False,
     sql: TextIO | None = None,
     dialect_name: str | None = None,
 ) -> None:
-    """Make the log and its companions, or bring them up to ``revision``; what is there already is left alone.
+    """Make the log and its companions, or bring them up to ``revision`` (one, or one a branch); what is there already
+    is left alone.
 
     ``log_table`` may be ``schema.table``; otherwise it is made in ``schema``, by default the connection's current one,
     which must exist. ``companions_only``: somebody else made the log. ``sql``: write the whole SQL there and run
@@ -53,11 +54,12 @@ def upgrade(
     """
     wanted = _revision(revision, companions_only)
     if sql is not None:
-        log = _offline_log(log_table, schema)
+        name = _dialect_name(target, dialect_name)
+        log = _offline_log(log_table, schema, dialects.load(name))
+        _write(sql, dialects.load(name).ddl.prologue)
         with _alembic_errors():
-            command.upgrade(
-                _config(log, None, _dialect_name(target, dialect_name), sql, companions_only), wanted, sql=True
-            )
+            command.upgrade(_config(log, None, name, sql, companions_only), wanted, sql=True)
+        _write(sql, dialects.load(name).ddl.epilogue)
         return
     with _connection(target) as conn:
         log = _online_log(conn, log_table, schema)
@@ -82,14 +84,17 @@ def downgrade(
     upgraded. Else as ``upgrade``.
     """
     if sql is not None:
-        log = _offline_log(log_table, schema)
-        config = _config(log, None, _dialect_name(target, dialect_name), sql)
+        name = _dialect_name(target, dialect_name)
+        log = _offline_log(log_table, schema, dialects.load(name))
+        config = _config(log, None, name, sql)
+        _write(sql, dialects.load(name).ddl.prologue)
         branches = [_COMPANIONS_BRANCH] if companions_only else [_LOG_BRANCH, _COMPANIONS_BRANCH]
         with _alembic_errors():
             for branch in branches:
                 command.downgrade(config, f"{branch}@head:{branch}@{revision}", sql=True)
         if revision == "base":
             sql.write(f"DROP TABLE {_quoted(config.attributes['dialect'], log)};\n")
+        _write(sql, dialects.load(name).ddl.epilogue)
         return
     with _connection(target) as conn:
         log = _online_log(conn, log_table, schema)
@@ -123,20 +128,29 @@ def _connection(target: Engine | Connection | None) -> Iterator[Connection]:
 
 
 def _online_log(conn: Connection, log_table: str, schema: str | None) -> LogTable:
-    log = _offline_log(log_table, schema)
+    dialect = dialects.load(conn.dialect.name)
+    log = _offline_log(log_table, schema, dialect)
+    if "schemas" not in dialect.capabilities:
+        return log
     inspector = sa.inspect(conn)
-    real_schema = log.schema if log.schema is not None else inspector.default_schema_name
+    default = inspector.default_schema_name
+    real_schema = log.schema if log.schema is not None or default is None else dialect.spelled(default)
     if real_schema is None or not inspector.has_schema(real_schema):
         raise DatabaseError(
             f"there is no schema {real_schema!r} for the log: create it, or correct log_table or schema_name"
         )
-    dialect = dialects.load(conn.dialect.name)
-    return LogTable(real_schema, log.name, LogRow._fields, max_identifier=dialect.max_identifier)
+    return replace(log, schema=real_schema)
 
 
-def _offline_log(log_table: str, schema: str | None) -> LogTable:
+def _write(sql: TextIO, lines: Iterable[str]) -> None:
+    sql.writelines(f"{line}\n" for line in lines)
+
+
+def _offline_log(log_table: str, schema: str | None, dialect: Dialect) -> LogTable:
     own_schema, name = split_name(log_table)
-    return LogTable(schema if own_schema is None else own_schema, name, LogRow._fields)
+    schema = schema if own_schema is None else own_schema
+    refuse_schema(dialect, schema)
+    return new_log(dialect, schema, name)
 
 
 def _check_before_upgrade(conn: Connection, log: LogTable, companions_only: bool) -> None:
@@ -167,7 +181,7 @@ def _quoted(dialect: Dialect, log: LogTable) -> str:
     return table if log.schema is None else f"{dialect.quote(log.schema)}.{table}"
 
 
-def _revision(revision: str, companions_only: bool) -> str:
+def _revision(revision: str | tuple[str, ...], companions_only: bool) -> Any:
     if companions_only:
         return f"{_COMPANIONS_BRANCH}@{revision}"
     return "heads" if revision == "head" else revision

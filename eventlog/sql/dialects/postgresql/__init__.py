@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.dialects.postgresql import lock, log, wake
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from eventlog.sql.bulk import Bulk
+from eventlog.sql.dialect import Ddl, Dialect, Resync, Triggers
+from eventlog.sql.dialects.postgresql import arrow, doctor, lock, log, resync, show, snapshot, triggers, wake
+from eventlog.sql.dialects.postgresql.facts import facts_of
+from eventlog.sql.dialects.postgresql.fingerprint import fingerprint
 from eventlog.sql.dialects.postgresql.query_back import query_back
 from eventlog.sql.dialects.postgresql.reflect import reflect
+from eventlog.sql.dialects.postgresql.session import SESSION
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, fold_name, qualified, quote_identifier, value_text
 from eventlog.sql.dialects.postgresql.triggers import render_quote_function
 from eventlog.sql.log_table import LogTable, cut_name
-
-SESSION: Final = (
-    # What a session can change in the text of values: pinned to what the triggers pin it to (spec/triggers.md 6).
-    "SET TimeZone = 'UTC'",
-    "SET DateStyle = 'ISO, YMD'",
-    "SET IntervalStyle = 'postgres'",
-    "SET extra_float_digits = 1",
-    "SET bytea_output = 'hex'",
-    "SET lc_monetary = 'C'",
-    # Statements here are short, and compiling one takes longer than running it.
-    "SET jit = off",
-)
-
 
 _USER_ADVICE: Final = "check the user in the URL, and EVENTLOG_DATABASE_PASSWORD or url_file"
 CONNECT_ADVICE: Final = {
@@ -63,12 +57,92 @@ def drop_functions(of: LogTable) -> list[str]:
     return [f"DROP FUNCTION IF EXISTS {name}(text)"]
 
 
+def record_id(_of: LogTable, comment: str) -> sa.Column[int]:
+    """record_id, numbered by an identity."""
+    # CACHE 1: with a cache the numbers of two sessions' changes of one row may stand in the wrong order.
+    numbers = sa.Identity(always=False, cache=1)
+    return sa.Column("record_id", sa.BigInteger, numbers, primary_key=True, comment=comment)
+
+
+def create_flights(of: LogTable) -> list[str]:
+    """A sequence of its own, not an identity: the number is needed before the line that it stands in is written."""
+    return [f"CREATE SEQUENCE {qualified(of.schema, of.flight_sequence)} AS BIGINT CACHE 1"]
+
+
+def drop_flights(of: LogTable) -> list[str]:
+    """Away with the sequence."""
+    return [f"DROP SEQUENCE {qualified(of.schema, of.flight_sequence)}"]
+
+
+def next_flight(conn: Connection, of: LogTable) -> int:
+    """The sequence's next number."""
+    name = {"name": qualified(of.schema, of.flight_sequence)}
+    return int(conn.execute(sa.text("SELECT nextval(CAST(CAST(:name AS text) AS regclass))"), name).scalar_one())
+
+
+_TEXT: Final = sa.Text()
+DDL: Final = Ddl(
+    types={
+        "integer": sa.BigInteger(),
+        "status": sa.CHAR(1),
+        "event_type": sa.SmallInteger(),
+        "event_time": sa.TIMESTAMP(),
+        "time": sa.TIMESTAMP(),
+        "digest": sa.CHAR(64),
+        **dict.fromkeys(("name", "key", "value", "code", "text"), _TEXT),
+    },
+    record_id=record_id,
+    queue_index=("record_id",),
+    utc_now="(clock_timestamp() AT TIME ZONE 'UTC')",
+    is_letter=is_letter,
+    before_log=lambda of: (),
+    drop_before_log=lambda of: (),
+    after_log=create_functions,
+    drop_after_log=drop_functions,
+    flights=create_flights,
+    drop_flights=drop_flights,
+    after_resync=resync.table_options,
+)
+
+CAPABILITIES: Final = frozenset(
+    {
+        "server",
+        "schemas",
+        "roles",
+        "sequences",
+        "partial_indexes",
+        "transactional_ddl",
+        "concurrent_writers",
+        "statement_capture",
+        "truncate",
+        "partitions",
+        "deferrable_keys",
+        "fixed_char",
+        "boolean",
+        "single_precision",
+        "exact_decimals",
+        "time_types",
+        "time_zones",
+        "empty_text",
+        "binary_values",
+        "owner_look_up",
+        "key_cascades",
+        "upsert_captured",
+        "wake",
+    }
+)
+
 DIALECT: Final = Dialect(
     name="postgresql",
+    capabilities=CAPABILITIES,
     driver="postgresql+psycopg",
     connect_args=connect_args,
     connect_advice=CONNECT_ADVICE,
     session=SESSION,
+    begin=None,
+    check_url=lambda url: None,
+    prepare=lambda url: None,
+    refuses=lambda error: False,
     max_identifier=MAX_IDENTIFIER,
     numbers_columns=True,
     quote=quote_identifier,
@@ -80,10 +154,6 @@ DIALECT: Final = Dialect(
     delete=log.delete,
     queue=log.queue,
     missing_rights=log.missing_rights,
-    utc_now="(clock_timestamp() AT TIME ZONE 'UTC')",
-    is_letter=is_letter,
-    create_functions=create_functions,
-    drop_functions=drop_functions,
     query_back=query_back,
     current_user=lock.current_user,
     try_lock=lock.try_lock,
@@ -96,4 +166,33 @@ DIALECT: Final = Dialect(
     session_id=lock.session_id,
     local_time=log.local_time,
     fold_name=fold_name,
+    spelled=str,
+    next_flight=next_flight,
+    ddl=DDL,
+    triggers=Triggers(
+        compile=triggers.compile_tables,
+        plan=triggers.plan,
+        plan_drop=triggers.plan_drop,
+        apply=triggers.apply,
+        script=triggers.to_sql,
+        installed=show.installed,
+        digests=triggers.digests,
+        facts=facts_of,
+    ),
+    resync=Resync(
+        prepare=resync.prepare,
+        write_batch=resync.write_batch,
+        estimate=resync.estimate,
+        write_keys=resync.write_keys,
+        missing_rights=resync.missing_rights,
+    ),
+    bulk=Bulk(
+        execution_options={"isolation_level": snapshot.ISOLATION},
+        export=snapshot.export,
+        join=snapshot.join,
+        parts=snapshot.parts,
+        read=arrow.read,
+    ),
+    health=doctor,
+    fingerprint=fingerprint,
 )

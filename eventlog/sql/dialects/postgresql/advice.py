@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from eventlog.sql.dialects.postgresql.compile import BEFORE, INSTEAD, ROW, Compiled, keys_may_shift
 from eventlog.sql.dialects.postgresql.installed import MARKER, Facts, Installed
-from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers, secret_names
+from eventlog.sql.triggers import ChildTriggers, TableTriggers, secret_names, undecided_views
 
 
 def warnings(
@@ -17,7 +17,7 @@ def warnings(
     for triggers, made in zip(declared, compiled, strict=True):
         found += _secrets(triggers)
         found += _keys(triggers, made)
-        found += _views(triggers, declared)
+        found += undecided_views(triggers, declared)
         found += _filtered(schema, triggers, made, facts)
         found += _order(made, installed)
     return list(dict.fromkeys(found))
@@ -42,22 +42,6 @@ def _keys(triggers: TableTriggers, made: Compiled) -> Iterable[str]:
         f"the primary key of {triggers.table.name} is DEFERRABLE: an UPDATE is {how}; with the check deferred to "
         "commit the order of two sessions' changes of one key is not promised"
     )
-
-
-def _views(triggers: TableTriggers, declared: Sequence[TableTriggers]) -> Iterable[str]:
-    if not isinstance(triggers, ClassTriggers) or not triggers.decides:
-        return
-    for other in declared:
-        if (
-            isinstance(other, ClassTriggers)
-            and other.class_name == triggers.class_name
-            and other.insert_type in (1, 7)
-            and not other.decides
-        ):
-            yield (
-                f"{triggers.table.name} decides which rows are in {triggers.class_name}, but the style of its watch "
-                f"logs rows of {other.table.name} whether they are in it or not: use style = row_query_back"
-            )
 
 
 def _filtered(schema: str, triggers: TableTriggers, made: Compiled, facts: Facts) -> Iterable[str]:

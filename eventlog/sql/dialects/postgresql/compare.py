@@ -14,10 +14,47 @@ from typing import Any
 from sqlalchemy import Row
 
 from eventlog.sql.dialects.postgresql.compile import ANY_BYTE, Compiled, CompiledTrigger, render_quote_function
-from eventlog.sql.dialects.postgresql.installed import Installed, Log, quote_function_name
+from eventlog.sql.dialects.postgresql.installed import (
+    MARKER,
+    Installed,
+    Log,
+    columns_of,
+    quote_function_name,
+)
 from eventlog.sql.dialects.postgresql.text import literal, qualified, quote_identifier
+from eventlog.sql.drift import declared_otherwise, gone
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.triggers import Action
+from eventlog.sql.triggers import Action, TableSql
+
+
+def by_table(compiled: Iterable[Compiled]) -> list[list[Compiled]]:
+    """What is declared for each table, in the order of the first."""
+    tables: dict[tuple[str, str], list[Compiled]] = {}
+    for one in compiled:
+        tables.setdefault((one.schema, one.table), []).append(one)
+    return list(tables.values())
+
+
+def table_sql(compiled: Sequence[Compiled]) -> TableSql:
+    """All that is declared for one table, as SQL for a database that has none of it, and the way back."""
+    first = compiled[0]
+    table = qualified(first.schema, first.table)
+    triggers = [
+        f"DROP TRIGGER {quote_identifier(trigger.name)} ON {table}" for one in compiled for trigger in one.triggers
+    ]
+    functions = [f"DROP FUNCTION {qualified(one.schema, one.function)}()" for one in compiled]
+    return TableSql(
+        table=f"{first.schema}.{first.table}",
+        digest=digest_of(one.marker for one in compiled),
+        create=_create_all(compiled),
+        drop=(*triggers, *functions),
+    )
+
+
+def digest_of(markers: Iterable[str]) -> str:
+    """One hash of those in the comments of a table's functions; a single one itself."""
+    digests = sorted(found[0].split()[1].removeprefix("sha256:") for found in map(MARKER.match, markers) if found)
+    return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def compare_table(compiled: Sequence[Compiled], installed: Installed) -> Action:
@@ -45,8 +82,12 @@ def _differences(compiled: Sequence[Compiled], old: Sequence[Row[Any]], function
         if function is None:
             yield f"function {one.function} is missing"
             return
-        if function.marker != one.marker:
-            yield "the watch, its table or the templates have changed"
+        if function.marker != one.function_marker:
+            before = columns_of(function.marker)
+            yield from declared_otherwise(before, one.columns, one.present)
+            if missing := gone(before, one.present):
+                names = ", ".join(missing)
+                yield f"the triggers still name {names}: writes to the table fail until they are applied"
             return
         oids[one.function] = function.oid
         if (
@@ -107,7 +148,7 @@ def _create(compiled: Compiled) -> Iterable[str]:
     yield compiled.statement
     # Whoever may execute it could put it on a table of his own and write what he likes into the log.
     yield f"REVOKE ALL ON FUNCTION {function}() FROM PUBLIC"
-    yield f"COMMENT ON FUNCTION {function}() IS {marker}"
+    yield f"COMMENT ON FUNCTION {function}() IS {literal(compiled.function_marker)}"
     for trigger in compiled.triggers:
         yield trigger.statement
     for trigger in compiled.triggers:

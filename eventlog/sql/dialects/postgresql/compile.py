@@ -9,13 +9,13 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import Final
 
 import jinja2
 
 from eventlog.catalog import Column, Table
 from eventlog.errors import TriggerError
+from eventlog.sql import templates
 from eventlog.sql.dialects.postgresql.installed import Facts, Installed, Log, TableName, quote_function_name
 from eventlog.sql.dialects.postgresql.text import (
     MAX_IDENTIFIER,
@@ -67,9 +67,11 @@ class CompiledTrigger:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """One function and its triggers on one table, as SQL; their hash in ``marker``.
+    """One function and its triggers on one table, as SQL; their hash in ``marker``, which is the triggers' comment.
 
-    ``by_statement``: the operations (i, u, d) that are logged a statement, not a row.
+    ``function_marker``: the function's comment, which tells the ``columns`` too (name -> type) that they were compiled
+    for. ``present``: all columns of the table. ``by_statement``: the operations (i, u, d) that are logged a statement,
+    not a row.
     """
 
     schema: str
@@ -80,6 +82,9 @@ class Compiled:
     statement: str
     triggers: tuple[CompiledTrigger, ...]
     marker: str
+    function_marker: str
+    columns: Mapping[str, str]
+    present: frozenset[str]
     always: bool
     by_statement: frozenset[str]
 
@@ -173,7 +178,11 @@ def _compile(place: _Place, triggers: TableTriggers, function: str, names: Mappi
         f"EXECUTE FUNCTION {sql_name}()"
     )
     made.append(CompiledTrigger(names["t"], BEFORE | TRUNCATE, None, None, None, truncate))
-    whole = "\n".join([statement, *(trigger.statement for trigger in made), *(["always"] if triggers.always else [])])
+    columns = {column.name: column.type.sql for column in triggers.table.columns if column in shown}
+    always = ["always"] if triggers.always else []
+    # The types count too: a publisher reads the values by them, even where the SQL is the same.
+    whole = "\n".join([statement, *(trigger.statement for trigger in made), *always, repr(columns)])
+    digest = hashlib.sha256(whole.encode()).hexdigest()
     return Compiled(
         schema=place.home,
         table=triggers.table.name,
@@ -182,7 +191,10 @@ def _compile(place: _Place, triggers: TableTriggers, function: str, names: Mappi
         settings=(f"search_path={SEARCH_PATH}", *(f"{name}={value}" for name, value in settings.items())),
         statement=statement,
         triggers=tuple(made),
-        marker=place.log.marker(hashlib.sha256(whole.encode()).hexdigest()),
+        marker=place.log.marker(digest),
+        function_marker=place.log.marker(digest, columns),
+        columns=columns,
+        present=frozenset(column.name for column in triggers.table.columns),
         always=triggers.always,
         by_statement=by_statement,
     )
@@ -358,7 +370,7 @@ def render_quote_function(log: LogTable) -> str:
 
 def render(template: str, **values: object) -> str:
     """The text of a template; everything in it is quoted by its filters."""
-    return _environment().get_template(template).render(**values)
+    return _environment(templates.version_in_force()).get_template(template).render(**values)
 
 
 def _dollar_quoted(body: str) -> str:
@@ -366,14 +378,13 @@ def _dollar_quoted(body: str) -> str:
     return f"{tag}{body}{tag}"
 
 
-def _read(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
 @cache
-def _environment() -> jinja2.Environment:
+def _environment(version: int | None) -> jinja2.Environment:
+    def read(name: str) -> str:
+        return templates.read(__package__, name, version)
+
     environment = jinja2.Environment(  # noqa: S701 - SQL, quoted by filters
-        loader=jinja2.FunctionLoader(_read), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FunctionLoader(read), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"identifier": quote_identifier, "literal": literal, "dollar_quoted": _dollar_quoted}
     environment.globals |= {

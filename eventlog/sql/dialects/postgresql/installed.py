@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, qualified, quo
 from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.values import Kind
 
-MARKER: Final = re.compile("eventlog sha256:[0-9a-f]{64} log ")
+MARKER: Final = re.compile(r"eventlog sha256:[0-9a-f]{64} (?=log |columns \{)")
 """How the comments on our triggers and functions begin, whichever log they write."""
 
 TableName = tuple[str, str]
@@ -41,9 +42,13 @@ class Log:
     is_writable: bool
     has_quote_function: bool
 
-    def marker(self, digest: str) -> str:
-        """The comment on triggers and functions: whose they are, and the hash of what was compiled."""
-        return f"eventlog sha256:{digest} log {self.table}"
+    def marker(self, digest: str, columns: Mapping[str, str] | None = None) -> str:
+        """The comment on triggers and functions: whose they are, and the hash of what was compiled.
+
+        ``columns``: those that it was compiled for, name -> type, told by a function's comment.
+        """
+        told = "" if columns is None else f"columns {json.dumps(dict(columns), ensure_ascii=False)} "
+        return f"eventlog sha256:{digest} {told}log {self.table}"
 
     def owns(self, marker: str | None) -> bool:
         return marker is not None and bool(MARKER.match(marker)) and marker.endswith(f" log {self.table}")
@@ -89,6 +94,12 @@ class Installed:
         return [row for oid, row in self.functions.items() if oid in used]
 
 
+def columns_of(marker: str) -> dict[str, str]:
+    """The columns, name -> type, that the comment of a function tells; none if it was made before comments did."""
+    _, told, rest = marker.partition(" columns ")
+    return json.JSONDecoder().raw_decode(rest)[0] if told else {}
+
+
 def quote_function_name(log: LogTable) -> str:
     """The name of the key quoting function of a log, in the log's schema (spec/triggers.md 9)."""
     return cut_name(f"proc_{log.name}_quote", MAX_IDENTIFIER)
@@ -100,21 +111,30 @@ def find_log(conn: Connection, log: LogTable) -> Log:
     row = conn.execute(sql("log"), names).first()
     if row is None:
         raise LogTableError(f"the log {log} is missing: run `eventlog db upgrade` first")
-    found = LogTable(row.schema, row.name, log.columns)
+    found = LogTable(row.schema, row.name, log.columns, log.types)
+    return _log(found, row.schema, row.owner, is_writable=row.is_writable, has_quote_function=row.has_quote_function)
+
+
+def unseen_log(log: LogTable, schema: str) -> Log:
+    """The log as `eventlog db upgrade` makes it, with no database to look. ``schema`` counts if it names none."""
+    return _log(log, log.schema or schema, "", is_writable=True, has_quote_function=True)
+
+
+def _log(log: LogTable, schema: str, owner: str, *, is_writable: bool, has_quote_function: bool) -> Log:
     _, *columns = log.columns  # record_id is the database's to number
     # A zoned column takes the moment itself: without its zone it would be taken for one of the session's.
     is_zoned = bool(log.types) and log.types[3].kind is Kind.TIMESTAMPTZ
     return Log(
-        schema=row.schema,
-        name=row.name,
-        table=qualified(row.schema, row.name),
+        schema=schema,
+        name=log.name,
+        table=qualified(schema, log.name),
         columns=", ".join(map(quote_identifier, columns)),
         now="pg_catalog.clock_timestamp()" + ("" if is_zoned else " AT TIME ZONE 'UTC'"),
         now_type="pg_catalog.timestamptz" if is_zoned else "pg_catalog.timestamp",
-        quote_function=qualified(row.schema, quote_function_name(found)),
-        owner=row.owner,
-        is_writable=row.is_writable,
-        has_quote_function=row.has_quote_function,
+        quote_function=qualified(schema, quote_function_name(log)),
+        owner=owner,
+        is_writable=is_writable,
+        has_quote_function=has_quote_function,
     )
 
 

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 from importlib import resources
-from typing import NamedTuple
 
 from sqlalchemy import Connection, text
 
 from eventlog.sql.dialects.postgresql.text import qualified
 from eventlog.sql.log_table import LogTable
-
-
-class InstalledTrigger(NamedTuple):
-    """One trigger of the log, with its own SQL and that of its function."""
-
-    table: str
-    trigger: str
-    function: str
-    enabled: bool
-    trigger_sql: str
-    function_sql: str
+from eventlog.sql.triggers import InstalledTrigger
 
 
 def installed(conn: Connection, log: LogTable) -> list[InstalledTrigger]:

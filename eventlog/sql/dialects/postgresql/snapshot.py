@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from sqlalchemy import Connection
 
-from eventlog.errors import ConfigError, DatabaseError
+from eventlog.errors import DatabaseError
 from eventlog.model import LogRow
+from eventlog.sql.bulk import Part, check_letter, cut
 from eventlog.sql.dialects.postgresql.text import qualified, quote_identifier
 from eventlog.sql.log_table import LogTable
 from eventlog.values import Kind
@@ -23,14 +24,6 @@ ISOLATION: Final = "REPEATABLE READ"
 _LAST: Final = 2**63 - 1
 _SNAPSHOT: Final = re.compile(r"[0-9A-Fa-f-]{1,64}")
 _TIMEOUTS: Final = "idle_in_transaction_session_timeout", "transaction_timeout", "statement_timeout"
-
-
-class Part(NamedTuple):
-    """A range of record_ids, both ends within it, and how many rows of the status asked for it holds."""
-
-    first: int
-    last: int
-    rows: int
 
 
 def export(conn: Connection) -> str:
@@ -57,6 +50,11 @@ def adopt(snapshot: str) -> str:
     return f"SET TRANSACTION SNAPSHOT '{snapshot}'"
 
 
+def join(conn: Connection, snapshot: str) -> None:
+    """Adopt a snapshot as the first thing in a transaction. Raises DatabaseError for what is no name of one."""
+    conn.exec_driver_sql(adopt(snapshot))
+
+
 def begin(snapshot: str | None) -> Sequence[str]:
     """The statements that begin a transaction for reading, of the snapshot if there is one, that walks the index."""
     plans = [f"SET LOCAL {name} = off" for name in ("enable_seqscan", "enable_bitmapscan", "enable_sort")]
@@ -78,8 +76,7 @@ def parts(
     total, greatest = conn.exec_driver_sql(_plain(f"SELECT count(*), max({record_id})::bigint {where}")).one()
     if not total:
         return []
-    wanted = max(-(-total // rows), min(at_least, -(-total // _WORTH_IT)))
-    size = -(-total // wanted)
+    size = cut(total, rows, at_least)
     numbered = f"SELECT {record_id} AS record_id, row_number() OVER (ORDER BY {record_id}) AS n {where}"
     found = conn.exec_driver_sql(
         _plain(f"SELECT record_id::bigint FROM ({numbered}) AS rows WHERE (n - 1) % {size:d} = 0 ORDER BY 1")  # noqa: S608
@@ -89,10 +86,6 @@ def parts(
     lasts = [*(after - 1 for after in firsts[1:]), int(greatest)]
     sizes = [size] * (len(firsts) - 1) + [total - size * (len(firsts) - 1)]
     return list(map(Part, firsts, lasts, sizes))
-
-
-_WORTH_IT: Final = 10_000
-"""Rows below which it does not pay to divide a part."""
 
 
 def select_rows(log: LogTable, status: str | None, part: Part, fields: Sequence[str]) -> str:
@@ -118,9 +111,7 @@ def _has_status(log: LogTable, status: str | None) -> str:
     """SQL: the row has this status letter, as a literal, so that the partial index of the rows N serves."""
     if status is None:
         return "true"
-    if len(status) != 1 or not (status.isascii() and status.isalpha()):
-        raise ConfigError(f"status {status!r} is no letter: use N, S, W, E or F")
-    return f"{_column(log, 'status')} = '{status}'"
+    return f"{_column(log, 'status')} = '{check_letter(status)}'"
 
 
 def _typed(log: LogTable, field: str) -> str:

@@ -5,35 +5,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.catalog import Catalog, Database, ObjectClass, match_name
+from eventlog.catalog import Catalog, Database
 from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql.dialects.postgresql import advice
-from eventlog.sql.dialects.postgresql.compare import compare_quoting, compare_table, drop_all
-from eventlog.sql.dialects.postgresql.compile import SEARCH_PATH, Compiled, compile_triggers, render_quote_function
-from eventlog.sql.dialects.postgresql.installed import Facts, Log, find_log, read_facts, read_installed, sql
+from eventlog.sql.dialects.postgresql.compare import (
+    by_table,
+    compare_quoting,
+    compare_table,
+    digest_of,
+    drop_all,
+    table_sql,
+)
+from eventlog.sql.dialects.postgresql.compile import SEARCH_PATH, compile_triggers, render_quote_function
+from eventlog.sql.dialects.postgresql.facts import from_literals
+from eventlog.sql.dialects.postgresql.installed import (
+    Facts,
+    Log,
+    find_log,
+    read_facts,
+    read_installed,
+    sql,
+    unseen_log,
+)
 from eventlog.sql.dialects.postgresql.reflect import reflect
 from eventlog.sql.dialects.postgresql.text import needs_quoting, qualified
 from eventlog.sql.failures import as_database_errors
-from eventlog.sql.log_table import LogTable, split_name
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers import (
-    BaseTable,
+    LOCK_TIMEOUT,
     ChildTriggers,
+    TableSql,
     TableTriggers,
     TriggerPlan,
     Watch,
-    compile_watch,
-    exclusions,
-    not_fed,
+    declared_triggers,
 )
-
-LOCK_TIMEOUT: Final = 5.0
-"""Seconds that applying waits for a table. Whoever writes it meanwhile waits behind."""
 
 _NOT_AVAILABLE: Final = "55P03"
 
@@ -49,35 +62,51 @@ def plan(
     """
     assert database.schema is not None
     found = find_log(conn, log)
-    warnings: list[str] = []
-    declared: list[TableTriggers] = []
-    excluded = exclusions(database, watches, [cls.name for cls in catalog.classes])
-    for watch, cls in _classes(database, catalog, watches, warnings):
-        declared.extend(compile_watch(cls, watch, excluded, _base_tables(conn, database, watch)))
-        if cls.is_view:
-            warnings += (
-                f"no base table feeds {cls.name}.{column}: when it changes, nothing is logged"
-                for column in not_fed(cls, watch)
-            )
     schema = database.schema
+    declared, warnings = declared_triggers(database, catalog, watches, lambda other: reflect(conn, other))
     facts = read_facts(conn, sorted({schema, *(triggers.schema or schema for triggers in declared)}))
     _refuse_what_cannot_run(schema, found, facts, declared)
 
     installed = read_installed(conn, found)
     compiled = compile_triggers(schema, found, facts, installed, declared)
     is_needed = any(needs_quoting(triggers.key) for triggers in declared)
-    tables: dict[tuple[str, str], list[Compiled]] = {}
-    for one in compiled:
-        tables.setdefault((one.schema, one.table), []).append(one)
     quoting = compare_quoting(found, installed, is_needed=is_needed)
     actions = [
         *(action for action in quoting if action.kind != "drop"),
-        *(compare_table(of_table, installed) for of_table in tables.values()),
+        *(compare_table(of_table, installed) for of_table in by_table(compiled)),
         *drop_all(installed, kept=compiled, reason="no longer watched"),
         *(action for action in quoting if action.kind == "drop"),
     ]
     warnings += advice.warnings(schema, declared, compiled, facts, installed)
     return TriggerPlan(tuple(actions), tuple(warnings), advice.not_captured(schema, declared, facts))
+
+
+def compile_tables(
+    database: Database,
+    catalog: Catalog,
+    log: LogTable,
+    watches: Sequence[Watch],
+    facts: Mapping[str, Any] = MappingProxyType({}),
+) -> tuple[TableSql, ...]:
+    """The SQL of what is declared, from the catalogue alone, and from what ``facts_of`` once found out.
+
+    Raises TriggerError for a watch that cannot be.
+    """
+    schema = database.schema or "public"
+    declared, _ = declared_triggers(database, catalog, watches)
+    known, taken = from_literals(schema, facts)
+    compiled = compile_triggers(schema, unseen_log(log, schema), known, taken, declared)
+    return tuple(table_sql(of_table) for of_table in by_table(compiled))
+
+
+def digests(conn: Connection, log: LogTable) -> dict[str, str]:
+    """Table -> hash of what was compiled for its triggers, as their comments have it."""
+    installed = read_installed(conn, find_log(conn, log))
+    tables = {(schema, table) for schema, table, _ in installed.ours}
+    return {
+        ".".join(place): digest_of(row.marker for row in installed.functions_on(*place) if row.marker)
+        for place in sorted(tables)
+    }
 
 
 def plan_drop(conn: Connection, log: LogTable) -> TriggerPlan:
@@ -165,51 +194,7 @@ def _one_line(comment: str) -> str:
     return " ".join(comment.split())
 
 
-# --- what is declared -------------------------------------------------------------------------------------------------
-
-
-def _classes(
-    database: Database, catalog: Catalog, watches: Sequence[Watch], warnings: list[str]
-) -> list[tuple[Watch, ObjectClass]]:
-    tables = {table.name: table for table in database.tables}
-    classes = {cls.name: cls for cls in catalog.classes}
-    found: dict[str, tuple[Watch, ObjectClass]] = {}
-    for watch in watches:
-        name = match_name(watch.table, tables)
-        if name is None:
-            raise TriggerError(f"watch {watch.table}: there is no such table in schema {database.schema}")
-        if tables[name].kind == "table" and not tables[name].primary_key:
-            warnings.append(f"{name} has no primary key: it is no class, and nothing of it is captured")
-            continue
-        if name not in classes:
-            raise TriggerError(f"watch {watch.table}: {name} is not among the classes; add it to `tables`")
-        if name in found:
-            raise TriggerError(f"watch {watch.table}: {name} is watched twice")
-        found[name] = (watch, classes[name])
-    return list(found.values())
-
-
-def _base_tables(conn: Connection, home: Database, watch: Watch) -> dict[str, BaseTable]:
-    """The tables that a view's watch names as its base, by these names. Raises TriggerError for one that is missing."""
-    found = {}
-    for name in watch.base or ():
-        base = _table(home, name)
-        if base is None and "." in name:
-            schema, plain = split_name(name)
-            base = _table(home if schema in (None, home.schema) else reflect(conn, schema), plain)
-        if base is None:
-            raise TriggerError(
-                f"watch {watch.table}: there is no base table {name!r} in schema {home.schema}; "
-                "a table of another schema is to be named schema.table"
-            )
-        found[name] = base
-    return found
-
-
-def _table(database: Database, name: str) -> BaseTable | None:
-    tables = {table.name: table for table in database.tables if table.kind == "table"}
-    found = match_name(name, tables)
-    return None if found is None else BaseTable(tables[found], database.schema)
+# --- rights -----------------------------------------------------------------------------------------------------------
 
 
 def _refuse_what_cannot_run(schema: str, log: Log, facts: Facts, declared: Iterable[TableTriggers]) -> None:
@@ -230,4 +215,14 @@ def _refuse_what_cannot_run(schema: str, log: Log, facts: Facts, declared: Itera
             )
 
 
-__all__ = ["LOCK_TIMEOUT", "apply", "drop", "plan", "plan_drop", "render_quote_function", "to_sql"]
+__all__ = [
+    "LOCK_TIMEOUT",
+    "apply",
+    "compile_tables",
+    "digests",
+    "drop",
+    "plan",
+    "plan_drop",
+    "render_quote_function",
+    "to_sql",
+]

@@ -13,6 +13,7 @@ from sqlalchemy.sql import quoted_name
 
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.migrations.statements import execute
 
 revision = "0001"
 down_revision = None
@@ -23,13 +24,13 @@ depends_on = None
 def upgrade() -> None:
     log: LogTable = context.config.attributes["log"]
     dialect: Dialect = context.config.attributes["dialect"]
-    now = sa.text(dialect.utc_now)
+    types, now = dialect.ddl.types, sa.text(dialect.ddl.utc_now)
     op.create_table(
         _name(log.error_table),
-        sa.Column("record_id", sa.BigInteger, nullable=False, comment="The row of the log that failed"),
-        sa.Column("error_time", sa.TIMESTAMP, nullable=False, server_default=now, comment="When it failed, in UTC"),
-        sa.Column("code", sa.Text, nullable=False, comment="Why: a code of the row checks, or receiver"),
-        sa.Column("message", sa.Text, nullable=False, comment="Why, for people"),
+        sa.Column("record_id", types["integer"], nullable=False, comment="The row of the log that failed"),
+        sa.Column("error_time", types["time"], nullable=False, server_default=now, comment="When it failed, in UTC"),
+        sa.Column("code", types["code"], nullable=False, comment="Why: a code of the row checks, or receiver"),
+        sa.Column("message", types["text"], nullable=False, comment="Why, for people"),
         schema=_schema(log),
         comment=f"Rows of {log.name} that failed: one line a failure, never changed afterwards",
     )
@@ -38,14 +39,17 @@ def upgrade() -> None:
         _name(log.inflight_table),
         sa.Column(
             "flight_no",
-            sa.BigInteger,
+            types["integer"],
             primary_key=True,
             autoincrement=False,
             comment="Number of the flight, never reused",
         ),
-        sa.Column("started", sa.TIMESTAMP, nullable=False, server_default=now, comment="When it started, in UTC"),
+        sa.Column("started", types["time"], nullable=False, server_default=now, comment="When it started, in UTC"),
         sa.Column(
-            "composition", sa.Text, nullable=False, comment="JSON: its envelopes, their events and the rows of each"
+            "composition",
+            types["text"],
+            nullable=False,
+            comment="JSON: its envelopes, their events and the rows of each",
         ),
         schema=_schema(log),
         comment=f"What the publisher of {log.name} has sent and not yet marked: one line a flight",
@@ -53,19 +57,15 @@ def upgrade() -> None:
         # texts (in TOAST) are large.
         postgresql_with={"autovacuum_vacuum_scale_factor": "0", "toast.autovacuum_vacuum_scale_factor": "0"},
     )
-    # A sequence of its own, not an identity: the number is needed before the line that it stands in is written.
-    op.execute(sa.schema.CreateSequence(_flights(log)))
+    execute(dialect.ddl.flights(log))
 
 
 def downgrade() -> None:
     log: LogTable = context.config.attributes["log"]
-    op.execute(sa.schema.DropSequence(_flights(log)))
+    dialect: Dialect = context.config.attributes["dialect"]
+    execute(dialect.ddl.drop_flights(log))
     op.drop_table(_name(log.inflight_table), schema=_schema(log))
     op.drop_table(_name(log.error_table), schema=_schema(log))
-
-
-def _flights(log: LogTable) -> sa.Sequence:
-    return sa.Sequence(_name(log.flight_sequence), schema=_schema(log), data_type=sa.BigInteger(), cache=1)
 
 
 def _index(log: LogTable, number: int) -> quoted_name:

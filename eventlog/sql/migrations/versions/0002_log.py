@@ -13,6 +13,7 @@ from sqlalchemy.sql import quoted_name
 
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.migrations.statements import execute
 
 revision = "0002"
 down_revision = None
@@ -39,70 +40,63 @@ _STORAGE = {
 def upgrade() -> None:
     log: LogTable = context.config.attributes["log"]
     dialect: Dialect = context.config.attributes["dialect"]
+    types = dialect.ddl.types
+    execute(dialect.ddl.before_log(log))
     op.create_table(
         _name(log.name),
-        sa.Column(
-            "record_id",
-            sa.BigInteger,
-            # CACHE 1: with a cache the numbers of two sessions' changes of one row may stand in the wrong order.
-            sa.Identity(always=False, cache=1),
-            primary_key=True,
-            comment="Place in the queue: ascending, with gaps",
-        ),
+        dialect.ddl.record_id(log, "Place in the queue: ascending, with gaps"),
         sa.Column(
             "status",
-            sa.CHAR(1),
+            types["status"],
             nullable=False,
             server_default=sa.text("'N'"),
             comment="N new, S success, W warning, E error, F fatal; any other letter: left alone",
         ),
         sa.Column(
             "event_type",
-            sa.SmallInteger,
+            types["event_type"],
             nullable=False,
             comment="1 insert field, 2 update field, 3 update field (remove all values), 4 delete row; "
             "read back: 5 insert row, 6 update row, 7 insert field, 8 update field",
         ),
         sa.Column(
             "event_time",
-            sa.TIMESTAMP,
+            types["event_time"],
             nullable=False,
-            server_default=sa.text(dialect.utc_now),
+            server_default=sa.text(dialect.ddl.utc_now),
             comment="When the change was made, in UTC",
         ),
-        sa.Column("perpetrator", sa.Text, comment="Database user who made the change; NULL: somebody else"),
-        sa.Column("table_name", sa.Text, nullable=False, comment="Table or view whose object changed"),
-        sa.Column("table_key", sa.Text, nullable=False, comment="Key of the object: column=value+column=value"),
-        sa.Column("column_name", sa.Text, comment="Column that changed, for types 1, 2, 3, 7 and 8"),
-        sa.Column("old_value", sa.Text, comment="Value before, for types 1 to 3; binary values are base64"),
-        sa.Column("new_value", sa.Text, comment="Value after, for types 1 to 3; binary values are base64"),
-        sa.CheckConstraint(dialect.is_letter("status")),
+        sa.Column("perpetrator", types["name"], comment="Database user who made the change; NULL: somebody else"),
+        sa.Column("table_name", types["name"], nullable=False, comment="Table or view whose object changed"),
+        sa.Column("table_key", types["key"], nullable=False, comment="Key of the object: column=value+column=value"),
+        sa.Column("column_name", types["name"], comment="Column that changed, for types 1, 2, 3, 7 and 8"),
+        sa.Column("old_value", types["value"], comment="Value before, for types 1 to 3; binary values are base64"),
+        sa.Column("new_value", types["value"], comment="Value after, for types 1 to 3; binary values are base64"),
+        sa.CheckConstraint(dialect.ddl.is_letter("status")),
         sa.CheckConstraint("event_type BETWEEN 1 AND 8"),
         schema=_schema(log),
         comment="Event log: triggers write it, the eventlog publisher reads and marks it",
         postgresql_with=_STORAGE,
+        # A record_id is never given twice, even if the rows behind it are deleted.
+        sqlite_autoincrement=True,
     )
     op.create_index(
         _name(cut_name(f"idx_{log.name}_1", log.max_identifier)),
         _name(log.name),
-        ["record_id"],
+        list(dialect.ddl.queue_index),
         schema=_schema(log),
         postgresql_where=sa.text("status = 'N'"),
+        sqlite_where=sa.text("status = 'N'"),
     )
-    for statement in dialect.create_functions(log):
-        _execute(statement)
+    execute(dialect.ddl.after_log(log))
 
 
 def downgrade() -> None:
     log: LogTable = context.config.attributes["log"]
     dialect: Dialect = context.config.attributes["dialect"]
-    for statement in dialect.drop_functions(log):
-        _execute(statement)
+    execute(dialect.ddl.drop_after_log(log))
     op.drop_table(_name(log.name), schema=_schema(log))
-
-
-def _execute(statement: str) -> None:
-    op.execute(sa.text(statement.replace(":", "\\:")))
+    execute(dialect.ddl.drop_before_log(log))
 
 
 def _name(name: str) -> quoted_name:

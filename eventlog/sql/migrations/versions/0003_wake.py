@@ -5,11 +5,11 @@ Grants: none. The function runs with its owner's rights, whoever writes the log;
 
 from __future__ import annotations
 
-import sqlalchemy as sa
-from alembic import context, op
+from alembic import context
 
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.migrations.statements import execute
 
 revision = "0003"
 down_revision = "0002"
@@ -20,12 +20,10 @@ depends_on = None
 def upgrade() -> None:
     log: LogTable = context.config.attributes["log"]
     dialect: Dialect = context.config.attributes["dialect"]
-    for statement in dialect.wake.create(log) if dialect.wake is not None else ():
-        op.execute(sa.text(statement.replace(":", "\\:")))
+    execute(dialect.wake.create(log) if dialect.wake is not None else ())
 
 
 def downgrade() -> None:
     log: LogTable = context.config.attributes["log"]
     dialect: Dialect = context.config.attributes["dialect"]
-    for statement in dialect.wake.drop(log) if dialect.wake is not None else ():
-        op.execute(sa.text(statement.replace(":", "\\:")))
+    execute(dialect.wake.drop(log) if dialect.wake is not None else ())

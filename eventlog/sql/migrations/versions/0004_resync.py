@@ -5,14 +5,13 @@ Grants: who runs ``eventlog resync`` needs SELECT, INSERT, UPDATE, DELETE on it,
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import sqlalchemy as sa
 from alembic import context, op
 from sqlalchemy.sql import quoted_name
 
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.migrations.statements import execute
 
 revision = "0004"
 down_revision = "0001"
@@ -23,30 +22,32 @@ depends_on = None
 def upgrade() -> None:
     log: LogTable = context.config.attributes["log"]
     dialect: Dialect = context.config.attributes["dialect"]
+    types = dialect.ddl.types
     index = cut_name(f"idx_{log.name}_3", log.max_identifier)
     # No primary key: a table with one would be a class of its schema.
     op.create_table(
         _name(log.resync_table),
-        sa.Column("digest", sa.CHAR(64), nullable=False, comment="SHA-256 of what is written again"),
-        sa.Column("class_name", sa.Text, nullable=False, comment="Class whose objects are written again"),
-        sa.Column("selection", sa.Text, nullable=False, comment="Which of them, for people"),
+        sa.Column("digest", types["digest"], nullable=False, comment="SHA-256 of what is written again"),
+        sa.Column("class_name", types["name"], nullable=False, comment="Class whose objects are written again"),
+        sa.Column("selection", types["text"], nullable=False, comment="Which of them, for people"),
         sa.Column(
             "started",
-            sa.TIMESTAMP,
+            types["time"],
             nullable=False,
-            server_default=sa.text(dialect.utc_now),
+            server_default=sa.text(dialect.ddl.utc_now),
             comment="When it was started, in UTC",
         ),
-        sa.Column("position", sa.Text, comment="Last key that is written, or last line of the file; NULL: none yet"),
-        sa.Column("rows_written", sa.BigInteger, nullable=False, comment="Rows written so far"),
+        sa.Column(
+            "position", types["text"], comment="Last key that is written, or last line of the file; NULL: none yet"
+        ),
+        sa.Column("rows_written", types["integer"], nullable=False, comment="Rows written so far"),
         schema=_schema(log),
         comment=f"Resyncs into {log.name} that are not finished: one line each, gone with its last batch",
         # One line, written anew with every batch.
         postgresql_with={"autovacuum_vacuum_scale_factor": "0", "fillfactor": "50"},
     )
     op.create_index(_name(index), _name(log.resync_table), ["digest"], unique=True, schema=_schema(log))
-    for statement in import_module(f"eventlog.sql.dialects.{dialect.name}.resync").table_options(log, index):
-        op.execute(sa.text(statement.replace(":", "\\:")))
+    execute(dialect.ddl.after_resync(log, index))
 
 
 def downgrade() -> None:

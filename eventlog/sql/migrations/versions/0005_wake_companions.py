@@ -7,11 +7,11 @@ it always, for the owner to run.
 
 from __future__ import annotations
 
-import sqlalchemy as sa
 from alembic import context, op
 
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.migrations.statements import execute
 
 revision = "0005"
 down_revision = "0004"
@@ -26,8 +26,7 @@ def upgrade() -> None:
         return
     if not context.is_offline_mode() and not dialect.wake.may_create(op.get_bind(), log):
         return
-    for statement in dialect.wake.create(log):
-        op.execute(sa.text(statement.replace(":", "\\:")))
+    execute(dialect.wake.create(log))
 
 
 def downgrade() -> None:
@@ -35,5 +34,4 @@ def downgrade() -> None:
     dialect: Dialect = context.config.attributes["dialect"]
     if dialect.wake is None or not (context.is_offline_mode() or dialect.wake.may_create(op.get_bind(), log)):
         return
-    for statement in dialect.wake.drop(log):
-        op.execute(sa.text(statement.replace(":", "\\:")))
+    execute(dialect.wake.drop(log))

@@ -1,0 +1,69 @@
+"""Alembic support for users' own migration trees: what an ``env.py`` imports (docs/migrations-in-your-own-tree.md).
+
+Importing it adds the operations ``op.create_event_log``, ``op.drop_event_log``, ``op.watch_table`` and
+``op.unwatch_table``, and lets ``alembic revision --autogenerate`` and ``alembic check`` see the watches::
+
+    import eventlog.alembic
+
+    context.configure(connection=connection, target_metadata=metadata, **eventlog.alembic.options("eventlog.toml"))
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from eventlog.config import load
+from eventlog.model import LogRow
+from eventlog.publisher.opening import declared_watches
+from eventlog.sql.alembic import render as render  # registers the renderers, and with them the operations
+from eventlog.sql.alembic.autogenerate import OPTION, Declared
+from eventlog.sql.log_table import LogTable, split_name
+from eventlog.sql.triggers import Watch
+
+__all__ = ["hides", "options"]
+
+IncludeObject = Callable[[Any, "str | None", str, bool, Any], bool]
+"""``include_object`` of ``context.configure``: the object, its name, its kind, whether it was reflected, its like."""
+
+
+def options(
+    config: str | os.PathLike[str] | None = None,
+    *,
+    log_table: str = "eventlog",
+    schema: str | None = None,
+    include_object: IncludeObject | None = None,
+) -> dict[str, Any]:
+    """Keyword arguments for ``context.configure``: what is watched, and an ``include_object`` that hides the log.
+
+    ``config``: an eventlog.toml, whose ``[[watch]]`` sections and names of log and schema count; None = the watches are
+    those in the tables' ``info={"eventlog": ...}`` alone, and ``log_table`` and ``schema`` (of the watched tables, None
+    = the connection's current one) say where. ``include_object``: your own; what it leaves out stays left out. Raises
+    ConfigError.
+    """
+    watches: tuple[Watch, ...] = ()
+    if config is not None:
+        loaded = load(Path(config), os.environ)
+        log_table, schema, watches = loaded.database.log_table, loaded.database.schema_name, declared_watches(loaded)
+    log_schema, log = split_name(log_table)
+    own = hides(log_table)
+
+    def include(item: Any, name: str | None, kind: str, reflected: bool, compare_to: Any) -> bool:
+        return own(item, name, kind, reflected, compare_to) and (
+            include_object is None or include_object(item, name, kind, reflected, compare_to)
+        )
+
+    return {OPTION: Declared(log, log_schema, schema, watches), "include_object": include}
+
+
+def hides(log_table: str = "eventlog") -> IncludeObject:
+    """An ``include_object`` that keeps Alembic from dropping the log and its companions, which no model describes."""
+    _, name = split_name(log_table)
+    own = {table.casefold() for table in LogTable(None, name, LogRow._fields).own_tables}
+
+    def include(_item: Any, name: str | None, kind: str, reflected: bool, _compare_to: Any) -> bool:
+        return not (reflected and kind == "table" and name is not None and name.casefold() in own)
+
+    return include

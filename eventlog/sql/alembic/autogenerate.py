@@ -1,0 +1,290 @@
+"""Autogenerate: the declared watches against the hashes that stand in the database, as operations.
+
+What is to be watched is compiled for the tables as they will be: the operations that Alembic has found so far are tried
+out in a savepoint, which is rolled back. Where DDL is not part of a transaction, a migration that changes tables leaves
+them to be reflected when it runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import sqlalchemy as sa
+from alembic.autogenerate import comparators
+from alembic.autogenerate.api import AutogenContext
+from alembic.operations import MigrateOperation, Operations
+from alembic.operations.ops import ModifyTableOps, UpgradeOps
+from alembic.util import CommandError
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from eventlog.catalog import Database, build_catalog
+from eventlog.errors import EventlogError, LogTableError, TriggerError
+from eventlog.sql import dialects, migrations
+from eventlog.sql.alembic.definition import (
+    WATCH_OPTIONS,
+    WatchDefinition,
+    compile_definition,
+    watch_of,
+    with_facts,
+    with_tables,
+)
+from eventlog.sql.alembic.history import watches_in_force
+from eventlog.sql.alembic.operations import CreateEventLogOp, UnwatchTableOp, WatchTableOp
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.log_table import LogTable, new_log
+from eventlog.sql.triggers import Watch
+
+_log = logging.getLogger("eventlog.alembic")
+
+OPTION: Final = "eventlog"
+"""The option of ``context.configure`` that holds a ``Declared``, and the key of what a table's ``info`` declares."""
+
+_INFO: Final = tuple(name for name in WATCH_OPTIONS if name != "base")
+"""What a table's ``info`` may say; a view is no table of the models."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What is to be in the database. ``log`` may stand in ``log_schema``; ``schema``: of the watched tables, None = the
+    connection's current one. ``watches``: beside those that the tables' ``info`` declares.
+    """
+
+    log: str = "eventlog"
+    log_schema: str | None = None
+    schema: str | None = None
+    watches: tuple[Watch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One comparison: where, and of which log. ``before``: the tables as they are now."""
+
+    context: AutogenContext
+    connection: Connection
+    dialect: Dialect
+    log: LogTable
+    before: Database
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Compiled:
+    """A watch and what is compiled of it: table -> hash; nothing if its tables are not known before it runs."""
+
+    definition: WatchDefinition
+    tables: Mapping[str, str]
+
+
+def compare_watches(context: AutogenContext, upgrade_ops: UpgradeOps, _schemas: Iterable[str | None]) -> None:
+    """Add what brings the log and the triggers to what is declared. Raises TriggerError for a watch that cannot be."""
+    declared: Declared | None = context.opts.get(OPTION)
+    if declared is None:
+        return
+    assert context.connection is not None
+    dialect = dialects.load(context.connection.dialect.name)
+    before = dialect.reflect(context.connection, declared.schema)
+    log = new_log(dialect, declared.log_schema or before.schema, declared.log)
+    case = _Case(context, context.connection, dialect, log, before)
+    watches = (*declared.watches, *_watches_of_tables(case))
+    changes = list(upgrade_ops.ops)
+    wanted = [_compile(case, definition) for definition in _definitions(case, watches, changes)]
+    _refuse_shared(wanted)
+    gone, made = _differences(case, wanted)
+    first = [*(_log_operations(case) if watches else ()), *(UnwatchTableOp(one.definition) for one in gone)]
+    last = [WatchTableOp(one.definition) for one in made]
+    upgrade_ops.ops[:] = [*first, *changes, *last]
+    for operation in (*first, *last):
+        _log.info("Detected %s", " ".join(str(part) for part in operation.to_diff_tuple() if part is not None))
+
+
+try:
+    from alembic.util import DispatchPriority
+except ImportError:  # before Alembic 1.18 comparisons run as they are registered, and Alembic's own are first
+    comparators.dispatch_for("schema")(compare_watches)
+else:
+    comparators.dispatch_for("schema", priority=DispatchPriority.LAST)(compare_watches)
+
+
+def _differences(case: _Case, wanted: Sequence[_Compiled]) -> tuple[list[_Compiled], list[_Compiled]]:
+    """The watches to be taken away, as they were made, and those to be made; one that has changed is among both."""
+    installed = _installed(case)
+    history = _history(case)
+    made = [one for one in wanted if not one.tables or any(installed.get(t) != d for t, d in one.tables.items())]
+    declared = {table for one in wanted for table in one.tables}
+    gone = _makers(case, history, made, [table for table in installed if table not in declared])
+    for one in wanted:
+        # A child table that is none any more is taken away with all that its watch has made.
+        if one not in made and any(one.tables.keys() & other.tables.keys() for other in gone):
+            made.append(one)
+    taken = {table for one in gone for table in one.tables}
+    here = {table for one in made for table in one.tables}
+    gone += _makers(case, history, made, [table for table in installed if table in here - taken])
+    return gone, made
+
+
+# --- what is declared -------------------------------------------------------------------------------------------------
+
+
+def _watches_of_tables(case: _Case) -> Iterable[Watch]:
+    """The watches in the ``info`` of the models' tables: ``info={"eventlog": {"style": "field"}}``, or True."""
+    current = case.connection.dialect.default_schema_name
+    for table in case.context.sorted_tables:
+        declared = table.info.get(OPTION)
+        if not declared or (case.before.schema is not None and (table.schema or current) != case.before.schema):
+            continue
+        settings: Mapping[str, Any] = {} if declared is True else declared
+        for name in settings:
+            if name not in _INFO:
+                raise TriggerError(f"info of table {table.name}: {name!r} is not known; known: {', '.join(_INFO)}")
+        yield watch_of(case.dialect.spelled(str(table.name)), settings)
+
+
+def _definitions(case: _Case, watches: Sequence[Watch], changes: Sequence[MigrateOperation]) -> list[WatchDefinition]:
+    """The watches with the tables as they are after ``changes``, or without them if that cannot be told."""
+
+    def complete(after: Database) -> list[WatchDefinition]:
+        return [_definition(case, watch, after) for watch in watches]
+
+    if not changes:
+        return complete(case.before)
+    if "transactional_ddl" in case.dialect.capabilities:
+        try:
+            return _tried_out(case, changes, complete)
+        except (SQLAlchemyError, CommandError, NotImplementedError) as error:
+            _log.warning("the changes cannot be tried out, so the watched tables are reflected at run time: %s", error)
+    return [_definition_by_names(case, watch, changes) for watch in watches]
+
+
+def _definition(case: _Case, watch: Watch, tables: Database) -> WatchDefinition:
+    definition = WatchDefinition(watch, case.log.name, case.log.schema, case.before.schema, None)
+    return with_facts(definition, case.dialect, case.connection, tables)
+
+
+def _definition_by_names(case: _Case, watch: Watch, changes: Sequence[MigrateOperation]) -> WatchDefinition:
+    """A table that no change names stays as it is; others are left to be reflected when the migration runs."""
+    changed = {getattr(operation, "table_name", None) for operation in changes}
+    with suppress(TriggerError):
+        complete = _definition(case, watch, case.before)
+        if complete.tables is not None and not any(table.name in changed for table in complete.tables):
+            return complete
+    return WatchDefinition(watch, case.log.name, case.log.schema, case.before.schema, None)
+
+
+def _tried_out(
+    case: _Case, changes: Sequence[MigrateOperation], then: Callable[[Database], list[WatchDefinition]]
+) -> list[WatchDefinition]:
+    """What ``then`` makes of the tables as they are after ``changes``, which are taken back."""
+    operations = Operations(case.context.migration_context)
+    savepoint = case.connection.begin_nested()
+    try:
+        # A table may not be changed under triggers that name its columns, so they go first, as in the migration.
+        with suppress(LogTableError):
+            for action in case.dialect.triggers.plan_drop(case.connection, case.log).changes:
+                for statement in action.statements:
+                    case.connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+        for operation in _flat(changes):
+            operations.invoke(operation)
+        return then(case.dialect.reflect(case.connection, case.before.schema))
+    finally:
+        savepoint.rollback()
+
+
+def _flat(changes: Iterable[MigrateOperation]) -> Iterable[MigrateOperation]:
+    for operation in changes:
+        if isinstance(operation, ModifyTableOps):
+            yield from operation.ops
+        else:
+            yield operation
+
+
+def _compile(case: _Case, definition: WatchDefinition) -> _Compiled:
+    if definition.tables is None:
+        return _Compiled(definition, {})
+    compiled = compile_definition(definition, case.dialect.name)
+    return _Compiled(definition, {table.table: table.digest for table in compiled})
+
+
+def _refuse_shared(wanted: Sequence[_Compiled]) -> None:
+    owners: dict[str, str] = {}
+    for one in wanted:
+        watched = one.definition.watch.table
+        for table in one.tables:
+            if owners.setdefault(table, watched) != watched:
+                raise TriggerError(
+                    f"{table} feeds both {owners[table]} and {watched}: operations make the triggers of a table for "
+                    "one watch; use `eventlog triggers apply` for these"
+                )
+
+
+# --- what is there ----------------------------------------------------------------------------------------------------
+
+
+def _installed(case: _Case) -> Mapping[str, str]:
+    try:
+        return case.dialect.triggers.digests(case.connection, case.log)
+    except LogTableError:
+        return {}
+
+
+def _log_operations(case: _Case) -> Iterable[MigrateOperation]:
+    """What makes the log, or brings one that our migrations made up to date."""
+    name = '"' + case.log.name.replace('"', '""') + '"' if set('."') & set(case.log.name) else case.log.name
+    reached = migrations.current(case.connection, log_table=name, schema=case.log.schema)
+    newest = migrations.heads()
+    exists = sa.inspect(case.connection).has_table(case.log.name, case.log.schema)
+    if not (set(reached) >= set(newest) or (exists and not reached)):
+        yield CreateEventLogOp(name, case.log.schema, newest, reached)
+
+
+def _history(case: _Case) -> list[_Compiled]:
+    """The watches of this log that the migrations made which the database has seen."""
+    migration = case.context.migration_context
+    if migration.environment_context is None or migration.script is None:
+        return []
+    found = []
+    for one in watches_in_force(migration.script, migration.get_current_heads()):
+        schema = one.schema or case.before.schema
+        definition = replace(one, schema=schema, log_schema=one.log_schema or schema)
+        if (definition.log, definition.log_schema) != (case.log.name, case.log.schema):
+            continue
+        with suppress(TriggerError):  # of a table that is gone, without what it was
+            found.append(
+                _compile(case, definition if definition.tables is not None else with_tables(definition, case.before))
+            )
+    return found
+
+
+def _makers(
+    case: _Case, history: Sequence[_Compiled], wanted: Sequence[_Compiled], tables: Collection[str]
+) -> list[_Compiled]:
+    """The watches that made the triggers of these tables; with all of their tables."""
+    left = set(tables)
+    found = []
+    for one in history:
+        if left & one.tables.keys():
+            found.append(one)
+            left -= one.tables.keys()
+    while left:
+        one = _guessed(case, wanted, left)
+        _log.warning("no migration made the watch of %s: the way back makes it as it is declared now", min(left))
+        found.append(one)
+        left -= one.tables.keys()
+    return found
+
+
+def _guessed(case: _Case, wanted: Sequence[_Compiled], tables: Collection[str]) -> _Compiled:
+    """A watch that no migration holds, since `eventlog triggers apply` made it: as good as can be told."""
+    classes = build_catalog(case.before, ignore=case.log.own_tables).classes
+    declared = [one.definition.watch for one in wanted]
+    for watch in (*declared, *(Watch(cls.name) for cls in classes)):
+        with suppress(EventlogError):
+            one = _compile(case, _definition(case, watch, case.before))
+            if one.tables.keys() & set(tables):
+                return one
+    raise TriggerError(
+        f"the triggers of {min(tables)} belong to no class of the schema: take them away with `eventlog triggers drop`"
+    )

@@ -1,0 +1,206 @@
+"""A watch as a migration holds it: complete, so that it compiles to the same SQL for ever (design.md, "Migrations").
+
+Beside what is declared it holds the tables as they were when the migration was written, and the version of the
+templates. All of it can be written as Python literals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from eventlog.catalog import Catalog, Column, Database, ForeignKey, ObjectClass, Table, build_catalog, match_name
+from eventlog.errors import ConfigError, TriggerError
+from eventlog.sql import dialects, templates
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.log_table import new_log
+from eventlog.sql.triggers import INSERT_TYPES, TableSql, Watch
+from eventlog.values import ColumnType, Kind
+
+Literals = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchDefinition:
+    """What is to be known of a watch to compile it.
+
+    ``log`` and ``log_schema`` name the log, ``schema`` is that of the watched tables, None where the database has no
+    schemas. ``tables``: the class's own table, its child tables or its base tables; None = as the database has them
+    when the migration runs. ``facts``: what else the dialect needs to know of them.
+    """
+
+    watch: Watch
+    log: str
+    log_schema: str | None
+    schema: str | None
+    tables: tuple[Table, ...] | None
+    template_version: int = templates.CURRENT
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def compile_definition(definition: WatchDefinition, dialect_name: str) -> tuple[TableSql, ...]:
+    """The SQL of a watch, table by table. Raises TriggerError for a watch that cannot be, ConfigError."""
+    assert definition.tables is not None
+    dialect = dialects.load(dialect_name)
+    log = new_log(dialect, definition.log_schema or definition.schema, definition.log)
+    database = Database(dialect.name, definition.schema, definition.tables)
+    catalog = build_catalog(database, tables=[definition.watch.table])
+    with templates.frozen(definition.template_version):
+        facts = (definition.facts,) if definition.facts else ()
+        return dialect.triggers.compile(database, catalog, log, (definition.watch,), *facts)
+
+
+def with_facts(definition: WatchDefinition, dialect: Dialect, conn: Connection, database: Database) -> WatchDefinition:
+    """The definition with its tables, and what else compiling it needs to know of them, as they are now.
+
+    Raises TriggerError as ``with_tables`` does.
+    """
+    definition = with_tables(definition, database)
+    if dialect.triggers.facts is None or definition.tables is None:
+        return definition
+    log = new_log(dialect, definition.log_schema or definition.schema, definition.log)
+    facts = dialect.triggers.facts(conn, database, log, [table.name for table in definition.tables])
+    return replace(definition, facts=facts)
+
+
+def with_tables(definition: WatchDefinition, database: Database) -> WatchDefinition:
+    """The definition with the tables that its watch needs, as ``database`` has them.
+
+    Raises TriggerError if the table is missing or can be no class.
+    """
+    present = {table.name: table for table in database.tables}
+    name = match_name(definition.watch.table, present)
+    if name is None:
+        raise TriggerError(f"watch {definition.watch.table}: there is no such table; make it before it is watched")
+    try:
+        catalog = build_catalog(database, tables=[name])
+    except ConfigError as error:
+        raise TriggerError(f"watch {name}: {error}") from error
+    needed = [present[name], *_others(catalog, definition.watch, present)]
+    return replace(definition, schema=database.schema, tables=tuple(needed))
+
+
+def _others(catalog: Catalog, watch: Watch, present: Mapping[str, Table]) -> Iterable[Table]:
+    cls: ObjectClass = catalog.classes[0]
+    yield from (child.table for child in cls.children)
+    for base in watch.base or ():
+        found = match_name(base, present)
+        if found is None:
+            raise TriggerError(f"watch {watch.table}: there is no base table {base!r} in the schema of the view")
+        yield present[found]
+
+
+# --- as literals ------------------------------------------------------------------------------------------------------
+
+_WATCH_DEFAULTS: Final = Watch("")
+
+WATCH_OPTIONS: Final = tuple(one.name for one in fields(Watch) if one.name != "table")
+"""What may be said of a watch beside its table."""
+
+
+def to_literals(definition: WatchDefinition) -> dict[str, Any]:
+    """The keyword arguments of ``op.watch_table`` but for its first; what has its default is left out."""
+    watch = definition.watch
+    found: dict[str, Any] = {}
+    for name in WATCH_OPTIONS:
+        value = getattr(watch, name)
+        if value != getattr(_WATCH_DEFAULTS, name):
+            found[name] = _plain(value)
+    found |= {"log": definition.log}
+    if definition.log_schema is not None:
+        found["log_schema"] = definition.log_schema
+    if definition.schema is not None:
+        found["schema"] = definition.schema
+    if definition.tables is not None:
+        found["tables"] = [_table_to_literals(table) for table in definition.tables]
+    if definition.facts:
+        found["facts"] = _plain(definition.facts)
+    found["template_version"] = definition.template_version
+    return found
+
+
+def from_literals(table: str, arguments: Literals) -> WatchDefinition:
+    """What ``op.watch_table(table, **arguments)`` means. Raises TriggerError for an argument that is unknown."""
+    given = dict(arguments)
+    tables = given.pop("tables", None)
+    definition = WatchDefinition(
+        watch=watch_of(table, {name: given.pop(name) for name in WATCH_OPTIONS if name in given}),
+        log=given.pop("log", "eventlog"),
+        log_schema=given.pop("log_schema", None),
+        schema=given.pop("schema", None),
+        tables=None if tables is None else tuple(map(_table_from_literals, tables)),
+        template_version=given.pop("template_version", templates.CURRENT),
+        facts=given.pop("facts", {}),
+    )
+    if given:
+        raise TriggerError(f"watch_table({table!r}): {min(given)!r} is no argument of it")
+    return definition
+
+
+def watch_of(table: str, options: Literals) -> Watch:
+    """A watch of ``WATCH_OPTIONS`` as they are written: lists for tuples. Raises TriggerError for an unknown style."""
+    legal = {"style": tuple(INSERT_TYPES), "capture": ("row", "statement")}
+    for name, values in legal.items():
+        if options.get(name, values[0]) not in values:
+            raise TriggerError(f"watch {table}: {name} {options[name]!r} is not one of {', '.join(values)}")
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in options.items()
+    }
+    return Watch(table, **given)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
+
+
+def _table_to_literals(table: Table) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": table.name}
+    if table.kind == "view":
+        found["kind"] = table.kind
+    found["columns"] = [_column_to_literals(column) for column in table.columns]
+    if table.primary_key:
+        found["primary_key"] = list(table.primary_key)
+    if table.foreign_keys:
+        found["foreign_keys"] = [
+            {"columns": list(key.columns), "table": key.table, "ref_columns": list(key.ref_columns)}
+            for key in table.foreign_keys
+        ]
+    if table.unique_keys:
+        found["unique_keys"] = [list(key) for key in table.unique_keys]
+    return found | {name: True for name in ("key_deferrable", "partitioned") if getattr(table, name)}
+
+
+def _column_to_literals(column: Column) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": column.name, "type": column.type.sql, "kind": column.type.kind.value}
+    if column.type.bits:
+        found["bits"] = column.type.bits
+    return found if column.deterministic else found | {"deterministic": False}
+
+
+def _table_from_literals(value: Literals) -> Table:
+    try:
+        return Table(
+            name=value["name"],
+            kind=value.get("kind", "table"),
+            columns=tuple(map(_column_from_literals, value["columns"])),
+            primary_key=tuple(value.get("primary_key", ())),
+            foreign_keys=tuple(
+                ForeignKey(tuple(key["columns"]), key["table"], tuple(key["ref_columns"]))
+                for key in value.get("foreign_keys", ())
+            ),
+            unique_keys=tuple(tuple(key) for key in value.get("unique_keys", ())),
+            key_deferrable=value.get("key_deferrable", False),
+            partitioned=value.get("partitioned", False),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise TriggerError(f"watch_table: tables: {error} is missing or wrong; let autogenerate write it") from error
+
+
+def _column_from_literals(value: Literals) -> Column:
+    column_type = ColumnType(Kind(value["kind"]), value.get("bits", 0), value["type"])
+    return Column(value["name"], column_type, value.get("deterministic", True))

@@ -1,0 +1,256 @@
+"""``op.create_event_log``, ``op.drop_event_log``, ``op.watch_table``, ``op.unwatch_table``: what they are and do.
+
+A function is made before the triggers that call it, and goes after them; the log is there before all of them. The same
+statements are run and, with ``alembic upgrade --sql``, printed.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+from alembic.operations import MigrateOperation, Operations
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection
+
+from eventlog.errors import ConfigError, TriggerError
+from eventlog.sql import dialects, migrations
+from eventlog.sql.alembic.definition import WatchDefinition, compile_definition, from_literals, with_facts
+from eventlog.sql.failures import as_database_errors
+
+
+@Operations.register_operation("create_event_log")
+class CreateEventLogOp(MigrateOperation):
+    """The log with its companions, as far as ``revisions`` of eventlog's own migrations; ``before``: those reached."""
+
+    def __init__(
+        self, log: str, schema: str | None = None, revisions: Sequence[str] = (), before: Sequence[str] = ()
+    ) -> None:
+        self.log = log
+        self.schema = schema
+        self.revisions = tuple(revisions) or migrations.heads()
+        self.before = tuple(before)
+
+    @classmethod
+    def create_event_log(
+        cls,
+        operations: Operations,
+        log: str = "eventlog",
+        *,
+        schema: str | None = None,
+        revisions: Sequence[str] = (),
+        before: Sequence[str] = (),
+    ) -> None:
+        """Make the log and its companion tables (spec/event-log.md 1, 10), or bring them up to ``revisions``.
+
+        ``schema`` None: the connection's current one. ``revisions``: of eventlog's own migrations, one a branch; name
+        them, as autogenerate does, so that the migration does the same with a later eventlog; none = the newest.
+        ``before``: what the log had reached, for the way back. Raises LogTableError, DatabaseError.
+        """
+        operations.invoke(cls(log, schema, revisions, before))
+
+    def reverse(self) -> DropEventLogOp:
+        return DropEventLogOp(self.log, self.schema, self.revisions, self.before)
+
+    def to_diff_tuple(self) -> tuple[Any, ...]:
+        return ("create_event_log", self.log, self.schema)
+
+
+@Operations.register_operation("drop_event_log")
+class DropEventLogOp(MigrateOperation):
+    """The way back of ``CreateEventLogOp``, with its arguments."""
+
+    def __init__(
+        self, log: str, schema: str | None = None, revisions: Sequence[str] = (), before: Sequence[str] = ()
+    ) -> None:
+        self.log = log
+        self.schema = schema
+        self.revisions = tuple(revisions) or migrations.heads()
+        self.before = tuple(before)
+
+    @classmethod
+    def drop_event_log(
+        cls,
+        operations: Operations,
+        log: str = "eventlog",
+        *,
+        schema: str | None = None,
+        revisions: Sequence[str] = (),
+        before: Sequence[str] = (),
+    ) -> None:
+        """Drop the log with its rows and companions; with ``before`` only take it back to these revisions.
+
+        Unwatch its tables first: triggers without a log fail the application's statements. Arguments as of
+        ``create_event_log``.
+        """
+        operations.invoke(cls(log, schema, revisions, before))
+
+    def reverse(self) -> CreateEventLogOp:
+        return CreateEventLogOp(self.log, self.schema, self.revisions, self.before)
+
+    def to_diff_tuple(self) -> tuple[Any, ...]:
+        return ("drop_event_log", self.log, self.schema)
+
+
+@Operations.register_operation("watch_table")
+class WatchTableOp(MigrateOperation):
+    """The triggers of a class and of its child tables or base tables."""
+
+    def __init__(self, definition: WatchDefinition) -> None:
+        self.definition = definition
+
+    @classmethod
+    def watch_table(cls, operations: Operations, table: str, **definition: Any) -> None:
+        """Make the triggers that log a table, its child tables, or a view's base tables (spec/triggers.md 1 to 3).
+
+        ``style``, ``capture``, ``columns``, ``exclude``, ``base`` and the others as in ``[[watch]]``;
+        ``log``, ``log_schema``: where they write, by default ``eventlog`` in the watched table's schema; ``schema`` of
+        the table, None = the connection's current one. ``tables``: the tables as they are at this place in the
+        migrations, None = they are reflected when it runs; ``facts``: what else the database's SQL depends on;
+        ``template_version``: of the SQL templates. Autogenerate writes these, and with them the SQL is the same for
+        ever. Raises TriggerError, ConfigError, DatabaseError.
+        """
+        operations.invoke(cls(from_literals(table, definition)))
+
+    def reverse(self) -> UnwatchTableOp:
+        return UnwatchTableOp(self.definition)
+
+    def to_diff_tuple(self) -> tuple[Any, ...]:
+        return ("watch_table", self.definition.watch.table, self.definition.log)
+
+
+@Operations.register_operation("unwatch_table")
+class UnwatchTableOp(MigrateOperation):
+    """The way back of ``WatchTableOp``: it holds the same, so that it can be turned round."""
+
+    def __init__(self, definition: WatchDefinition) -> None:
+        self.definition = definition
+
+    @classmethod
+    def unwatch_table(cls, operations: Operations, table: str, **definition: Any) -> None:
+        """Take away the triggers that ``watch_table`` made with the same arguments."""
+        operations.invoke(cls(from_literals(table, definition)))
+
+    def reverse(self) -> WatchTableOp:
+        return WatchTableOp(self.definition)
+
+    def to_diff_tuple(self) -> tuple[Any, ...]:
+        return ("unwatch_table", self.definition.watch.table, self.definition.log)
+
+
+# --- what they do -----------------------------------------------------------------------------------------------------
+
+
+@Operations.implementation_for(WatchTableOp)
+def _watch_table(operations: Operations, operation: WatchTableOp) -> None:
+    context = operations.migration_context
+    for table in compile_definition(complete(context, operation.definition), context.dialect.name):
+        _run(context, table.create)
+
+
+@Operations.implementation_for(UnwatchTableOp)
+def _unwatch_table(operations: Operations, operation: UnwatchTableOp) -> None:
+    context = operations.migration_context
+    for table in reversed(compile_definition(complete(context, operation.definition), context.dialect.name)):
+        _run(context, table.drop)
+
+
+@Operations.implementation_for(CreateEventLogOp)
+def _create_event_log(operations: Operations, operation: CreateEventLogOp) -> None:
+    context = operations.migration_context
+    printed = io.StringIO()
+    with _own_migrations(operations):
+        migrations.upgrade(
+            None if context.as_sql else _bind(context),
+            log_table=operation.log,
+            schema=operation.schema,
+            revision=operation.revisions,
+            sql=printed if context.as_sql else None,
+            dialect_name=context.dialect.name,
+        )
+    if context.as_sql:
+        _print(context, printed.getvalue())
+
+
+@Operations.implementation_for(DropEventLogOp)
+def _drop_event_log(operations: Operations, operation: DropEventLogOp) -> None:
+    context = operations.migration_context
+    printed = io.StringIO()
+    with _own_migrations(operations):
+        if not context.as_sql:
+            for revision in operation.before or ("base",):
+                migrations.downgrade(
+                    _bind(context), log_table=operation.log, schema=operation.schema, revision=revision
+                )
+        elif operation.before:
+            raise ConfigError(
+                f"drop_event_log({operation.log!r}) with before = cannot be printed: run it against the database"
+            )
+        else:
+            migrations.downgrade(
+                None, log_table=operation.log, schema=operation.schema, sql=printed, dialect_name=context.dialect.name
+            )
+    if context.as_sql:
+        _print(context, printed.getvalue())
+
+
+def complete(context: MigrationContext, definition: WatchDefinition) -> WatchDefinition:
+    """The definition with its schemas and tables, those that it lacks as the database has them now.
+
+    Raises TriggerError if no database can be asked.
+    """
+    dialect = dialects.load(context.dialect.name)
+    if definition.tables is None:
+        if context.as_sql:
+            raise TriggerError(
+                f"watch_table({definition.watch.table!r}) without tables reads them from the database, and there is "
+                "none with --sql: let autogenerate write them"
+            )
+        with as_database_errors(_bind(context)):
+            database = dialect.reflect(_bind(context), definition.schema)
+        definition = with_facts(definition, dialect, _bind(context), database)
+    if definition.schema is None and "schemas" in dialect.capabilities:
+        current = None if context.as_sql else sa.inspect(_bind(context)).default_schema_name
+        if current is None:
+            raise TriggerError(f"watch_table({definition.watch.table!r}) needs schema = with --sql")
+        definition = replace(definition, schema=current)
+    return definition
+
+
+# --- how --------------------------------------------------------------------------------------------------------------
+
+
+def _run(context: MigrationContext, statements: Iterable[str]) -> None:
+    """Run or print statements as they stand: no colon in them begins a parameter, no percent sign is doubled."""
+    for statement in statements:
+        if context.as_sql:
+            context.impl.execute(sa.text(statement.replace(":", "\\:")))
+        else:
+            _bind(context).exec_driver_sql(statement, execution_options={"no_parameters": True})
+
+
+def _print(context: MigrationContext, script: str) -> None:
+    """Print the script of migrations within a script: its transaction is ours."""
+    lines = [line for line in script.splitlines() if line.rstrip() not in ("BEGIN;", "COMMIT;")]
+    context.impl.static_output("\n".join(lines).strip())
+
+
+def _bind(context: MigrationContext) -> Connection:
+    assert context.bind is not None
+    return context.bind
+
+
+@contextmanager
+def _own_migrations(operations: Operations) -> Iterator[None]:
+    """Let other migrations run within one: what ``alembic.op`` and ``alembic.context`` stand for is put back after."""
+    environment = operations.migration_context.environment_context
+    try:
+        yield
+    finally:
+        operations._install_proxy()
+        if environment is not None:
+            environment._install_proxy()

@@ -1,0 +1,87 @@
+"""The log in parts, read by many sessions at once (design.md 8): what a bulk job needs of a database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from sqlalchemy import URL, Connection
+
+from eventlog.errors import ConfigError
+from eventlog.sql.log_table import LogTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Part(NamedTuple):
+    """A range of record_ids, both ends within it, and about how many rows of the status asked for it holds."""
+
+    first: int
+    last: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """How a database is read by many sessions that see the same rows of the log.
+
+    ``execution_options`` of the connections below. ``export`` names what this transaction sees, which others can
+    ``join`` as the first thing in a transaction of theirs, until this one ends. ``parts`` divides the rows N (or of
+    another status, None = all) from one record_id to another into parts of at most so many rows, and at least so many
+    parts if that pays; ``read`` gives a part as Arrow batches with the fields asked for, in record_id order, by a
+    connection of its own: url, log, what was exported (None = as it is now), status, part, fields.
+
+    ``read`` raises DatabaseError, and ConfigError where a library for it is not installed.
+    """
+
+    execution_options: Mapping[str, Any]
+    export: Callable[[Connection], str]
+    join: Callable[[Connection, str], None]
+    parts: Callable[[Connection, LogTable, str | None, int, int, int, int], list[Part]]
+    read: Callable[[URL, LogTable, str | None, str | None, Part, Sequence[str]], Iterator[pa.RecordBatch]]
+
+
+WORTH_IT: Final = 10_000
+"""Rows below which it does not pay to divide a part."""
+
+
+def cut(total: int, rows: int, at_least: int) -> int:
+    """The size of equal parts of ``total`` rows: at most ``rows``, and small enough for ``at_least`` parts."""
+    wanted = max(-(-total // rows), min(at_least, -(-total // WORTH_IT)))
+    return -(-total // wanted)
+
+
+def check_letter(status: str) -> str:
+    """The status letter itself. Raises ConfigError if it is none."""
+    if len(status) != 1 or not (status.isascii() and status.isalpha()):
+        raise ConfigError(f"status {status!r} is no letter: use N, S, W, E or F")
+    return status
+
+
+def arrow_schema(fields: Sequence[str]) -> pa.Schema:
+    """Fields of ``LogRow`` in Arrow: record_id and event_type int64, event_time timestamp[us], all others text."""
+    import pyarrow as pa
+
+    types = {"record_id": pa.int64(), "event_type": pa.int64(), "event_time": pa.timestamp("us")}
+    return pa.schema([pa.field(name, types.get(name, pa.string())) for name in fields])
+
+
+def arrow_batch(fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+    """Rows with these fields, event_time as text, as one Arrow batch."""
+    import pyarrow as pa
+
+    schema = arrow_schema(fields)
+    columns = zip(*rows, strict=True)
+    arrays = [_array(field, column) for field, column in zip(schema, columns, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array(field: pa.Field, values: Sequence[Any]) -> pa.Array:
+    import pyarrow as pa
+
+    if field.name != "event_time":
+        return pa.array(values, field.type)
+    texts = [text if text is None or text[:1].isdigit() else None for text in values]  # infinity is no timestamp
+    return pa.array(texts, pa.string()).cast(field.type)

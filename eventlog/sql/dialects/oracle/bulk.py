@@ -1,0 +1,162 @@
+"""The log in parts of one moment, as Arrow batches by python-oracledb's data frames (spec/event-log.md 12).
+
+The moment is a system change number: every session reads the log AS OF it, as long as the database keeps the undo.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import URL, Connection
+
+from eventlog.errors import ConfigError, DatabaseError
+from eventlog.model import LogRow
+from eventlog.sql.bulk import Part, arrow_schema, check_letter, cut
+from eventlog.sql.dialects.oracle.log import LAST
+from eventlog.sql.dialects.oracle.session import SESSION, fetch
+from eventlog.sql.dialects.oracle.text import qualified, quote_identifier
+from eventlog.sql.log_table import LogTable
+from eventlog.values import Kind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BATCH_ROWS: Final = 20_000
+_SCN: Final = re.compile("[0-9]{1,20}")
+
+
+def export(conn: Connection) -> str:
+    """The system change number of now: what others read the log as of. Needs EXECUTE on DBMS_FLASHBACK."""
+    return str(fetch(conn, "SELECT TO_CHAR(SYS.DBMS_FLASHBACK.GET_SYSTEM_CHANGE_NUMBER) FROM DUAL")[0][0])
+
+
+def join(conn: Connection, snapshot: str) -> None:
+    """Make this session see everything as of a system change number, before its transaction begins.
+
+    Raises DatabaseError for a text that is none.
+    """
+    conn.exec_driver_sql(
+        "BEGIN\n    SYS.DBMS_FLASHBACK.ENABLE_AT_SYSTEM_CHANGE_NUMBER(:scn);\nEND;", {"scn": int(_scn(snapshot))}
+    )
+
+
+def _scn(snapshot: str) -> str:
+    if _SCN.fullmatch(snapshot) is None:
+        raise DatabaseError(f"{snapshot!r} is no system change number: give what `export` returned")
+    return snapshot
+
+
+def parts(
+    conn: Connection, log: LogTable, status: str | None, first: int, last: int, rows: int, at_least: int
+) -> list[Part]:
+    """Ranges of record_ids that hold about equal numbers of rows of a status, at most ``rows``, in ascending order.
+
+    ``status`` None: whatever their status. ``at_least``: so many parts, if there are enough rows for it to be worth it.
+    The ranges cover all record_ids from ``first`` (1 or more) to the last row that is there now.
+    """
+    record_id = _column(log, "record_id")
+    bounds = {"first": max(first, 1), "last": min(last, LAST)}
+    first = bounds["first"]
+    ids = f"{record_id} BETWEEN :first AND :last"
+    where = f"FROM {qualified(log.schema, log.name)} WHERE {_has_status(log, status)} AND {ids}"
+    ((total, greatest),) = fetch(conn, f"SELECT COUNT(*), MAX({record_id}) {where}", bounds)
+    if not total:
+        return []
+    size = cut(int(total), rows, at_least)
+    numbered = f"SELECT {record_id} AS record_id, ROW_NUMBER() OVER (ORDER BY {record_id}) AS n {where}"
+    found = fetch(
+        conn,
+        f"SELECT record_id FROM ({numbered}) WHERE MOD(n - 1, :part_size) = 0 ORDER BY 1",  # noqa: S608 - quoted names
+        {**bounds, "part_size": size},
+    )
+    firsts = [first, *(int(record_id) for (record_id,) in found[1:])]
+    lasts = [*(after - 1 for after in firsts[1:]), int(greatest)]
+    sizes = [size] * (len(firsts) - 1) + [int(total) - size * (len(firsts) - 1)]
+    return list(map(Part, firsts, lasts, sizes))
+
+
+def read(
+    url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a part in record_id order; one connection, open while the batches are taken.
+
+    Raises DatabaseError, ConfigError where pyarrow or the driver is not installed.
+    """
+    try:
+        import oracledb
+        import pyarrow as pa
+    except ImportError as error:
+        raise ConfigError(
+            f"Arrow or the driver is not installed ({error}): install eventlog-publisher[oracle,spark]"
+        ) from error
+    schema = arrow_schema(fields)
+    dialect: Any = url.get_dialect()
+    _, arguments = dialect(dbapi=oracledb).create_connect_args(url)
+    try:
+        with oracledb.connect(**arguments) as connection:
+            with connection.cursor() as cursor:
+                for statement in SESSION:
+                    cursor.execute(statement)
+            frames = connection.fetch_df_batches(
+                select_rows(log, snapshot, status, fields),
+                {"first": part.first, "last": part.last},
+                size=_BATCH_ROWS,
+            )
+            for frame in frames:
+                yield from typed(pa.table(frame), schema).to_batches()
+    except oracledb.Error as error:
+        reason = " ".join(str(error).split())
+        if url.password:
+            reason = reason.replace(str(url.password), "***")
+        raise DatabaseError(
+            f"rows {part.first} to {part.last} of the log {log} cannot be read from database at {url.host}: {reason}"
+        ) from None
+
+
+def typed(table: Any, schema: Any) -> Any:
+    """The columns of a data frame with the names and types of the schema: the driver makes them wider."""
+    return table.rename_columns(schema.names).cast(schema, safe=False)
+
+
+def select_rows(log: LogTable, snapshot: str | None, status: str | None, fields: Sequence[str]) -> str:
+    """The statement that reads fields of ``LogRow`` of the rows from ``:first`` to ``:last`` in record_id order.
+
+    Numbers have eighteen digits, so that they come as integers; event_time is a timestamp in UTC.
+    """
+    selected = ", ".join(f"{_selected(log, field)} AS {quote_identifier(field)}" for field in fields)
+    as_of = "" if snapshot is None else f" AS OF SCN {_scn(snapshot)}"
+    record_id = _column(log, "record_id")
+    return (
+        f"SELECT {selected} FROM {qualified(log.schema, log.name)}{as_of}"  # noqa: S608 - quoted names, digits
+        f" WHERE {_has_status(log, status)} AND {record_id} BETWEEN :first AND :last ORDER BY {record_id}"
+    )
+
+
+def _has_status(log: LogTable, status: str | None) -> str:
+    """SQL: the row has this status letter, as a literal, so that the index serves."""
+    return "1 = 1" if status is None else f"{_column(log, 'status')} = '{check_letter(status)}'"
+
+
+def _selected(log: LogTable, field: str) -> str:
+    column = _column(log, field)
+    type_ = log.types[LogRow._fields.index(field)] if log.types else None
+    match field:
+        case "record_id":
+            return f"CAST({column} AS NUMBER(18))"
+        case "event_type":
+            return (
+                f"CAST(CASE WHEN ABS({column}) < 1000 THEN {column} WHEN {column} IS NOT NULL THEN 0 END AS NUMBER(18))"
+            )
+        case "event_time":
+            zoned = type_ is not None and type_.kind is Kind.TIMESTAMPTZ
+            return f"CAST({f'SYS_EXTRACT_UTC({column})' if zoned else column} AS TIMESTAMP(6))"
+        case "status":
+            return f"RTRIM({column}, ' ')"
+        case _:
+            return column
+
+
+def _column(log: LogTable, field: str) -> str:
+    return quote_identifier(log.columns[LogRow._fields.index(field)])

@@ -1,0 +1,273 @@
+"""What the triggers of a table log, as SQL: CREATE TRIGGER statements (spec/triggers.md 2, 4, 5, 6, 7.2).
+
+Nothing here asks the database; the texts are in the .sql.j2 files beside this module. A table has a trigger an
+operation, since the source of one may have 32 KiB.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import jinja2
+
+from eventlog.catalog import Column
+from eventlog.errors import TriggerError
+from eventlog.model import EventType, LogRow
+from eventlog.sql import templates
+from eventlog.sql.dialects.oracle.text import (
+    base64_function,
+    change_function,
+    changed,
+    differs,
+    key_text,
+    literal,
+    own_name,
+    qualified,
+    quote_function,
+    quote_identifier,
+    value_text,
+)
+from eventlog.sql.dialects.oracle.types import Family, family, is_loggable, is_long
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers, first_free
+from eventlog.values import Kind
+
+OPERATIONS: Final[Mapping[str, str]] = {"i": "INSERT", "u": "UPDATE", "d": "DELETE"}
+MAX_SOURCE: Final = 32 * 1024
+"""Bytes of a trigger's source that Oracle takes."""
+_FLUSH: Final = 1000
+"""Log rows that a compound trigger keeps in memory before it writes them."""
+
+Taken = Callable[[str, str], bool]
+"""Whether a schema has a trigger of this name that is not ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledTrigger:
+    """One trigger. ``statement`` holds ``marker`` as a comment: whose it is, and the hash of the rest."""
+
+    name: str
+    operation: str
+    statement: str
+    marker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """The triggers of one declaration, on one table. ``schema``: the table's, None = the session's."""
+
+    schema: str | None
+    table: str
+    triggers: tuple[CompiledTrigger, ...]
+
+
+def compile_triggers(
+    schema: str | None, log: LogTable, declared: Iterable[TableTriggers], is_taken: Taken = lambda *_: False
+) -> list[Compiled]:
+    """What is declared, as SQL. ``schema``: that of the classes. Raises TriggerError for what no trigger can hold."""
+    used: set[tuple[str | None, str]] = set()
+    compiled = []
+    for one in declared:
+        home = one.schema or schema
+        made = []
+        for letter, operation in OPERATIONS.items():
+
+            def is_used(name: str, home: str | None = home) -> bool:
+                return (home, name) in used or is_taken(home or "", name)
+
+            name = _free_name(one.table.name, letter, is_used)
+            used.add((home, name))
+            made.append(_trigger(home, log, one, name, operation))
+        compiled.append(Compiled(home, one.table.name, tuple(made)))
+    return compiled
+
+
+def _free_name(table: str, letter: str, is_used: Callable[[str], bool]) -> str:
+    return first_free(lambda number: own_name(f"tgr_{{}}_{letter}_{number}", table), is_used)
+
+
+def marker_of(log: LogTable, digest: str) -> str:
+    """The comment in the source of a trigger: whose it is, and the hash of what was compiled."""
+    return f"eventlog sha256:{digest} log {qualified(log.schema, log.name)}"
+
+
+_NO_DIGEST: Final = "0" * 64
+
+
+def _trigger(home: str | None, log: LogTable, triggers: TableTriggers, name: str, operation: str) -> CompiledTrigger:
+    render_one = _class_trigger if isinstance(triggers, ClassTriggers) else _child_trigger
+
+    def rendered(marker: str) -> str:
+        return render_one(home, log, triggers, name, operation, marker)  # type: ignore[arg-type]
+
+    digest = hashlib.sha256(rendered(marker_of(log, _NO_DIGEST)).encode()).hexdigest()
+    marker = marker_of(log, digest)
+    statement = rendered(marker)
+    if len(statement.encode()) > MAX_SOURCE:
+        raise TriggerError(
+            f"watch {triggers.class_name}: the trigger for {operation} of {triggers.table.name} has "
+            f"{len(statement.encode())} bytes, and Oracle takes {MAX_SOURCE}: leave columns out with exclude, or use "
+            "style = row_query_back"
+        )
+    return CompiledTrigger(name, operation, statement, marker)
+
+
+# --- bodies -----------------------------------------------------------------------------------------------------------
+
+
+def _class_trigger(
+    home: str | None, log: LogTable, triggers: ClassTriggers, name: str, operation: str, marker: str
+) -> str:
+    by_statement = triggers.capture == "statement"
+    loggable = [column for column in triggers.columns if is_loggable(column, triggers.lob_values)]
+    named_key = [_named(column, triggers.names) for column in triggers.key]
+    compared = [*triggers.key, *triggers.columns] if operation == "UPDATE" else []
+    by_value = triggers.insert_type == EventType.INSERT_FIELD
+    return render(
+        "class_trigger.sql.j2",
+        name=qualified(home, name),
+        table=qualified(home, triggers.table.name),
+        operation=operation,
+        marker=marker,
+        log=_log_for(log, triggers.class_name, loggable if by_value and operation != "DELETE" else ()),
+        columns=triggers.columns,
+        names={column.name: triggers.names.get(column.name, column.name) for column in triggers.columns},
+        insert_type=int(triggers.insert_type),
+        update_type=int(triggers.update_type),
+        is_compound=by_statement or operation == "UPDATE",
+        by_statement=by_statement,
+        flush=_FLUSH,
+        is_nullable=triggers.is_nullable,
+        lob_always=triggers.lob_always,
+        families=_families(compared, [Family.TEXT] if operation == "UPDATE" else []),
+        loggable=loggable,
+        plain=[column for column in triggers.columns if is_loggable(column, lob_values=False)],
+        readable=[column for column in triggers.columns if _is_readable(column)],
+        is_loggable=loggable.__contains__,
+        base64=base64_function(log),
+        key_of=lambda row: key_text(named_key, _fields(row, triggers.key), quote_function(log), base64_function(log)),
+        is_there=lambda row: _is_there(row, triggers.key),
+        key_is_changed=" OR ".join(map(_is_changed, triggers.key)),
+    )
+
+
+def _child_trigger(
+    home: str | None, log: LogTable, triggers: ChildTriggers, name: str, operation: str, marker: str
+) -> str:
+    by_statement = triggers.capture == "statement"
+    by_value = triggers.event_type == EventType.UPDATE_FIELD and is_loggable(triggers.column, lob_values=False)
+    event_type = EventType.UPDATE_FIELD if by_value else EventType.UPDATE_FIELD_QUERY_BACK
+    # The key as the child's row spells it: of its own types, under the names of the owner's columns.
+    own_key = [
+        Column(triggers.names.get(key.name, key.name), own.type, own.deterministic)
+        for key, own in zip(triggers.key, triggers.owner_columns, strict=True)
+    ]
+    return render(
+        "child_trigger.sql.j2",
+        name=qualified(home, name),
+        table=qualified(home, triggers.table.name),
+        operation=operation,
+        marker=marker,
+        log=_log_for(log, triggers.class_name, [triggers.column] if by_value else []),
+        event_type=int(event_type),
+        attribute=triggers.attribute,
+        column=triggers.column,
+        is_compound=by_statement or (operation == "UPDATE" and by_value),
+        by_statement=by_statement,
+        flush=_FLUSH,
+        families=_families([triggers.column], [Family.TEXT]) if operation == "UPDATE" else [],
+        base64=base64_function(log),
+        key_of=lambda row: key_text(
+            own_key, _fields(row, triggers.owner_columns), quote_function(log), base64_function(log)
+        ),
+        is_there=lambda row: _is_there(row, triggers.owner_columns),
+    )
+
+
+def _log_for(log: LogTable, class_name: str, by_value: Iterable[Column]) -> dict[str, str]:
+    _, *columns = log.columns  # record_id is the database's to number
+    is_zoned = bool(log.types) and log.types[LogRow._fields.index("event_time")].kind is Kind.TIMESTAMPTZ
+    has_long = any(map(is_long, by_value))
+    return {
+        "table": qualified(log.schema, log.name),
+        "columns": ", ".join(map(quote_identifier, columns)),
+        # A zoned column takes the moment itself: without its zone it would be taken for one of the session's.
+        "now": "SYSTIMESTAMP" if is_zoned else "SYS_EXTRACT_UTC(SYSTIMESTAMP)",
+        "class_name": class_name,
+        "value_type": "CLOB" if has_long else "VARCHAR2(32767)",
+        "parameter_type": "CLOB" if has_long else "VARCHAR2",
+    }
+
+
+def _families(columns: Iterable[Column], needed: Iterable[Family]) -> list[Family]:
+    used = {family(column) for column in columns} | set(needed)
+    return [one for one in Family if one in used and one is not Family.UNREADABLE]
+
+
+def _is_readable(column: Column) -> bool:
+    return family(column) is not Family.UNREADABLE
+
+
+def _named(column: Column, names: Mapping[str, str]) -> Column:
+    return Column(names.get(column.name, column.name), column.type, column.deterministic)
+
+
+def field(row: str, column: Column) -> str:
+    """PL/SQL of a column of the row OLD or NEW."""
+    return f":{row}.{quote_identifier(column.name)}"
+
+
+def _fields(row: str, columns: Iterable[Column]) -> list[str]:
+    return [field(row, column) for column in columns]
+
+
+def _is_there(row: str, columns: Sequence[Column]) -> str:
+    """PL/SQL: none of these columns is NULL."""
+    return " AND ".join(f"{ref} IS NOT NULL" for ref in _fields(row, columns))
+
+
+def _is_changed(column: Column) -> str:
+    return changed(column, field("OLD", column), field("NEW", column))
+
+
+# --- templates --------------------------------------------------------------------------------------------------------
+
+
+def render_quote_function(log: LogTable) -> str:
+    """The statement that makes the key quoting function of a log, in the log's schema (spec/triggers.md 4, 9)."""
+    return render("quote_function.sql.j2", function=quote_function(log))
+
+
+def render_base64_function(log: LogTable) -> str:
+    """The statement that makes the base64 function of a log, in the log's schema (spec/triggers.md 6)."""
+    return render("base64_function.sql.j2", function=base64_function(log))
+
+
+def render(template: str, **values: object) -> str:
+    """The text of a template; everything in it is quoted by its filters."""
+    lines = _environment(templates.version_in_force()).get_template(template).render(**values).strip("\n").split("\n")
+    return "\n".join(line for at, line in enumerate(lines) if line.strip() or (at and lines[at - 1].strip()))
+
+
+@cache
+def _environment(version: int | None) -> jinja2.Environment:
+    def read(name: str) -> str:
+        return templates.read(__package__, name, version)
+
+    environment = jinja2.Environment(  # noqa: S701 - SQL, quoted by filters
+        loader=jinja2.FunctionLoader(read), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"identifier": quote_identifier, "literal": literal}
+    environment.globals |= {
+        "is_changed": _is_changed,
+        "is_readable": _is_readable,
+        "value_text": value_text,
+        "change_function": change_function,
+        "differs": differs,
+        "field": field,
+    }
+    return environment

@@ -1,0 +1,120 @@
+"""What the tables of a log are made of on Oracle (spec/triggers.md 7, spec/event-log.md 10)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+from sqlalchemy.dialects import oracle
+from sqlalchemy.types import TypeEngine
+
+from eventlog.sql.dialect import Ddl
+from eventlog.sql.dialects.oracle.compile import render_base64_function, render_quote_function
+from eventlog.sql.dialects.oracle.script import PROLOGUE
+from eventlog.sql.dialects.oracle.text import (
+    base64_function,
+    literal,
+    own_name,
+    qualified,
+    quote_function,
+    quote_identifier,
+    spelled,
+)
+from eventlog.sql.log_table import LogTable
+
+_EXISTS: Final = -955
+_NO_SEQUENCE: Final = -2289
+_NO_OBJECT: Final = -4043
+
+_number: Any = oracle.NUMBER  # which has no types
+_INTEGER: Final[TypeEngine[Any]] = _number(38, 0)
+_DIGIT: Final[TypeEngine[Any]] = _number(1, 0)
+
+
+def unless(statement: str, code: int) -> str:
+    """A block that runs a statement of DDL and takes one error (``SQLCODE``) for success: so it can be run again."""
+    return (
+        f"BEGIN\n    EXECUTE IMMEDIATE {literal(statement)};\n"
+        f"EXCEPTION\n    WHEN OTHERS THEN\n        IF SQLCODE <> {code} THEN\n            RAISE;\n        END IF;\nEND;"
+    )
+
+
+def number_sequence(of: LogTable) -> str:
+    """SQL name of the sequence that gives record_ids."""
+    return qualified(of.schema, own_name("seq_{}_1", of.name))
+
+
+def create_functions(of: LogTable) -> list[str]:
+    """The functions that the triggers of a log use: for the keys, and for binary values."""
+    return [render_quote_function(of), render_base64_function(of)]
+
+
+def drop_functions(of: LogTable) -> list[str]:
+    """Away with what ``create_functions`` made."""
+    return [unless(f"DROP FUNCTION {name}", _NO_OBJECT) for name in (quote_function(of), base64_function(of))]
+
+
+def _create_sequence(name: str) -> str:
+    # NOCACHE: with a cache the numbers of two sessions' changes of one row may stand in the wrong order, and those of a
+    # rolled-back one would leave gaps. ORDER: the same among the instances of a cluster; of no effect on a single one.
+    return unless(f"CREATE SEQUENCE {name} NOCACHE ORDER", _EXISTS)
+
+
+def _drop_sequence(name: str) -> str:
+    return unless(f"DROP SEQUENCE {name}", _NO_SEQUENCE)
+
+
+def flight_sequence(of: LogTable) -> str:
+    """SQL name of the sequence of flight numbers."""
+    return qualified(of.schema, of.flight_sequence)
+
+
+def record_id(of: LogTable, comment: str) -> sa.Column[Any]:
+    """record_id, numbered by the log's sequence."""
+    numbers = sa.text(f"{number_sequence(of)}.NEXTVAL")
+    return sa.Column(
+        "record_id", _INTEGER, server_default=numbers, primary_key=True, autoincrement=False, comment=comment
+    )
+
+
+def is_letter(column: str) -> str:
+    """SQL: the column holds a letter of ASCII."""
+    code = f"ASCII({quote_identifier(spelled(column))})"
+    return f"{code} BETWEEN 65 AND 90 OR {code} BETWEEN 97 AND 122"
+
+
+def next_flight(conn: Connection, of: LogTable) -> int:
+    """The sequence's next number."""
+    found = conn.exec_driver_sql(f"SELECT {flight_sequence(of)}.NEXTVAL FROM DUAL")  # noqa: S608 - a quoted name
+    return int(found.scalar_one())
+
+
+DDL: Final = Ddl(
+    types={
+        "integer": _INTEGER,
+        "status": sa.CHAR(1),
+        "event_type": _DIGIT,
+        "event_time": oracle.TIMESTAMP(),
+        "time": oracle.TIMESTAMP(),
+        "digest": sa.CHAR(64),
+        "name": oracle.VARCHAR2(261),
+        "key": oracle.VARCHAR2(4000),
+        "code": oracle.VARCHAR2(64),
+        "value": sa.CLOB(),
+        "text": sa.CLOB(),
+    },
+    record_id=record_id,
+    queue_index=("status", "record_id"),
+    utc_now="SYS_EXTRACT_UTC(SYSTIMESTAMP)",
+    is_letter=is_letter,
+    before_log=lambda of: [_create_sequence(number_sequence(of))],
+    drop_before_log=lambda of: [_drop_sequence(number_sequence(of))],
+    after_log=create_functions,
+    drop_after_log=drop_functions,
+    flights=lambda of: [_create_sequence(flight_sequence(of))],
+    drop_flights=lambda of: [_drop_sequence(flight_sequence(of))],
+    after_resync=lambda of, index: (),
+    prologue=PROLOGUE,
+    epilogue=("COMMIT;",),
+)

@@ -1,0 +1,79 @@
+-- The statements of the event log on Oracle. In braces: names of the log and of its columns, quoted; :name: bound values.
+-- Every statement looks for rows of status N by the literal 'N', so that the index (status, record_id) serves it.
+
+-- name: read_window
+-- The rows N from one record_id to another, in order. Walks the index and stops at the limit.
+SELECT {fields}
+FROM (
+    SELECT *
+    FROM {log}
+    WHERE {status} = 'N' AND {record_id} BETWEEN :first AND :last
+    ORDER BY {record_id}
+)
+WHERE ROWNUM <= :limit
+
+-- name: read_window_left
+-- The same without the rows that one user made (loopback_rows = leave): they do not fill the window.
+SELECT {fields}
+FROM (
+    SELECT *
+    FROM {log}
+    WHERE {status} = 'N' AND {record_id} BETWEEN :first AND :last
+      AND ({perpetrator} IS NULL OR RTRIM({perpetrator}, ' ') <> :perpetrator)
+    ORDER BY {record_id}
+)
+WHERE ROWNUM <= :limit
+
+-- name: read_rows
+-- Rows by a range of record_ids, whatever their status.
+SELECT {fields}
+FROM {log}
+WHERE {record_id} BETWEEN :first AND :last
+ORDER BY {record_id}
+
+-- name: read_ids
+-- Rows by single record_ids, whatever their status.
+SELECT {fields}
+FROM {log}
+WHERE {record_id} IN ({ids})
+ORDER BY {record_id}
+
+-- name: mark
+-- The rows of a range of record_ids that are still N; run by one array bind for all ranges.
+UPDATE {log}
+SET {status} = :letter
+WHERE {status} = 'N' AND {record_id} BETWEEN :first AND :last
+
+-- name: delete
+DELETE FROM {log}
+WHERE {status} = 'N' AND {record_id} BETWEEN :first AND :last
+
+-- name: queue
+-- Rows N and the oldest event_time among them, as seconds before the clock.
+SELECT COUNT(*), (CAST({now} AS DATE) - CAST(MIN({event_time}) AS DATE)) * 86400
+FROM {log}
+WHERE {status} = 'N'
+
+-- name: due_until
+-- The clock that event_time is compared with.
+SELECT LTRIM(TO_CHAR({now}, 'SYYYY-MM-DD HH24:MI:SS.FF9')) FROM DUAL
+
+-- name: read_due
+-- The rows N whose time has come, behind a place in their order. A row without time is due, and first.
+SELECT {fields}
+FROM (
+    SELECT *
+    FROM {log}
+    WHERE {status} = 'N' AND {record_id} > 0
+      AND ({event_time} IS NULL OR {event_time} <= TO_TIMESTAMP(:until, 'SYYYY-MM-DD HH24:MI:SS.FF9'))
+      AND (
+        {event_time} > TO_TIMESTAMP(:after_time, 'SYYYY-MM-DD HH24:MI:SS.FF9')
+        OR (:after_time IS NULL AND {event_time} IS NOT NULL)
+        OR ({record_id} > :after_id
+            AND ({event_time} = TO_TIMESTAMP(:after_time, 'SYYYY-MM-DD HH24:MI:SS.FF9')
+                OR (:after_time IS NULL AND {event_time} IS NULL)))
+      )
+      AND (:perpetrator IS NULL OR {perpetrator} IS NULL OR RTRIM({perpetrator}, ' ') <> :perpetrator)
+    ORDER BY {event_time} NULLS FIRST, {record_id}
+)
+WHERE ROWNUM <= :limit

@@ -1,0 +1,241 @@
+"""The current rows of many keys of one class (spec/event-log.md 7.2, spec/xds.md 4.3).
+
+A statement a table: one for the class, one for each child table, since Oracle joins no large objects and no LONG in a
+UNION. The keys are bound, as row values of an IN list::
+
+    SELECT TO_CHAR(p."ID", ...), p."BRANCH", p."FNAME" FROM "S"."USR" p WHERE (p."ID", p."BRANCH") IN ((:k0, :k1), ...)
+
+in chunks of few sizes, the last one filled up with its last key, so that the server parses few texts. Neither a
+collection type nor a temporary table is needed, and the key's index serves.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import Connection
+
+from eventlog import table_key
+from eventlog.catalog import Attribute, ChildTable, Column, ObjectClass
+from eventlog.errors import BadValue
+from eventlog.sql.dialects.oracle.session import chunks, fetch
+from eventlog.sql.dialects.oracle.text import key_value, qualified, quote_identifier, value_text
+from eventlog.sql.dialects.oracle.types import Family, family
+from eventlog.values import Kind, ValueOptions, converter
+
+if TYPE_CHECKING:
+    from eventlog.sql.dialect import CurrentRow
+
+Key = tuple[object, ...]
+"""The values of a key's columns as they are bound; equal for all spellings of one key."""
+
+
+def query_back(
+    conn: Connection, schema: str | None, cls: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
+) -> dict[str, CurrentRow]:
+    """The values now of ``attributes`` of the objects with these canonical keys, by key and attribute name.
+
+    A single-valued table column has one value, an attribute of a child table or a view one for each row. An object that
+    does not exist is left out; the keys are compared exactly (spec/event-log.md 7.2).
+    """
+    readers = [(column.name, key_reader(column)) for column in cls.key]
+    asked: dict[Key, list[str]] = {}
+    for key in keys:
+        parts = {part.name: part.value for part in table_key.parse(key)}
+        try:
+            asked.setdefault(tuple(reader(parts[name]) for name, reader in readers), []).append(key)
+        except (BadValue, NoSuchValueError):
+            continue  # no row can have it
+    own = tuple(attribute for attribute in attributes if _child_of(cls, attribute) is None)
+    found: dict[Key, CurrentRow] = {}
+    for key_values, values in _rows(conn, list(asked), cls.key, own_statement(schema, cls, own), readers):
+        row = found.setdefault(key_values, {attribute.name: [] for attribute in attributes})
+        for attribute, value in zip(own, values, strict=True):
+            row[attribute.name].append(log_text(attribute.column, value))
+    for attribute in attributes:
+        child = _child_of(cls, attribute)
+        if child is None or not found:
+            continue
+        statement = child_statement(schema, cls, child)
+        for key_values, (value,) in _rows(conn, list(found), cls.key, statement, readers):
+            if key_values in found:
+                found[key_values][attribute.name].append(log_text(attribute.column, value))
+    return {key: row for key_values, row in found.items() for key in asked.get(key_values, ())}
+
+
+def _child_of(cls: ObjectClass, attribute: Attribute) -> ChildTable | None:
+    return next((child for child in cls.children if child.attribute is attribute), None)
+
+
+def _rows(
+    conn: Connection,
+    keys: Sequence[Key],
+    columns: Sequence[Column],
+    statement: Callable[[int], str],
+    readers: Sequence[tuple[str, Callable[[str], object]]],
+) -> Iterator[tuple[Key, Sequence[Any]]]:
+    """The rows of a statement for all keys: the key of each, and what else it has."""
+    for chunk in chunks(keys):
+        binds = {f"k{n}_{i}": value for n, key in enumerate(chunk) for i, value in enumerate(key)}
+        for row in fetch(conn, statement(len(chunk)), binds):
+            texts = [log_text(column, value) for column, value in zip(columns, row, strict=False)]
+            key = tuple(reader(text or "") for (_, reader), text in zip(readers, texts, strict=True))
+            yield key, row[len(texts) :]
+
+
+def log_text(column: Column, value: Any) -> str | None:
+    """A value that was read, as log text."""
+    if hasattr(value, "read"):  # a BFILE, which comes as a locator
+        value = value.read()
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    return None if value is None else str(value)
+
+
+# --- statements -------------------------------------------------------------------------------------------------------
+
+
+def own_statement(schema: str | None, cls: ObjectClass, attributes: tuple[Attribute, ...]) -> Callable[[int], str]:
+    return lambda size: _select(
+        qualified(schema, cls.table.name),
+        cls.key,
+        cls.key,
+        tuple(attribute.column for attribute in attributes),
+        size,
+    )
+
+
+def child_statement(schema: str | None, cls: ObjectClass, child: ChildTable) -> Callable[[int], str]:
+    owners = tuple(child.table.column(name) for name in child.owner_columns)
+    return lambda size: _select(qualified(schema, child.table.name), cls.key, owners, (child.attribute.column,), size)
+
+
+@lru_cache(maxsize=512)
+def _select(
+    relation: str, key: tuple[Column, ...], columns: tuple[Column, ...], values: tuple[Column, ...], size: int
+) -> str:
+    """``columns`` of the relation hold the class's ``key``; ``values`` are read. Names are quoted, keys bound."""
+    refs = [f"p.{quote_identifier(column.name)}" for column in columns]
+    texts = [selected(column, ref, is_key=True) for column, ref in zip(columns, refs, strict=True)]
+    texts += [selected(column, f"p.{quote_identifier(column.name)}", is_key=False) for column in values]
+    compared = [
+        ref if not by_text(column) else key_value(column, ref) for column, ref in zip(columns, refs, strict=True)
+    ]
+    wanted = ", ".join(_row([bound(column, f":k{n}_{i}") for i, column in enumerate(columns)]) for n in range(size))
+    return f"SELECT {', '.join(texts)}\nFROM {relation} p\nWHERE {_row(compared)} IN ({wanted})"
+
+
+def _row(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+def selected(column: Column, ref: str, *, is_key: bool) -> str:
+    """SQL of what is read of a column, from which ``log_text`` makes the log text."""
+    if column.type.kind is Kind.BINARY:
+        return ref  # bytes, whose base64 is made here
+    return key_value(column, ref) if is_key else value_text(column, ref)
+
+
+def by_text(column: Column) -> bool:
+    """Whether a key column is compared by its text, since no text is sure to become a value of its type."""
+    return column.type.kind is Kind.OTHER
+
+
+def bound(column: Column, bind: str) -> str:
+    """SQL of a key value from what is bound: of the column's type, so that its index serves."""
+    match column.type.kind:
+        case Kind.FIXED:
+            # A CHAR of any length: two of them are compared without the blanks that fill them up.
+            national = family(column) is Family.NATIONAL
+            return f"CAST({bind} AS {'NCHAR(1000)' if national else 'CHAR(2000 BYTE)'})"
+        case Kind.APPROXIMATE if family(column) is not Family.NUMBER:
+            return f"TO_BINARY_DOUBLE({bind})"
+        case Kind.DATE:
+            return f"TO_DATE({bind}, 'YYYY-MM-DD')"
+        case Kind.TIMESTAMP if column.type.sql.upper() == "DATE":
+            return f"TO_DATE({bind}, 'YYYY-MM-DD HH24:MI:SS')"
+        case Kind.TIMESTAMP:
+            return f"TO_TIMESTAMP({bind}, 'YYYY-MM-DD HH24:MI:SS.FF9')"
+        case Kind.TIMESTAMPTZ:
+            return f"FROM_TZ(TO_TIMESTAMP({bind}, 'YYYY-MM-DD HH24:MI:SS.FF9'), 'UTC')"
+        case _:
+            return bind
+
+
+# --- what is bound ----------------------------------------------------------------------------------------------------
+
+
+class NoSuchValueError(Exception):
+    """The column's type has no value like this."""
+
+
+def key_reader(column: Column) -> Callable[[str], object]:
+    """The function that turns a key value's text into what is bound for it, one for all its spellings.
+
+    It raises BadValue or a private error for a text that no value of the column can have.
+    """
+    match column.type.kind:
+        case Kind.INTEGER | Kind.EXACT:
+            return _number
+        case Kind.APPROXIMATE:
+            check = converter(column.type, ValueOptions())
+            return lambda text: check(text) if family(column) is not Family.NUMBER else _number(check(text))
+        case Kind.BOOLEAN:
+            truth = converter(column.type, ValueOptions())
+            return lambda text: truth(text) == "true"
+        case Kind.BINARY:
+            return _bytes
+        case Kind.FIXED:
+            return _fixed
+        case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+            canonical = converter(column.type, ValueOptions(time_syntax="canonical"))
+            has_fraction = column.type.sql.upper() != "DATE"
+            return lambda text: _moment(canonical(text), has_fraction)
+        case _:
+            return _character
+
+
+_MOST_DIGITS: Final = 38
+_MOST_BYTES: Final = 4000
+
+
+def _number(text: str) -> int | Decimal:
+    number = Decimal(text.strip())
+    # Not normalize(), which rounds to the digits of its context.
+    digits = "".join(map(str, number.as_tuple().digits)).strip("0")
+    if not number.is_finite() or len(digits) > _MOST_DIGITS or abs(number.adjusted()) > 120:
+        raise NoSuchValueError
+    return int(number) if number == number.to_integral_value() else number
+
+
+def _character(text: str) -> str:
+    if not text or len(text.encode()) > _MOST_BYTES:
+        raise NoSuchValueError  # the empty text is NULL, and no key
+    return text
+
+
+def _fixed(text: str) -> str:
+    trimmed = text.rstrip(" ") or " "
+    if len(trimmed.encode()) > 2000:
+        raise NoSuchValueError
+    return trimmed
+
+
+def _bytes(text: str) -> bytes:
+    value = b64decode(text)
+    if len(value) > 2000:
+        raise NoSuchValueError
+    return value
+
+
+def _moment(digits: str, has_fraction: bool) -> str:
+    date = f"{digits[:4]}-{digits[4:6]}-{digits[6:8]}"
+    if len(digits) == 8:
+        return date
+    if not has_fraction and digits[14:].strip("0"):
+        raise NoSuchValueError
+    return f"{date} {digits[8:10]}:{digits[10:12]}:{digits[12:14]}" + (f".{digits[14:]}" if has_fraction else "")

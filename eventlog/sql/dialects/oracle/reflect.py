@@ -1,0 +1,108 @@
+"""One Oracle schema as a catalog, in five statements whatever the number of its tables (spec/xds.md 5, 6.2)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from sqlalchemy import Connection
+
+from eventlog.catalog import Column, Database, ForeignKey, Table
+from eventlog.errors import DatabaseError
+from eventlog.sql.dialects.oracle.session import fetch, statements
+from eventlog.sql.dialects.oracle.text import spelled
+from eventlog.sql.dialects.oracle.types import column_type
+
+Rows = Sequence[tuple[Any, ...]]
+
+
+def reflect(conn: Connection, schema: str | None) -> Database:
+    """The tables and views of ``schema``, None = the connection's current schema.
+
+    Columns of types without a text form are left out. A foreign key to a table of another schema names it
+    ``schema.table``. Raises DatabaseError if the schema is missing.
+    """
+    asked = None if schema is None else spelled(schema)
+    found = fetch(conn, statements("reflect.sql")["schema"], {"owner": asked})
+    if not found:
+        what = "the connection has no current schema" if asked is None else f"there is no schema {asked!r}"
+        raise DatabaseError(f"{what} in this database; set schema_name to one that exists")
+    owner = str(found[0][0])
+    rows = {
+        name: fetch(conn, statement, {"owner": owner})
+        for name, statement in statements("reflect.sql").items()
+        if name != "schema"
+    }
+    return database(owner, rows["columns"], rows["keys"], rows["unique_indexes"], rows["foreign_keys"])
+
+
+def database(owner: str, columns: Rows, keys: Rows, unique_indexes: Rows, foreign_keys: Rows) -> Database:
+    """The catalog of a schema from the rows of the statements of reflect.sql."""
+    by_table: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)
+    for row in columns:
+        by_table[row[0]].append(row)
+    unique = _grouped(keys)
+    indexes = _grouped(unique_indexes)
+    foreign = _grouped(foreign_keys)
+    tables = []
+    for name, rows in by_table.items():
+        of_table = unique[name]
+        primary = next((key for key in of_table if key[0][2] == "P"), None)
+        tables.append(
+            Table(
+                name=name,
+                kind=_kind(rows[0][1]),
+                columns=_columns(rows),
+                primary_key=() if primary is None else _names(primary, 4),
+                foreign_keys=_foreign_keys(owner, foreign[name], [row[2] for row in rows]),
+                unique_keys=tuple(
+                    [_names(key, 4) for key in of_table if key[0][3] != "DEFERRABLE"]
+                    + [_names(index, 2) for index in indexes[name]]
+                ),
+                key_deferrable=primary is not None and primary[0][3] == "DEFERRABLE",
+                partitioned=rows[0][7] == "YES",
+            )
+        )
+    return Database("oracle", owner, tuple(tables))
+
+
+def _kind(kind: str) -> Literal["table", "view"]:
+    return "view" if kind == "view" else "table"
+
+
+def _columns(rows: Rows) -> tuple[Column, ...]:
+    found = []
+    for _, _, name, data_type, length, precision, scale, _ in rows:
+        type_ = column_type(data_type, length, precision, scale)
+        if type_ is not None:
+            found.append(Column(name, type_))
+    return tuple(found)
+
+
+def _grouped(rows: Rows) -> defaultdict[str, list[list[tuple[Any, ...]]]]:
+    """Rows by table, and by the key that they are parts of: the first two fields."""
+    by_table: defaultdict[str, list[list[tuple[Any, ...]]]] = defaultdict(list)
+    last = None
+    for row in rows:
+        if row[:2] != last:
+            by_table[row[0]].append([])
+            last = row[:2]
+        by_table[row[0]][-1].append(row)
+    return by_table
+
+
+def _names(rows: Rows, field: int) -> tuple[str, ...]:
+    return tuple(row[field] for row in rows)
+
+
+def _foreign_keys(owner: str, keys: Sequence[Rows], order: Sequence[str]) -> tuple[ForeignKey, ...]:
+    found = [
+        ForeignKey(
+            columns=_names(rows, 4),
+            table=rows[0][3] if rows[0][2] == owner else f"{rows[0][2]}.{rows[0][3]}",
+            ref_columns=_names(rows, 5),
+        )
+        for rows in keys
+    ]
+    return tuple(sorted(found, key=lambda key: order.index(key.columns[0])))

@@ -1,0 +1,121 @@
+"""A session on Oracle: how it is opened, how its rows are fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib import resources
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+SESSION: Final = (
+    # What a session can change in the text of values and in what is equal: pinned (spec/triggers.md 6).
+    "ALTER SESSION SET TIME_ZONE = 'UTC'",
+    "ALTER SESSION SET NLS_COMP = 'BINARY'",
+    "ALTER SESSION SET NLS_SORT = 'BINARY'",
+    "ALTER SESSION SET NLS_CALENDAR = 'GREGORIAN'",
+    "ALTER SESSION SET NLS_NUMERIC_CHARACTERS = '.,'",
+)
+
+ARRAY_SIZE: Final = 1000
+"""Rows that one round trip brings."""
+
+
+def connect_args(timeout: int) -> dict[str, object]:
+    """What python-oracledb is given to connect within ``timeout`` seconds; thin, so that no client is needed."""
+    return {"tcp_connect_timeout": timeout}
+
+
+CONNECT_ADVICE: Final = {
+    "ORA-01017": "check the user in the URL, and EVENTLOG_DATABASE_PASSWORD or url_file",
+    "ORA-28000": "the account is locked: have it unlocked",
+    "ORA-28001": "the password has expired: set a new one",
+    "ORA-01045": "grant CREATE SESSION to the user",
+    "ORA-12514": "correct the service in the URL: oracle://user@host:1521/?service_name=NAME",
+    "DPY-6001": "correct the service in the URL: oracle://user@host:1521/?service_name=NAME",
+    "DPY-6003": "correct the SID in the URL, or name a service: oracle://user@host:1521/?service_name=NAME",
+    "DPY-3010": "the server is older than 12.1, which the driver does not speak to",
+}
+
+
+def fetch(conn: Connection, statement: str, parameters: Mapping[str, object] | None = None) -> list[tuple[Any, ...]]:
+    """The rows of a statement as the driver makes them, large objects as text or bytes with their row."""
+    with _own_types(conn):
+        result = conn.exec_driver_sql(statement, dict(parameters or {}))
+        try:
+            assert result.cursor is not None
+            return list(result.cursor.fetchall())
+        finally:
+            result.close()
+
+
+def many(conn: Connection, statement: str, rows: Sequence[Mapping[str, object]]) -> int:
+    """Run a statement for each of the rows by one array bind; how many rows of the database that changed."""
+    if not rows:
+        return 0
+    done = conn.exec_driver_sql(statement, [dict(row) for row in rows], execution_options={"preserve_rowcount": True})
+    return int(done.rowcount)
+
+
+CHUNKS: Final = (1, 10, 100, 900)
+"""How many binds an IN list has: it takes less than 1000, and few sizes make few statements to parse."""
+
+T = TypeVar("T")
+
+
+def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """The values in pieces of the sizes ``CHUNKS``, the last one filled up with its last value."""
+    for start in range(0, len(values), CHUNKS[-1]):
+        piece = list(values[start : start + CHUNKS[-1]])
+        size = next(size for size in CHUNKS if size >= len(piece))
+        yield piece + piece[-1:] * (size - len(piece))
+
+
+def ddl(conn: Connection, statement: str) -> None:
+    """Run a statement past SQLAlchemy, for which ``:NEW`` would be a parameter."""
+    conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
+
+
+@cache
+def statements(name: str) -> dict[str, str]:
+    """The statements of a file beside this module by name, without their comments."""
+    text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    named = (part.partition("\n") for part in text.split("-- name: ")[1:])
+    return {
+        which.strip(): "\n".join(line for line in statement.strip().split("\n") if not line.startswith("--"))
+        for which, _, statement in named
+    }
+
+
+def error_code(error: DBAPIError) -> int:
+    """The number of an ORA- error, 0 if it is none."""
+    (reason, *_) = error.orig.args if error.orig is not None and error.orig.args else (None,)
+    return int(getattr(reason, "code", 0) or 0)
+
+
+def as_text(cursor: Any, metadata: Any) -> Any:
+    """python-oracledb's output type handler: large objects come with their row, not as locators."""
+    import oracledb
+
+    types = {
+        oracledb.DB_TYPE_CLOB: oracledb.DB_TYPE_LONG,
+        oracledb.DB_TYPE_NCLOB: oracledb.DB_TYPE_LONG_NVARCHAR,
+        oracledb.DB_TYPE_BLOB: oracledb.DB_TYPE_LONG_RAW,
+    }
+    wanted = types.get(metadata.type_code)
+    return None if wanted is None else cursor.var(wanted, arraysize=cursor.arraysize)
+
+
+@contextmanager
+def _own_types(conn: Connection) -> Iterator[None]:
+    driver: Any = conn.connection.driver_connection
+    dialect: Any = conn.dialect
+    before = driver.outputtypehandler, dialect.arraysize
+    driver.outputtypehandler, dialect.arraysize = as_text, ARRAY_SIZE
+    try:
+        yield
+    finally:
+        driver.outputtypehandler, dialect.arraysize = before

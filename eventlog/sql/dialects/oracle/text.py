@@ -1,0 +1,218 @@
+"""SQL text of Oracle: identifiers, literals, and a column's value as log text (spec/triggers.md 4, 5, 6).
+
+The text of a value is one whatever the session's NLS settings are: decimal sign and calendar are given with each
+conversion, and texts are compared by their bytes, since ``<>`` follows NLS_COMP.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from eventlog import table_key
+from eventlog.catalog import Column
+from eventlog.errors import ConfigError
+from eventlog.sql.dialects.oracle.types import Family, family
+from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.values import Kind
+
+MAX_IDENTIFIER: Final = 128
+"""Bytes of the longest name, since 12.2."""
+_UPPER: Final = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
+
+
+def quote_identifier(name: str) -> str:
+    """A name as an SQL identifier, always quoted (spec/triggers.md 9).
+
+    Raises ConfigError for a name that Oracle cannot have: quotation marks cannot be written inside of them there.
+    """
+    if not name or '"' in name or "\0" in name:
+        raise ConfigError(f"{name!r} cannot be a name in Oracle, where no name holds a quotation mark: correct it")
+    return f'"{name}"'
+
+
+def fold_name(name: str) -> str:
+    """A name as Oracle keeps it: in double quotes as it is, else a to z in upper case (spec/triggers.md 7.2)."""
+    if len(name) > 2 and name[0] == name[-1] == '"':
+        return name[1:-1]
+    return name.translate(_UPPER)
+
+
+def spelled(name: str) -> str:
+    """A name as Oracle keeps it, given as SQLAlchemy and the configuration have it: all in lower case = without case.
+
+    A name that SQLAlchemy marks as quoted stays as it is.
+    """
+    if getattr(name, "quote", None) or name != name.lower():
+        return str(name)
+    return str(name).upper()
+
+
+def qualified(schema: str | None, name: str) -> str:
+    """A name with its schema as SQL; without one it is found in the session's current schema."""
+    return quote_identifier(name) if schema is None else f"{quote_identifier(schema)}.{quote_identifier(name)}"
+
+
+def own_name(pattern: str, name: str) -> str:
+    """A name of ours after ``pattern``, such as ``proc_{}_quote`` (triggers.md 9), in upper case if ``name`` is."""
+    made = pattern.format(name)
+    return cut_name(made.upper() if name == name.upper() else made, MAX_IDENTIFIER)
+
+
+def quote_function(log: LogTable) -> str:
+    """SQL name of the function that quotes a text in a key."""
+    return qualified(log.schema, own_name("proc_{}_quote", log.name))
+
+
+def base64_function(log: LogTable) -> str:
+    """SQL name of the function that gives the base64 of a RAW."""
+    return qualified(log.schema, own_name("proc_{}_base64", log.name))
+
+
+def literal(text: str) -> str:
+    """A text as an SQL literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+DOT: Final = literal("NLS_NUMERIC_CHARACTERS='.,'")
+GREGORIAN: Final = literal("NLS_CALENDAR=GREGORIAN")
+_DAY: Final = "SYYYY-MM-DD"
+_SECOND: Final = f"{_DAY} HH24:MI:SS"
+_NANOSECOND: Final = f"{_SECOND}.FF9"
+
+
+def value_text(column: Column, ref: str, base64: str | None = None) -> str:
+    """SQL of a column's value as log text (spec/triggers.md 6), NULL for NULL, in SQL and in PL/SQL alike.
+
+    ``ref``: SQL of the column reference. ``base64``: SQL name of the function for binary values; without it they are
+    to be no longer than SQL takes in one piece, 1440 bytes.
+    """
+    match column.type.kind:
+        case Kind.INTEGER | Kind.EXACT | Kind.APPROXIMATE:
+            return f"TO_CHAR({ref}, 'TM9', {DOT})"
+        case Kind.BOOLEAN:
+            return f"CASE WHEN {ref} THEN 'true' WHEN NOT {ref} THEN 'false' END"
+        case Kind.DATE:
+            return _moment(ref, _DAY)
+        case Kind.TIMESTAMP:
+            return _moment(ref, _SECOND if column.type.sql.upper() == "DATE" else _NANOSECOND)
+        case Kind.TIMESTAMPTZ:
+            return _moment(f"SYS_EXTRACT_UTC({ref})", f'{_NANOSECOND}"Z"')
+        case Kind.BINARY if base64 is not None:
+            return f"{base64}({ref})"
+        case Kind.BINARY:
+            lines = f"UTL_RAW.CAST_TO_VARCHAR2(UTL_ENCODE.BASE64_ENCODE({ref}))"
+            return f"REPLACE(REPLACE({lines}, CHR(13)), CHR(10))"
+        case Kind.OTHER if column.type.sql.upper() == "XMLTYPE":
+            return f"XMLSERIALIZE(CONTENT {ref} AS CLOB)"
+        case Kind.OTHER if family(column) in (Family.MONTHS, Family.SECONDS):
+            return f"TO_CHAR({ref})"
+        case Kind.OTHER if column.type.sql.upper() == "ROWID":
+            return f"ROWIDTOCHAR({ref})"
+        case Kind.OTHER if column.type.sql.upper().startswith("UROWID"):
+            return f"CAST({ref} AS VARCHAR2(4000))"
+        case _:
+            return ref
+
+
+def _moment(ref: str, pattern: str) -> str:
+    # SYYYY, since YYYY hides "before Christ": those years have a minus sign, the others a blank.
+    return f"LTRIM(TO_CHAR({ref}, {literal(pattern)}, {GREGORIAN}))"
+
+
+# --- change test ------------------------------------------------------------------------------------------------------
+
+
+def changed(column: Column, old: str, new: str) -> str:
+    """PL/SQL that is true if a value has changed, NULL-safe and by bytes (spec/triggers.md 5).
+
+    By a local function of the trigger, of which there is one a family: ``change_function``. What a trigger cannot
+    compare counts as changed if the UPDATE names it (spec/triggers.md 6.1).
+    """
+    its = family(column)
+    if its is Family.UNREADABLE:
+        return named(column)
+    return f"{change_function(its)}({old}, {new})"
+
+
+def named(column: Column) -> str:
+    """PL/SQL that is true if the UPDATE names the column.
+
+    UPDATING takes every name for one in upper case, quoted or not, so that it never finds another one: such a column
+    counts as named by every UPDATE.
+    """
+    return f"UPDATING({literal(column.name)})" if column.name == column.name.upper() else "UPDATING"
+
+
+_CHANGE_FUNCTIONS: Final = {
+    Family.NUMBER: "number_changed",
+    Family.FLOAT: "float_changed",
+    Family.DOUBLE: "double_changed",
+    Family.TEXT: "text_changed",
+    Family.NATIONAL: "national_changed",
+    Family.RAW: "raw_changed",
+    Family.BOOLEAN: "boolean_changed",
+    Family.MOMENT: "moment_changed",
+    Family.ZONED: "zoned_changed",
+    Family.MONTHS: "months_changed",
+    Family.SECONDS: "seconds_changed",
+    Family.CLOB: "clob_changed",
+    Family.NCLOB: "nclob_changed",
+}
+
+
+def change_function(its: Family) -> str:
+    """The name of the local function that compares two values of a family."""
+    return _CHANGE_FUNCTIONS[its]
+
+
+def differs(its: Family) -> str:
+    """PL/SQL that is true if the values old_value and new_value of a family, neither of them NULL, differ."""
+    match its:
+        case Family.TEXT | Family.NATIONAL:
+            return "UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)"
+        case Family.CLOB | Family.NCLOB:
+            return "DBMS_LOB.COMPARE(old_value, new_value) <> 0"
+        case _:
+            return "old_value <> new_value"
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+# Their text holds no special and no control character and no blank at an end.
+_NEVER_QUOTED: Final = frozenset({Kind.INTEGER, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+
+
+def key_value(column: Column, ref: str, base64: str | None = None) -> str:
+    """SQL of a key column's value in its normal form, not quoted (spec/event-log.md 4.3, spec/triggers.md 4)."""
+    match column.type.kind:
+        case Kind.EXACT:
+            # TM9 writes a half as .5
+            return f"REGEXP_REPLACE({value_text(column, ref)}, '^(-?)\\.', '\\10.')"
+        case Kind.FIXED:
+            return f"RTRIM({ref}, ' ')"
+        case _:
+            return value_text(column, ref, base64)
+
+
+def key_text(key: Sequence[Column], refs: Sequence[str], quote: str, base64: str | None = None) -> str:
+    """SQL of the canonical table_key of a row whose key columns are not NULL (spec/triggers.md 4).
+
+    ``refs``: SQL of the references to the key columns, in key order; ``quote``: SQL name of the function that quotes a
+    text where needed, and takes NULL for the empty text, which is the same here.
+    """
+    parts = []
+    for position, (column, ref) in enumerate(zip(key, refs, strict=True)):
+        value = key_value(column, ref, base64)
+        if column.type.kind not in _NEVER_QUOTED:
+            value = f"{quote}({value})"
+        parts += [literal("+" * (position > 0) + table_key.quote(column.name) + "="), value]
+    return " || ".join(parts)
+
+
+def needs_quoting(key: Iterable[Column]) -> bool:
+    """True if ``key_text`` of these columns calls the quoting function."""
+    return any(column.type.kind not in _NEVER_QUOTED for column in key)

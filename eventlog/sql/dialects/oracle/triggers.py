@@ -1,0 +1,170 @@
+"""Triggers on Oracle: planned, applied and dropped (spec/triggers.md 7.2, 9, 10).
+
+``compile`` makes their SQL, ``installed`` reads what is there, ``compare`` finds the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from eventlog.catalog import Catalog, Database
+from eventlog.errors import DatabaseError, TriggerError
+from eventlog.sql.dialects.oracle import advice
+from eventlog.sql.dialects.oracle.compare import by_table, compare_table, digest_of, drop_all, drop_trigger, table_sql
+from eventlog.sql.dialects.oracle.compile import Taken, compile_triggers
+from eventlog.sql.dialects.oracle.ddl import create_functions
+from eventlog.sql.dialects.oracle.installed import Installed, find_log, missing_functions, read_installed
+from eventlog.sql.dialects.oracle.reflect import reflect
+from eventlog.sql.dialects.oracle.script import ddl_lock_timeout, made_by
+from eventlog.sql.dialects.oracle.session import ddl, error_code, fetch, statements
+from eventlog.sql.failures import as_database_errors
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.triggers import (
+    Action,
+    InstalledTrigger,
+    TableSql,
+    TableTriggers,
+    TriggerPlan,
+    Watch,
+    declared_triggers,
+)
+
+_BUSY = frozenset({54, 4021})  # resource busy; time-out while waiting to lock an object
+
+
+def compile_tables(
+    database: Database, catalog: Catalog, log: LogTable, watches: Sequence[Watch]
+) -> tuple[TableSql, ...]:
+    """The SQL of what is declared, from the catalogue alone. Raises TriggerError for a watch that cannot be."""
+    declared, _ = declared_triggers(database, catalog, watches)
+    return tuple(table_sql(of_table) for of_table in by_table(compile_triggers(database.schema, log, declared)))
+
+
+def plan(
+    conn: Connection, database: Database, catalog: Catalog, log: LogTable, watches: Sequence[Watch]
+) -> TriggerPlan:
+    """What brings the triggers that write ``log`` to what is declared: one action a table, with its reason.
+
+    ``database`` is the reflected schema, ``catalog`` its classes. Triggers of the log that no watch declares are
+    dropped. Nothing is changed. Raises TriggerError for a watch that cannot be compiled, LogTableError if the log is
+    missing.
+    """
+    found = find_log(conn, log)
+    declared, warnings = declared_triggers(database, catalog, watches, lambda other: reflect(conn, other))
+    _refuse_the_log(database.schema, found, declared)
+    installed = read_installed(conn, found)
+    compiled = compile_triggers(database.schema, found, declared, _is_taken(installed))
+    tables = by_table(compiled)
+    functions = missing_functions(conn, found) if declared else []
+    actions = [
+        *(
+            [Action("create", str(found), "its functions are missing", tuple(create_functions(found)))]
+            if functions
+            else []
+        ),
+        *(compare_table(of_table, installed) for of_table in tables),
+        *drop_all(installed, kept=[(one.schema or "", one.table) for one in compiled], reason="no longer watched"),
+    ]
+    warnings += advice.warnings(found, declared, compiled, installed)
+    return TriggerPlan(tuple(actions), tuple(warnings), advice.not_captured(declared))
+
+
+def plan_drop(conn: Connection, log: LogTable) -> TriggerPlan:
+    """What takes all triggers away that write ``log``, found by their sources; the log and its functions stay.
+
+    Raises LogTableError if the log is missing.
+    """
+    installed = read_installed(conn, find_log(conn, log))
+    return TriggerPlan(tuple(drop_all(installed, kept=(), reason="all triggers of the log go")))
+
+
+def apply(conn: Connection, plan: TriggerPlan, lock_timeout: float) -> None:
+    """Run the statements of a plan. Oracle commits each: what is done before an error stays, and a new plan goes on.
+
+    ``lock_timeout``: seconds to wait for a table, 0 = without end. A trigger that does not compile is dropped, since
+    the application's statements would fail by it. Raises DatabaseError if the database refuses a statement, if a
+    trigger does not compile, or if a table is not to be had in time.
+    """
+    if not plan.changes:
+        return
+    with as_database_errors(conn):
+        ddl(conn, ddl_lock_timeout(lock_timeout))
+        for action in plan.changes:
+            for statement in action.statements:
+                _run(conn, action, statement, lock_timeout)
+
+
+def _run(conn: Connection, action: Action, statement: str, lock_timeout: float) -> None:
+    try:
+        ddl(conn, statement)
+    except DBAPIError as error:
+        if error_code(error) not in _BUSY:
+            raise
+        raise DatabaseError(
+            f"{action.table} was locked for more than {lock_timeout:g} s by another transaction: run it again when "
+            "that has ended, or wait longer with --lock-timeout; what was done before stays"
+        ) from error
+    made = made_by(statement)
+    if made is not None:
+        _check(conn, action, *made)
+
+
+def _check(conn: Connection, action: Action, type_: str, schema: str | None, name: str) -> None:
+    binds = {"owner": schema, "name": name, "object_type": type_}
+    errors = fetch(conn, statements("installed.sql")["errors"], binds)
+    if not errors:
+        return
+    line, position, text = errors[0]
+    kept = "it stays as it is"
+    if type_ == "TRIGGER":
+        ddl(conn, drop_trigger(schema, name))
+        kept = "it was dropped, since the application's statements would fail by it, and nothing of its is captured"
+    raise DatabaseError(
+        f"{type_.lower()} {name} of {action.table} does not compile: line {line}, column {position}: "
+        f"{' '.join(str(text).split())}; {kept}: grant its schema the rights that `eventlog triggers plan` names"
+    )
+
+
+def _is_taken(installed: Installed) -> Taken:
+    others = {
+        (trigger.schema, trigger.name)
+        for triggers in installed.triggers.values()
+        for trigger in triggers
+        if not installed.owns(trigger)
+    }
+    return lambda schema, name: (schema, name) in others
+
+
+def _refuse_the_log(schema: str | None, log: LogTable, declared: Iterable[TableTriggers]) -> None:
+    for triggers in declared:
+        if (triggers.schema or schema, triggers.table.name) == (log.schema, log.name):
+            raise TriggerError(f"{log.name} is the log: triggers on it would log their own rows without end")
+
+
+# --- what is installed ------------------------------------------------------------------------------------------------
+
+
+def installed(conn: Connection, log: LogTable) -> list[InstalledTrigger]:
+    """The triggers that write ``log``, in the order of tables and names. Nothing is changed."""
+    there = read_installed(conn, find_log(conn, log))
+    return [
+        InstalledTrigger(
+            table=".".join(table),
+            trigger=trigger.name,
+            function=None,
+            enabled=trigger.is_enabled,
+            trigger_sql=f"CREATE OR REPLACE {trigger.source}",
+            function_sql=None,
+        )
+        for table in there.tables
+        for trigger in there.on(table)
+    ]
+
+
+def digests(conn: Connection, log: LogTable) -> dict[str, str]:
+    """Table -> hash of what was compiled for its triggers, as their sources have it."""
+    there = read_installed(conn, find_log(conn, log))
+    return {".".join(table): digest_of(trigger.digest for trigger in there.on(table)) for table in there.tables}

@@ -1,0 +1,147 @@
+"""Oracle's types as column types (spec/xds.md 6.2), and what a trigger can do with each (spec/triggers.md 6.1)."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Final
+
+from eventlog.catalog import Column
+from eventlog.values import ColumnType, Kind
+
+_KINDS: Final = {
+    "FLOAT": (Kind.APPROXIMATE, 64),
+    "BINARY_FLOAT": (Kind.APPROXIMATE, 32),
+    "BINARY_DOUBLE": (Kind.APPROXIMATE, 64),
+    "BOOLEAN": (Kind.BOOLEAN, 0),
+    "CHAR": (Kind.FIXED, 0),
+    "NCHAR": (Kind.FIXED, 0),
+    "VARCHAR2": (Kind.CHARACTER, 0),
+    "NVARCHAR2": (Kind.CHARACTER, 0),
+    "CLOB": (Kind.CHARACTER, 0),
+    "NCLOB": (Kind.CHARACTER, 0),
+    "LONG": (Kind.CHARACTER, 0),
+    "RAW": (Kind.BINARY, 0),
+    "BLOB": (Kind.BINARY, 0),
+    "BFILE": (Kind.BINARY, 0),
+    "LONG RAW": (Kind.BINARY, 0),
+    "DATE": (Kind.TIMESTAMP, 0),
+    "ROWID": (Kind.OTHER, 0),
+    "UROWID": (Kind.OTHER, 0),
+    "XMLTYPE": (Kind.OTHER, 0),
+}
+_SIZED: Final = frozenset({"CHAR", "NCHAR", "VARCHAR2", "NVARCHAR2", "RAW", "UROWID"})
+
+
+def column_type(data_type: str, length: int, precision: int | None, scale: int | None) -> ColumnType | None:
+    """The column type of a row of ``ALL_TAB_COLS``; None for a type that has no text form, such as an object type.
+
+    ``length`` in bytes; it stands in ``ColumnType.sql`` of what has one, whatever the unit it was declared in.
+    """
+    if data_type == "NUMBER":
+        return _number(precision, scale)
+    if data_type.startswith("TIMESTAMP"):
+        return ColumnType(Kind.TIMESTAMPTZ if data_type.endswith("TIME ZONE") else Kind.TIMESTAMP, 0, data_type)
+    if data_type.startswith("INTERVAL"):
+        return ColumnType(Kind.OTHER, 0, data_type)
+    if data_type not in _KINDS:
+        return None
+    kind, bits = _KINDS[data_type]
+    return ColumnType(kind, bits, f"{data_type}({length})" if data_type in _SIZED else data_type)
+
+
+def _number(precision: int | None, scale: int | None) -> ColumnType:
+    if scale is None:
+        return ColumnType(Kind.EXACT, 0, "NUMBER")
+    return ColumnType(Kind.INTEGER if scale == 0 else Kind.EXACT, 0, f"NUMBER({precision or '*'},{scale})")
+
+
+class Family(StrEnum):
+    """The type by which PL/SQL takes the values of a column: its parameters name it without a size."""
+
+    NUMBER = "NUMBER"
+    FLOAT = "BINARY_FLOAT"
+    DOUBLE = "BINARY_DOUBLE"
+    TEXT = "VARCHAR2"
+    NATIONAL = "NVARCHAR2"
+    RAW = "RAW"
+    BOOLEAN = "BOOLEAN"
+    # The unconstrained subtypes: the plain names would keep six digits of the seconds.
+    MOMENT = "TIMESTAMP_UNCONSTRAINED"
+    ZONED = "TIMESTAMP_TZ_UNCONSTRAINED"
+    MONTHS = "YMINTERVAL_UNCONSTRAINED"
+    SECONDS = "DSINTERVAL_UNCONSTRAINED"
+    CLOB = "CLOB"
+    NCLOB = "NCLOB"
+    UNREADABLE = "unreadable"
+    """LONG, LONG RAW, BLOB and the like: a trigger can only ask whether an UPDATE names them."""
+
+
+_BY_WORD: Final = {
+    "BINARY_FLOAT": Family.FLOAT,
+    "BINARY_DOUBLE": Family.DOUBLE,
+    "NCHAR": Family.NATIONAL,
+    "NVARCHAR2": Family.NATIONAL,
+    "CLOB": Family.CLOB,
+    "TEXT": Family.CLOB,
+    "NCLOB": Family.NCLOB,
+    "LONG": Family.UNREADABLE,
+    "BLOB": Family.UNREADABLE,
+    "BFILE": Family.UNREADABLE,
+    "XMLTYPE": Family.UNREADABLE,
+    "JSON": Family.UNREADABLE,
+}
+_BY_KIND: Final = {
+    Kind.INTEGER: Family.NUMBER,
+    Kind.EXACT: Family.NUMBER,
+    Kind.APPROXIMATE: Family.NUMBER,
+    Kind.BOOLEAN: Family.BOOLEAN,
+    Kind.BINARY: Family.RAW,
+    Kind.DATE: Family.MOMENT,
+    Kind.TIMESTAMP: Family.MOMENT,
+    Kind.TIMESTAMPTZ: Family.ZONED,
+}
+
+
+def family(column: Column) -> Family:
+    """The family of a column, of Oracle's own types and of the generic ones of a catalogue file (spec/xds.md 9)."""
+    sql = column.type.sql.upper()
+    word = re.split(r"[ (]", sql, maxsplit=1)[0]
+    if word == "INTERVAL":
+        return Family.MONTHS if " YEAR" in sql else Family.SECONDS
+    return _BY_WORD.get(word) or _BY_KIND.get(column.type.kind, Family.TEXT)
+
+
+def length(column: Column) -> int:
+    """The greatest length of a value in bytes as it was declared, 0 if there is none."""
+    found = re.search(r"\((\d+)", column.type.sql)
+    return int(found[1]) if found else 0
+
+
+_MAX_RAW: Final = 24_000  # bytes whose base64 is not longer than the longest VARCHAR2 of PL/SQL
+
+
+def is_loggable(column: Column, lob_values: bool) -> bool:
+    """Whether the value itself is logged in styles field and remove_all (spec/triggers.md 6.1)."""
+    match family(column):
+        case Family.UNREADABLE:
+            return False
+        case Family.CLOB | Family.NCLOB:
+            return lob_values
+        case Family.RAW:
+            return length(column) <= _MAX_RAW
+        case _:
+            return True
+
+
+def is_long(column: Column) -> bool:
+    """Whether the text of a value may have more than the 4000 bytes that SQL takes without a LOB."""
+    match family(column):
+        case Family.CLOB | Family.NCLOB:
+            return True
+        case Family.RAW:
+            return length(column) > 3000
+        case Family.NATIONAL:
+            return length(column) * 3 // 2 > 4000  # UTF-16 to UTF-8
+        case _:
+            return length(column) > 4000

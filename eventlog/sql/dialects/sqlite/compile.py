@@ -1,0 +1,316 @@
+"""What the triggers of a table log, as SQL: CREATE TRIGGER statements (spec/triggers.md 2, 4, 5, 6, 7.5).
+
+Nothing here asks the database; the texts are in the .sql.j2 files beside this module. A trigger of SQLite has no
+function and no comment: all is in its own text, the hash of what was compiled too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import jinja2
+
+from eventlog.catalog import Column
+from eventlog.errors import TriggerError
+from eventlog.model import EventType
+from eventlog.sql import templates
+from eventlog.sql.dialects.sqlite.log import UTC_NOW
+from eventlog.sql.dialects.sqlite.text import (
+    MAX_IDENTIFIER,
+    is_changed,
+    is_one_spelling,
+    key_text,
+    literal,
+    quote_identifier,
+    value_text,
+)
+from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers, first_free
+from eventlog.values import Kind
+
+MARKER: Final = re.compile("-- (eventlog sha256:([0-9a-f]{64}) log (.*))$", re.MULTILINE)
+"""The line of our triggers that says whose they are."""
+
+_QUERIED_BACK: Final[Mapping[EventType, EventType]] = {
+    EventType.INSERT_FIELD: EventType.INSERT_FIELD_QUERY_BACK,
+    EventType.UPDATE_FIELD: EventType.UPDATE_FIELD_QUERY_BACK,
+    EventType.UPDATE_FIELD_REMOVE_ALL: EventType.UPDATE_FIELD_QUERY_BACK,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """One trigger. ``digest``: the hash of its text, which stands in it, as do the ``columns`` (name -> type) that it
+    was compiled for. ``present``: all columns of the table.
+    """
+
+    table: str
+    name: str
+    digest: str
+    statement: str
+    columns: Mapping[str, str]
+    present: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A trigger without its name: which operation fires it, on what condition, and what it does."""
+
+    operation: str
+    when: str
+    condition: str
+    body: str
+
+
+def compile_triggers(
+    log: LogTable, declared: Sequence[TableTriggers], taken: Iterable[str] = ()
+) -> list[tuple[str, list[Compiled]]]:
+    """What is declared, as SQL, table by table. ``taken``: names of triggers that are not ours.
+
+    Raises TriggerError for a capture that SQLite does not have.
+    """
+    used = {name.lower() for name in taken}
+    tables: dict[str, list[Compiled]] = {}
+    for one in declared:
+        if one.capture != "row":
+            raise TriggerError(
+                f"watch {one.class_name}: SQLite has no triggers that see a whole statement; use capture = row"
+            )
+        table = one.table.name
+        for part in _parts(log, one, declared):
+            name = _free_name(f"tgr_{table}_{part.operation}", used)
+            used.add(name.lower())
+            tables.setdefault(table, []).append(_compiled(log, one, name, part))
+    return list(tables.items())
+
+
+def _free_name(beginning: str, used: set[str]) -> str:
+    return first_free(
+        lambda number: cut_name(f"{beginning}_{number}", MAX_IDENTIFIER), lambda name: name.lower() in used
+    )
+
+
+def _compiled(log: LogTable, triggers: TableTriggers, name: str, part: _Part) -> Compiled:
+    table = triggers.table
+    if isinstance(triggers, ClassTriggers):
+        shown = (*triggers.key, *triggers.columns)
+    else:
+        shown = (*triggers.owner_columns, triggers.column)
+    columns = {column.name: column.type.sql for column in table.columns if column in shown}
+
+    def text(digest: str) -> str:
+        return _render(
+            "trigger.sql.j2",
+            name=name,
+            table=table.name,
+            when=part.when,
+            condition=part.condition,
+            body=part.body,
+            marker=marker(log, digest),
+            columns=json.dumps(columns, ensure_ascii=False),
+        ).rstrip()
+
+    digest = hashlib.sha256(text("").encode()).hexdigest()
+    present = frozenset(column.name for column in table.columns)
+    return Compiled(table.name, name, digest, text(digest), columns, present)
+
+
+def columns_of(statement: str) -> dict[str, str]:
+    """The columns, name -> type, that a trigger was compiled for; none if its text does not tell them."""
+    found = re.search(r"^ *-- columns (\{.*\})$", statement, re.MULTILINE)
+    return dict(json.loads(found[1])) if found else {}
+
+
+def marker(log: LogTable, digest: str) -> str:
+    """The line that says whose a trigger is, and the hash of what was compiled."""
+    return f"eventlog sha256:{digest} log {' '.join(quote_identifier(log.name).split())}"
+
+
+def _parts(log: LogTable, one: TableTriggers, declared: Sequence[TableTriggers]) -> list[_Part]:
+    return _class_parts(log, one, declared) if isinstance(one, ClassTriggers) else _child_parts(log, one)
+
+
+# --- bodies -----------------------------------------------------------------------------------------------------------
+
+
+def _class_parts(log: LogTable, triggers: ClassTriggers, declared: Sequence[TableTriggers]) -> list[_Part]:
+    key = [_named(column, triggers.names) for column in triggers.key]
+    old, new = _fields("OLD", triggers.key), _fields("NEW", triggers.key)
+    rekeyed = " OR ".join(map(is_changed, old, new))
+    changed = [is_changed(field("OLD", column), field("NEW", column)) for column in triggers.columns]
+    columns = triggers.columns
+    another = " AND ".join(f"{field('t', column)} = {ref}" for column, ref in zip(triggers.key, old, strict=True))
+    first = field("NEW", columns[0]) + " IS NOT NULL" if columns else ""
+    all_null = " AND ".join(f"{field('NEW', column)} IS NULL" for column in columns[1:])
+
+    def body(event: str) -> str:
+        return _render(
+            "class_body.sql.j2",
+            event=event,
+            log=_log_for(log, triggers.class_name),
+            columns=columns,
+            names={column.name: triggers.names.get(column.name, column.name) for column in columns},
+            insert_type=int(triggers.insert_type),
+            update_type=int(triggers.update_type),
+            insert_types={column.name: int(_of(column, triggers.insert_type)) for column in columns},
+            update_types={column.name: int(_of(column, triggers.update_type)) for column in columns},
+            first_condition=f"({first} OR {all_null})" if all_null else None,
+            old_key=key_text(key, old),
+            new_key=key_text(key, new),
+            old_is_there=_all_there(old),
+            new_is_there=_all_there(new),
+            may_repeat=triggers.may_repeat,
+            another=f"SELECT 1 FROM {quote_identifier(triggers.table.name)} AS t WHERE {another}",  # noqa: S608
+            children=_following(triggers, declared),
+        )
+
+    parts = [_Part("i", "AFTER INSERT", _all_there(new), body("insert"))]
+    if changed:
+        condition = f"NOT ({rekeyed}) AND {_all_there(new)} AND ({' OR '.join(changed)})"
+        parts.append(_Part("u", "AFTER UPDATE", condition, body("update")))
+    parts.append(_Part("u", "AFTER UPDATE", rekeyed, body("rekey")))
+    parts.append(_Part("d", "AFTER DELETE", _all_there(old), body("delete")))
+    return parts
+
+
+def _following(triggers: ClassTriggers, declared: Sequence[TableTriggers]) -> list[str]:
+    """The attributes of child tables whose rows may follow a key of this table."""
+    return [
+        one.attribute
+        for one in declared
+        if isinstance(one, ChildTriggers)
+        and one.class_name == triggers.class_name
+        and one.owner.name == triggers.table.name
+        and any(key.table == one.owner.name for key in one.table.foreign_keys)
+    ]
+
+
+def _child_parts(log: LogTable, triggers: ChildTriggers) -> list[_Part]:
+    key = [_named(column, triggers.names) for column in triggers.key]
+    own = [
+        Column(named.name, column.type, column.deterministic)
+        for named, column in zip(key, triggers.owner_columns, strict=True)
+    ]
+    pairs = list(zip(triggers.key, triggers.owner_columns, strict=True))
+    is_one = all(a.type.kind is b.type.kind and is_one_spelling(a) and is_one_spelling(b) for a, b in pairs)
+    owner = quote_identifier(triggers.owner.name)
+    owner_key = key_text(key, _fields("o", triggers.key))
+    by_value = triggers.event_type == EventType.UPDATE_FIELD and triggers.column.type.kind is not Kind.BINARY
+
+    def refs(row: str) -> list[str]:
+        return _fields(row, triggers.owner_columns)
+
+    def owned(row: str) -> str:
+        # The owner's side first: by its collation a foreign key compares.
+        return " AND ".join(
+            f"{field('o', column)} = {ref}" for column, ref in zip(triggers.key, refs(row), strict=True)
+        )
+
+    def key_of(row: str) -> str:
+        text = key_text(own, refs(row))
+        if is_one:
+            return text
+        # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts, if the owner is there.
+        return f"coalesce((SELECT {owner_key} FROM {owner} AS o WHERE {owned(row)} LIMIT 1), {text})"  # noqa: S608
+
+    def is_value(row: str) -> str:
+        return _all_there([*refs(row), field(row, triggers.column)])
+
+    moved = " OR ".join(map(is_changed, refs("OLD"), refs("NEW")))
+    if not is_one:
+        moved = f"({moved}) AND ({key_of('OLD')}) IS NOT ({key_of('NEW')})"
+    value_changed = is_changed(field("OLD", triggers.column), field("NEW", triggers.column))
+
+    def body(event: str) -> str:
+        return _render(
+            "child_body.sql.j2",
+            event=event,
+            log=_log_for(log, triggers.class_name),
+            event_type=int(triggers.event_type if by_value else EventType.UPDATE_FIELD_QUERY_BACK),
+            by_value=by_value,
+            attribute=triggers.attribute,
+            column=triggers.column,
+            new_key=key_of("NEW"),
+            owner=owner,
+            owner_key=owner_key,
+            owned=owned("OLD"),
+            old_is_value=is_value("OLD"),
+            new_is_value=is_value("NEW"),
+        )
+
+    return [
+        _Part("i", "AFTER INSERT", is_value("NEW"), body("insert")),
+        _Part(
+            "u",
+            "AFTER UPDATE",
+            f"NOT ({moved}) AND {_all_there(refs('NEW'))} AND {value_changed}",
+            body("update"),
+        ),
+        _Part("u", "AFTER UPDATE", moved, body("move")),
+        _Part("d", "AFTER DELETE", is_value("OLD"), body("delete")),
+    ]
+
+
+def _of(column: Column, event_type: EventType) -> EventType:
+    """The type of the row that tells of a column: binary values are read back (spec/triggers.md 6.1)."""
+    return _QUERIED_BACK.get(event_type, event_type) if column.type.kind is Kind.BINARY else event_type
+
+
+def _named(column: Column, names: Mapping[str, str]) -> Column:
+    return Column(names.get(column.name, column.name), column.type, column.deterministic)
+
+
+def _log_for(log: LogTable, class_name: str) -> dict[str, str]:
+    _, *columns = log.columns  # record_id is the database's to number
+    return {
+        "table": quote_identifier(log.name),
+        "columns": ", ".join(map(quote_identifier, columns)),
+        "now": UTC_NOW,
+        "class_name": class_name,
+    }
+
+
+def field(row: str, column: Column) -> str:
+    """SQL of a column of a row."""
+    return f"{row}.{quote_identifier(column.name)}"
+
+
+def _fields(row: str, columns: Iterable[Column]) -> list[str]:
+    return [field(row, column) for column in columns]
+
+
+def _all_there(refs: Iterable[str]) -> str:
+    return " AND ".join(f"{ref} IS NOT NULL" for ref in refs)
+
+
+# --- templates --------------------------------------------------------------------------------------------------------
+
+
+def _render(template: str, **values: object) -> str:
+    """The text of a template; everything in it is quoted by its filters."""
+    return _environment(templates.version_in_force()).get_template(template).render(**values).strip("\n")
+
+
+def _both(*conditions: str | None) -> str | None:
+    given = [condition for condition in conditions if condition is not None]
+    return " AND ".join(given) or None
+
+
+@cache
+def _environment(version: int | None) -> jinja2.Environment:
+    def read(name: str) -> str:
+        return templates.read(__package__, name, version)
+
+    environment = jinja2.Environment(  # noqa: S701 - SQL, quoted by filters
+        loader=jinja2.FunctionLoader(read), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    filters: Mapping[str, Callable[[str], str]] = {"identifier": quote_identifier, "literal": literal}
+    environment.filters.update(filters)
+    environment.globals.update(is_changed=is_changed, value_text=value_text, field=field, both=_both)
+    return environment

@@ -1,0 +1,67 @@
+-- What doctor asks of a SQLite file. Nothing here changes anything.
+-- In braces: names of the log and of its columns, quoted. "Newest" rows are those of the highest record_ids.
+
+-- name: statuses
+-- The newest rows by status.
+SELECT status, count(*) AS rows, min(record_id) AS first, max(record_id) AS last
+FROM (SELECT CAST({status} AS TEXT) AS status, {record_id} AS record_id
+      FROM {log} ORDER BY {record_id} DESC LIMIT :sample)
+GROUP BY status ORDER BY status;
+
+-- name: without_record_id
+-- Rows N that no publisher can address.
+SELECT count(*) AS rows, min(record_id) AS first, count(*) AS looked_at
+FROM (SELECT {record_id} AS record_id FROM {log}
+      WHERE {status} = 'N' AND ({record_id} IS NULL OR {record_id} <= 0) LIMIT :limit);
+
+-- name: made_by
+-- Which of the first rows N one user made.
+SELECT count(*) FILTER (WHERE perpetrator = :user) AS rows,
+       min(record_id) FILTER (WHERE perpetrator = :user) AS first, count(*) AS looked_at
+FROM (SELECT {record_id} AS record_id, rtrim({perpetrator}, ' ') AS perpetrator FROM {log}
+      WHERE {status} = 'N' AND {record_id} > 0 ORDER BY {record_id} LIMIT :limit);
+
+-- name: not_due
+-- Which of the first rows N have an event_time that lies ahead of the clock.
+SELECT count(*) FILTER (WHERE t > julianday(:now)) AS rows,
+       min(event_time) FILTER (WHERE t > julianday(:now)) AS next_time,
+       (min(t) FILTER (WHERE t > julianday(:now)) - julianday(:now)) * 86400.0 AS next_seconds,
+       count(*) AS looked_at
+FROM (SELECT CAST({event_time} AS TEXT) AS event_time, julianday({event_time}) AS t FROM {log}
+      WHERE {status} = 'N' AND {record_id} > 0 ORDER BY {record_id} LIMIT :limit);
+
+-- name: ahead
+-- The latest event_time of the newest rows.
+SELECT record_id, event_time, (t - julianday(:now)) * 86400.0 AS seconds
+FROM (SELECT {record_id} AS record_id, CAST({event_time} AS TEXT) AS event_time, julianday({event_time}) AS t
+      FROM {log} ORDER BY {record_id} DESC LIMIT :sample)
+WHERE t IS NOT NULL AND record_id IS NOT NULL
+ORDER BY t DESC LIMIT 1;
+
+-- name: spelled_keys
+-- Each spelling of a key among the newest rows.
+SELECT table_name, table_key, count(*) AS rows, min(record_id) AS first
+FROM (SELECT CAST({table_name} AS TEXT) AS table_name, CAST({table_key} AS TEXT) AS table_key, {record_id} AS record_id
+      FROM {log} ORDER BY {record_id} DESC LIMIT :sample)
+WHERE record_id > 0
+GROUP BY table_name, table_key ORDER BY min(record_id);
+
+-- name: indexes
+-- The columns of the log's indexes in order, and their text, where a predicate stands.
+SELECT i.name, x.name AS column_name, i.partial, s.sql
+FROM pragma_index_list(:log_name) AS i
+JOIN pragma_index_xinfo(i.name) AS x
+LEFT JOIN main.sqlite_schema AS s ON s.type = 'index' AND s.name = i.name
+WHERE x."key"
+ORDER BY i.name, x.seqno;
+
+-- name: inflight
+SELECT (julianday('now') - min(julianday(started))) * 86400.0 AS seconds FROM {inflight};
+
+-- name: without_triggers
+-- The tables that have no trigger at all.
+SELECT t.value AS name FROM json_each(:tables) AS t
+WHERE NOT EXISTS (SELECT 1 FROM main.sqlite_schema AS s WHERE s.type = 'trigger' AND s.tbl_name = t.value);
+
+-- name: tables
+SELECT name FROM main.sqlite_schema WHERE type IN ('table', 'view');

@@ -1,0 +1,55 @@
+-- The statements of the event log on SQLite. In braces: names of the log and of its columns, quoted; :name: bound values.
+-- Every statement looks for rows of status N by the literal 'N', so that the partial index (record_id) WHERE
+-- status = 'N' serves it.
+
+-- name: read_window
+-- The rows N from one record_id to another, in order.
+SELECT {fields}
+FROM {log}
+WHERE {status} = 'N' AND {record_id} BETWEEN :first AND :last
+ORDER BY {record_id}
+LIMIT :limit
+
+-- name: read_window_left
+-- The same without the rows that one user made (loopback_rows = leave): they do not fill the window.
+SELECT {fields}
+FROM {log}
+WHERE {status} = 'N' AND {record_id} BETWEEN :first AND :last
+  AND ({perpetrator} IS NULL OR rtrim({perpetrator}, ' ') COLLATE BINARY <> :user)
+ORDER BY {record_id}
+LIMIT :limit
+
+-- name: read_rows
+-- Rows by ranges of record_ids, whatever their status. Range by range, by the key.
+SELECT {fields}
+FROM json_each(:ranges) AS r
+CROSS JOIN {log}
+WHERE {record_id} BETWEEN r.value ->> 0 AND r.value ->> 1
+ORDER BY {record_id}
+
+-- name: mark
+UPDATE {log} SET {status} = :letter WHERE {status} = 'N' AND {record_id} BETWEEN :first AND :last
+
+-- name: delete
+DELETE FROM {log} WHERE {status} = 'N' AND {record_id} BETWEEN :first AND :last
+
+-- name: queue
+-- Rows N and the age of the oldest in seconds; :zone is utc or local, what event_time is in.
+SELECT count(*), (julianday({now}) - min(julianday({event_time}))) * 86400.0
+FROM {log}
+WHERE {status} = 'N'
+
+-- name: due_until
+-- The clock that event_time is compared with.
+SELECT {now}
+
+-- name: read_due
+-- The rows N whose time has come, behind a place in their order. A row without time is due, and first.
+SELECT {fields}
+FROM {log}
+WHERE {status} = 'N' AND {record_id} > 0
+  AND {time} <= {until}
+  AND ({time}, {record_id}) > ({after}, :after_id)
+  AND (:user IS NULL OR {perpetrator} IS NULL OR rtrim({perpetrator}, ' ') COLLATE BINARY <> :user)
+ORDER BY {time}, {record_id}
+LIMIT :limit

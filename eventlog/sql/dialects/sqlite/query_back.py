@@ -1,0 +1,160 @@
+"""The current rows of many keys of one class (spec/event-log.md 7.2, spec/xds.md 4.3).
+
+One statement for the class and one for each child attribute, for up to a thousand keys at once::
+
+    WITH k (n, k0, k1) AS (VALUES (0, ?, ?), (1, ?, ?))
+    SELECT k.n, CAST(p."fname" AS TEXT)
+    FROM k CROSS JOIN "usr" AS p ON p."id" = k.k0 AND p."branch" = k.k1 AND p."branch" COLLATE BINARY = k.k1
+
+The keys are bound as texts (numbers as numbers, binary values as bytes) and take the affinity of the column that they
+are compared with, so that the key's index serves.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import Connection
+
+from eventlog import table_key
+from eventlog.catalog import Attribute, ChildTable, Column, ObjectClass
+from eventlog.errors import BadValue
+from eventlog.sql.dialects.sqlite.log import fetch
+from eventlog.sql.dialects.sqlite.text import quote_identifier, value_text
+from eventlog.values import ColumnType, Kind, ValueOptions, converter
+
+if TYPE_CHECKING:
+    from eventlog.sql.dialect import CurrentRow
+
+_KEYS: Final = 1000
+"""Of one statement."""
+
+
+def query_back(
+    conn: Connection, _schema: str | None, cls: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
+) -> dict[str, CurrentRow]:
+    """The values now of ``attributes`` of the objects with these canonical keys, by key and attribute name.
+
+    A single-valued table column has one value, an attribute of a child table or a view one for each row. An object that
+    does not exist is left out; the keys are compared exactly, whatever the collation (spec/event-log.md 7.2).
+    """
+    found: dict[str, CurrentRow] = {}
+    for first in range(0, len(keys), _KEYS):
+        _read(conn, cls, keys[first : first + _KEYS], tuple(attributes), found)
+    return found
+
+
+def _read(
+    conn: Connection,
+    cls: ObjectClass,
+    keys: Sequence[str],
+    attributes: tuple[Attribute, ...],
+    found: dict[str, CurrentRow],
+) -> None:
+    asked: list[str] = []
+    values: list[object] = []
+    for key in keys:
+        try:
+            own = key_values(cls, key)
+        except BadValue:
+            continue  # no row can have it
+        values += own
+        asked.append(key)
+    if not asked:
+        return
+    children = [(child, one) for one in attributes if (child := _child_of(cls, one)) is not None]
+    single = tuple(one for one in attributes if _child_of(cls, one) is None)
+    for n, *texts in fetch(conn, _rows_statement(cls, single, len(asked)), tuple(values)):
+        row = found.setdefault(asked[n], {one.name: [] for one in attributes})
+        for attribute, text in zip(single, texts, strict=True):
+            row[attribute.name].append(_as_text(attribute.column, text))
+    for child, attribute in children:
+        for n, text in fetch(conn, _child_statement(cls, child, len(asked)), tuple(values)):
+            found[asked[n]][attribute.name].append(_as_text(attribute.column, text))
+
+
+def _child_of(cls: ObjectClass, attribute: Attribute) -> ChildTable | None:
+    return next((child for child in cls.children if child.attribute is attribute), None)
+
+
+def _as_text(column: Column, value: Any) -> str | None:
+    if value is None or column.type.kind is not Kind.BINARY:
+        return None if value is None else str(value)
+    return base64.b64encode(value.encode() if isinstance(value, str) else bytes(value)).decode()
+
+
+# The statements
+
+
+@lru_cache(maxsize=512)
+def _rows_statement(cls: ObjectClass, attributes: tuple[Attribute, ...], number: int) -> str:
+    selected = ["k.n", *(_selected("p", attribute.column) for attribute in attributes)]
+    # CROSS JOIN keeps the order of the tables: from the keys, by the key's index, to the rows.
+    return f"{_keys(cls, number)}\nSELECT {', '.join(selected)}\nFROM k\n{_class_join(cls)}"
+
+
+@lru_cache(maxsize=512)
+def _child_statement(cls: ObjectClass, child: ChildTable, number: int) -> str:
+    # The owner's side first: by its collation a foreign key compares.
+    owned = " AND ".join(
+        f"p.{quote_identifier(key.name)} = c.{quote_identifier(owner)}"
+        for key, owner in zip(cls.key, child.owner_columns, strict=True)
+    )
+    return (
+        f"{_keys(cls, number)}\nSELECT k.n, {_selected('c', child.attribute.column)}\nFROM k\n{_class_join(cls)}\n"
+        f"JOIN {quote_identifier(child.table.name)} AS c ON {owned}"
+    )
+
+
+def _keys(cls: ObjectClass, number: int) -> str:
+    columns = ", ".join(f"k{i}" for i in range(len(cls.key)))
+    marks = ", ".join("?" * len(cls.key))
+    return f"WITH k (n, {columns}) AS (VALUES {', '.join(f'({n}, {marks})' for n in range(number))})"
+
+
+def _class_join(cls: ObjectClass) -> str:
+    conditions = " AND ".join(_is_key(column, i) for i, column in enumerate(cls.key))
+    return f"CROSS JOIN {quote_identifier(cls.table.name)} AS p ON {conditions}"
+
+
+def _is_key(column: Column, i: int) -> str:
+    ref = f"p.{quote_identifier(column.name)}"
+    if column.type.kind in (Kind.CHARACTER, Kind.FIXED) and not column.deterministic:
+        # The first condition finds it by index, the second one exactly.
+        return f"{ref} = k.k{i} AND {ref} COLLATE BINARY = k.k{i}"
+    return f"{ref} = k.k{i}"
+
+
+def _selected(row: str, column: Column) -> str:
+    ref = f"{row}.{quote_identifier(column.name)}"
+    return ref if column.type.kind is Kind.BINARY else value_text(column, ref)
+
+
+# The values that are bound
+
+
+def key_values(cls: ObjectClass, key: str) -> list[object]:
+    """The values of a canonical key, in key order. Raises BadValue for what no row can have."""
+    parts = {part.name: part.value for part in table_key.parse(key)}
+    return [reader(parts[name]) for name, reader in _readers(cls)]
+
+
+@lru_cache(maxsize=256)
+def _readers(cls: ObjectClass) -> tuple[tuple[str, Callable[[str], object]], ...]:
+    return tuple((column.name, _reader(column.type)) for column in cls.key)
+
+
+def _reader(column_type: ColumnType) -> Callable[[str], object]:
+    match column_type.kind:
+        case Kind.BINARY:
+            return lambda text: base64.b64decode(text, validate=True)
+        case Kind.APPROXIMATE:
+            return float
+        case Kind.BOOLEAN:
+            boolean = converter(column_type, ValueOptions())
+            return lambda text: int(boolean(text) in ("1", "true"))
+        case _:
+            return str

@@ -1,0 +1,87 @@
+"""A SQLite database as a catalog, in three statements whatever the number of its tables (spec/xds.md 5, 6.2)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from eventlog.catalog import Column, Database, ForeignKey, Table, match_name
+from eventlog.sql.dialects.sqlite.statements import read
+from eventlog.sql.dialects.sqlite.types import column_type
+from eventlog.values import Kind
+
+_STORED = (0, 3)
+
+
+def reflect(conn: Connection, schema: str | None) -> Database:
+    """The tables and views of the file; it has no schemas, so ``schema`` is None. Tables of attached files are not."""
+    del schema
+    by_table = {name: _grouped(conn, name) for name in ("columns", "unique_keys", "foreign_keys")}
+    keys = {
+        name: tuple(row.name for row in sorted(columns, key=lambda row: row.pk) if row.pk)
+        for name, columns in by_table["columns"].items()
+    }
+    tables = tuple(
+        _table(name, columns, keys, by_table["unique_keys"][name], by_table["foreign_keys"][name])
+        for name, columns in by_table["columns"].items()
+    )
+    return Database(dialect="sqlite", schema=None, tables=tables)
+
+
+def fingerprint(conn: Connection, _catalog: object) -> str:
+    """A number that goes up with every change of the schema."""
+    return str(conn.exec_driver_sql("PRAGMA main.schema_version").scalar_one())
+
+
+def _grouped(conn: Connection, name: str) -> defaultdict[str, list[Row[Any]]]:
+    grouped: defaultdict[str, list[Row[Any]]] = defaultdict(list)
+    for row in conn.exec_driver_sql(read("reflect.sql")[name]):
+        grouped[row.relation].append(row)
+    return grouped
+
+
+def _table(
+    name: str,
+    columns: list[Row[Any]],
+    keys: Mapping[str, tuple[str, ...]],
+    unique: list[Row[Any]],
+    foreign: list[Row[Any]],
+) -> Table:
+    collated = {row.name for row in unique if row.coll not in (None, "BINARY")}
+    positions = {row.name: position for position, row in enumerate(columns)}
+    indexes: dict[str, list[str | None]] = {}
+    for row in unique:
+        indexes.setdefault(row.index_name, []).append(row.name)
+    unique_keys = {tuple(names) for names in indexes.values() if None not in names}
+    if keys[name]:
+        unique_keys.add(keys[name])
+    return Table(
+        name=name,
+        kind="view" if columns[0].kind == "view" else "table",
+        columns=tuple(_column(row, collated) for row in columns if row.hidden in _STORED),
+        primary_key=keys[name],
+        foreign_keys=tuple(sorted(_foreign_keys(foreign, keys), key=lambda key: positions[key.columns[0]])),
+        unique_keys=tuple(sorted(unique_keys)),  # type: ignore[arg-type]
+    )
+
+
+def _column(row: Row[Any], collated: set[str]) -> Column:
+    made = column_type(row.type)
+    return Column(row.name, made, made.kind is not Kind.CHARACTER or row.name not in collated)
+
+
+def _foreign_keys(rows: Iterable[Row[Any]], keys: Mapping[str, tuple[str, ...]]) -> Iterable[ForeignKey]:
+    grouped: defaultdict[int, list[Row[Any]]] = defaultdict(list)
+    for row in rows:
+        grouped[row.id].append(row)
+    for pairs in grouped.values():
+        given = pairs[0].ref_table
+        table = match_name(given, keys) or given
+        columns = tuple(row.column_name for row in pairs)
+        named = tuple(row.ref_column for row in pairs)
+        ref_columns = keys.get(table, ()) if None in named else named
+        if len(ref_columns) == len(columns):
+            yield ForeignKey(columns, table, ref_columns)

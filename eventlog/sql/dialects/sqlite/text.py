@@ -1,0 +1,114 @@
+"""Pieces of SQLite SQL: identifiers, literals, values as log text, change test, keys (spec/triggers.md 4, 5, 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from eventlog import table_key
+from eventlog.catalog import Column
+from eventlog.values import Kind
+
+MAX_IDENTIFIER: Final = 10_000
+"""Bytes. SQLite itself has no limit."""
+
+
+def quote_identifier(name: str) -> str:
+    """A name as an identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """A text as a literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def value_text(column: Column, ref: str) -> str:
+    """SQL of a column's value as log text (spec/triggers.md 6). A column may hold values of any type."""
+    match column.type.kind:
+        case Kind.APPROXIMATE:
+            return f"CASE typeof({ref}) WHEN 'real' THEN printf('%!.17g', {ref}) ELSE CAST({ref} AS TEXT) END"
+        case Kind.BINARY:
+            return base64(ref)
+        case _:
+            return f"CAST({ref} AS TEXT)"
+
+
+_ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+
+def base64(ref: str) -> str:
+    """SQL of a binary value as base64, from its hexadecimal digits, six at a time; NULL stays NULL.
+
+    For keys alone: the values of other binary columns are read back (spec/triggers.md 6.1).
+    """
+
+    def digit(place: int) -> str:
+        # Behind the end: substr gives '', of which instr says 1, so it counts as 0.
+        return f"(instr('0123456789ABCDEF', substr(h, {place}, 1)) - 1) << {24 - 4 * place}"
+
+    number = " + ".join(f"({digit(place)})" for place in range(1, 7))
+    return (
+        f"(WITH RECURSIVE b (h, t) AS (SELECT hex({ref}), '' WHERE {ref} IS NOT NULL"  # noqa: S608
+        " UNION ALL SELECT substr(h, 7), t || (SELECT substr(a, 1 + (n >> 18), 1) || substr(a, 1 + ((n >> 12) & 63), 1)"
+        " || CASE WHEN length(h) > 2 THEN substr(a, 1 + ((n >> 6) & 63), 1) ELSE '=' END"
+        " || CASE WHEN length(h) > 4 THEN substr(a, 1 + (n & 63), 1) ELSE '=' END"
+        f" FROM (SELECT '{_ALPHABET}' AS a, {number} AS n)) FROM b WHERE h <> '')"
+        " SELECT t FROM b WHERE h = '')"
+    )
+
+
+# --- change test ------------------------------------------------------------------------------------------------------
+
+
+def is_changed(old: str, new: str) -> str:
+    """SQL that is true if a value has changed, NULL-safe and by bytes (spec/triggers.md 5)."""
+    return f"{old} COLLATE BINARY IS NOT {new}"
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+# Their text holds no special and no control character and no blank at an end.
+_NEVER_QUOTED: Final = frozenset({Kind.INTEGER, Kind.BOOLEAN})
+
+
+def key_value(column: Column, ref: str) -> str:
+    """SQL of a key column's value, not quoted: exact numbers without an exponent (spec/event-log.md 4.3)."""
+    if column.type.kind is not Kind.EXACT:
+        return value_text(column, ref)
+    return (
+        f"CASE WHEN typeof({ref}) = 'real' AND abs({ref}) >= 1e15 THEN rtrim(rtrim(printf('%!.1f', {ref}), '0'), '.')"
+        f" WHEN typeof({ref}) = 'real' AND abs({ref}) < 1e-4 THEN rtrim(printf('%!.25f', {ref}), '0')"
+        f" ELSE CAST({ref} AS TEXT) END"
+    )
+
+
+def quoted(value: str) -> str:
+    """SQL of a text as a value in a table_key: in quotes where needed (spec/triggers.md 4)."""
+    return (
+        "(SELECT CASE WHEN v = '' OR v GLOB '*[,;''+\"=\\<>]*' OR v <> trim(v, ' ' || char(9))"  # noqa: S608
+        " OR v GLOB '*[' || char(1) || '-' || char(31) || char(127) || ']*'"
+        " THEN '\"' || replace(replace(v, '\\', '\\\\'), '\"', '\\\"') || '\"' ELSE v END"
+        f" FROM (SELECT {value} AS v))"
+    )
+
+
+def key_text(key: Sequence[Column], refs: Sequence[str]) -> str:
+    """SQL of the canonical table_key of a row (spec/triggers.md 4), NULL if a key column is NULL.
+
+    ``refs``: SQL of the references to the key columns, in key order.
+    """
+    parts = []
+    for position, (column, ref) in enumerate(zip(key, refs, strict=True)):
+        value = key_value(column, ref)
+        parts.append(literal("+" * (position > 0) + table_key.quote(column.name) + "="))
+        parts.append(f"({value})" if column.type.kind in _NEVER_QUOTED else quoted(value))
+    return " || ".join(parts)
+
+
+def is_one_spelling(column: Column) -> bool:
+    """True if values that are equal, as a foreign key takes them, have one normal form as key values."""
+    return column.deterministic

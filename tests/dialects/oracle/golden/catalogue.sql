@@ -1,0 +1,60 @@
+SELECT username
+FROM all_users
+WHERE username = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA'));
+SELECT c.table_name, CASE WHEN v.view_name IS NULL THEN 'table' ELSE 'view' END AS kind, c.column_name,
+       CASE WHEN c.data_type_owner IS NULL OR c.data_type = 'XMLTYPE' THEN c.data_type ELSE 'OBJECT' END AS data_type,
+       c.data_length, c.data_precision, c.data_scale, NVL(t.partitioned, 'NO') AS partitioned
+FROM all_tab_cols c
+LEFT JOIN all_tables t ON t.owner = c.owner AND t.table_name = c.table_name
+LEFT JOIN all_views v ON v.owner = c.owner AND v.view_name = c.table_name
+WHERE c.owner = :owner
+  AND (v.view_name IS NOT NULL
+       OR (t.table_name IS NOT NULL AND t.temporary = 'N' AND t.nested = 'NO' AND t.secondary = 'N'
+           AND t.dropped = 'NO'))
+  AND (c.virtual_column = 'NO' OR c.data_type = 'XMLTYPE')
+  AND (c.hidden_column = 'NO' OR c.user_generated = 'YES')
+ORDER BY c.table_name, c.internal_column_id;
+SELECT k.table_name, k.constraint_name, k.constraint_type, k.deferrable, c.column_name
+FROM all_constraints k
+JOIN all_cons_columns c ON c.owner = k.owner AND c.constraint_name = k.constraint_name
+WHERE k.owner = :owner AND k.constraint_type IN ('P', 'U') AND k.status = 'ENABLED' AND k.validated = 'VALIDATED'
+ORDER BY k.table_name, k.constraint_type, k.constraint_name, c.position;
+SELECT i.table_name, i.index_name, c.column_name
+FROM all_indexes i
+JOIN all_ind_columns c ON c.index_owner = i.owner AND c.index_name = i.index_name
+WHERE i.table_owner = :owner AND i.uniqueness = 'UNIQUE' AND i.index_type = 'NORMAL' AND i.status <> 'UNUSABLE'
+  AND NOT EXISTS (
+    SELECT 1 FROM all_constraints k
+    WHERE k.owner = i.table_owner AND k.table_name = i.table_name AND k.index_name = i.index_name)
+ORDER BY i.table_name, i.index_name, c.column_position;
+SELECT k.table_name, k.constraint_name, r.owner AS ref_owner, r.table_name AS ref_table, c.column_name,
+       d.column_name AS ref_column
+FROM all_constraints k
+JOIN all_constraints r ON r.owner = k.r_owner AND r.constraint_name = k.r_constraint_name
+JOIN all_cons_columns c ON c.owner = k.owner AND c.constraint_name = k.constraint_name
+JOIN all_cons_columns d ON d.owner = r.owner AND d.constraint_name = r.constraint_name AND d.position = c.position
+WHERE k.owner = :owner AND k.constraint_type = 'R' AND k.status = 'ENABLED'
+ORDER BY k.table_name, k.constraint_name, c.position;
+SELECT t.owner, t.table_name
+FROM all_tables t
+WHERE t.owner = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')) AND t.table_name = :name;
+SELECT t.owner, t.trigger_name, t.table_owner, t.table_name, t.trigger_type, t.triggering_event, t.status, o.status AS validity
+FROM all_triggers t
+JOIN all_objects o ON o.owner = t.owner AND o.object_name = t.trigger_name AND o.object_type = 'TRIGGER'
+WHERE t.base_object_type = 'TABLE'
+ORDER BY t.table_owner, t.table_name, t.trigger_name;
+SELECT s.owner, s.name, s.type, s.text
+FROM all_source s
+WHERE s.type IN ('TRIGGER', 'FUNCTION')
+  AND (s.owner, s.name) IN (
+    SELECT m.owner, m.name
+    FROM all_source m
+    WHERE m.type IN ('TRIGGER', 'FUNCTION') AND m.line <= 8 AND m.text LIKE '%-- eventlog sha256:%')
+ORDER BY s.owner, s.name, s.type, s.line;
+SELECT object_name
+FROM all_objects
+WHERE owner = :owner AND object_type = 'FUNCTION' AND object_name IN (:quote, :base64);
+SELECT line, position, text
+FROM all_errors
+WHERE owner = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')) AND name = :name AND type = :object_type AND attribute = 'ERROR'
+ORDER BY sequence;

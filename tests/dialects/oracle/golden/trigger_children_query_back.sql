@@ -1,0 +1,691 @@
+CREATE OR REPLACE TRIGGER "APP"."TGR_USR_I_1"
+AFTER INSERT ON "APP"."USR"
+FOR EACH ROW
+DECLARE
+    -- eventlog sha256:d4e99e2184bb5f47ac3216ae338e3d025ed8d7ed08ccd8e17c56f25335f41b1f log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+    new_key VARCHAR2(32767);
+    first_row PLS_INTEGER;
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'USR', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+BEGIN
+    first_row := log_rows.COUNT + 1;
+    new_key := 'IDU=' || TO_CHAR(:NEW."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
+    IF :NEW."FNAME" IS NOT NULL THEN
+        put(7, new_key, 'FNAME');
+    END IF;
+    IF :NEW."LNAME" IS NOT NULL THEN
+        put(7, new_key, 'LNAME');
+    END IF;
+    put(7, new_key, 'PHOTO');
+    write_log;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'TGR_USR_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_I_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/
+CREATE OR REPLACE TRIGGER "APP"."TGR_USR_U_1"
+FOR UPDATE ON "APP"."USR"
+COMPOUND TRIGGER
+    -- eventlog sha256:f27aa0398c8cf8edd9806d225b579749713b1835292200dfb5bdf6c5cd123aba log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+    new_key VARCHAR2(32767);
+    first_row PLS_INTEGER;
+    old_key VARCHAR2(32767);
+    -- Keys that rows of the statement gave up and took, and what is to be logged for them.
+    TYPE keys_t IS TABLE OF PLS_INTEGER INDEX BY VARCHAR2(32767);
+    given_up keys_t;
+    taken keys_t;
+    left_rows log_rows_t;
+    moved_rows log_rows_t;
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'USR', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+    FUNCTION number_changed(old_value IN NUMBER, new_value IN NUMBER) RETURN BOOLEAN IS
+    BEGIN
+        RETURN old_value <> new_value
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END number_changed;
+
+    FUNCTION text_changed(old_value IN VARCHAR2, new_value IN VARCHAR2) RETURN BOOLEAN IS
+    BEGIN
+        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END text_changed;
+
+    FUNCTION identity(key_text IN VARCHAR2) RETURN VARCHAR2 IS
+    BEGIN
+        RETURN RAWTOHEX(UTL_RAW.CAST_TO_RAW(key_text));
+    END identity;
+
+    BEFORE STATEMENT IS
+    BEGIN
+        -- A statement that the database begins anew must not find what its first attempt left.
+        log_rows.DELETE;
+        given_up.DELETE;
+        taken.DELETE;
+        left_rows.DELETE;
+        moved_rows.DELETE;
+    END BEFORE STATEMENT;
+
+    AFTER EACH ROW IS
+    BEGIN
+        new_key := 'IDU=' || TO_CHAR(:NEW."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
+        old_key := new_key;
+        IF number_changed(:OLD."IDU", :NEW."IDU") THEN
+            old_key := 'IDU=' || TO_CHAR(:OLD."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
+        END IF;
+        IF text_changed(old_key, new_key) THEN
+            IF old_key IS NOT NULL THEN
+                given_up(identity(old_key)) := 1;
+                put(4, old_key);
+                left_rows(left_rows.COUNT + 1) := log_rows(log_rows.COUNT);
+                log_rows.DELETE(log_rows.COUNT);
+            END IF;
+            IF new_key IS NOT NULL THEN
+                taken(identity(new_key)) := 1;
+                first_row := log_rows.COUNT + 1;
+                IF :NEW."FNAME" IS NOT NULL THEN
+                    put(7, new_key, 'FNAME');
+                END IF;
+                IF :NEW."LNAME" IS NOT NULL THEN
+                    put(7, new_key, 'LNAME');
+                END IF;
+                put(7, new_key, 'PHOTO');
+                FOR i IN first_row .. log_rows.COUNT LOOP
+                    moved_rows(moved_rows.COUNT + 1) := log_rows(i);
+                END LOOP;
+                log_rows.DELETE(first_row, log_rows.COUNT);
+            END IF;
+        ELSIF new_key IS NOT NULL THEN
+            IF text_changed(:OLD."FNAME", :NEW."FNAME") THEN
+                put(8, new_key, 'FNAME');
+            END IF;
+            IF text_changed(:OLD."LNAME", :NEW."LNAME") THEN
+                put(8, new_key, 'LNAME');
+            END IF;
+            IF UPDATING('PHOTO') THEN
+                put(8, new_key, 'PHOTO');
+            END IF;
+        END IF;
+        write_log;
+    END AFTER EACH ROW;
+
+    AFTER STATEMENT IS
+    BEGIN
+        FOR i IN 1 .. left_rows.COUNT LOOP
+            IF NOT taken.EXISTS(identity(left_rows(i).table_key)) THEN
+                log_rows(log_rows.COUNT + 1) := left_rows(i);
+            END IF;
+        END LOOP;
+        FOR i IN 1 .. moved_rows.COUNT LOOP
+            IF NOT given_up.EXISTS(identity(moved_rows(i).table_key)) THEN
+                log_rows(log_rows.COUNT + 1) := moved_rows(i);
+            ELSIF taken.EXISTS(identity(moved_rows(i).table_key)) THEN
+                -- Another row of the statement had this key: the object stays, and is another one now.
+                taken.DELETE(identity(moved_rows(i).table_key));
+                put(6, moved_rows(i).table_key);
+            END IF;
+        END LOOP;
+        write_log;
+    END AFTER STATEMENT;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'TGR_USR_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_U_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/
+CREATE OR REPLACE TRIGGER "APP"."TGR_USR_D_1"
+AFTER DELETE ON "APP"."USR"
+FOR EACH ROW
+DECLARE
+    -- eventlog sha256:dd892cf3bf509c643f4116e66075e27a02054c7144d37bb87f4e5276745d57f7 log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'USR', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+BEGIN
+    put(4, 'IDU=' || TO_CHAR(:OLD."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''));
+    write_log;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'TGR_USR_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_D_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/
+CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_I_1"
+AFTER INSERT ON "APP"."USR_NOTE"
+FOR EACH ROW
+DECLARE
+    -- eventlog sha256:1bf06b3d8acb3fb1691b4ee04a7fdb1dd1ddfa1ae042a575c4b751f4e141f4e9 log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'USR', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+BEGIN
+    IF :NEW."IDU" IS NOT NULL AND :NEW."NOTE" IS NOT NULL THEN
+        put(8, 'IDU=' || TO_CHAR(:NEW."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''), 'USR_NOTE.NOTE', NULL, NULL);
+    END IF;
+    write_log;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'TGR_USR_NOTE_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_NOTE_I_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/
+CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_U_1"
+AFTER UPDATE ON "APP"."USR_NOTE"
+FOR EACH ROW
+DECLARE
+    -- eventlog sha256:3ca235bdfd224eeb98bd04d7ff30682a662b84ab071a01457252f47f965461b0 log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+    old_key VARCHAR2(32767);
+    new_key VARCHAR2(32767);
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'USR', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+    FUNCTION text_changed(old_value IN VARCHAR2, new_value IN VARCHAR2) RETURN BOOLEAN IS
+    BEGIN
+        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END text_changed;
+
+    FUNCTION clob_changed(old_value IN CLOB, new_value IN CLOB) RETURN BOOLEAN IS
+    BEGIN
+        RETURN DBMS_LOB.COMPARE(old_value, new_value) <> 0
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END clob_changed;
+
+BEGIN
+    old_key := CASE WHEN :OLD."IDU" IS NOT NULL THEN 'IDU=' || TO_CHAR(:OLD."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''') END;
+    new_key := CASE WHEN :NEW."IDU" IS NOT NULL THEN 'IDU=' || TO_CHAR(:NEW."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''') END;
+    IF text_changed(old_key, new_key) THEN
+        IF :OLD."IDU" IS NOT NULL AND :OLD."NOTE" IS NOT NULL THEN
+            put(8, old_key, 'USR_NOTE.NOTE', NULL, NULL);
+        END IF;
+        IF :NEW."IDU" IS NOT NULL AND :NEW."NOTE" IS NOT NULL THEN
+            put(8, new_key, 'USR_NOTE.NOTE', NULL, NULL);
+        END IF;
+    ELSIF new_key IS NOT NULL AND (clob_changed(:OLD."NOTE", :NEW."NOTE")) THEN
+        put(8, new_key, 'USR_NOTE.NOTE', NULL, NULL);
+    END IF;
+    write_log;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'TGR_USR_NOTE_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_NOTE_U_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/
+CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_D_1"
+AFTER DELETE ON "APP"."USR_NOTE"
+FOR EACH ROW
+DECLARE
+    -- eventlog sha256:14a3efdfaf6e74c4eafd1abf3f56fc09242218ed5b0b12066ad72f0f059f9685 log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'USR', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+BEGIN
+    IF :OLD."IDU" IS NOT NULL AND :OLD."NOTE" IS NOT NULL THEN
+        put(8, 'IDU=' || TO_CHAR(:OLD."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''), 'USR_NOTE.NOTE', NULL, NULL);
+    END IF;
+    write_log;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'TGR_USR_NOTE_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_NOTE_D_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/
+CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_I_1"
+AFTER INSERT ON "APP"."USR_PHONE"
+FOR EACH ROW
+DECLARE
+    -- eventlog sha256:cca94d1acd8a6c2cf8c4828007f831d8ee64f6575cd5d7bc94540245c0654b1a log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'USR', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+BEGIN
+    IF :NEW."IDU" IS NOT NULL AND :NEW."PHONENO" IS NOT NULL THEN
+        put(8, 'IDU=' || TO_CHAR(:NEW."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''), 'USR_PHONE.PHONENO', NULL, NULL);
+    END IF;
+    write_log;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'TGR_USR_PHONE_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_PHONE_I_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/
+CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_U_1"
+AFTER UPDATE ON "APP"."USR_PHONE"
+FOR EACH ROW
+DECLARE
+    -- eventlog sha256:2ce112c2238c4c2e9594362c7621509767644f63642af8f0871c05e3f3ed1990 log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+    old_key VARCHAR2(32767);
+    new_key VARCHAR2(32767);
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'USR', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+    FUNCTION text_changed(old_value IN VARCHAR2, new_value IN VARCHAR2) RETURN BOOLEAN IS
+    BEGIN
+        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END text_changed;
+
+BEGIN
+    old_key := CASE WHEN :OLD."IDU" IS NOT NULL THEN 'IDU=' || TO_CHAR(:OLD."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''') END;
+    new_key := CASE WHEN :NEW."IDU" IS NOT NULL THEN 'IDU=' || TO_CHAR(:NEW."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''') END;
+    IF text_changed(old_key, new_key) THEN
+        IF :OLD."IDU" IS NOT NULL AND :OLD."PHONENO" IS NOT NULL THEN
+            put(8, old_key, 'USR_PHONE.PHONENO', NULL, NULL);
+        END IF;
+        IF :NEW."IDU" IS NOT NULL AND :NEW."PHONENO" IS NOT NULL THEN
+            put(8, new_key, 'USR_PHONE.PHONENO', NULL, NULL);
+        END IF;
+    ELSIF new_key IS NOT NULL AND (text_changed(:OLD."PHONENO", :NEW."PHONENO")) THEN
+        put(8, new_key, 'USR_PHONE.PHONENO', NULL, NULL);
+    END IF;
+    write_log;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'TGR_USR_PHONE_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_PHONE_U_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/
+CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_D_1"
+AFTER DELETE ON "APP"."USR_PHONE"
+FOR EACH ROW
+DECLARE
+    -- eventlog sha256:ae9cb9bdd7c8aa27727e4cb1aa773650b8b622f57aceff21f852766bc60cfbe5 log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'USR', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+BEGIN
+    IF :OLD."IDU" IS NOT NULL AND :OLD."PHONENO" IS NOT NULL THEN
+        put(8, 'IDU=' || TO_CHAR(:OLD."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''), 'USR_PHONE.PHONENO', NULL, NULL);
+    END IF;
+    write_log;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'TGR_USR_PHONE_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_PHONE_D_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/

@@ -1,0 +1,346 @@
+CREATE OR REPLACE TRIGGER "APP"."tgr_generic_i_1"
+AFTER INSERT ON "APP"."generic"
+FOR EACH ROW
+DECLARE
+    -- eventlog sha256:c4f4f95257c7ffde54cf39942fe3bde974a6bd921a303f487c5cf4572506f51e log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+    new_key VARCHAR2(32767);
+    first_row PLS_INTEGER;
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'generic', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+    PROCEDURE put_inserted(column_name IN VARCHAR2, new_value IN VARCHAR2) IS
+    BEGIN
+        IF new_value IS NOT NULL THEN
+            put(1, new_key, column_name, NULL, new_value);
+        END IF;
+    END put_inserted;
+
+BEGIN
+    first_row := log_rows.COUNT + 1;
+    new_key := 'id=' || TO_CHAR(:NEW."id", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
+    IF :NEW."t" IS NOT NULL THEN
+        put(7, new_key, 't');
+    END IF;
+    put(7, new_key, 'b');
+    put_inserted('vb', "APP"."PROC_EVENTLOG_BASE64"(:NEW."vb"));
+    put_inserted('d', LTRIM(TO_CHAR(:NEW."d", 'SYYYY-MM-DD', 'NLS_CALENDAR=GREGORIAN')));
+    put_inserted('tz', LTRIM(TO_CHAR(SYS_EXTRACT_UTC(:NEW."tz"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')));
+    put_inserted('flag', CASE WHEN :NEW."flag" THEN 'true' WHEN NOT :NEW."flag" THEN 'false' END);
+    write_log;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'tgr_generic_i_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('tgr_generic_i_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/
+CREATE OR REPLACE TRIGGER "APP"."tgr_generic_u_1"
+FOR UPDATE ON "APP"."generic"
+COMPOUND TRIGGER
+    -- eventlog sha256:c953ef8e16f4da5e59975aba643168c7d95c94f2f2adb5801495d0d91e4fd937 log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+    new_key VARCHAR2(32767);
+    first_row PLS_INTEGER;
+    old_key VARCHAR2(32767);
+    -- Keys that rows of the statement gave up and took, and what is to be logged for them.
+    TYPE keys_t IS TABLE OF PLS_INTEGER INDEX BY VARCHAR2(32767);
+    given_up keys_t;
+    taken keys_t;
+    left_rows log_rows_t;
+    moved_rows log_rows_t;
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'generic', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+    FUNCTION number_changed(old_value IN NUMBER, new_value IN NUMBER) RETURN BOOLEAN IS
+    BEGIN
+        RETURN old_value <> new_value
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END number_changed;
+
+    FUNCTION text_changed(old_value IN VARCHAR2, new_value IN VARCHAR2) RETURN BOOLEAN IS
+    BEGIN
+        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END text_changed;
+
+    FUNCTION raw_changed(old_value IN RAW, new_value IN RAW) RETURN BOOLEAN IS
+    BEGIN
+        RETURN old_value <> new_value
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END raw_changed;
+
+    FUNCTION boolean_changed(old_value IN BOOLEAN, new_value IN BOOLEAN) RETURN BOOLEAN IS
+    BEGIN
+        RETURN old_value <> new_value
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END boolean_changed;
+
+    FUNCTION moment_changed(old_value IN TIMESTAMP_UNCONSTRAINED, new_value IN TIMESTAMP_UNCONSTRAINED) RETURN BOOLEAN IS
+    BEGIN
+        RETURN old_value <> new_value
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END moment_changed;
+
+    FUNCTION zoned_changed(old_value IN TIMESTAMP_TZ_UNCONSTRAINED, new_value IN TIMESTAMP_TZ_UNCONSTRAINED) RETURN BOOLEAN IS
+    BEGIN
+        RETURN old_value <> new_value
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END zoned_changed;
+
+    FUNCTION clob_changed(old_value IN CLOB, new_value IN CLOB) RETURN BOOLEAN IS
+    BEGIN
+        RETURN DBMS_LOB.COMPARE(old_value, new_value) <> 0
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END clob_changed;
+
+    PROCEDURE put_inserted(column_name IN VARCHAR2, new_value IN VARCHAR2) IS
+    BEGIN
+        IF new_value IS NOT NULL THEN
+            put(1, new_key, column_name, NULL, new_value);
+        END IF;
+    END put_inserted;
+
+    FUNCTION identity(key_text IN VARCHAR2) RETURN VARCHAR2 IS
+    BEGIN
+        RETURN RAWTOHEX(UTL_RAW.CAST_TO_RAW(key_text));
+    END identity;
+
+    BEFORE STATEMENT IS
+    BEGIN
+        -- A statement that the database begins anew must not find what its first attempt left.
+        log_rows.DELETE;
+        given_up.DELETE;
+        taken.DELETE;
+        left_rows.DELETE;
+        moved_rows.DELETE;
+    END BEFORE STATEMENT;
+
+    AFTER EACH ROW IS
+    BEGIN
+        new_key := 'id=' || TO_CHAR(:NEW."id", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
+        old_key := new_key;
+        IF number_changed(:OLD."id", :NEW."id") THEN
+            old_key := 'id=' || TO_CHAR(:OLD."id", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
+        END IF;
+        IF text_changed(old_key, new_key) THEN
+            IF old_key IS NOT NULL THEN
+                given_up(identity(old_key)) := 1;
+                put(4, old_key);
+                left_rows(left_rows.COUNT + 1) := log_rows(log_rows.COUNT);
+                log_rows.DELETE(log_rows.COUNT);
+            END IF;
+            IF new_key IS NOT NULL THEN
+                taken(identity(new_key)) := 1;
+                first_row := log_rows.COUNT + 1;
+                IF :NEW."t" IS NOT NULL THEN
+                    put(7, new_key, 't');
+                END IF;
+                put(7, new_key, 'b');
+                put_inserted('vb', "APP"."PROC_EVENTLOG_BASE64"(:NEW."vb"));
+                put_inserted('d', LTRIM(TO_CHAR(:NEW."d", 'SYYYY-MM-DD', 'NLS_CALENDAR=GREGORIAN')));
+                put_inserted('tz', LTRIM(TO_CHAR(SYS_EXTRACT_UTC(:NEW."tz"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')));
+                put_inserted('flag', CASE WHEN :NEW."flag" THEN 'true' WHEN NOT :NEW."flag" THEN 'false' END);
+                FOR i IN first_row .. log_rows.COUNT LOOP
+                    moved_rows(moved_rows.COUNT + 1) := log_rows(i);
+                END LOOP;
+                log_rows.DELETE(first_row, log_rows.COUNT);
+            END IF;
+        ELSIF new_key IS NOT NULL THEN
+            IF clob_changed(:OLD."t", :NEW."t") THEN
+                put(8, new_key, 't');
+            END IF;
+            IF UPDATING THEN
+                put(8, new_key, 'b');
+            END IF;
+            IF raw_changed(:OLD."vb", :NEW."vb") THEN
+                put(2, new_key, 'vb', "APP"."PROC_EVENTLOG_BASE64"(:OLD."vb"),
+                    "APP"."PROC_EVENTLOG_BASE64"(:NEW."vb"));
+            END IF;
+            IF moment_changed(:OLD."d", :NEW."d") THEN
+                put(2, new_key, 'd', LTRIM(TO_CHAR(:OLD."d", 'SYYYY-MM-DD', 'NLS_CALENDAR=GREGORIAN')),
+                    LTRIM(TO_CHAR(:NEW."d", 'SYYYY-MM-DD', 'NLS_CALENDAR=GREGORIAN')));
+            END IF;
+            IF zoned_changed(:OLD."tz", :NEW."tz") THEN
+                put(2, new_key, 'tz', LTRIM(TO_CHAR(SYS_EXTRACT_UTC(:OLD."tz"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')),
+                    LTRIM(TO_CHAR(SYS_EXTRACT_UTC(:NEW."tz"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')));
+            END IF;
+            IF boolean_changed(:OLD."flag", :NEW."flag") THEN
+                put(2, new_key, 'flag', CASE WHEN :OLD."flag" THEN 'true' WHEN NOT :OLD."flag" THEN 'false' END,
+                    CASE WHEN :NEW."flag" THEN 'true' WHEN NOT :NEW."flag" THEN 'false' END);
+            END IF;
+        END IF;
+        write_log;
+    END AFTER EACH ROW;
+
+    AFTER STATEMENT IS
+    BEGIN
+        FOR i IN 1 .. left_rows.COUNT LOOP
+            IF NOT taken.EXISTS(identity(left_rows(i).table_key)) THEN
+                log_rows(log_rows.COUNT + 1) := left_rows(i);
+            END IF;
+        END LOOP;
+        FOR i IN 1 .. moved_rows.COUNT LOOP
+            IF NOT given_up.EXISTS(identity(moved_rows(i).table_key)) THEN
+                log_rows(log_rows.COUNT + 1) := moved_rows(i);
+            ELSIF taken.EXISTS(identity(moved_rows(i).table_key)) THEN
+                -- Another row of the statement had this key: the object stays, and is another one now.
+                taken.DELETE(identity(moved_rows(i).table_key));
+                put(6, moved_rows(i).table_key);
+            END IF;
+        END LOOP;
+        write_log;
+    END AFTER STATEMENT;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'tgr_generic_u_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('tgr_generic_u_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/
+CREATE OR REPLACE TRIGGER "APP"."tgr_generic_d_1"
+AFTER DELETE ON "APP"."generic"
+FOR EACH ROW
+DECLARE
+    -- eventlog sha256:4a961d51ec25baae738e81af350f761ce8bbfbbfa3b6b62c1418973bdb016a84 log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'generic', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+BEGIN
+    put(4, 'id=' || TO_CHAR(:OLD."id", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''));
+    write_log;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'tgr_generic_d_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('tgr_generic_d_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/

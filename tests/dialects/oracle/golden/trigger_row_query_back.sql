@@ -1,0 +1,357 @@
+CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_I_1"
+AFTER INSERT ON "APP"."EVERY_TYPE"
+FOR EACH ROW
+DECLARE
+    -- eventlog sha256:44b419e6de7e0c4ed66805f947f2c087919dd68048b25377ef3cc239373945ac log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+    new_key VARCHAR2(32767);
+    first_row PLS_INTEGER;
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'EVERY_TYPE', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+BEGIN
+    first_row := log_rows.COUNT + 1;
+    new_key := 'ID=' || TO_CHAR(:NEW."ID", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
+    put(5, new_key);
+    write_log;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_EVERY_TYPE_I_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/
+CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_U_1"
+FOR UPDATE ON "APP"."EVERY_TYPE"
+COMPOUND TRIGGER
+    -- eventlog sha256:681e21432c2cdbf16a04846c81a99c05dd8d4cf027884e143306b6411780f54c log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+    new_key VARCHAR2(32767);
+    first_row PLS_INTEGER;
+    old_key VARCHAR2(32767);
+    -- Keys that rows of the statement gave up and took, and what is to be logged for them.
+    TYPE keys_t IS TABLE OF PLS_INTEGER INDEX BY VARCHAR2(32767);
+    given_up keys_t;
+    taken keys_t;
+    left_rows log_rows_t;
+    moved_rows log_rows_t;
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'EVERY_TYPE', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+    FUNCTION number_changed(old_value IN NUMBER, new_value IN NUMBER) RETURN BOOLEAN IS
+    BEGIN
+        RETURN old_value <> new_value
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END number_changed;
+
+    FUNCTION float_changed(old_value IN BINARY_FLOAT, new_value IN BINARY_FLOAT) RETURN BOOLEAN IS
+    BEGIN
+        RETURN old_value <> new_value
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END float_changed;
+
+    FUNCTION double_changed(old_value IN BINARY_DOUBLE, new_value IN BINARY_DOUBLE) RETURN BOOLEAN IS
+    BEGIN
+        RETURN old_value <> new_value
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END double_changed;
+
+    FUNCTION text_changed(old_value IN VARCHAR2, new_value IN VARCHAR2) RETURN BOOLEAN IS
+    BEGIN
+        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END text_changed;
+
+    FUNCTION national_changed(old_value IN NVARCHAR2, new_value IN NVARCHAR2) RETURN BOOLEAN IS
+    BEGIN
+        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END national_changed;
+
+    FUNCTION raw_changed(old_value IN RAW, new_value IN RAW) RETURN BOOLEAN IS
+    BEGIN
+        RETURN old_value <> new_value
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END raw_changed;
+
+    FUNCTION moment_changed(old_value IN TIMESTAMP_UNCONSTRAINED, new_value IN TIMESTAMP_UNCONSTRAINED) RETURN BOOLEAN IS
+    BEGIN
+        RETURN old_value <> new_value
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END moment_changed;
+
+    FUNCTION zoned_changed(old_value IN TIMESTAMP_TZ_UNCONSTRAINED, new_value IN TIMESTAMP_TZ_UNCONSTRAINED) RETURN BOOLEAN IS
+    BEGIN
+        RETURN old_value <> new_value
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END zoned_changed;
+
+    FUNCTION months_changed(old_value IN YMINTERVAL_UNCONSTRAINED, new_value IN YMINTERVAL_UNCONSTRAINED) RETURN BOOLEAN IS
+    BEGIN
+        RETURN old_value <> new_value
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END months_changed;
+
+    FUNCTION seconds_changed(old_value IN DSINTERVAL_UNCONSTRAINED, new_value IN DSINTERVAL_UNCONSTRAINED) RETURN BOOLEAN IS
+    BEGIN
+        RETURN old_value <> new_value
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END seconds_changed;
+
+    FUNCTION clob_changed(old_value IN CLOB, new_value IN CLOB) RETURN BOOLEAN IS
+    BEGIN
+        RETURN DBMS_LOB.COMPARE(old_value, new_value) <> 0
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END clob_changed;
+
+    FUNCTION nclob_changed(old_value IN NCLOB, new_value IN NCLOB) RETURN BOOLEAN IS
+    BEGIN
+        RETURN DBMS_LOB.COMPARE(old_value, new_value) <> 0
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END nclob_changed;
+
+    FUNCTION identity(key_text IN VARCHAR2) RETURN VARCHAR2 IS
+    BEGIN
+        RETURN RAWTOHEX(UTL_RAW.CAST_TO_RAW(key_text));
+    END identity;
+
+    BEFORE STATEMENT IS
+    BEGIN
+        -- A statement that the database begins anew must not find what its first attempt left.
+        log_rows.DELETE;
+        given_up.DELETE;
+        taken.DELETE;
+        left_rows.DELETE;
+        moved_rows.DELETE;
+    END BEFORE STATEMENT;
+
+    AFTER EACH ROW IS
+    BEGIN
+        new_key := 'ID=' || TO_CHAR(:NEW."ID", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
+        old_key := new_key;
+        IF number_changed(:OLD."ID", :NEW."ID") THEN
+            old_key := 'ID=' || TO_CHAR(:OLD."ID", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
+        END IF;
+        IF text_changed(old_key, new_key) THEN
+            IF old_key IS NOT NULL THEN
+                given_up(identity(old_key)) := 1;
+                put(4, old_key);
+                left_rows(left_rows.COUNT + 1) := log_rows(log_rows.COUNT);
+                log_rows.DELETE(log_rows.COUNT);
+            END IF;
+            IF new_key IS NOT NULL THEN
+                taken(identity(new_key)) := 1;
+                first_row := log_rows.COUNT + 1;
+                put(5, new_key);
+                FOR i IN first_row .. log_rows.COUNT LOOP
+                    moved_rows(moved_rows.COUNT + 1) := log_rows(i);
+                END LOOP;
+                log_rows.DELETE(first_row, log_rows.COUNT);
+            END IF;
+        ELSIF new_key IS NOT NULL THEN
+            IF number_changed(:OLD."N", :NEW."N")
+            OR number_changed(:OLD."N2", :NEW."N2")
+            OR number_changed(:OLD."F", :NEW."F")
+            OR float_changed(:OLD."BF", :NEW."BF")
+            OR double_changed(:OLD."BD", :NEW."BD")
+            OR text_changed(:OLD."C", :NEW."C")
+            OR national_changed(:OLD."NC", :NEW."NC")
+            OR text_changed(:OLD."V", :NEW."V")
+            OR national_changed(:OLD."NV", :NEW."NV")
+            OR raw_changed(:OLD."R", :NEW."R")
+            OR moment_changed(:OLD."D", :NEW."D")
+            OR moment_changed(:OLD."T", :NEW."T")
+            OR zoned_changed(:OLD."TZ", :NEW."TZ")
+            OR zoned_changed(:OLD."LTZ", :NEW."LTZ")
+            OR months_changed(:OLD."YM", :NEW."YM")
+            OR seconds_changed(:OLD."DS", :NEW."DS")
+            OR text_changed(:OLD."RI", :NEW."RI")
+            OR clob_changed(:OLD."CL", :NEW."CL")
+            OR nclob_changed(:OLD."NCL", :NEW."NCL")
+            OR UPDATING('B')
+            OR UPDATING('BFI')
+            OR UPDATING('X')
+            OR UPDATING('L')
+            THEN
+                put(6, new_key);
+            END IF;
+        END IF;
+        write_log;
+    END AFTER EACH ROW;
+
+    AFTER STATEMENT IS
+    BEGIN
+        FOR i IN 1 .. left_rows.COUNT LOOP
+            IF NOT taken.EXISTS(identity(left_rows(i).table_key)) THEN
+                log_rows(log_rows.COUNT + 1) := left_rows(i);
+            END IF;
+        END LOOP;
+        FOR i IN 1 .. moved_rows.COUNT LOOP
+            IF NOT given_up.EXISTS(identity(moved_rows(i).table_key)) THEN
+                log_rows(log_rows.COUNT + 1) := moved_rows(i);
+            ELSIF taken.EXISTS(identity(moved_rows(i).table_key)) THEN
+                -- Another row of the statement had this key: the object stays, and is another one now.
+                taken.DELETE(identity(moved_rows(i).table_key));
+                put(6, moved_rows(i).table_key);
+            END IF;
+        END LOOP;
+        write_log;
+    END AFTER STATEMENT;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_EVERY_TYPE_U_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/
+CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_D_1"
+AFTER DELETE ON "APP"."EVERY_TYPE"
+FOR EACH ROW
+DECLARE
+    -- eventlog sha256:f29dca80cced83e6d1efab6fa159184e7e9b795ca6c31c43da8d42e121de59ad log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'EVERY_TYPE', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+BEGIN
+    put(4, 'ID=' || TO_CHAR(:OLD."ID", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''));
+    write_log;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_EVERY_TYPE_D_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/

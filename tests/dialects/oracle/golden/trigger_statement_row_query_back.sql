@@ -1,0 +1,790 @@
+CREATE OR REPLACE TRIGGER "APP"."TGR_USR_I_1"
+FOR INSERT ON "APP"."USR"
+COMPOUND TRIGGER
+    -- eventlog sha256:33f09e9e946dfcb47c5253101f49c3d3c3b540519b536cb82a5f952e905d464a log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+    new_key VARCHAR2(32767);
+    first_row PLS_INTEGER;
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'USR', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+    BEFORE STATEMENT IS
+    BEGIN
+        -- A statement that the database begins anew must not find what its first attempt left.
+        log_rows.DELETE;
+    END BEFORE STATEMENT;
+
+    AFTER EACH ROW IS
+    BEGIN
+        first_row := log_rows.COUNT + 1;
+        new_key := 'IDU=' || TO_CHAR(:NEW."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
+        put(5, new_key);
+        IF log_rows.COUNT >= 1000 THEN
+            write_log;
+        END IF;
+    END AFTER EACH ROW;
+
+    AFTER STATEMENT IS
+    BEGIN
+        write_log;
+    END AFTER STATEMENT;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'TGR_USR_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_I_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/
+CREATE OR REPLACE TRIGGER "APP"."TGR_USR_U_1"
+FOR UPDATE ON "APP"."USR"
+COMPOUND TRIGGER
+    -- eventlog sha256:ef1b1856420638a4468184664abc4c19afcf8be451ca61d7d8013921fa3a590d log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+    new_key VARCHAR2(32767);
+    first_row PLS_INTEGER;
+    old_key VARCHAR2(32767);
+    -- Keys that rows of the statement gave up and took, and what is to be logged for them.
+    TYPE keys_t IS TABLE OF PLS_INTEGER INDEX BY VARCHAR2(32767);
+    given_up keys_t;
+    taken keys_t;
+    left_rows log_rows_t;
+    moved_rows log_rows_t;
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'USR', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+    FUNCTION number_changed(old_value IN NUMBER, new_value IN NUMBER) RETURN BOOLEAN IS
+    BEGIN
+        RETURN old_value <> new_value
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END number_changed;
+
+    FUNCTION text_changed(old_value IN VARCHAR2, new_value IN VARCHAR2) RETURN BOOLEAN IS
+    BEGIN
+        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END text_changed;
+
+    FUNCTION identity(key_text IN VARCHAR2) RETURN VARCHAR2 IS
+    BEGIN
+        RETURN RAWTOHEX(UTL_RAW.CAST_TO_RAW(key_text));
+    END identity;
+
+    BEFORE STATEMENT IS
+    BEGIN
+        -- A statement that the database begins anew must not find what its first attempt left.
+        log_rows.DELETE;
+        given_up.DELETE;
+        taken.DELETE;
+        left_rows.DELETE;
+        moved_rows.DELETE;
+    END BEFORE STATEMENT;
+
+    AFTER EACH ROW IS
+    BEGIN
+        new_key := 'IDU=' || TO_CHAR(:NEW."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
+        old_key := new_key;
+        IF number_changed(:OLD."IDU", :NEW."IDU") THEN
+            old_key := 'IDU=' || TO_CHAR(:OLD."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
+        END IF;
+        IF text_changed(old_key, new_key) THEN
+            IF old_key IS NOT NULL THEN
+                given_up(identity(old_key)) := 1;
+                put(4, old_key);
+                left_rows(left_rows.COUNT + 1) := log_rows(log_rows.COUNT);
+                log_rows.DELETE(log_rows.COUNT);
+            END IF;
+            IF new_key IS NOT NULL THEN
+                taken(identity(new_key)) := 1;
+                first_row := log_rows.COUNT + 1;
+                put(5, new_key);
+                FOR i IN first_row .. log_rows.COUNT LOOP
+                    moved_rows(moved_rows.COUNT + 1) := log_rows(i);
+                END LOOP;
+                log_rows.DELETE(first_row, log_rows.COUNT);
+            END IF;
+        ELSIF new_key IS NOT NULL THEN
+            IF text_changed(:OLD."FNAME", :NEW."FNAME")
+            OR text_changed(:OLD."LNAME", :NEW."LNAME")
+            OR UPDATING('PHOTO')
+            THEN
+                put(6, new_key);
+            END IF;
+        END IF;
+        IF log_rows.COUNT >= 1000 THEN
+            write_log;
+        END IF;
+    END AFTER EACH ROW;
+
+    AFTER STATEMENT IS
+    BEGIN
+        FOR i IN 1 .. left_rows.COUNT LOOP
+            IF NOT taken.EXISTS(identity(left_rows(i).table_key)) THEN
+                log_rows(log_rows.COUNT + 1) := left_rows(i);
+            END IF;
+        END LOOP;
+        FOR i IN 1 .. moved_rows.COUNT LOOP
+            IF NOT given_up.EXISTS(identity(moved_rows(i).table_key)) THEN
+                log_rows(log_rows.COUNT + 1) := moved_rows(i);
+            ELSIF taken.EXISTS(identity(moved_rows(i).table_key)) THEN
+                -- Another row of the statement had this key: the object stays, and is another one now.
+                taken.DELETE(identity(moved_rows(i).table_key));
+                put(6, moved_rows(i).table_key);
+            END IF;
+        END LOOP;
+        write_log;
+    END AFTER STATEMENT;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'TGR_USR_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_U_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/
+CREATE OR REPLACE TRIGGER "APP"."TGR_USR_D_1"
+FOR DELETE ON "APP"."USR"
+COMPOUND TRIGGER
+    -- eventlog sha256:7f2ca9705c8c2db90a08b412345cf25af32cfde656d9dcacea2c9ae27b5ffaa3 log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'USR', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+    BEFORE STATEMENT IS
+    BEGIN
+        -- A statement that the database begins anew must not find what its first attempt left.
+        log_rows.DELETE;
+    END BEFORE STATEMENT;
+
+    AFTER EACH ROW IS
+    BEGIN
+        put(4, 'IDU=' || TO_CHAR(:OLD."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''));
+        IF log_rows.COUNT >= 1000 THEN
+            write_log;
+        END IF;
+    END AFTER EACH ROW;
+
+    AFTER STATEMENT IS
+    BEGIN
+        write_log;
+    END AFTER STATEMENT;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'TGR_USR_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_D_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/
+CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_I_1"
+FOR INSERT ON "APP"."USR_NOTE"
+COMPOUND TRIGGER
+    -- eventlog sha256:2f381926c2579824e7ca0f20c4c13f23fe49732c0bc50d034377625b8f94cd75 log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'USR', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+    BEFORE STATEMENT IS
+    BEGIN
+        -- A statement that the database begins anew must not find what its first attempt left.
+        log_rows.DELETE;
+    END BEFORE STATEMENT;
+
+    AFTER EACH ROW IS
+    BEGIN
+        IF :NEW."IDU" IS NOT NULL AND :NEW."NOTE" IS NOT NULL THEN
+            put(8, 'IDU=' || TO_CHAR(:NEW."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''), 'USR_NOTE.NOTE', NULL, NULL);
+        END IF;
+        IF log_rows.COUNT >= 1000 THEN
+            write_log;
+        END IF;
+    END AFTER EACH ROW;
+
+    AFTER STATEMENT IS
+    BEGIN
+        write_log;
+    END AFTER STATEMENT;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'TGR_USR_NOTE_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_NOTE_I_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/
+CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_U_1"
+FOR UPDATE ON "APP"."USR_NOTE"
+COMPOUND TRIGGER
+    -- eventlog sha256:d13744bde03528eb9ffaead2fd50f474b53ec431b7b3a719f9d4222ee31f765e log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+    old_key VARCHAR2(32767);
+    new_key VARCHAR2(32767);
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'USR', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+    FUNCTION text_changed(old_value IN VARCHAR2, new_value IN VARCHAR2) RETURN BOOLEAN IS
+    BEGIN
+        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END text_changed;
+
+    FUNCTION clob_changed(old_value IN CLOB, new_value IN CLOB) RETURN BOOLEAN IS
+    BEGIN
+        RETURN DBMS_LOB.COMPARE(old_value, new_value) <> 0
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END clob_changed;
+
+    BEFORE STATEMENT IS
+    BEGIN
+        -- A statement that the database begins anew must not find what its first attempt left.
+        log_rows.DELETE;
+    END BEFORE STATEMENT;
+
+    AFTER EACH ROW IS
+    BEGIN
+        old_key := CASE WHEN :OLD."IDU" IS NOT NULL THEN 'IDU=' || TO_CHAR(:OLD."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''') END;
+        new_key := CASE WHEN :NEW."IDU" IS NOT NULL THEN 'IDU=' || TO_CHAR(:NEW."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''') END;
+        IF text_changed(old_key, new_key) THEN
+            IF :OLD."IDU" IS NOT NULL AND :OLD."NOTE" IS NOT NULL THEN
+                put(8, old_key, 'USR_NOTE.NOTE', NULL, NULL);
+            END IF;
+            IF :NEW."IDU" IS NOT NULL AND :NEW."NOTE" IS NOT NULL THEN
+                put(8, new_key, 'USR_NOTE.NOTE', NULL, NULL);
+            END IF;
+        ELSIF new_key IS NOT NULL AND (clob_changed(:OLD."NOTE", :NEW."NOTE")) THEN
+            put(8, new_key, 'USR_NOTE.NOTE', NULL, NULL);
+        END IF;
+        IF log_rows.COUNT >= 1000 THEN
+            write_log;
+        END IF;
+    END AFTER EACH ROW;
+
+    AFTER STATEMENT IS
+    BEGIN
+        write_log;
+    END AFTER STATEMENT;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'TGR_USR_NOTE_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_NOTE_U_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/
+CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_D_1"
+FOR DELETE ON "APP"."USR_NOTE"
+COMPOUND TRIGGER
+    -- eventlog sha256:94f114a689eff661d3f0ebb16a1aa0e939d5ebb1057ca3d2c177bc9294854dc6 log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'USR', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+    BEFORE STATEMENT IS
+    BEGIN
+        -- A statement that the database begins anew must not find what its first attempt left.
+        log_rows.DELETE;
+    END BEFORE STATEMENT;
+
+    AFTER EACH ROW IS
+    BEGIN
+        IF :OLD."IDU" IS NOT NULL AND :OLD."NOTE" IS NOT NULL THEN
+            put(8, 'IDU=' || TO_CHAR(:OLD."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''), 'USR_NOTE.NOTE', NULL, NULL);
+        END IF;
+        IF log_rows.COUNT >= 1000 THEN
+            write_log;
+        END IF;
+    END AFTER EACH ROW;
+
+    AFTER STATEMENT IS
+    BEGIN
+        write_log;
+    END AFTER STATEMENT;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'TGR_USR_NOTE_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_NOTE_D_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/
+CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_I_1"
+FOR INSERT ON "APP"."USR_PHONE"
+COMPOUND TRIGGER
+    -- eventlog sha256:9460ed408b48bd771bc4d07bff96e0e5e00818c3321ecb08fbc4e6cc8704fd52 log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'USR', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+    BEFORE STATEMENT IS
+    BEGIN
+        -- A statement that the database begins anew must not find what its first attempt left.
+        log_rows.DELETE;
+    END BEFORE STATEMENT;
+
+    AFTER EACH ROW IS
+    BEGIN
+        IF :NEW."IDU" IS NOT NULL AND :NEW."PHONENO" IS NOT NULL THEN
+            put(8, 'IDU=' || TO_CHAR(:NEW."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''), 'USR_PHONE.PHONENO', NULL, NULL);
+        END IF;
+        IF log_rows.COUNT >= 1000 THEN
+            write_log;
+        END IF;
+    END AFTER EACH ROW;
+
+    AFTER STATEMENT IS
+    BEGIN
+        write_log;
+    END AFTER STATEMENT;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'TGR_USR_PHONE_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_PHONE_I_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/
+CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_U_1"
+FOR UPDATE ON "APP"."USR_PHONE"
+COMPOUND TRIGGER
+    -- eventlog sha256:0dfedbeebc86a1fd973f503a55a9612fdba1a3cad091197fba9f1f43f493efcf log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+    old_key VARCHAR2(32767);
+    new_key VARCHAR2(32767);
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'USR', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+    FUNCTION text_changed(old_value IN VARCHAR2, new_value IN VARCHAR2) RETURN BOOLEAN IS
+    BEGIN
+        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
+            OR (old_value IS NULL AND new_value IS NOT NULL)
+            OR (old_value IS NOT NULL AND new_value IS NULL);
+    END text_changed;
+
+    BEFORE STATEMENT IS
+    BEGIN
+        -- A statement that the database begins anew must not find what its first attempt left.
+        log_rows.DELETE;
+    END BEFORE STATEMENT;
+
+    AFTER EACH ROW IS
+    BEGIN
+        old_key := CASE WHEN :OLD."IDU" IS NOT NULL THEN 'IDU=' || TO_CHAR(:OLD."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''') END;
+        new_key := CASE WHEN :NEW."IDU" IS NOT NULL THEN 'IDU=' || TO_CHAR(:NEW."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''') END;
+        IF text_changed(old_key, new_key) THEN
+            IF :OLD."IDU" IS NOT NULL AND :OLD."PHONENO" IS NOT NULL THEN
+                put(8, old_key, 'USR_PHONE.PHONENO', NULL, NULL);
+            END IF;
+            IF :NEW."IDU" IS NOT NULL AND :NEW."PHONENO" IS NOT NULL THEN
+                put(8, new_key, 'USR_PHONE.PHONENO', NULL, NULL);
+            END IF;
+        ELSIF new_key IS NOT NULL AND (text_changed(:OLD."PHONENO", :NEW."PHONENO")) THEN
+            put(8, new_key, 'USR_PHONE.PHONENO', NULL, NULL);
+        END IF;
+        IF log_rows.COUNT >= 1000 THEN
+            write_log;
+        END IF;
+    END AFTER EACH ROW;
+
+    AFTER STATEMENT IS
+    BEGIN
+        write_log;
+    END AFTER STATEMENT;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'TGR_USR_PHONE_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_PHONE_U_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/
+CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_D_1"
+FOR DELETE ON "APP"."USR_PHONE"
+COMPOUND TRIGGER
+    -- eventlog sha256:8f9f60670f1e71d0032bcc38d0df58d4532c38826b07d505818096a24fd1783b log "APP"."EVENTLOG"
+    TYPE log_row_t IS RECORD (
+        event_type PLS_INTEGER,
+        table_key VARCHAR2(32767),
+        column_name VARCHAR2(261),
+        old_value VARCHAR2(32767),
+        new_value VARCHAR2(32767)
+    );
+    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
+    log_rows log_rows_t;
+
+    PROCEDURE put(
+        event_type IN PLS_INTEGER,
+        table_key IN VARCHAR2,
+        column_name IN VARCHAR2 DEFAULT NULL,
+        old_value IN VARCHAR2 DEFAULT NULL,
+        new_value IN VARCHAR2 DEFAULT NULL
+    ) IS
+        log_row log_row_t;
+    BEGIN
+        log_row.event_type := event_type;
+        log_row.table_key := table_key;
+        log_row.column_name := column_name;
+        log_row.old_value := old_value;
+        log_row.new_value := new_value;
+        log_rows(log_rows.COUNT + 1) := log_row;
+    END put;
+
+    PROCEDURE write_log IS
+    BEGIN
+        FORALL i IN 1 .. log_rows.COUNT
+            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
+            VALUES (
+                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+                'USR', log_rows(i).table_key, log_rows(i).column_name,
+                log_rows(i).old_value, log_rows(i).new_value
+            );
+        log_rows.DELETE;
+    END write_log;
+
+    BEFORE STATEMENT IS
+    BEGIN
+        -- A statement that the database begins anew must not find what its first attempt left.
+        log_rows.DELETE;
+    END BEFORE STATEMENT;
+
+    AFTER EACH ROW IS
+    BEGIN
+        IF :OLD."IDU" IS NOT NULL AND :OLD."PHONENO" IS NOT NULL THEN
+            put(8, 'IDU=' || TO_CHAR(:OLD."IDU", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''), 'USR_PHONE.PHONENO', NULL, NULL);
+        END IF;
+        IF log_rows.COUNT >= 1000 THEN
+            write_log;
+        END IF;
+    END AFTER EACH ROW;
+
+    AFTER STATEMENT IS
+    BEGIN
+        write_log;
+    END AFTER STATEMENT;
+END;
+/
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'APP' AND name = 'TGR_USR_PHONE_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_PHONE_D_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+    END LOOP;
+END;
+/

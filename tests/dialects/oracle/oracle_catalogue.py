@@ -1,0 +1,251 @@
+"""Every kind of statement that the Oracle dialect makes, over tables of all sorts, for golden files, grammars, lints.
+
+A case is a name and statements.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+
+from eventlog.catalog import Attribute, Catalog, Column, Database, ForeignKey, ObjectClass, Table, build_catalog
+from eventlog.model import EventType, LogRow
+from eventlog.sql import migrations
+from eventlog.sql.dialects.oracle import bulk, ddl, lock, log, resync
+from eventlog.sql.dialects.oracle.compile import compile_triggers
+from eventlog.sql.dialects.oracle.query_back import child_statement, own_statement
+from eventlog.sql.dialects.oracle.session import statements
+from eventlog.sql.dialects.oracle.types import column_type
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.resync import Selection
+from eventlog.sql.triggers import Watch, declared_triggers, exclusions
+from eventlog.values import ColumnType, Kind
+
+Cases = Mapping[str, tuple[str, ...]]
+
+LONG_NAME = "A" * 128
+ODD_NAME = "It's 50% of :NEW & more; ü -- /*"
+
+
+def column(
+    name: str, data_type: str, length: int = 0, precision: int | None = None, scale: int | None = None
+) -> Column:
+    """A column as ``ALL_TAB_COLS`` tells of it."""
+    type_ = column_type(data_type, length, precision, scale)
+    assert type_ is not None, data_type
+    return Column(name, type_)
+
+
+def number(name: str) -> Column:
+    return column(name, "NUMBER", 22, 10, 0)
+
+
+def text(name: str, length: int = 64) -> Column:
+    return column(name, "VARCHAR2", length)
+
+
+def table(name: str, columns: Sequence[Column], key: Sequence[str] = (), **more: object) -> Table:
+    unique = tuple(more.pop("unique", ())) + ((tuple(key),) if key else ())  # type: ignore[arg-type]
+    return Table(name, "table", tuple(columns), tuple(key), unique_keys=unique, **more)  # type: ignore[arg-type]
+
+
+EVERY_TYPE = table(
+    "EVERY_TYPE",
+    [
+        number("ID"),
+        column("N", "NUMBER"),
+        column("N2", "NUMBER", 22, 12, 4),
+        column("F", "FLOAT"),
+        column("BF", "BINARY_FLOAT"),
+        column("BD", "BINARY_DOUBLE"),
+        column("C", "CHAR", 8),
+        column("NC", "NCHAR", 16),
+        column("V", "VARCHAR2", 4000),
+        column("NV", "NVARCHAR2", 400),
+        column("R", "RAW", 2000),
+        column("D", "DATE"),
+        column("T", "TIMESTAMP(9)"),
+        column("TZ", "TIMESTAMP(6) WITH TIME ZONE"),
+        column("LTZ", "TIMESTAMP(6) WITH LOCAL TIME ZONE"),
+        column("YM", "INTERVAL YEAR(2) TO MONTH"),
+        column("DS", "INTERVAL DAY(2) TO SECOND(6)"),
+        column("RI", "ROWID"),
+        column("CL", "CLOB"),
+        column("NCL", "NCLOB"),
+        column("B", "BLOB"),
+        column("BFI", "BFILE"),
+        column("X", "XMLTYPE"),
+        column("L", "LONG"),
+    ],
+    ["ID"],
+)
+USR = table("USR", [number("IDU"), text("FNAME"), text("LNAME"), column("PHOTO", "LONG RAW")], ["IDU"])
+USR_PHONE = table(
+    "USR_PHONE",
+    [number("IDU"), text("PHONENO")],
+    unique=[("IDU", "PHONENO")],
+    foreign_keys=(ForeignKey(("IDU",), "USR", ("IDU",)),),
+)
+USR_NOTE = table(
+    "USR_NOTE", [number("IDU"), column("NOTE", "CLOB")], foreign_keys=(ForeignKey(("IDU",), "USR", ("IDU",)),)
+)
+ACC = table(
+    "ACC",
+    [
+        text("BRANCH"),
+        column("CODE", "CHAR", 4),
+        column("HASH", "RAW", 16),
+        column("AMOUNT", "NUMBER"),
+        column("DAY", "DATE"),
+        column("MOMENT", "TIMESTAMP(6) WITH TIME ZONE"),
+        column("RATE", "BINARY_DOUBLE"),
+        text("OWNER"),
+    ],
+    ["DAY", "BRANCH", "CODE", "HASH", "AMOUNT", "MOMENT", "RATE"],
+)
+ACC_TAG = table(
+    "ACC_TAG",
+    [*ACC.columns[:-1], text("TAG")],
+    foreign_keys=(ForeignKey(ACC.primary_key, "ACC", ACC.primary_key),),
+    unique=[(*ACC.primary_key, "TAG")],
+)
+LINK = table("LINK", [number("A"), number("B")], ["A", "B"])
+WIDE_NAMES = table(LONG_NAME, [number("B" * 128), text("C" * 128), column("d" * 128, "BLOB")], ["B" * 128])
+ODD_NAMES = table(ODD_NAME, [text(f"{ODD_NAME} k"), text(f"{ODD_NAME} v"), column("Photo", "BLOB")], [f"{ODD_NAME} k"])
+LONG_VALUES = table("LONG_VALUES", [number("ID"), text("V", 32767), column("R", "RAW", 32767), text("W")], ["ID"])
+EMP = table("EMP", [number("EMPNO"), text("FNAME"), number("MANAGER")], ["EMPNO"])
+PHONE = table("PHONE", [number("EMPNO"), text("NO")], ["EMPNO", "NO"])
+ACTIVE = table("ACTIVE", [number("EMPNO"), column("SINCE", "DATE")], ["EMPNO"])
+VIEW_EMP = Table(
+    "VIEW_EMP", "view", (number("PK_EMPNO"), text("SV_FNAME"), number("FK__EMPNO__MANAGER"), text("MV_PHONENO"))
+)
+GENERIC = Table(
+    "generic",
+    "table",
+    tuple(
+        Column(name, ColumnType(kind, bits, sql))
+        for name, kind, bits, sql in [
+            ("id", Kind.INTEGER, 64, "bigint"),
+            ("t", Kind.CHARACTER, 0, "text"),
+            ("b", Kind.BINARY, 0, "blob"),
+            ("vb", Kind.BINARY, 0, "varbinary(64)"),
+            ("d", Kind.DATE, 0, "date"),
+            ("tz", Kind.TIMESTAMPTZ, 0, "timestamptz"),
+            ("flag", Kind.BOOLEAN, 0, "boolean"),
+        ]
+    ),
+    ("id",),
+    unique_keys=(("id",),),
+)
+
+DATABASE = Database(
+    "oracle",
+    "APP",
+    (
+        EVERY_TYPE, USR, USR_PHONE, USR_NOTE, ACC, ACC_TAG, LINK, WIDE_NAMES, ODD_NAMES, LONG_VALUES, EMP, PHONE,
+        ACTIVE, VIEW_EMP, GENERIC,
+    ),
+)  # fmt: skip
+BASE = {
+    "EMP": {"EMPNO": "PK_EMPNO", "FNAME": "SV_FNAME", "MANAGER": "FK__EMPNO__MANAGER"},
+    "PHONE": {"EMPNO": "PK_EMPNO", "NO": "MV_PHONENO"},
+    "ACTIVE": {"EMPNO": "PK_EMPNO"},
+}
+LOG = LogTable("LOGS", "EVENTLOG", tuple(map(str.upper, LogRow._fields)), (), 128, True)
+OWN_LOG = LogTable("APP", "EVENTLOG", LOG.columns, (), 128, True)
+ODD_LOG = LogTable(
+    "Logs",
+    "Ereignisse 'neu'",
+    tuple(f"c{place}" for place in range(1, 11)),
+    tuple(ColumnType(Kind.TIMESTAMPTZ if name == "event_time" else Kind.CHARACTER) for name in LogRow._fields),
+    128,
+)
+
+WATCHES: Mapping[str, tuple[LogTable, Watch]] = {
+    "field": (LOG, Watch("EVERY_TYPE")),
+    "remove_all": (OWN_LOG, Watch("EVERY_TYPE", "remove_all", exclude=("L", "X", "BFI"))),
+    "field_query_back": (OWN_LOG, Watch("EVERY_TYPE", "field_query_back")),
+    "row_query_back": (OWN_LOG, Watch("EVERY_TYPE", "row_query_back")),
+    "statement": (OWN_LOG, Watch("EVERY_TYPE", capture="statement", columns=("V", "N", "D", "CL"))),
+    "statement_row_query_back": (OWN_LOG, Watch("USR", "row_query_back", "statement")),
+    "lob_values": (OWN_LOG, Watch("EVERY_TYPE", columns=("V", "CL", "NCL", "B"), lob_values=True)),
+    "lob_always": (OWN_LOG, Watch("EVERY_TYPE", columns=("V", "CL", "B"), lob_always=True)),
+    "children": (OWN_LOG, Watch("USR")),
+    "children_query_back": (OWN_LOG, Watch("USR", "field_query_back")),
+    "children_by_statement": (OWN_LOG, Watch("USR", "remove_all", "statement", exclude=("PHOTO",))),
+    "composite_key": (OWN_LOG, Watch("ACC")),
+    "key_only": (OWN_LOG, Watch("LINK")),
+    "long_names": (OWN_LOG, Watch(LONG_NAME)),
+    "odd_names": (OWN_LOG, Watch(ODD_NAME)),
+    "long_values": (OWN_LOG, Watch("LONG_VALUES")),
+    "view": (OWN_LOG, Watch("VIEW_EMP", base=BASE)),
+    "view_row_query_back": (OWN_LOG, Watch("VIEW_EMP", "row_query_back", base=BASE)),
+    "odd_log": (ODD_LOG, Watch("EMP")),
+    "generic_types": (OWN_LOG, Watch("generic")),
+}
+
+CATALOG = build_catalog(DATABASE)
+
+
+def class_of(name: str, catalog: Catalog = CATALOG) -> ObjectClass:
+    return next(cls for cls in catalog.classes if cls.name == name)
+
+
+def attributes_of(name: str) -> tuple[Attribute, ...]:
+    return tuple(attribute for attribute in class_of(name).attributes if not attribute.is_key)
+
+
+def triggers_of(to: LogTable, watch: Watch) -> tuple[str, ...]:
+    catalog = build_catalog(DATABASE, exclude=exclusions(DATABASE, [watch], [cls.name for cls in CATALOG.classes]))
+    declared, _ = declared_triggers(DATABASE, catalog, [watch])
+    compiled = compile_triggers(DATABASE.schema, to, declared)
+    return tuple(trigger.statement for one in compiled for trigger in one.triggers)
+
+
+def cases() -> Cases:
+    """All cases, by name."""
+    return {
+        **{f"trigger_{name}": triggers_of(*case) for name, case in WATCHES.items()},
+        "functions": (*ddl.create_functions(LOG), *ddl.drop_functions(ODD_LOG)),
+        "sequences": (*ddl.DDL.before_log(LOG), *ddl.DDL.flights(LOG), *ddl.DDL.drop_before_log(LOG)),
+        "log_statements": tuple(_log_statements()),
+        "query_back": tuple(_query_back()),
+        "resync": tuple(_resync()),
+        "catalogue": tuple(statements("reflect.sql").values()) + tuple(statements("installed.sql").values()),
+        "lock": (lock.request_block(LOG), lock.release_block(LOG), lock.row_lock(LOG)),
+        "bulk": (
+            bulk.select_rows(LOG, "4711", "N", LogRow._fields),
+            bulk.select_rows(ODD_LOG, None, None, ("record_id", "event_time")),
+        ),
+    }
+
+
+def _log_statements() -> Iterator[str]:
+    for of in (LOG, ODD_LOG):
+        for name in statements("log.sql"):
+            yield log.statement(of, name)
+
+
+def _query_back() -> Iterator[str]:
+    for name in ("EVERY_TYPE", "USR", "ACC", "VIEW_EMP", ODD_NAME):
+        cls = class_of(name)
+        own = tuple(a for a in attributes_of(name) if a.table == cls.table.name)
+        yield own_statement("APP", cls, own)(1)
+        yield own_statement("APP", cls, own[:1])(10)
+        for child in cls.children:
+            yield child_statement("APP", cls, child)(1)
+
+
+def _resync() -> Iterator[str]:
+    for name, where in (("ACC", None), ("VIEW_EMP", None), ("USR", "FNAME LIKE 'J%' -- only these")):
+        walk = resync.Walk(LOG, "APP", class_of(name), Selection(name, EventType.INSERT_ROW_QUERY_BACK, where))
+        yield resync.keys_statement(walk, goes_on=False)
+        yield resync.keys_statement(walk, goes_on=True)
+    yield resync.insert_statement(LOG)
+
+
+def migration_script() -> str:
+    """``eventlog db upgrade --sql --dialect oracle``."""
+    out = io.StringIO()
+    migrations.upgrade(None, log_table="LOGS.EVENTLOG", sql=out, dialect_name="oracle")
+    return out.getvalue()

@@ -1,0 +1,117 @@
+"""Two PL/SQL grammars take every statement for Oracle.
+
+sqlfluff's is always asked about some cases of every kind, ANTLR's takes most of a minute to get warm. So the hashes of
+the statements that both have taken stand in accepted.json, and only other ones are parsed: what changes, is parsed.
+EVENTLOG_UPDATE_GOLDEN=1 writes the file anew after that; without the file all statements are parsed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+import sqlfluff
+from oracle_catalogue import cases
+from sqlfluff.core import FluffConfig, Linter
+
+HERE: Final = Path(__file__).parent
+ACCEPTED: Final = HERE / "accepted.json"
+UPDATES: Final = bool(os.environ.get("EVENTLOG_UPDATE_GOLDEN"))
+CASES: Final = cases()
+ALWAYS: Final = frozenset(
+    {"trigger_key_only", "functions", "sequences", "log_statements", "resync", "catalogue", "lock", "bulk"}
+)
+
+# What sqlfluff refuses although Oracle takes it (ANTLR's grammar does too), and what it is shown instead.
+FALSE_REFUSALS: Final = (
+    # An associative array among the declarations of a trigger: known in packages and procedures only.
+    (r" INDEX BY [A-Z0-9_()]+", ""),
+    # A field of a record of a collection, as a value of an INSERT in FORALL.
+    (r"(\w+_rows\(i\))\.\w+", r"\1"),
+    # The method DELETE of a collection, which it takes for the statement.
+    (r"\b\w+\.DELETE(\([^;]*\))?;", "NULL;"),
+    # A length in bytes within CAST.
+    (r"(CHAR\(\d+) BYTE\)", r"\1)"),
+)
+
+
+def digest(statement: str) -> str:
+    return hashlib.sha256(statement.encode()).hexdigest()
+
+
+def ended(statement: str) -> str:
+    """A statement as it stands in a script."""
+    return statement + ("\n/\n" if statement.startswith(("CREATE OR REPLACE", "BEGIN")) else ";\n")
+
+
+def accepted(grammar: str) -> frozenset[str]:
+    if not ACCEPTED.exists():
+        return frozenset()
+    return frozenset(json.loads(ACCEPTED.read_text(encoding="utf-8")).get(grammar, ()))
+
+
+def accept(grammar: str) -> None:
+    """Remember that a grammar took all statements."""
+    if not UPDATES:
+        return
+    known = json.loads(ACCEPTED.read_text(encoding="utf-8")) if ACCEPTED.exists() else {}
+    known[grammar] = sorted({digest(statement) for texts in CASES.values() for statement in texts})
+    ACCEPTED.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+
+
+def test_sqlfluff_takes_every_statement() -> None:
+    known = accepted(f"sqlfluff {sqlfluff.__version__}")
+    linter = Linter(config=FluffConfig(overrides={"dialect": "oracle", "large_file_skip_byte_limit": 0}))
+    problems = []
+    for name, texts in CASES.items():
+        for statement in texts:
+            if name not in ALWAYS and digest(statement) in known:
+                continue
+            shown = ended(statement)
+            for pattern, instead in FALSE_REFUSALS:
+                shown = re.sub(pattern, instead, shown)
+            problems += [f"{name}: {problem.desc()}" for problem in linter.parse_string(shown).violations]
+    assert problems == []
+    accept(f"sqlfluff {sqlfluff.__version__}")
+
+
+def test_sqlfluff_refuses_what_is_broken() -> None:
+    linter = Linter(config=FluffConfig(overrides={"dialect": "oracle", "large_file_skip_byte_limit": 0}))
+    assert linter.parse_string('SELECT "A" FROM FROM "T";\n').violations
+
+
+@pytest.mark.timeout(600)
+def test_the_plsql_grammar_of_antlr_takes_every_statement(tmp_path: Path) -> None:
+    known = accepted("antlr")
+    unknown = [statement for texts in CASES.values() for statement in texts if digest(statement) not in known]
+    problems = [problem for found in (antlr(unknown, tmp_path) if unknown else []) for problem in found]
+    assert problems == []
+    accept("antlr")
+
+
+def antlr(statements: Sequence[str], place: Path) -> list[list[str]]:
+    """The errors that ANTLR's grammar finds in each statement, by one process. Skips where there is no node."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        pytest.skip(f"{len(statements)} statements are new, and there is no node to parse them with")
+    package = HERE / "node_modules" / "@griffithswaite" / "ts-plsql-parser"
+    if not package.exists():
+        command = [npm, "ci", "--prefer-offline", "--no-audit", "--no-fund"]
+        installed = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=120)
+        if installed.returncode:
+            pytest.skip(f"{len(statements)} statements are new, and npm cannot install the grammar: {installed.stderr}")
+    file = place / "statements.json"
+    file.write_text(json.dumps([ended(statement) for statement in statements]), encoding="utf-8")
+    parsed = subprocess.run(
+        [node, "parse.mjs", file], cwd=HERE, capture_output=True, text=True, timeout=580, check=True
+    )
+    found: list[list[str]] = json.loads(parsed.stdout)
+    return found

@@ -1,0 +1,47 @@
+"""The lints find what they are for: each case is a sound statement with one thing made wrong."""
+
+from __future__ import annotations
+
+import pytest
+from oracle_catalogue import cases
+from oracle_lints import lint
+
+TRIGGER = cases()["trigger_children"][1]  # a compound one
+ROW_TRIGGER = cases()["trigger_children"][0]
+
+
+@pytest.mark.parametrize(
+    ("sound", "made_wrong", "expected"),
+    [
+        ("    END put;", "    END putt;", "PUT is ended by END PUTT"),
+        ("    END AFTER STATEMENT;\n", "    END AFTER EACH ROW;\n", "AFTER STATEMENT is ended by END AFTER EACH ROW"),
+        ("    END IF;\n", "", "END"),
+        ("        END LOOP;\n", "", "END"),
+        ("table_key IN VARCHAR2,", "table_key IN VARCHAR2(4000),", "IN VARCHAR2 has a size"),
+        ("old_key VARCHAR2(32767);", "old_key VARCHAR2;", "OLD_KEY VARCHAR2 has no size"),
+        ('"APP"."USR"', f'"APP"."{"A" * 129}"', "has 129 bytes"),
+        ("'USR'", f"'{'x' * 4001}'", "a literal has"),
+        ("log_rows.DELETE;", f"-- {'x' * 33_000}\nlog_rows.DELETE;", "the trigger has"),
+        ("PROCEDURE put(", "PROCEDURE share(", "SHARE is a reserved word"),
+        ("table_key IN VARCHAR2,", "date IN VARCHAR2,", "DATE is a reserved word"),
+        ("    END AFTER STATEMENT;", '    x := :NEW."A";\n    END AFTER STATEMENT;', ":OLD or :NEW outside"),
+        ("PROCEDURE write_log", "PROCEDURE write", "ended by END"),
+        ("FUNCTION identity", "FUNCTION identify", "identity is not declared"),
+        ("    BEFORE STATEMENT IS", "    late_one VARCHAR2(1);\n    BEFORE STATEMENT IS", "stands behind a subprogram"),
+    ],
+)  # fmt: skip
+def test_a_defect_is_found(sound: str, made_wrong: str, expected: str) -> None:
+    assert lint(TRIGGER) == []
+    assert sound in TRIGGER
+    found = lint(TRIGGER.replace(sound, made_wrong, 1))
+    assert any(expected in problem for problem in found), found
+
+
+def test_a_bind_that_is_a_reserved_word_is_found() -> None:
+    assert lint("SELECT 1 FROM DUAL WHERE 1 = :limit") == []
+    assert lint("SELECT 1 FROM DUAL WHERE 1 = :user") == [":user is a reserved word"]
+
+
+def test_old_in_a_trigger_for_insert_is_found() -> None:
+    assert lint(ROW_TRIGGER) == []
+    assert lint(ROW_TRIGGER.replace(":NEW", ":OLD")) == [":OLD in a trigger for INSERT"]

@@ -1,0 +1,478 @@
+"""What is done in Python for Oracle: names, binds, keys, reflection, plans. Statements are captured, not run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import oracledb
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle_catalogue import DATABASE, LOG, WATCHES, attributes_of, class_of, column, number, table, text, triggers_of
+from sqlalchemy.sql import quoted_name
+
+from eventlog.catalog import Column, ForeignKey, build_catalog
+from eventlog.errors import BadValue, ConfigError, DatabaseError, TriggerError
+from eventlog.model import EventType, LogRow
+from eventlog.sql.bulk import arrow_schema
+from eventlog.sql.dialects import for_url, load
+from eventlog.sql.dialects.oracle import bulk, lock, log, resync, triggers
+from eventlog.sql.dialects.oracle.compare import compare_table, drop_all, table_sql
+from eventlog.sql.dialects.oracle.compile import Compiled, compile_triggers
+from eventlog.sql.dialects.oracle.installed import Installed, Trigger
+from eventlog.sql.dialects.oracle.query_back import NoSuchValueError, key_reader, query_back
+from eventlog.sql.dialects.oracle.reflect import database
+from eventlog.sql.dialects.oracle.script import ddl_lock_timeout, script
+from eventlog.sql.dialects.oracle.session import CHUNKS, chunks
+from eventlog.sql.dialects.oracle.text import fold_name, named, own_name, quote_identifier, spelled
+from eventlog.sql.log_table import DueWindow, LogTable, Window
+from eventlog.sql.resync import Selection
+from eventlog.sql.triggers import TriggerPlan, Watch, declared_triggers
+from eventlog.values import ColumnType, Kind
+
+
+class Recorder:
+    """What stands for a connection: it keeps statements and binds, and answers with the rows it was given."""
+
+    def __init__(self, *answers: Sequence[Sequence[Any]]) -> None:
+        self.run: list[tuple[str, Any]] = []
+        self.answers = list(answers)
+        self.connection = SimpleNamespace(driver_connection=SimpleNamespace(outputtypehandler=None), info={})
+        self.dialect = SimpleNamespace(name="oracle", arraysize=None, loaded_dbapi=oracledb)
+
+    def exec_driver_sql(self, statement: str, parameters: Any = None, execution_options: Any = None) -> Any:
+        self.run.append((statement, parameters))
+        rows = self.answers.pop(0) if self.answers else []
+        cursor = SimpleNamespace(fetchall=lambda: rows)
+        count = len(parameters) if isinstance(parameters, list) else 0
+        return SimpleNamespace(cursor=cursor, close=lambda: None, rowcount=count)
+
+
+def conn(*answers: Sequence[Sequence[Any]]) -> Any:
+    return Recorder(*answers)
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [("usr", "USR"), ("Usr", "USR"), ('"Usr"', "Usr"), ("straße", "STRAßE"), ('""', '""')],
+)
+def test_a_name_without_quotes_is_kept_in_upper_case(name: str, kept: str) -> None:
+    assert fold_name(name) == kept
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [("usr", "USR"), ("Usr", "Usr"), ("USR", "USR"), (quoted_name("usr", quote=True), "usr")],
+)
+def test_a_name_of_sqlalchemy_is_spelled_as_the_database_keeps_it(name: str, kept: str) -> None:
+    assert spelled(name) == kept
+
+
+@pytest.mark.parametrize("name", ['a"b', "", "a\0b", '" OR "1"="1'])
+def test_a_name_that_could_leave_its_quotes_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError):
+        quote_identifier(name)
+
+
+def test_names_of_ours_have_at_most_128_bytes_and_the_case_of_what_they_are_of() -> None:
+    assert own_name("proc_{}_quote", "EVENTLOG") == "PROC_EVENTLOG_QUOTE"
+    assert own_name("proc_{}_quote", "Log") == "proc_Log_quote"
+    cut = own_name("tgr_{}_i_1", "A" * 128)
+    assert len(cut) == 128
+    assert cut != own_name("tgr_{}_u_1", "A" * 128)
+
+
+def test_updating_is_asked_by_name_only_where_it_finds_it() -> None:
+    assert named(column("PHOTO", "BLOB")) == "UPDATING('PHOTO')"
+    assert named(column("Photo", "BLOB")) == "UPDATING"
+
+
+def test_the_dialect_is_found_by_its_url() -> None:
+    assert for_url("oracle://u@host/?service_name=x") is load("oracle")
+    assert for_url("oracle+oracledb://u@host").driver == "oracle+oracledb"
+
+
+# --- the log ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_window_is_read_with_bound_values_and_rows_are_log_rows() -> None:
+    row = (7, "N", 2, "2024-01-02 03:04:05.000000000", "U", "USR", "IDU=1", "FNAME", "a", "b")
+    recorder = conn([row])
+    assert log.read_window(recorder, LOG, Window(0, None, 10)) == [LogRow(*row)]
+    ((statement, binds),) = recorder.run
+    assert binds == {"first": 1, "last": log.LAST, "limit": 10}
+    assert "ROWNUM <= :limit" in statement
+    assert recorder.connection.driver_connection.outputtypehandler is None
+
+
+def test_rows_of_one_user_are_left_alone_in_a_window() -> None:
+    recorder = conn([])
+    log.read_window(recorder, LOG, Window(5, 9, None, "EVENTLOG  "))
+    assert recorder.run[0][1] == {"first": 5, "last": 9, "limit": log.LAST, "perpetrator": "EVENTLOG"}
+
+
+def test_marks_are_one_array_bind_of_ranges() -> None:
+    recorder = conn()
+    assert log.mark(recorder, LOG, "S", [(1, 3), (7, 7)]) == 2
+    ((statement, binds),) = recorder.run
+    assert statement.startswith("UPDATE")
+    assert binds == [{"letter": "S", "first": 1, "last": 3}, {"letter": "S", "first": 7, "last": 7}]
+
+
+def test_rows_are_read_by_long_ranges_and_by_lists_of_single_ids() -> None:
+    def row(record_id: int) -> tuple[Any, ...]:
+        return (record_id, "S", 4, None, None, "USR", "IDU=1", None, None, None)
+
+    recorder = conn([row(100), row(101)], [row(2), row(7)])
+    found = log.read_rows(recorder, LOG, [(2, 2), (6, 7), (100, 1000)])
+    assert [one.record_id for one in found] == [2, 7, 100, 101]
+    (_, by_range), (listed, by_ids) = recorder.run
+    assert by_range == {"first": 100, "last": 1000}
+    assert by_ids == {f"id{place}": value for place, value in enumerate([2, 6, 7] + [7] * 7)}
+    assert ":id9)" in listed
+
+
+def test_the_grant_for_the_lock_is_looked_for_once_a_session() -> None:
+    recorder = conn([(0,)])
+    assert not lock.holds_lock(recorder, LOG)
+    assert not lock.holds_lock(recorder, LOG)
+    assert len(recorder.run) == 1
+
+
+def test_no_range_is_no_statement() -> None:
+    recorder = conn()
+    assert log.mark(recorder, LOG, "S", []) == 0
+    assert log.delete(recorder, LOG, []) == 0
+    assert recorder.run == []
+
+
+def test_due_rows_are_read_behind_a_place() -> None:
+    recorder = conn([])
+    log.read_due(recorder, LOG, DueWindow("2024-01-01 00:00:00", ("2023-12-31 00:00:00", 5), 10))
+    assert recorder.run[0][1] == {
+        "until": "2024-01-01 00:00:00",
+        "after_time": "2023-12-31 00:00:00",
+        "after_id": 5,
+        "limit": 10,
+        "perpetrator": None,
+    }
+
+
+def test_the_lock_of_a_log_has_a_number_of_its_own_that_programs_may_use() -> None:
+    other = LogTable("LOGS", "OTHER", LOG.columns)
+    assert lock.lock_id(LOG) != lock.lock_id(other)
+    assert 0 <= lock.lock_id(LOG) <= 1073741823
+
+
+# --- query-back -------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 2500))
+def test_keys_are_bound_in_pieces_of_few_sizes_and_none_is_lost(count: int) -> None:
+    keys = [(n,) for n in range(count)]
+    pieces = list(chunks(keys))
+    assert all(len(piece) in CHUNKS and len(piece) < 1000 for piece in pieces)
+    assert list(dict.fromkeys(key for piece in pieces for key in piece)) == keys
+
+
+def test_a_row_is_found_by_every_spelling_of_its_key_and_a_gone_one_is_left_out() -> None:
+    cls, attributes = class_of("USR"), [a for a in attributes_of("USR") if a.name in ("FNAME", "PHOTO")]
+    recorder = conn([("1", "Jack", b"\xaa\xaa")])
+    found = query_back(recorder, "APP", cls, ["IDU=1", "IDU=2"], attributes)
+    assert found == {"IDU=1": {"FNAME": ["Jack"], "PHOTO": ["qqo="]}}
+    ((statement, binds),) = recorder.run
+    assert binds["k0_0"] == 1
+    assert binds["k1_0"] == binds["k9_0"] == 2
+    assert ":k10_0" not in statement
+
+
+def test_the_values_of_a_child_table_are_read_by_a_statement_of_its_own() -> None:
+    cls, attributes = class_of("USR"), [a for a in attributes_of("USR") if a.name in ("FNAME", "USR_PHONE.PHONENO")]
+    recorder = conn([("1", "Jack"), ("2", None)], [("1", "555"), ("1", "777")])
+    found = query_back(recorder, "APP", cls, ["IDU=1", "IDU=2"], attributes)
+    assert found == {
+        "IDU=1": {"FNAME": ["Jack"], "USR_PHONE.PHONENO": ["555", "777"]},
+        "IDU=2": {"FNAME": [None], "USR_PHONE.PHONENO": []},
+    }
+    assert ['"APP"."USR" p' in recorder.run[0][0], '"APP"."USR_PHONE" p' in recorder.run[1][0]] == [True, True]
+
+
+def test_keys_that_no_row_can_have_are_not_asked_for() -> None:
+    recorder = conn([])
+    assert query_back(recorder, "APP", class_of("USR"), [f"IDU={'9' * 50}"], ()) == {}
+    assert recorder.run == []
+
+
+@pytest.mark.parametrize(
+    ("key", "spelled_so", "value"),
+    [
+        (column("K", "NUMBER", 22, 9, 0), "007", 7),
+        (column("K", "NUMBER"), "1.50", Decimal("1.5")),
+        (column("K", "NUMBER"), "1E3", 1000),
+        (column("K", "CHAR", 4), "AB  ", "AB"),
+        (column("K", "CHAR", 4), "", " "),
+        (column("K", "VARCHAR2", 9), "AB  ", "AB  "),
+        (column("K", "RAW", 9), "qqo=", b"\xaa\xaa"),
+        (column("K", "DATE"), "2024-05-06 07:08:09", "2024-05-06 07:08:09"),
+        (column("K", "DATE"), "2024-05-06", "2024-05-06 00:00:00"),
+        (column("K", "TIMESTAMP(9)"), "2024-05-06T07:08:09.5", "2024-05-06 07:08:09.500000000"),
+        (column("K", "TIMESTAMP(6) WITH TIME ZONE"), "2024-05-06 07:08:09+02", "2024-05-06 05:08:09.000000000"),
+        (Column("K", ColumnType(Kind.DATE, 0, "date")), "2024-05-06", "2024-05-06"),
+    ],
+)  # fmt: skip
+def test_a_key_value_is_bound_as_one_value_for_all_its_spellings(key: Column, spelled_so: str, value: object) -> None:
+    assert key_reader(key)(spelled_so) == value
+
+
+@pytest.mark.parametrize(
+    ("key", "spelled_so"),
+    [
+        (column("K", "NUMBER"), "1E130"),
+        (column("K", "NUMBER"), "1" * 39),
+        (column("K", "DATE"), "2024-05-06 07:08:09.5"),
+        (column("K", "DATE"), "rubbish"),
+        (column("K", "VARCHAR2", 9), ""),
+        (column("K", "VARCHAR2", 9), "x" * 4001),
+        (column("K", "RAW", 9), "AAAA" * 1000),
+    ],
+)
+def test_a_key_value_that_no_column_holds_is_refused(key: Column, spelled_so: str) -> None:
+    with pytest.raises((NoSuchValueError, BadValue)):
+        key_reader(key)(spelled_so)
+
+
+# --- reflection -------------------------------------------------------------------------------------------------------
+
+
+def test_a_schema_is_read_from_the_rows_of_the_catalogue() -> None:
+    found = database(
+        "HR",
+        columns=[
+            ("GRP", "table", "IDG", "NUMBER", 22, 9, 0, "NO"),
+            ("USR", "table", "IDU", "NUMBER", 22, None, 0, "YES"),
+            ("USR", "table", "FNAME", "NVARCHAR2", 80, None, None, "YES"),
+            ("USR", "table", "SHAPE", "OBJECT", 1, None, None, "YES"),
+            ("USR", "table", "IDG", "NUMBER", 22, 9, 0, "YES"),
+            ("V", "view", "PK_IDU", "NUMBER", 22, None, None, "NO"),
+        ],
+        keys=[
+            ("GRP", "GRP_PK", "P", "NOT DEFERRABLE", "IDG"),
+            ("USR", "USR_PK", "P", "DEFERRABLE", "IDU"),
+            ("USR", "USR_U", "U", "NOT DEFERRABLE", "FNAME"),
+            ("USR", "USR_U", "U", "NOT DEFERRABLE", "IDG"),
+        ],
+        unique_indexes=[("USR", "USR_X", "FNAME")],
+        foreign_keys=[("USR", "USR_GRP", "HR", "GRP", "IDG", "IDG"), ("USR", "USR_OUT", "SYS", "T", "FNAME", "N")],
+    )
+    grp, usr, view = found.tables
+    assert (found.dialect, found.schema, grp.primary_key, view.kind) == ("oracle", "HR", ("IDG",), "view")
+    assert [(one.name, one.type.kind, one.type.sql) for one in usr.columns] == [
+        ("IDU", Kind.INTEGER, "NUMBER(*,0)"),
+        ("FNAME", Kind.CHARACTER, "NVARCHAR2(80)"),
+        ("IDG", Kind.INTEGER, "NUMBER(9,0)"),
+    ]
+    assert usr.key_deferrable
+    assert usr.partitioned
+    assert usr.unique_keys == (("FNAME", "IDG"), ("FNAME",))
+    assert usr.foreign_keys == (ForeignKey(("FNAME",), "SYS.T", ("N",)), ForeignKey(("IDG",), "GRP", ("IDG",)))
+
+
+@pytest.mark.parametrize(
+    ("row", "kind", "bits"),
+    [
+        (("NUMBER", 22, None, None), Kind.EXACT, 0),
+        (("NUMBER", 22, 9, 0), Kind.INTEGER, 0),
+        (("NUMBER", 22, 9, -2), Kind.EXACT, 0),
+        (("FLOAT", 22, 126, None), Kind.APPROXIMATE, 64),
+        (("BINARY_FLOAT", 4, None, None), Kind.APPROXIMATE, 32),
+        (("CHAR", 4, None, None), Kind.FIXED, 0),
+        (("LONG", 0, None, None), Kind.CHARACTER, 0),
+        (("LONG RAW", 0, None, None), Kind.BINARY, 0),
+        (("DATE", 7, None, None), Kind.TIMESTAMP, 0),
+        (("TIMESTAMP(6) WITH LOCAL TIME ZONE", 11, None, 6), Kind.TIMESTAMPTZ, 0),
+        (("INTERVAL DAY(2) TO SECOND(6)", 11, 2, 6), Kind.OTHER, 0),
+    ],
+)  # fmt: skip
+def test_types_have_the_class_of_the_specification(row: tuple[Any, ...], kind: Kind, bits: int) -> None:
+    found = column("C", *row).type
+    assert (found.kind, found.bits) == (kind, bits)
+
+
+# --- plans ------------------------------------------------------------------------------------------------------------
+
+
+def compiled_link() -> list[Compiled]:
+    declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK")])
+    return compile_triggers("APP", LOG, declared)
+
+
+def installed(*triggers_: Trigger) -> Installed:
+    return Installed({("APP", "LINK"): list(triggers_)} if triggers_ else {}, '"LOGS"."EVENTLOG"')
+
+
+def there(statement: str, name: str, **more: Any) -> Trigger:
+    """A trigger as the database tells of it: the beginning in its own spelling."""
+    source = statement.replace('CREATE OR REPLACE TRIGGER "APP"."', 'TRIGGER "').rstrip() + "\n"
+    known = {"is_enabled": True, "is_valid": True, **more}
+    return Trigger("APP", name, ("APP", "LINK"), "AFTER EACH ROW", "INSERT", source=source, **known)
+
+
+def all_there(compiled: Sequence[Compiled], **more: Any) -> list[Trigger]:
+    return [there(one.statement, one.name, **more) for table in compiled for one in table.triggers]
+
+
+def test_a_table_without_triggers_gets_them() -> None:
+    action = compare_table(compiled_link(), installed())
+    assert (action.kind, action.table, len(action.statements)) == ("create", "APP.LINK", 3)
+
+
+def test_what_is_there_as_declared_is_left_alone() -> None:
+    compiled = compiled_link()
+    action = compare_table(compiled, installed(*all_there(compiled)))
+    assert (action.kind, action.statements) == ("unchanged", ())
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda made: all_there(made)[1:], "TGR_LINK_I_1 is missing"),
+        (lambda made: all_there(made, is_enabled=False), "is disabled"),
+        (lambda made: all_there(made, is_valid=False), "is invalid"),
+        (lambda made: [*all_there(made), there(made[0].triggers[0].statement, "TGR_OLD")], "TGR_OLD is one too many"),
+        (
+            lambda made: [*all_there(made)[1:], there(made[0].triggers[0].statement + "--", "TGR_LINK_I_1")],
+            "changed by hand",
+        ),
+        (
+            lambda made: [
+                *all_there(made)[1:],
+                there(made[0].triggers[0].statement.replace("sha256:", "sha256:0", 1)[:-1], "TGR_LINK_I_1"),
+            ],
+            "missing",
+        ),
+    ],
+)  # fmt: skip
+def test_a_difference_is_named_and_mended(change: Any, reason: str) -> None:
+    compiled = compiled_link()
+    action = compare_table(compiled, installed(*change(compiled)))
+    assert action.kind == "replace"
+    assert reason in action.reason
+    assert len(action.statements) >= 3
+
+
+def test_a_disabled_trigger_is_enabled_after_it_is_made_anew() -> None:
+    compiled = compiled_link()
+    action = compare_table(compiled, installed(*all_there(compiled, is_enabled=False)))
+    assert action.statements[3:] == tuple(f'ALTER TRIGGER "APP"."TGR_LINK_{letter}_1" ENABLE' for letter in "IUD")
+
+
+def test_what_is_no_longer_watched_is_dropped_and_what_is_not_ours_stays() -> None:
+    compiled = compiled_link()
+    foreign = Trigger("APP", "TGR_X", ("APP", "LINK"), "AFTER EACH ROW", "INSERT", True, True, "TRIGGER x BEGIN END;")
+    (action,) = drop_all(installed(*all_there(compiled), foreign), kept=[], reason="no longer watched")
+    assert len(action.statements) == 3
+    assert not any("TGR_X" in statement for statement in action.statements)
+
+
+def test_a_name_that_somebody_else_has_is_left_to_him() -> None:
+    declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK")])
+    (made,) = compile_triggers("APP", LOG, declared, lambda schema, name: name == "TGR_LINK_I_1")
+    assert [trigger.name for trigger in made.triggers] == ["TGR_LINK_I_2", "TGR_LINK_U_1", "TGR_LINK_D_1"]
+
+
+def test_the_sql_of_a_table_has_a_way_back_and_a_digest_that_follows_it() -> None:
+    made = table_sql(compiled_link())
+    assert len(made.create) == len(made.drop) == 3
+    declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK", "field_query_back", "statement")])
+    assert table_sql(compile_triggers("APP", LOG, declared)).digest != made.digest
+
+
+def test_compiling_twice_gives_the_same_text() -> None:
+    for to, watch in WATCHES.values():
+        assert triggers_of(to, watch) == triggers_of(to, watch)
+
+
+def test_a_class_that_no_trigger_can_hold_is_refused_with_advice() -> None:
+    wide = table("WIDE", [number("ID"), *(text(f"C{n:03}_{'X' * 60}") for n in range(200))], ["ID"])
+    database_ = type(DATABASE)("oracle", "APP", (wide,))
+    declared, _ = declared_triggers(database_, build_catalog(database_), [Watch("WIDE")])
+    with pytest.raises(TriggerError, match="32768"):
+        compile_triggers("APP", LOG, declared)
+
+
+def test_applying_runs_each_statement_and_looks_whether_it_compiled() -> None:
+    recorder = conn()
+    action = compare_table(compiled_link(), installed())
+    triggers.apply(recorder, TriggerPlan((action,)), 5.0)
+    statements = [statement for statement, _ in recorder.run]
+    assert statements[0] == "ALTER SESSION SET DDL_LOCK_TIMEOUT = 5"
+    assert statements[1::2] == list(action.statements)
+    assert all("all_errors" in statement for statement in statements[2::2])
+
+
+def test_a_trigger_that_does_not_compile_is_dropped_and_said() -> None:
+    recorder = conn([], [], [(3, 7, "PL/SQL: ORA-00942: table or view does not exist")])
+    with pytest.raises(DatabaseError, match=r"TGR_LINK_I_1 of APP\.LINK does not compile: line 3, column 7"):
+        triggers.apply(recorder, TriggerPlan((compare_table(compiled_link(), installed()),)), 5.0)
+    assert "DROP TRIGGER" in recorder.run[-1][0]
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(5.0, 5), (0.2, 1), (0, 1_000_000), (10**9, 1_000_000)])
+def test_ddl_waits_as_long_as_it_was_told(seconds: float, expected: int) -> None:
+    assert ddl_lock_timeout(seconds) == f"ALTER SESSION SET DDL_LOCK_TIMEOUT = {expected}"
+
+
+def test_nothing_to_do_is_a_comment() -> None:
+    assert script(TriggerPlan(()), 5.0).startswith("-- Nothing to do")
+
+
+def test_a_name_that_would_end_a_statement_of_the_script_is_refused() -> None:
+    action = compare_table(compiled_link(), installed())
+    broken = type(action)("create", "T", "", (action.statements[0].replace("LINK", "A\n/\nB"),))
+    with pytest.raises(TriggerError, match="without --sql"):
+        script(TriggerPlan((broken,)), 5.0)
+
+
+# --- resync, bulk -----------------------------------------------------------------------------------------------------
+
+
+def test_a_resync_reads_keys_and_writes_them_by_an_array() -> None:
+    walk = resync.Walk(LOG, "APP", class_of("USR"), Selection("USR", EventType.INSERT_ROW_QUERY_BACK))
+    recorder = conn([("3",), ("4",)])
+    batch = resync.write_batch(recorder, walk, "IDU=2", 2)
+    assert (batch.rows, batch.position, batch.is_last) == (2, "IDU=4", False)
+    (_, keys), (insert, rows) = recorder.run
+    assert keys == {"k0": 2, "limit": 2}
+    assert insert.startswith('INSERT INTO "LOGS"."EVENTLOG"')
+    assert [row["table_key"] for row in rows] == ["IDU=3", "IDU=4"]
+
+
+def test_the_last_batch_of_a_resync_is_known_by_its_size() -> None:
+    walk = resync.Walk(LOG, "APP", class_of("USR"), Selection("USR", EventType.UPDATE_ROW_QUERY_BACK))
+    assert resync.write_batch(conn([]), walk, None, 2) == (0, 0, None, True)
+
+
+def test_parts_cover_all_record_ids() -> None:
+    recorder = conn([(25, 90)], [(11,), (41,), (80,)])
+    assert bulk.parts(recorder, LOG, "N", 0, 10**40, 10, 1) == [(1, 40, 9), (41, 79, 9), (80, 90, 7)]
+
+
+def test_what_is_no_system_change_number_never_gets_into_a_statement() -> None:
+    with pytest.raises(DatabaseError):
+        bulk.select_rows(LOG, "1; DROP TABLE x", "N", ("record_id",))
+    with pytest.raises(ConfigError):
+        bulk.select_rows(LOG, None, "N' OR '1'='1", ("record_id",))
+
+
+def test_a_data_frame_becomes_a_batch_of_the_fields_asked_for() -> None:
+    fields = ("record_id", "event_time", "table_key")
+    columns = [pa.array([1], pa.int64()), pa.array([0], pa.timestamp("ns")), pa.array(["x"], pa.large_string())]
+    frame = pa.Table.from_arrays(columns, names=["A", "B", "C"])
+    assert bulk.typed(frame, arrow_schema(fields)).schema == arrow_schema(fields)

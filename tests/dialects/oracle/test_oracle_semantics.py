@@ -1,0 +1,263 @@
+"""What the triggers for Oracle log (spec/triggers.md 2), by an interpreter of the PL/SQL that they are written in."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle_catalogue import BASE, LOG, OWN_LOG, triggers_of
+from oracle_plsql import Logged, Row, fire, function
+
+from eventlog import table_key
+from eventlog.sql.dialects.oracle.compile import render_base64_function, render_quote_function
+from eventlog.sql.triggers import Watch
+
+QUOTE = function(render_quote_function(LOG))
+BASE64 = function(render_base64_function(LOG))
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1))
+@pytest.mark.parametrize("_", [None])
+def test_keys_are_quoted_as_everywhere(_: None, text: str) -> None:
+    assert QUOTE(text) == table_key.quote(text)
+
+
+def test_no_text_is_the_empty_text_in_a_key() -> None:
+    assert QUOTE(None) == '""'
+
+
+@given(st.binary(min_size=1, max_size=5000))
+def test_binary_values_are_base64_without_line_breaks(value: bytes) -> None:
+    assert BASE64(value) == b64encode(value).decode()
+
+
+def usr(idu: int, fname: str | None = None, lname: str | None = None, photo: Any = None) -> Row:
+    return {"IDU": idu, "FNAME": fname, "LNAME": lname, "PHOTO": photo}
+
+
+def log_of(
+    style: str, capture: str, table: int, *changes: tuple[Row | None, Row | None], named: Any = ()
+) -> list[Logged]:
+    """What one statement logs; ``table``: 0 the class, 1 its notes, 2 its phones."""
+    triggers = triggers_of(OWN_LOG, Watch("USR", style, capture))  # type: ignore[arg-type]
+    old, new = changes[0]
+    place = 3 * table + (0 if old is None else 2 if new is None else 1)
+    return fire(triggers[place], changes, named)
+
+
+@pytest.mark.parametrize("capture", ["row", "statement"])
+@pytest.mark.parametrize(
+    ("style", "change", "expected"),
+    [
+        ("field", (None, usr(1, "Jack")), [(1, "IDU=1", "FNAME", None, "Jack"), (7, "IDU=1", "PHOTO", None, None)]),
+        ("field", (None, usr(2)), [(7, "IDU=2", "PHOTO", None, None)]),
+        (
+            "field_query_back",
+            (None, usr(1, "Jack")),
+            [(7, "IDU=1", "FNAME", None, None), (7, "IDU=1", "PHOTO", None, None)],
+        ),
+        ("row_query_back", (None, usr(1, "Jack")), [(5, "IDU=1", None, None, None)]),
+        ("field", (usr(1, "Jack"), usr(1, "John")), [(2, "IDU=1", "FNAME", "Jack", "John")]),
+        ("field", (usr(1, "jack"), usr(1, "JACK")), [(2, "IDU=1", "FNAME", "jack", "JACK")]),
+        ("field", (usr(1, "x"), usr(1, "x ")), [(2, "IDU=1", "FNAME", "x", "x ")]),
+        ("field", (usr(1, "Jack"), usr(1)), [(2, "IDU=1", "FNAME", "Jack", None)]),
+        ("remove_all", (usr(1, None, "a"), usr(1, "b", "c")), [
+            (3, "IDU=1", "FNAME", None, "b"), (3, "IDU=1", "LNAME", "a", "c")]),
+        ("field_query_back", (usr(1, "a"), usr(1, "b")), [(8, "IDU=1", "FNAME", None, None)]),
+        ("row_query_back", (usr(1, "a", "b"), usr(1, "c", "d")), [(6, "IDU=1", None, None, None)]),
+        ("field", (usr(1, "a"), usr(1, "a")), []),
+        ("row_query_back", (usr(1, "a"), usr(1, "a")), []),
+        ("field", (usr(1, "a"), usr(5, "a")), [
+            (4, "IDU=1", None, None, None), (1, "IDU=5", "FNAME", None, "a"), (7, "IDU=5", "PHOTO", None, None)]),
+        ("row_query_back", (usr(1), usr(5)), [(4, "IDU=1", None, None, None), (5, "IDU=5", None, None, None)]),
+        ("field", (usr(5, "a"), None), [(4, "IDU=5", None, None, None)]),
+    ],
+)  # fmt: skip
+def test_an_operation_logs_what_the_specification_says(
+    capture: str, style: str, change: tuple[Row | None, Row | None], expected: list[Logged]
+) -> None:
+    assert log_of(style, capture, 0, change) == expected
+
+
+def test_a_column_that_no_trigger_reads_is_logged_if_the_update_names_it() -> None:
+    assert log_of("field", "row", 0, (usr(1), usr(1)), named=["PHOTO"]) == [(8, "IDU=1", "PHOTO", None, None)]
+
+
+@pytest.mark.parametrize("capture", ["row", "statement"])
+def test_keys_that_move_from_row_to_row_leave_every_object_in_place(capture: str) -> None:
+    shift = [(usr(n, f"was {n}"), usr(n + 1, f"was {n}")) for n in (1, 2, 3)]
+    assert log_of("field", capture, 0, *shift) == [
+        (4, "IDU=1", None, None, None),
+        (6, "IDU=2", None, None, None),
+        (6, "IDU=3", None, None, None),
+        (1, "IDU=4", "FNAME", None, "was 3"),
+        (7, "IDU=4", "PHOTO", None, None),
+    ]
+
+
+@pytest.mark.parametrize("order", [(1, 2, 3), (3, 2, 1), (2, 1, 3)])
+def test_the_order_of_the_rows_of_a_shift_does_not_count(order: tuple[int, ...]) -> None:
+    shift = [(usr(n), usr(n + 1)) for n in order]
+    gone, *others = log_of("row_query_back", "row", 0, *shift)
+    assert gone == (4, "IDU=1", None, None, None)
+    assert sorted(others) == [
+        (5, "IDU=4", None, None, None),
+        (6, "IDU=2", None, None, None),
+        (6, "IDU=3", None, None, None),
+    ]
+
+
+def test_two_rows_that_exchange_their_keys_are_both_there() -> None:
+    assert log_of("field", "row", 0, (usr(1, "a"), usr(2, "a")), (usr(2, "b"), usr(1, "b"))) == [
+        (6, "IDU=2", None, None, None),
+        (6, "IDU=1", None, None, None),
+    ]
+
+
+def test_rows_that_keep_their_key_are_logged_as_ever_in_a_statement_that_moves_others() -> None:
+    found = log_of("field", "row", 0, (usr(1, "a"), usr(9, "a")), (usr(3, "a"), usr(3, "b")))
+    assert (2, "IDU=3", "FNAME", "a", "b") in found
+    assert (4, "IDU=1", None, None, None) in found
+
+
+@pytest.mark.parametrize("capture", ["row", "statement"])
+def test_many_rows_of_a_statement_are_all_logged_in_order(capture: str) -> None:
+    rows = [(None, usr(n, f"f{n}", f"l{n}")) for n in range(700)]
+    found = log_of("field", capture, 0, *rows)
+    assert len(found) == 2100
+    assert [key for _, key, column, _, _ in found if column == "FNAME"] == [f"IDU={n}" for n in range(700)]
+
+
+PHONE = "USR_PHONE.PHONENO"
+
+
+def phone(idu: int | None, number: str | None) -> Row:
+    return {"IDU": idu, "PHONENO": number}
+
+
+@pytest.mark.parametrize("capture", ["row", "statement"])
+@pytest.mark.parametrize(
+    ("style", "change", "expected"),
+    [
+        ("field", (None, phone(2, "555")), [(2, "IDU=2", PHONE, None, "555")]),
+        ("field", (phone(2, "555"), None), [(2, "IDU=2", PHONE, "555", None)]),
+        ("field", (phone(2, "555"), phone(2, "777")), [(2, "IDU=2", PHONE, "555", "777")]),
+        ("field", (phone(2, "555"), phone(2, "555")), []),
+        ("field", (phone(2, "5"), phone(3, "5")), [(2, "IDU=2", PHONE, "5", None), (2, "IDU=3", PHONE, None, "5")]),
+        ("field", (phone(None, "5"), phone(3, "5")), [(2, "IDU=3", PHONE, None, "5")]),
+        ("field", (None, phone(None, "5")), []),
+        ("field", (None, phone(2, None)), []),
+        ("field_query_back", (None, phone(2, "555")), [(8, "IDU=2", PHONE, None, None)]),
+        (
+            "field_query_back",
+            (phone(2, "5"), phone(3, "5")),
+            [(8, "IDU=2", PHONE, None, None), (8, "IDU=3", PHONE, None, None)],
+        ),
+    ],
+)
+def test_a_child_row_logs_a_value_of_its_owner(
+    capture: str, style: str, change: tuple[Row | None, Row | None], expected: list[Logged]
+) -> None:
+    assert log_of(style, capture, 2, change) == expected
+
+
+def test_values_that_move_from_row_to_row_are_read_back() -> None:
+    shift = [(phone(1, "5"), phone(1, "6")), (phone(1, "6"), phone(1, "7")), (phone(2, "8"), phone(2, "9"))]
+    assert log_of("field", "row", 2, *shift) == [
+        (8, "IDU=1", PHONE, None, None),
+        (2, "IDU=2", PHONE, "8", "9"),
+    ]
+
+
+def test_a_child_table_of_large_objects_is_read_back() -> None:
+    note: Row = {"IDU": 1, "NOTE": "long"}
+    assert log_of("field", "row", 1, (None, note)) == [(8, "IDU=1", "USR_NOTE.NOTE", None, None)]
+
+
+def test_large_objects_by_value_and_always() -> None:
+    row: Row = {"ID": 1, "V": "a", "CL": "x", "NCL": None, "B": None}
+    by_value = triggers_of(OWN_LOG, Watch("EVERY_TYPE", columns=("V", "CL"), lob_values=True))
+    assert fire(by_value[1], [(row, {**row, "CL": "y"})]) == [(2, "ID=1", "CL", "x", "y")]
+    always = triggers_of(OWN_LOG, Watch("EVERY_TYPE", columns=("V", "CL", "B"), lob_always=True))
+    assert fire(always[1], [(row, {**row, "V": "b"})]) == [
+        (2, "ID=1", "V", "a", "b"),
+        (8, "ID=1", "CL", None, None),
+        (8, "ID=1", "B", None, None),
+    ]
+    assert fire(always[1], [(row, dict(row))]) == []
+
+
+def test_an_insert_of_nothing_but_nulls_is_not_lost() -> None:
+    triggers = triggers_of(OWN_LOG, Watch("EMP"))
+    empty: Row = {"EMPNO": 7, "FNAME": None, "MANAGER": None}
+    assert fire(triggers[0], [(None, empty)]) == [(1, "EMPNO=7", "FNAME", None, None)]
+    query_back = triggers_of(OWN_LOG, Watch("EMP", "field_query_back"))
+    assert fire(query_back[0], [(None, empty)]) == [(7, "EMPNO=7", "FNAME", None, None)]
+
+
+def test_a_class_of_key_columns_alone_logs_rows() -> None:
+    insert, update, _ = triggers_of(OWN_LOG, Watch("LINK"))
+    assert fire(insert, [(None, {"A": 1, "B": 2})]) == [(5, "A=1+B=2", None, None, None)]
+    assert fire(update, [({"A": 1, "B": 2}, {"A": 1, "B": 3})]) == [
+        (4, "A=1+B=2", None, None, None),
+        (5, "A=1+B=3", None, None, None),
+    ]
+
+
+def test_the_base_tables_of_a_view_log_the_view() -> None:
+    triggers = triggers_of(OWN_LOG, Watch("VIEW_EMP", base=BASE))
+    emp: Row = {"EMPNO": 1, "FNAME": "Jack", "MANAGER": None}
+    assert fire(triggers[1], [(emp, {**emp, "FNAME": "John"})]) == [(2, "PK_EMPNO=1", "SV_FNAME", "Jack", "John")]
+    assert fire(triggers[3], [(None, {"EMPNO": 1, "NO": "5"})]) == [(2, "PK_EMPNO=1", "MV_PHONENO", None, "5")]
+    active: Row = {"EMPNO": 1, "SINCE": "2024"}
+    assert fire(triggers[6], [(None, active)]) == [(5, "PK_EMPNO=1", None, None, None)]
+    assert fire(triggers[7], [(active, {**active, "SINCE": "2025"})]) == [(6, "PK_EMPNO=1", None, None, None)]
+    assert fire(triggers[8], [(active, None)]) == [(4, "PK_EMPNO=1", None, None, None)]
+
+
+def test_a_composite_key_is_written_in_canonical_text() -> None:
+    insert = triggers_of(OWN_LOG, Watch("ACC", "row_query_back"))[0]
+    row: Row = {
+        "BRANCH": "O'Brien", "CODE": "AB  ", "HASH": b"\xaa\xaa", "AMOUNT": "-.5", "DAY": "2024-01-02 00:00:00",
+        "MOMENT": "2024-01-02 03:04:05.000000000Z", "RATE": "1E+20", "OWNER": None,
+    }  # fmt: skip
+    ((_, key, *_rest),) = fire(insert, [(None, row)])
+    expected = (
+        'DAY=2024-01-02 00:00:00+BRANCH="O\'Brien"+CODE=AB+HASH="qqo="+AMOUNT=-0.5'
+        '+MOMENT=2024-01-02 03:04:05.000000000Z+RATE="1E+20"'
+    )
+    assert key == expected
+    assert [part.value for part in table_key.parse(key)][1] == "O'Brien"
+
+
+KEYED = triggers_of(OWN_LOG, Watch("EMP"))[1]
+
+
+@given(
+    st.permutations(range(6)),
+    st.dictionaries(st.integers(0, 5), st.sampled_from(["a", "b", None]), max_size=6),
+    st.lists(st.integers(0, 5), unique=True, max_size=6),
+)
+def test_a_receiver_ends_with_what_is_in_the_table_whatever_an_update_does_to_keys(
+    new_keys: list[int], new_names: dict[int, str | None], there: list[int]
+) -> None:
+    before: dict[int, Row] = {key: {"EMPNO": key, "FNAME": f"was {key}", "MANAGER": None} for key in there}
+    changes: list[tuple[Row | None, Row | None]] = []
+    for key, old in before.items():
+        new = {**old, "EMPNO": new_keys[key], "FNAME": new_names.get(key, old["FNAME"])}
+        changes.append((old, new))
+    after = {new["EMPNO"]: new for _, new in changes if new is not None}
+    receiver = {key: row["FNAME"] for key, row in before.items()}
+    for event_type, table_key_text, column, _, value in fire(KEYED, changes):
+        key = int(table_key_text.removeprefix("EMPNO="))
+        if event_type == 4:
+            del receiver[key]
+        elif event_type == 6:  # read back
+            receiver[key] = after[key]["FNAME"]
+        elif column == "FNAME":
+            assert (key in receiver) == (event_type == 2)
+            receiver[key] = value
+    assert receiver == {key: row["FNAME"] for key, row in after.items()}

@@ -1,0 +1,153 @@
+"""Whose rights triggers have, and what options change (spec/triggers.md 7.1)."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+from watched import JACK, Watched, catalogue, fields, run
+
+from eventlog.errors import DatabaseError, TriggerError
+from eventlog.sql import migrations
+from eventlog.sql.dialects.postgresql import DIALECT, triggers
+from eventlog.sql.log_table import Window, open_log
+from eventlog.sql.triggers import Watch
+
+
+def test_a_writer_without_rights_on_the_log_is_the_perpetrator(usr: Watched, writer: str) -> None:
+    usr.watch(Watch("usr"))
+    run(usr.conn, f"SET SESSION AUTHORIZATION {writer}", JACK, "INSERT INTO usr_phone VALUES (1, 'a')")
+    run(usr.conn, "DELETE FROM usr_phone", "RESET SESSION AUTHORIZATION")
+    assert [row.perpetrator for row in usr.rows()] == [writer] * 4
+
+
+def test_nobody_else_may_use_the_trigger_function(usr: Watched, writer: str) -> None:
+    usr.watch(Watch("usr"))
+    run(usr.conn, f"GRANT CREATE ON SCHEMA public TO {writer}", f"SET SESSION AUTHORIZATION {writer}")
+    run(usr.conn, "CREATE TABLE forged (idu integer, fname text, lname text, photo bytea)")
+    with pytest.raises(sa.exc.ProgrammingError, match="permission denied for function proc_usr_1"):
+        run(usr.conn, "CREATE TRIGGER t AFTER INSERT ON forged FOR EACH ROW EXECUTE FUNCTION proc_usr_1()")
+
+
+def test_hostile_functions_and_operators_are_not_called(usr: Watched, writer: str) -> None:
+    run(usr.conn, "ALTER TABLE usr ADD COLUMN born date", "ALTER TABLE usr ADD COLUMN n numeric")
+    run(usr.conn, f"GRANT CREATE ON SCHEMA public TO {writer}", f"SET SESSION AUTHORIZATION {writer}")
+    run(usr.conn, "SET search_path = public, pg_catalog, pg_temp")
+    body = "LANGUAGE plpgsql AS $$ BEGIN RAISE 'hostile'; END $$"
+    for signature, result in [
+        ("to_char(date, text)", "text"),
+        ("replace(text, text, text)", "text"),
+        ("encode(bytea, text)", "text"),
+        ("clock_timestamp()", "timestamptz"),
+        ("array_append(text[], text)", "text[]"),
+        ("same(integer, integer)", "boolean"),
+        ("joined(text, text)", "text"),
+    ]:
+        run(usr.conn, f"CREATE FUNCTION public.{signature} RETURNS {result} {body}")
+    run(
+        usr.conn,
+        "CREATE OPERATOR public.= (FUNCTION = public.same, LEFTARG = integer, RIGHTARG = integer)",
+        "CREATE OPERATOR public.|| (FUNCTION = public.joined, LEFTARG = text, RIGHTARG = text)",
+        "CREATE TEMP TABLE eventlog (status text)",
+        "RESET SESSION AUTHORIZATION",
+    )
+    usr.watch(Watch("usr"))
+    run(usr.conn, f"SET SESSION AUTHORIZATION {writer}", "SET search_path = public, pg_catalog, pg_temp")
+    logged = "INSERT INTO usr VALUES (1, 'J', 'D', '\\xAA', '2024-05-06', 1.0)"
+    run(usr.conn, logged, "UPDATE usr SET n = 2, born = NULL", "INSERT INTO usr_phone VALUES (1, 'a')")
+    run(usr.conn, "DELETE FROM usr_phone", "RESET SESSION AUTHORIZATION", "RESET search_path")
+    assert len(usr.rows()) == 9
+
+
+def test_triggers_that_could_not_run_are_not_made(usr: Watched, writer: str) -> None:
+    run(usr.conn, f"SET SESSION AUTHORIZATION {writer}")
+    with pytest.raises(TriggerError, match=f"role {writer} may not write"):
+        usr.plan(Watch("usr"))
+    run(usr.conn, "RESET SESSION AUTHORIZATION", f"GRANT USAGE ON SCHEMA log TO {writer}")
+    run(usr.conn, f"GRANT INSERT ON log.eventlog TO {writer}", f"REVOKE SELECT ON usr FROM {writer}")
+    run(usr.conn, f"SET SESSION AUTHORIZATION {writer}")
+    with pytest.raises(TriggerError, match=r'may not read "public"\."usr"'):
+        usr.plan(Watch("usr"))
+
+
+def test_always_captures_what_a_replication_applies(usr: Watched) -> None:
+    plan = usr.watch(Watch("usr", always=True))
+    assert not any("replica" in sentence for sentence in plan.not_captured)
+    assert usr.plan(Watch("usr", always=True)).changes == ()
+    run(usr.conn, "SET session_replication_role = replica")
+    assert [row[0] for row in usr.logged(JACK, "INSERT INTO usr_phone VALUES (1, 'a')")] == [1, 1, 2]
+    run(usr.conn, "SET session_replication_role = origin")
+    run(usr.conn, "ALTER TABLE usr ENABLE TRIGGER _tgr_usr_i_1")
+    (change,) = usr.plan(Watch("usr", always=True)).changes
+    assert change.reason == "trigger _tgr_usr_i_1 was changed by hand"
+    usr.watch(Watch("usr"))
+    run(usr.conn, "SET session_replication_role = replica")
+    assert usr.logged("UPDATE usr SET fname = 'x'") == []
+
+
+def test_large_values_are_ordinary_columns_whatever_lob_values_says(usr: Watched) -> None:
+    assert usr.watch(Watch("usr", lob_values=False)).changes
+    assert usr.plan(Watch("usr", lob_values=True)).changes == ()
+    assert usr.logged(JACK) == fields(1, "idu=1", ("fname", None, "Jack"), ("photo", None, "qqo="))
+
+
+def test_applying_does_not_wait_for_a_table_without_end(usr: Watched, database: sa.Engine) -> None:
+    usr.conn.commit()
+    with database.connect() as application:
+        run(application, "SET application_name = 'payroll'", "INSERT INTO usr VALUES (1)")
+        plan = usr.plan(Watch("usr"), Watch("keyed"))
+        before = catalogue(usr.conn)
+        with pytest.raises(DatabaseError, match=r"more than 0\.05 s by process .*payroll, idle in transaction"):
+            triggers.apply(usr.conn, plan, 0.05)
+        assert catalogue(usr.conn) == before
+        assert usr.conn.exec_driver_sql("SHOW lock_timeout").scalar_one() == "0"
+    triggers.apply(usr.conn, plan)
+    assert usr.conn.exec_driver_sql("SHOW lock_timeout").scalar_one() == "0"
+    assert usr.plan(Watch("usr"), Watch("keyed")).changes == ()
+
+
+def test_row_level_security_that_hides_rows_from_the_triggers_is_named(usr: Watched, writer: str) -> None:
+    run(
+        usr.conn,
+        f"GRANT USAGE ON SCHEMA log TO {writer}",
+        f"GRANT INSERT ON log.eventlog TO {writer}",
+        "ALTER TABLE usr ENABLE ROW LEVEL SECURITY",
+    )
+    assert usr.plan(Watch("usr")).warnings == ()
+    run(usr.conn, f"SET SESSION AUTHORIZATION {writer}")
+    (warning,) = usr.plan(Watch("usr")).warnings
+    assert "row level security filters public.usr" in warning
+
+
+def test_a_log_of_somebody_else_is_written_by_its_own_columns(usr: Watched) -> None:
+    run(
+        usr.conn,
+        # Layout 3.5 under other names, numbered by a trigger, with more columns behind.
+        "CREATE TABLE log.theirs (rid numeric(18) NOT NULL, tk varchar(4000), st char(1), et numeric(1), tm timestamp,"
+        " usr varchar(64), tn varchar(64), cn varchar(64), ov text, nv text, remark text DEFAULT 'x')",
+        "CREATE SEQUENCE log.numbers",
+        "CREATE FUNCTION log.number() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN NEW.rid := nextval('log.numbers'); RETURN NEW; END $$",
+        "CREATE TRIGGER number BEFORE INSERT ON log.theirs FOR EACH ROW EXECUTE FUNCTION log.number()",
+    )
+    migrations.upgrade(usr.conn, log_table="theirs", schema="log", companions_only=True)
+    log = open_log(usr.conn, DIALECT, name="theirs", schema="log", layout="3.5")
+    theirs = Watched(usr.conn, log)
+    # The key needs quoting, and its function comes with the triggers.
+    assert [action.table for action in theirs.watch(Watch("usr"), Watch("keyed")).changes] == [
+        "log.proc_theirs_quote", "public.usr", "public.usr_phone", "public.keyed",
+    ]  # fmt: skip
+    statement = Watched(usr.conn, log, "statement")
+    for watched in (theirs, statement):
+        watched.watch(Watch("usr"), Watch("keyed"))
+        run(usr.conn, JACK, "INSERT INTO keyed VALUES (1, 'a+b')", "DELETE FROM usr", "DELETE FROM keyed")
+    rows = DIALECT.read_window(usr.conn, log, Window(0, None, None))
+    assert [(row.event_type, row.table_name, row.table_key, row.column_name, row.new_value) for row in rows] == [
+        (1, "usr", "idu=1", "fname", "Jack"),
+        (1, "usr", "idu=1", "photo", "qqo="),
+        (5, "keyed", 'b="a+b"+a=1', None, None),
+        (4, "usr", "idu=1", None, None),
+        (4, "keyed", 'b="a+b"+a=1', None, None),
+    ] * 2
+    assert [row.record_id for row in rows] == list(range(1, 11))
+    triggers.drop(usr.conn, log)
+    migrations.downgrade(usr.conn, log_table="theirs", schema="log")

@@ -1,0 +1,260 @@
+"""What SQLite does in its own way (spec/triggers.md 7.5, spec/event-log.md 12)."""
+
+from __future__ import annotations
+
+import base64
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from platforms import Platform
+from sqlalchemy import make_url
+
+from eventlog.cli import run
+from eventlog.cli.database import transaction
+from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError
+from eventlog.publisher.metrics import Counters
+from eventlog.publisher.opening import open_context
+from eventlog.sql.connect import connect, will_write
+from eventlog.sql.dialects.sqlite import DIALECT
+from eventlog.sql.dialects.sqlite.text import base64 as base64_sql
+from eventlog.sql.dialects.sqlite.types import column_type
+from eventlog.values import Kind
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Platform:
+    made = Platform(DIALECT, sa.create_engine(f"sqlite:///{tmp_path}/app.db", poolclass=sa.NullPool), tmp_path)
+    made.install()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("declared", "kind"),
+    [
+        ("BOOLEAN", Kind.BOOLEAN), ("DATETIME", Kind.TIMESTAMP), ("timestamp", Kind.TIMESTAMP), ("DATE", Kind.DATE),
+        ("time", Kind.TIME), ("BIGINT", Kind.INTEGER), ("INTEGER", Kind.INTEGER), ("varchar(9)", Kind.CHARACTER),
+        ("CHAR(4)", Kind.CHARACTER), ("CLOB", Kind.CHARACTER), ("BLOB", Kind.BINARY), ("", Kind.BINARY),
+        ("REAL", Kind.APPROXIMATE), ("FLOAT", Kind.APPROXIMATE), ("DOUBLE PRECISION", Kind.APPROXIMATE),
+        ("DECIMAL(9,2)", Kind.EXACT), ("NUMERIC", Kind.EXACT), ("STRING", Kind.EXACT), ("POINT", Kind.INTEGER),
+    ],
+)  # fmt: skip
+def test_the_declared_type_decides(declared: str, kind: Kind) -> None:
+    assert column_type(declared).kind is kind
+
+
+@pytest.mark.parametrize("length", range(20))
+def test_base64_of_plain_sql(length: int) -> None:
+    value = os.urandom(length)
+    conn = sqlite3.connect(":memory:")
+    found = conn.execute(f"SELECT {base64_sql('v')} FROM (SELECT ? AS v)", (value,)).fetchone()[0]
+    assert found == base64.b64encode(value).decode()
+    assert conn.execute(f"SELECT {base64_sql('v')} FROM (SELECT NULL AS v)").fetchone() == (None,)
+    conn.close()
+
+
+def test_a_row_that_replace_takes_away_is_logged_with_recursive_triggers(file: Platform) -> None:
+    file.run("CREATE TABLE t (k INTEGER PRIMARY KEY, u TEXT UNIQUE)", "INSERT INTO t VALUES (1, 'a')")
+    file.watch("t")
+    replaced = "INSERT OR REPLACE INTO t VALUES (2, 'a')"
+    with file.engine.begin() as conn:
+        conn.exec_driver_sql("PRAGMA recursive_triggers = ON")
+        conn.exec_driver_sql(replaced)
+    assert [(row.event_type, row.table_key) for row in file.rows()] == [(4, "k=1"), (1, "k=2")]
+    with file.engine.begin() as conn:
+        conn.exec_driver_sql(replaced.replace("2", "3"))
+    assert [(row.event_type, row.table_key) for row in file.rows()] == [(1, "k=3")]
+    assert any("REPLACE" in sentence for sentence in file.plan({"table": "t"}).not_captured)
+
+
+def test_a_table_without_rowid_and_a_key_of_several_types(file: Platform) -> None:
+    file.run("CREATE TABLE t (a TEXT, b BLOB, c NUMERIC, PRIMARY KEY (c, a, b)) WITHOUT ROWID")
+    file.watch("t")
+    assert file.logged("INSERT INTO t VALUES ('x,y', x'00', 1e20)") == [
+        (5, 'c=100000000000000000000+a="x,y"+b="AA=="', None, None, None)
+    ]
+
+
+def test_a_key_that_is_null_is_no_object(file: Platform) -> None:
+    file.run("CREATE TABLE t (k TEXT PRIMARY KEY, v TEXT)")
+    file.watch("t")
+    assert file.logged("INSERT INTO t VALUES (NULL, 'x')", "UPDATE t SET v = 'y'", "DELETE FROM t") == []
+    file.run("INSERT INTO t VALUES (NULL, 'x')")
+    assert file.logged("UPDATE t SET k = 'a'") == [(1, "k=a", "v", None, "x")]
+    assert file.logged("UPDATE t SET k = NULL") == [(4, "k=a", None, None, None)]
+
+
+def test_an_owner_that_is_spelled_otherwise_is_meant_as_it_is_spelled(file: Platform) -> None:
+    file.run(
+        "CREATE TABLE f (k TEXT COLLATE NOCASE PRIMARY KEY, v TEXT)",
+        "CREATE TABLE f_tag (k TEXT REFERENCES f, tag TEXT, UNIQUE (k, tag))",
+        "INSERT INTO f VALUES ('ABC', NULL)",
+    )
+    file.watch("f")
+    assert file.logged("INSERT INTO f_tag VALUES ('abc', 'x')") == [(2, "k=ABC", "f_tag.tag", None, "x")]
+    assert file.logged("UPDATE f_tag SET k = 'Abc'") == []
+    assert file.logged("DELETE FROM f_tag") == [(2, "k=ABC", "f_tag.tag", "x", None)]
+    cls = file.catalog().class_named("f")
+    with file.session() as (conn, _):
+        assert list(DIALECT.query_back(conn, None, cls, ["k=abc", "k=ABC"], ())) == ["k=ABC"]
+
+
+def test_a_change_of_case_in_a_column_without_case_is_a_change(file: Platform) -> None:
+    file.run("CREATE TABLE t (k INTEGER PRIMARY KEY, v TEXT COLLATE NOCASE)", "INSERT INTO t VALUES (1, 'a')")
+    file.watch("t")
+    assert file.logged("UPDATE t SET v = 'A'") == [(2, "k=1", "v", "a", "A")]
+
+
+def test_values_of_other_types_than_their_columns(file: Platform) -> None:
+    file.run("CREATE TABLE t (k INTEGER PRIMARY KEY, i INTEGER, r REAL, x TEXT)")
+    file.watch("t")
+    assert file.logged("INSERT INTO t VALUES (1, 'five', 'pi', 7)") == [
+        (1, "k=1", "i", None, "five"),
+        (1, "k=1", "r", None, "pi"),
+        (1, "k=1", "x", None, "7"),
+    ]
+
+
+def test_a_text_that_is_no_utf_8_is_one_bad_row_and_no_more(
+    file: Platform, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.run("CREATE TABLE t (k INTEGER PRIMARY KEY, v TEXT)")
+    file.watch("t")
+    file.run("INSERT INTO t VALUES (1, CAST(x'FFFE41' AS TEXT))", "INSERT INTO t VALUES (2, 'good')")
+    file.watches = [{"table": "t"}]
+    file.config()
+    monkeypatch.chdir(file.place)
+    assert run(["publish", "--once"]) == 0
+    assert "good" in capsys.readouterr().out
+    with file.engine.connect() as conn:
+        assert conn.exec_driver_sql("SELECT status FROM eventlog ORDER BY record_id").scalars().all() == ["E", "S"]
+        assert conn.exec_driver_sql("SELECT code FROM eventlog_error").scalars().all() == ["bad_xml_char"]
+
+
+def test_record_ids_are_never_given_twice(file: Platform) -> None:
+    file.run("CREATE TABLE t (k INTEGER PRIMARY KEY)")
+    file.watch("t")
+    file.run("INSERT INTO t VALUES (1)")
+    (row,) = file.rows()
+    file.run("DELETE FROM eventlog", "INSERT INTO t VALUES (2)")
+    assert [one.record_id for one in file.rows()] == [row.record_id + 1]
+
+
+@pytest.mark.parametrize(
+    ("event_time", "record_id", "refused"),
+    [
+        ("DATETIME2", "BIGINT", None), ("TEXT", "UNSIGNED INT", None), ("DATE", "INTEGER", None),
+        ("NUMERIC", "INTEGER", "event_time"), ("TEXT", "NUMERIC", "record_id"),
+    ],
+)  # fmt: skip
+def test_the_columns_of_a_log_are_what_they_are_declared(
+    file: Platform, event_time: str, record_id: str, refused: str | None
+) -> None:
+    columns = f"record_id {record_id}, status CHAR, event_type TINYINT, event_time {event_time}"
+    rest = "perpetrator TEXT, table_name TEXT, table_key TEXT, column_name TEXT, old_value CLOB, new_value NVARCHAR(9)"
+    file.run("DROP TABLE eventlog", f"CREATE TABLE eventlog ({columns}, {rest})")
+    if refused is None:
+        with file.session() as (_, log):
+            assert log.columns[3] == "event_time"
+        return
+    with pytest.raises(LogTableError, match=f"cannot be {refused}"), file.session():
+        pass
+
+
+def test_the_file_is_in_wal_mode(file: Platform) -> None:
+    with file.engine.connect() as conn:
+        assert conn.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "sqlite:///file:x?uri=true"])
+def test_a_database_that_is_no_file_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="names no file"):
+        connect(url)
+
+
+def test_a_file_that_is_missing_is_not_made_by_a_look_at_it(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match="no database file"):
+        connect(f"sqlite:///{tmp_path}/none.db")
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.db").write_bytes(b"nonsense" * 1000)
+    with pytest.raises(DatabaseError, match="not a database"):
+        DIALECT.prepare(make_url(f"sqlite:///{tmp_path}/x.db"))
+
+
+def test_writers_take_turns_and_readers_do_not_wait(file: Platform) -> None:
+    file.run("CREATE TABLE t (k INTEGER PRIMARY KEY)")
+    engine = connect(file.engine.url, connect_timeout=1)
+    with file.engine.connect() as other, engine.connect() as reader, engine.connect() as writer:
+        other.exec_driver_sql("BEGIN IMMEDIATE")
+        assert reader.exec_driver_sql("SELECT count(*) FROM t").scalar() == 0
+        will_write(writer)
+        with pytest.raises(sa.exc.OperationalError, match="locked"):
+            writer.exec_driver_sql("INSERT INTO t VALUES (1)")
+        other.rollback()
+        writer.rollback()
+        writer.exec_driver_sql("INSERT INTO t VALUES (1)")
+        writer.commit()
+
+
+def test_a_busy_file_is_worth_trying_again_and_a_wrong_statement_is_not(file: Platform) -> None:
+    with pytest.raises(DatabaseError) as refused, transaction(file.config()) as (conn, _):
+        conn.exec_driver_sql("SELECT nonsense")
+    assert not isinstance(refused.value, DatabaseAway)
+
+
+def test_a_publisher_that_was_killed_leaves_no_lock(file: Platform) -> None:
+    file.run("CREATE TABLE t (k INTEGER PRIMARY KEY)")
+    file.config()
+    script = (
+        "import os, signal\n"
+        "from pathlib import Path\n"
+        "from eventlog.config import load\n"
+        "from eventlog.publisher.metrics import Counters\n"
+        "from eventlog.publisher.opening import open_context\n"
+        f"with open_context(load(Path({str(file.place / 'eventlog.toml')!r}), {{}}, {{}}), Counters()):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=False, timeout=60)
+    assert list(file.place.glob("*.lock"))
+    with file.session() as (conn, log):
+        assert not DIALECT.is_locked(conn, log)
+    with open_context(file.config(), Counters()) as context:
+        assert context.dialect.holds_lock(context.connection, context.log)
+    assert not list(file.place.glob("*.lock"))
+
+
+def test_a_lock_file_that_somebody_removes_is_lost(file: Platform) -> None:
+    file.run("CREATE TABLE t (k INTEGER PRIMARY KEY)")
+    with open_context(file.config(), Counters()) as context:
+        (lock,) = file.place.glob("*.lock")
+        lock.unlink()
+        assert not context.dialect.holds_lock(context.connection, context.log)
+
+
+def test_triggers_of_others_are_warned_of(file: Platform) -> None:
+    file.run(
+        "CREATE TABLE t (k INTEGER PRIMARY KEY, v TEXT)",
+        "CREATE TRIGGER tgr_t_i_1 AFTER INSERT ON t BEGIN UPDATE t SET v = 'x' WHERE k = NEW.k; END",
+    )
+    plan = file.watch("t")
+    assert any("tgr_t_i_1 of t may fire before ours" in warning for warning in plan.warnings)
+    with file.session() as (conn, log):
+        names = [one.trigger for one in DIALECT.triggers.installed(conn, log)]
+    assert "tgr_t_i_2" in names
+
+
+def test_a_renamed_column_and_a_changed_trigger_show(file: Platform) -> None:
+    file.run("CREATE TABLE t (k INTEGER PRIMARY KEY, v TEXT)")
+    file.watch("t")
+    with file.session() as (conn, log):
+        one = DIALECT.triggers.installed(conn, log)[0]
+    file.run(f'DROP TRIGGER "{one.trigger}"', one.trigger_sql.replace("BEGIN", "BEGIN SELECT 1;"))
+    (action,) = file.plan({"table": "t"}).actions
+    assert (action.kind, "by hand" in action.reason) == ("replace", True)

@@ -1,0 +1,113 @@
+"""What child tables log: values of their owner (spec/triggers.md 2)."""
+
+from __future__ import annotations
+
+import pytest
+from platforms import STYLES, Logged, Platform
+
+PHONE = "usr_phone.phoneno"
+
+
+@pytest.fixture
+def owners(captured: Platform) -> Platform:
+    captured.run("INSERT INTO usr (idu) VALUES (1)", "INSERT INTO usr (idu) VALUES (2)")
+    return captured
+
+
+@pytest.mark.parametrize(("style", "event_type"), [*zip(STYLES, (2, 2, 8, 8), strict=True)])
+def test_a_child_row_is_a_value_of_its_owner(owners: Platform, style: str, event_type: int) -> None:
+    owners.watch("usr", style)
+
+    def value(key: int, old: str | None, new: str | None) -> Logged:
+        return (event_type, f"idu={key}", PHONE, *((old, new) if event_type == 2 else (None, None)))
+
+    assert owners.logged("INSERT INTO usr_phone VALUES (1, 'a')", "INSERT INTO usr_phone VALUES (1, 'b')") == [
+        value(1, None, "a"),
+        value(1, None, "b"),
+    ]
+    assert owners.logged("UPDATE usr_phone SET phoneno = 'c' WHERE phoneno = 'b'") == [value(1, "b", "c")]
+    assert owners.logged("UPDATE usr_phone SET phoneno = phoneno, idu = idu") == []
+    assert owners.logged("UPDATE usr_phone SET idu = 2 WHERE phoneno = 'c'") == [
+        value(1, "c", None),
+        value(2, None, "c"),
+    ]
+    assert owners.logged("UPDATE usr_phone SET idu = 1, phoneno = 'd' WHERE idu = 2") == [
+        value(2, "c", None),
+        value(1, None, "d"),
+    ]
+    assert owners.logged("DELETE FROM usr_phone WHERE phoneno = 'a'") == [value(1, "a", None)]
+
+
+def test_truncate_of_a_child_names_each_owner(owners: Platform) -> None:
+    owners.needs("truncate")
+    owners.watch("usr")
+    owners.run(*(f"INSERT INTO usr_phone VALUES ({n}, '{value}')" for n in (1, 2) for value in "ab"))
+    assert sorted(owners.logged("TRUNCATE TABLE usr_phone")) == [(8, f"idu={n}", PHONE, None, None) for n in (1, 2)]
+
+
+def test_a_child_row_without_owner_or_value_logs_nothing(owners: Platform) -> None:
+    owners.watch("usr")
+    assert owners.logged("INSERT INTO usr_phone VALUES (NULL, 'a')", "INSERT INTO usr_phone VALUES (1, NULL)") == []
+    assert owners.logged("UPDATE usr_phone SET idu = 1 WHERE phoneno = 'a'") == [(2, "idu=1", PHONE, None, "a")]
+    assert owners.logged("UPDATE usr_phone SET phoneno = 'b' WHERE phoneno IS NULL") == [(2, "idu=1", PHONE, None, "b")]
+    assert owners.logged("UPDATE usr_phone SET idu = NULL WHERE phoneno = 'a'") == [(2, "idu=1", PHONE, "a", None)]
+    assert owners.logged("UPDATE usr_phone SET phoneno = 'x' WHERE idu IS NULL") == []
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_child_that_may_hold_a_value_twice_is_read_back(owners: Platform, style: str) -> None:
+    owners.run("CREATE TABLE usr_mail (idu {integer} REFERENCES usr, mail {string})")
+    owners.watch("usr", style)
+    back = (8, "idu=1", "usr_mail.mail", None, None)
+    statement = "INSERT INTO usr_mail VALUES (1, 'a')"
+    assert owners.logged(statement, statement) == [back, back]
+    assert owners.logged("UPDATE usr_mail SET mail = 'b'") == [back, back]
+    assert owners.logged("DELETE FROM usr_mail") == [back, back]
+
+
+def test_a_binary_value_of_a_child(owners: Platform) -> None:
+    owners.run("CREATE TABLE usr_key (idu {integer} REFERENCES usr, code {binary}, UNIQUE (idu, code))")
+    owners.watch("usr")
+    assert owners.logged("INSERT INTO usr_key VALUES (1, {aaaa})") == owners.expected(
+        [(2, "idu=1", "usr_key.code", None, "qqo=")], ["usr_key.code"]
+    )
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_cascade_logs_nothing_after_the_delete_of_its_owner(owners: Platform, style: str) -> None:
+    owners.needs("owner_look_up")
+    owners.watch("usr", style)
+    owners.run(*(f"INSERT INTO usr_phone VALUES ({n}, '{value}')" for n, value in ((1, "a"), (1, "b"), (2, "c"))))
+    assert owners.logged("DELETE FROM usr") == [(4, "idu=1", None, None, None), (4, "idu=2", None, None, None)]
+
+
+def test_a_cascade_of_a_key_brings_the_values_to_the_new_object(owners: Platform) -> None:
+    if owners.name == "oracle":
+        pytest.skip("oracle has no ON UPDATE CASCADE")
+    owners.watch("usr")
+    owners.run("INSERT INTO usr_phone VALUES (1, 'a')", "INSERT INTO usr_phone VALUES (1, 'b')")
+    rows = owners.logged("UPDATE usr SET idu = 5 WHERE idu = 1")
+    values = [(2, "idu=5", PHONE, None, "a"), (2, "idu=5", PHONE, None, "b")]
+    own = [(4, "idu=1", None, None, None), (1, "idu=5", "fname", None, None)]
+    if owners.has("key_cascades"):
+        assert rows == [*own, *values]
+    else:
+        # Read back once more behind the new object: the first rows stand before it.
+        assert rows == [*values, *own, (8, "idu=5", PHONE, None, None)]
+
+
+def test_a_composite_owner_in_another_order(platform: Platform) -> None:
+    platform.run(
+        "CREATE TABLE acc (branch {string}, num {integer}, n {number}, PRIMARY KEY (num, branch, n))",
+        "CREATE TABLE acc_tag (tag {string}, b {string}, amount {number}, num {integer},"
+        " FOREIGN KEY (b, num, amount) REFERENCES acc (branch, num, n), PRIMARY KEY (b, num, amount, tag))"
+        if platform.name == "postgresql"
+        else "CREATE TABLE acc_tag (tag {string}, b {string}, amount {number}, num {integer},"
+        " PRIMARY KEY (b, num, amount, tag), FOREIGN KEY (num, b, amount) REFERENCES acc (num, branch, n))",
+    )
+    platform.watch("acc")
+    platform.run("INSERT INTO acc VALUES ('N+W', 7, 1.50)")
+    key = 'num=7+branch="N+W"+n=1.5'
+    assert platform.logged("INSERT INTO acc_tag VALUES ('x', 'N+W', 1.500, 7)") == [(2, key, "acc_tag.tag", None, "x")]
+    assert platform.logged("UPDATE acc_tag SET amount = 1.5") == []
+    assert platform.logged("DELETE FROM acc_tag") == [(2, key, "acc_tag.tag", "x", None)]

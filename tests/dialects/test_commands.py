@@ -1,0 +1,171 @@
+"""The command line over a whole life of a log, on every database."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import psycopg
+import pytest
+from lxml import etree
+from platforms import Platform
+
+from eventlog.cli import run
+from eventlog.sql import dialects
+from eventlog.sql.bulk import Part
+
+
+@pytest.fixture
+def command(usr_platform: Platform, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    """Runs a command in the directory of its configuration; its exit code and what it wrote to standard output."""
+    usr_platform.watches = [{"table": "usr"}, {"table": "keyed"}]
+    usr_platform.settings = {"publisher": {"allow_loopback": True}}
+    usr_platform.config()
+    monkeypatch.chdir(usr_platform.place)
+
+    def call(*arguments: str) -> tuple[int, str]:
+        capsys.readouterr()
+        code = run(list(arguments))
+        return code, capsys.readouterr().out
+
+    return call
+
+
+def test_a_log_from_its_making_to_its_end(usr_platform: Platform, command, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    assert command("db", "upgrade")[0] == 0
+    assert json.loads(command("db", "current", "--json")[1])["current"]
+    assert command("triggers", "plan", "--check")[0] == 1
+    assert command("triggers", "apply")[0] == 0
+    assert command("triggers", "plan", "--check")[0] == 0
+    usr_platform.run(
+        "INSERT INTO usr VALUES (1, 'Jack', NULL, {aaaa})",
+        "INSERT INTO usr_phone VALUES (1, '555')",
+        "UPDATE usr SET fname = 'John'",
+        "INSERT INTO keyed VALUES (1, 'x')",
+    )
+    status = json.loads(command("status", "--json")[1])
+    assert status["queue_rows"] >= 5
+    assert not status["publisher_runs"]
+    code, found = command("doctor", "--json")
+    assert json.loads(found)["errors"] == 0, found
+    rows = usr_platform.rows()
+    shown = json.loads(command("show", str(rows[0].record_id), "--json")[1])
+    assert shown["row"]["record_id"] == rows[0].record_id
+    code, dry = command("publish", "--once", "--dry-run")
+    assert code == 0
+    code, documents = command("publish", "--once")
+    assert code == 0
+    assert documents == dry
+    (line,) = documents.splitlines()
+    events = etree.fromstring(line.encode()).find("input")
+    assert events is not None
+    assert [event.tag for event in events] == ["add", "modify", "add"]
+    photo = [value.text for value in events[0].findall("add-attr[@attr-name='photo']/value")]
+    photo += [value.text for value in events[0].findall("add-attr[@attr-name='PHOTO']/value")]
+    assert photo == ["qqo="]
+    assert json.loads(command("status", "--json")[1])["queue_rows"] == 0
+    assert command("resync", "usr")[0] == 0
+    assert command("resync", "usr", "--where", "nonsense here")[0] != 0
+    assert json.loads(command("status", "--json")[1])["queue_rows"] == 1
+    assert command("publish", "--once")[0] == 0
+    assert command("requeue", "--status", "S", "--force")[0] == 0
+    assert command("publish", "--once")[0] == 0
+    assert command("purge", "--older-than", "0s")[0] == 0
+    assert json.loads(command("triggers", "show", "--json")[1])
+    assert command("triggers", "drop", "--drop-log")[0] == 0
+    assert command("status")[0] != 0
+
+
+def test_a_resync_goes_on_where_it_stopped(usr_platform: Platform, command) -> None:  # type: ignore[no-untyped-def]
+    usr_platform.run(*(f"INSERT INTO keyed VALUES ({n}, 'k{n % 3}')" for n in range(7)))
+    usr_platform.rows()
+    assert command("resync", "keyed", "--batch", "2")[0] == 0
+    assert sorted(str(row.table_key).lower() for row in usr_platform.rows()) == sorted(
+        f"b=k{n % 3}+a={n}" for n in range(7)
+    )
+    assert command("resync", "keyed", "--where", "a > 4", "--as-update", "--batch", "1")[0] == 0
+    assert [(row.event_type, str(row.table_key).lower()) for row in usr_platform.rows()] == [
+        (6, "b=k0+a=6"),
+        (6, "b=k2+a=5"),
+    ]
+    name = ("B", "A") if usr_platform.name == "oracle" else ("b", "a")
+    key = f"{name[0]}=k1+{name[1]}=1"
+    assert command("resync", "keyed", "--key", key, "--key", f"{name[0]}=no+{name[1]}=1")[0] == 1
+    assert [row.table_key for row in usr_platform.rows()] == [key]
+
+
+def test_a_bulk_job_sees_every_row_once(usr_platform: Platform) -> None:
+    pytest.importorskip("pyarrow")
+    usr_platform.watch("keyed")
+    usr_platform.run(*(f"INSERT INTO keyed VALUES ({n}, 'x')" for n in range(30)))
+    bulk = usr_platform.dialect.bulk
+    fields = ("record_id", "status", "event_type", "event_time", "table_key", "new_value")
+    with usr_platform.session() as (conn, log):
+        conn.rollback()
+        conn = conn.execution_options(**bulk.execution_options)
+        snapshot = bulk.export(conn)
+        parts = bulk.parts(conn, log, "N", 1, 2**62, 7, 1)
+        assert [part.rows for part in parts] == [6] * 5 or sum(part.rows for part in parts) == 30
+        usr_platform.run("INSERT INTO keyed VALUES (99, 'later')")
+        url = usr_platform.engine.url
+        found = [
+            row
+            for part in parts
+            for batch in bulk.read(url, log, snapshot, "N", Part(*part), fields)
+            for row in batch.to_pylist()
+        ]
+        assert [row["record_id"] for row in found] == sorted({row["record_id"] for row in found})
+        assert len(found) == 30
+        assert {row["event_type"] for row in found} == {5}
+        assert all(row["event_time"] is not None for row in found)
+
+
+def test_no_database_is_needed_to_print_sql(  # type: ignore[no-untyped-def]
+    engine, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is printed for a database runs on it."""
+    monkeypatch.chdir(tmp_path)
+    dialect = dialects.for_url(engine.url)
+    column = {"name": "id", "type": "integer"}
+    catalog = {"dialect": dialect.name, "schema": None, "tables": [
+        {"name": "t", "kind": "table", "columns": [column, {"name": "v", "type": "varchar(40)"}], "primary_key": ["id"]}
+    ]}  # fmt: skip
+    (tmp_path / "catalog.json").write_text(json.dumps(catalog))
+    assert run(["db", "upgrade", "--sql", "--dialect", dialect.name]) == 0
+    log = capsys.readouterr().out
+    asked = ["triggers", "show", "--sql", "--dialect", dialect.name, "--catalog", "catalog.json"]
+    assert run(asked) == 0
+    triggers = capsys.readouterr().out
+    assert "eventlog" in log.lower()
+    assert "tgr_t_i_1" in triggers.lower()
+    if dialect.name == "sqlite":
+        with sqlite3.connect(tmp_path / "app.db") as conn:
+            conn.executescript("CREATE TABLE t (id INTEGER PRIMARY KEY, v VARCHAR(40))")
+            conn.executescript(log)
+            conn.executescript(triggers)
+            conn.execute("INSERT INTO t VALUES (1, 'x')")
+            assert conn.execute("SELECT event_type, table_key FROM eventlog").fetchall() == [(1, "id=1")]
+        conn.close()
+    elif dialect.name == "postgresql":
+        with psycopg.connect(engine.url.set(drivername="postgresql").render_as_string(False)) as conn:
+            conn.execute("CREATE TABLE t (id integer PRIMARY KEY, v varchar(40))")
+            conn.execute(log)  # type: ignore[arg-type]
+            conn.commit()
+            conn.execute(triggers)  # type: ignore[arg-type]
+            conn.execute("INSERT INTO public.t VALUES (1, 'x')")
+            assert conn.execute("SELECT event_type, table_key FROM eventlog").fetchall() == [(1, "id=1")]
+
+
+@pytest.mark.parametrize("arguments", [
+    ["db", "upgrade", "--dialect", "sqlite"],
+    ["triggers", "show", "--dialect", "sqlite"],
+    ["triggers", "show", "--sql", "--dialect", "sqlite"],
+    ["triggers", "show", "--sql", "--catalog", "x.json"],
+    ["triggers", "show", "--sql", "--dialect", "sqlite", "--catalog", "missing.json"],
+])  # fmt: skip
+def test_options_that_go_together_are_asked_for(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(arguments) == 2

@@ -1,0 +1,178 @@
+"""The log on every database: read, marked, deleted, locked (spec/event-log.md 1, 8, 10, 12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+import pytest
+import sqlalchemy as sa
+from platforms import Platform
+
+from eventlog.errors import AnotherPublisher, ConfigError, LogTableError
+from eventlog.publisher.metrics import Counters
+from eventlog.publisher.opening import open_context
+from eventlog.sql import purge
+from eventlog.sql.companions import (
+    add_errors,
+    next_flight,
+    read_errors,
+    read_inflight,
+    strike_inflight,
+    update_inflight,
+    write_inflight,
+)
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.log_table import DueWindow, LogTable, Window, count_by_status, open_log, requeue, tail
+
+
+class Log(NamedTuple):
+    conn: sa.Connection
+    dialect: Dialect
+    table: LogTable
+
+    def ids(self, window: Window = Window(1, None, None)) -> list[int]:  # noqa: B008 - immutable
+        return [row.record_id for row in self.dialect.read_window(self.conn, self.table, window)]
+
+
+@pytest.fixture
+def log(platform: Platform) -> Iterator[Log]:
+    """Rows 1 to 10 of status N."""
+    platform.run("CREATE TABLE keyed (a {integer} PRIMARY KEY)")
+    platform.watch("keyed")
+    platform.run(*(f"INSERT INTO keyed VALUES ({n})" for n in range(10)))
+    with platform.session() as (conn, table):
+        yield Log(conn, platform.dialect, table)
+
+
+def test_a_window_is_read_in_order(log: Log) -> None:
+    first, *_, last = log.ids()
+    assert last - first == 9
+    assert log.ids(Window(first + 2, None, 3)) == [first + 2, first + 3, first + 4]
+    assert log.ids(Window(first, first + 1, None)) == [first, first + 1]
+    rows = log.dialect.read_rows(log.conn, log.table, [(first, first), (first + 3, first + 4)])
+    assert [row.record_id for row in rows] == [first, first + 3, first + 4]
+    assert {row.event_type for row in rows} == {5}
+    assert tail(log.conn, log.table) == last
+
+
+def test_marks_and_deletions_touch_rows_that_are_still_n(log: Log) -> None:
+    first, *_, last = log.ids()
+    mark, table, conn = log.dialect.mark, log.table, log.conn
+    assert mark(conn, table, "S", [(first, first + 1), (first + 3, first + 3)]) == 3
+    assert mark(conn, table, "E", [(first, first + 4)]) == 2
+    assert count_by_status(conn, table) == {"S": 3, "E": 2, "N": 5}
+    assert log.dialect.delete(conn, table, [(first, last)]) == 5
+    assert count_by_status(conn, table) == {"S": 3, "E": 2}
+    assert requeue(conn, table, ["E"]).set_back == 2
+    assert mark(conn, table, "S", []) == 0
+
+
+def test_rows_of_one_user_can_be_left_alone(log: Log) -> None:
+    first, second, third, *_ = log.ids()
+    user = log.dialect.quote(log.table.columns[4])
+    name = log.dialect.quote(log.table.name)
+    for record_id, value in ((first, "me"), (second, "me  "), (third, "Me")):
+        log.conn.exec_driver_sql(
+            f"UPDATE {name} SET {user} = '{value}' WHERE {log.dialect.quote(log.table.columns[0])} = {record_id}"
+        )
+    assert log.ids(Window(1, None, 2, leave_user="me")) == [third, third + 1]
+
+
+def test_the_queue_is_counted_and_aged(log: Log) -> None:
+    found = log.dialect.queue(log.conn, log.table, "utc")
+    assert found.rows == 10
+    assert found.oldest_seconds is not None
+    assert -5 < found.oldest_seconds < 120
+
+
+def test_rows_that_are_due_come_by_time(log: Log) -> None:
+    first, second, third, *_ = log.ids()
+    dialect, conn = log.dialect, log.conn
+    name, time, record_id = map(dialect.quote, (log.table.name, log.table.columns[3], log.table.columns[0]))
+    now = datetime.now(UTC).replace(tzinfo=None)
+    for row, hours in ((first, -1), (second, -2), (third, 1)):
+        when = now + timedelta(hours=hours)
+        stamp = f"'{when:%Y-%m-%d %H:%M:%S}'"
+        stamp = f"TO_TIMESTAMP({stamp}, 'YYYY-MM-DD HH24:MI:SS')" if dialect.name == "oracle" else stamp
+        conn.exec_driver_sql(f"UPDATE {name} SET {time} = {stamp} WHERE {record_id} = {row}")
+    until = dialect.due_until(conn, log.table, "utc")
+    due = dialect.read_due(conn, log.table, DueWindow(until, None, 2))
+    assert [row.record_id for row in due] == [second, first]
+    rest = dialect.read_due(conn, log.table, DueWindow(until, (due[-1].event_time, due[-1].record_id), 100))
+    assert third not in [row.record_id for row in rest]
+    assert len(rest) == 7
+
+
+def test_flights_are_numbered_once(log: Log) -> None:
+    conn, table = log.conn, log.table
+    first = next_flight(conn, table)
+    write_inflight(conn, table, first, '{"a": 1}')
+    second = next_flight(conn, table)
+    assert second > first
+    write_inflight(conn, table, second, "{}")
+    update_inflight(conn, table, first, "x" * 5000)
+    assert read_inflight(conn, table) == [(first, "x" * 5000), (second, "{}")]
+    strike_inflight(conn, table, first)
+    strike_inflight(conn, table, second)
+    assert read_inflight(conn, table) == []
+    assert next_flight(conn, table) > second
+
+
+def test_error_lines_keep_their_words(log: Log) -> None:
+    first = log.ids()[0]
+    add_errors(log.conn, log.table, [(first, "bad_value", "what \0 \ud800 it was: ä 😀")])
+    (line,) = read_errors(log.conn, log.table, first)
+    assert line.code == "bad_value"
+    assert "it was: ä 😀" in line.message
+    assert abs(line.error_time - datetime.now(UTC).replace(tzinfo=None)) < timedelta(minutes=1)
+
+
+def test_old_rows_are_purged_with_their_error_lines(log: Log) -> None:
+    conn, table = log.conn, log.table
+    first, *_, last = log.ids()
+    log.dialect.mark(conn, table, "S", [(first, first + 3)])
+    add_errors(conn, table, [(first, "bad_value", "x"), (last, "bad_value", "y")])
+    later = datetime.now(UTC).replace(tzinfo=None) + timedelta(hours=1)
+    cutoff = purge.Cutoff(later, later)
+    assert purge.extent(conn, table) == (first, last)
+    batch = purge.purge_rows(conn, table, first - 1, 100, later, [first + 1], dry=False)
+    assert batch == purge.Batch(last, 10, 3)
+    errors = purge.purge_errors(conn, table, None, 100, cutoff, dry=False)
+    assert errors is not None
+    assert errors.removed == 1
+    now = purge.cutoff(conn, log.dialect, table, "utc", timedelta(0))
+    assert abs(now.error_time - (later - timedelta(hours=1))) < timedelta(minutes=1)
+
+
+def test_one_publisher_a_log(platform: Platform) -> None:
+    platform.run("CREATE TABLE keyed (a {integer} PRIMARY KEY)")
+    config = platform.config()
+    with open_context(config, Counters()) as held:
+        assert held.dialect.holds_lock(held.connection, held.log)
+        with platform.session() as (conn, log):
+            assert platform.dialect.is_locked(conn, log)
+            assert not platform.dialect.holds_lock(conn, log)
+            assert not platform.dialect.try_lock(conn, log)
+        with pytest.raises(AnotherPublisher), open_context(config, Counters()):
+            pass
+    with platform.session() as (conn, log):
+        assert not platform.dialect.is_locked(conn, log)
+        assert platform.dialect.try_lock(conn, log)
+        platform.dialect.unlock(conn, log)
+        assert not platform.dialect.is_locked(conn, log)
+    assert list(platform.place.glob("*.lock")) == []
+
+
+def test_what_the_log_lacks_is_named(platform: Platform) -> None:
+    with platform.session() as (conn, log):
+        with pytest.raises(LogTableError, match="db upgrade"):
+            open_log(conn, platform.dialect, name="nothing")
+        conn.exec_driver_sql(f"DROP TABLE {platform.dialect.quote(log.inflight_table)}")
+        conn.commit()
+        with pytest.raises(LogTableError, match=r"(?i)inflight"):
+            open_log(conn, platform.dialect, name="eventlog")
+        if not platform.has("schemas"):
+            with pytest.raises(ConfigError, match="no schemas"):
+                open_log(conn, platform.dialect, name="eventlog", schema="hr")

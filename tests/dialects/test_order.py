@@ -1,0 +1,101 @@
+"""Many writers and one publisher, on every database: nothing is lost, no object's changes change places."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import pytest
+import sqlalchemy as sa
+from platforms import Platform
+
+from eventlog.answer import Answer
+from eventlog.model import Event, Op, Operation
+from eventlog.publisher.daemon import publish_once
+from eventlog.publisher.metrics import Counters
+from eventlog.publisher.opening import open_context
+from eventlog.publisher.sinks import Document
+
+WRITERS, CHANGES, OBJECTS = 4, 25, 5
+
+
+@dataclass
+class Receiver:
+    """Keeps the events; ``state``: what a receiver makes of them."""
+
+    events: list[Event] = field(default_factory=list)
+    state: dict[str, dict[str, set[str]]] = field(default_factory=lambda: defaultdict(dict))
+
+    def send(self, document: Document) -> Answer:
+        for event in document.events:
+            self.events.append(event)
+            if event.operation == Operation.DELETE:
+                self.state.pop(event.association, None)
+                continue
+            for attribute in event.attributes:
+                own = self.state[event.association].setdefault(attribute.name, set())
+                for op, texts in attribute.steps:
+                    if op == Op.REMOVE_ALL:
+                        own.clear()
+                    elif op == Op.REMOVE:
+                        own.difference_update(texts)
+                    else:
+                        own.update(texts)
+        return Answer()
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def write(platform: Platform, number: int, failures: list[BaseException]) -> None:
+    chance = random.Random(number)
+    try:
+        for turn in range(CHANGES):
+            key = chance.randrange(OBJECTS)
+            with platform.engine.connect() as conn:
+                if platform.has("concurrent_writers"):
+                    conn.begin()
+                else:
+                    conn.exec_driver_sql("PRAGMA busy_timeout = 60000")
+                conn.exec_driver_sql(f"UPDATE item SET v = v + 1, w = '{number}-{turn}' WHERE k = {key}")
+                conn.commit()
+    except BaseException as error:
+        failures.append(error)
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_no_change_is_lost_and_none_overtakes_another(platform: Platform, delete: bool) -> None:
+    platform.run("CREATE TABLE item (k {integer} PRIMARY KEY, v {integer}, w {string})")
+    platform.watch("item")
+    platform.run(*(f"INSERT INTO item VALUES ({key}, 0, NULL)" for key in range(OBJECTS)))
+    failures: list[BaseException] = []
+    writers = [threading.Thread(target=write, args=(platform, n, failures)) for n in range(WRITERS)]
+    receiver = Receiver()
+    config = platform.config(
+        publisher={"query_limit": 20, "batch_size": 3, "delete_from_log": delete, "allow_loopback": True}
+    )
+    for writer in writers:
+        writer.start()
+    with open_context(config, Counters()) as context:
+        while any(writer.is_alive() for writer in writers):
+            publish_once(context, receiver)
+        for writer in writers:
+            writer.join()
+        publish_once(context, receiver)
+    assert failures == []
+    with platform.engine.connect() as conn:
+        rows = conn.execute(sa.text("SELECT k, v, w FROM item ORDER BY k")).all()
+    assert sum(int(row[1]) for row in rows) == WRITERS * CHANGES
+    upper = str.upper if platform.name == "oracle" else str
+    expected = {
+        f"{upper('k')}={key}": {upper("v"): {str(int(v))}, **({} if w is None else {upper("w"): {w}})}
+        for key, v, w in rows
+    }
+    got = {
+        association.partition(",")[0]: {name: own for name, own in values.items() if own}
+        for association, values in receiver.state.items()
+    }
+    assert got == expected

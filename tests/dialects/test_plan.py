@@ -1,0 +1,215 @@
+"""From what is declared to what is installed, and back, on every database (spec/triggers.md 9, 10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from platforms import STYLES, Platform
+
+from eventlog.cli.database import transaction
+from eventlog.cli.triggers import planned_triggers
+from eventlog.errors import ConfigError, LogTableError, TriggerError
+from eventlog.publisher.opening import catalog_of, class_names, declared_watches
+from eventlog.sql import migrations
+
+USR: dict[str, Any] = {"table": "usr"}
+
+
+def catalogue(platform: Platform) -> list[Any]:
+    """Everything that stands in the database."""
+    statements = {
+        "sqlite": "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite%' ORDER BY 1, 2",
+        "oracle": "SELECT object_type, object_name FROM user_objects ORDER BY 1, 2",
+        "postgresql": (
+            "SELECT 'relation', relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace UNION ALL"
+            " SELECT 'trigger', tgname::text FROM pg_trigger WHERE NOT tgisinternal UNION ALL"
+            " SELECT 'function', proname::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace UNION ALL"
+            " SELECT 'type', typname::text FROM pg_type WHERE typnamespace = 'public'::regnamespace ORDER BY 1, 2"
+        ),
+    }
+    with platform.engine.connect() as conn:
+        return list(map(tuple, conn.exec_driver_sql(statements[platform.name])))
+
+
+def kinds(platform: Platform, *watches: dict[str, Any]) -> list[str]:
+    return [action.kind for action in platform.plan(*watches).actions]
+
+
+def test_uninstalling_leaves_nothing(usr_platform: Platform) -> None:
+    with transaction(usr_platform.config()) as (conn, _):
+        migrations.downgrade(conn, log_table="eventlog")
+    before = catalogue(usr_platform)
+    usr_platform.install()
+    usr_platform.watch("usr")
+    assert catalogue(usr_platform) != before
+    with usr_platform.session() as (conn, log):
+        plan = usr_platform.dialect.triggers.plan_drop(conn, log)
+    usr_platform.apply(plan)
+    with transaction(usr_platform.config()) as (conn, _):
+        migrations.downgrade(conn, log_table="eventlog")
+    assert catalogue(usr_platform) == before
+
+
+def test_installing_twice_changes_nothing(usr_platform: Platform) -> None:
+    usr_platform.watch("usr")
+    before = catalogue(usr_platform)
+    usr_platform.install()
+    assert kinds(usr_platform, USR) == ["unchanged", "unchanged"]
+    usr_platform.watch("usr")
+    assert catalogue(usr_platform) == before
+
+
+def test_a_table_of_the_logs_name_is_not_taken(platform: Platform) -> None:
+    with transaction(platform.config()) as (conn, _):
+        migrations.downgrade(conn, log_table="eventlog")
+    platform.run("CREATE TABLE eventlog (x {integer})")
+    with pytest.raises(LogTableError, match="not made by"), transaction(platform.config()) as (conn, _):
+        migrations.upgrade(conn, log_table="eventlog")
+
+
+@pytest.mark.parametrize("style", STYLES[1:])
+def test_another_style_replaces_the_triggers(usr_platform: Platform, style: str) -> None:
+    usr_platform.watch("usr")
+    assert kinds(usr_platform, {**USR, "style": style})[0] == "replace"
+    usr_platform.watch("usr", style)
+    assert kinds(usr_platform, {**USR, "style": style}) == ["unchanged", "unchanged"]
+
+
+def test_what_is_no_longer_watched_is_dropped(usr_platform: Platform) -> None:
+    usr_platform.apply(usr_platform.plan(USR, {"table": "keyed"}))
+    assert sorted(kinds(usr_platform, {"table": "keyed"})) == ["drop", "drop", "unchanged"]
+    usr_platform.watch("keyed")
+    assert usr_platform.logged("INSERT INTO usr (idu) VALUES (1)") == []
+    assert len(usr_platform.logged("INSERT INTO keyed VALUES (1, 'x')")) == 1
+
+
+def test_a_column_more_and_one_less_show_in_the_plan(usr_platform: Platform) -> None:
+    usr_platform.watch("usr")
+    usr_platform.run("ALTER TABLE usr ADD nick {string}")
+    assert kinds(usr_platform, USR) == ["replace", "unchanged"]
+    usr_platform.watch("usr")
+    assert usr_platform.logged("INSERT INTO usr (idu, nick) VALUES (1, 'n')") == [(1, "idu=1", "nick", None, "n")]
+    if usr_platform.name == "sqlite":
+        # It refuses to drop a column that a trigger names.
+        with usr_platform.session() as (conn, log):
+            plan = usr_platform.dialect.triggers.plan_drop(conn, log)
+        usr_platform.apply(plan)
+    usr_platform.run("ALTER TABLE usr DROP COLUMN nick")
+    assert kinds(usr_platform, USR)[0] in ("replace", "create")
+    usr_platform.watch("usr")
+    assert usr_platform.logged("INSERT INTO usr (idu, fname) VALUES (2, 'n')") == [(1, "idu=2", "fname", None, "n")]
+
+
+def test_a_column_that_was_renamed_shows_in_the_plan(usr_platform: Platform) -> None:
+    usr_platform.watch("usr")
+    usr_platform.run("ALTER TABLE usr RENAME COLUMN lname TO surname")
+    assert kinds(usr_platform, USR)[0] == "replace"
+    usr_platform.watch("usr")
+    assert usr_platform.logged("INSERT INTO usr (idu, surname) VALUES (1, 'n')") == [(1, "idu=1", "surname", None, "n")]
+    assert kinds(usr_platform, USR) == ["unchanged", "unchanged"]
+
+
+def test_a_trigger_dropped_by_hand_comes_back(usr_platform: Platform) -> None:
+    usr_platform.watch("usr")
+    with usr_platform.session() as (conn, log):
+        one = usr_platform.dialect.triggers.installed(conn, log)[0]
+    quote = usr_platform.dialect.quote
+    place = " ON usr" if usr_platform.name == "postgresql" else ""
+    usr_platform.run(f"DROP TRIGGER {quote(one.trigger)}{place}")
+    assert sorted(kinds(usr_platform, USR)) == ["replace", "unchanged"]
+    usr_platform.watch("usr")
+    assert kinds(usr_platform, USR) == ["unchanged", "unchanged"]
+
+
+def test_the_digest_of_what_is_installed_is_that_of_what_was_compiled(usr_platform: Platform) -> None:
+    usr_platform.watch("usr")
+    config, dialect = usr_platform.config(), usr_platform.dialect
+    with usr_platform.session() as (conn, log):
+        schema, tables = class_names(config)
+        database = dialect.reflect(conn, schema)
+        catalog = catalog_of(config, database, tables, log)
+        facts = dialect.triggers.facts
+        more = [] if facts is None else [facts(conn, database, log, ["usr", "usr_phone"])]
+        made = dialect.triggers.compile(database, catalog, log, declared_watches(config), *more)
+        assert dialect.triggers.digests(conn, log) == {one.table: one.digest for one in made}
+
+
+def test_what_is_compiled_without_a_database_captures_and_goes(usr_platform: Platform) -> None:
+    dialect = usr_platform.dialect
+    usr_platform.plan(USR)
+    config = usr_platform.config()
+    with usr_platform.session() as (conn, log):
+        schema, tables = class_names(config)
+        database = dialect.reflect(conn, schema)
+        made = dialect.triggers.compile(
+            database, catalog_of(config, database, tables, log), log, declared_watches(config)
+        )
+    before = catalogue(usr_platform)
+
+    def execute(statements: tuple[str, ...]) -> None:
+        with usr_platform.engine.begin() as conn:
+            for statement in statements:
+                conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
+
+    for one in made:
+        execute(one.create)
+    assert usr_platform.logged("INSERT INTO usr (idu, fname) VALUES (1, 'x')") == [(1, "idu=1", "fname", None, "x")]
+    assert usr_platform.logged("INSERT INTO usr_phone VALUES (1, 'a')") == [
+        (2, "idu=1", "usr_phone.phoneno", None, "a")
+    ]
+    for one in made:
+        execute(one.drop)
+    assert catalogue(usr_platform) == before
+
+
+def test_nothing_is_left_of_a_plan_that_fails(usr_platform: Platform) -> None:
+    usr_platform.needs("transactional_ddl")
+    plan = usr_platform.plan(USR)
+    usr_platform.run("DROP TABLE usr_phone")
+    with pytest.raises(Exception, match="usr_phone"):
+        usr_platform.apply(plan)
+    with usr_platform.session() as (conn, log):
+        assert usr_platform.dialect.triggers.installed(conn, log) == []
+
+
+def test_watches_that_cannot_be_are_refused(usr_platform: Platform) -> None:
+    for watch, words in [
+        ({"table": "nobody"}, "no table or view|no such table"),
+        ({**USR, "exclude": ["idu"]}, "key column"),
+        ({**USR, "exclude": ["nothing"]}, "no attribute"),
+    ]:
+        with pytest.raises((TriggerError, ConfigError), match=words):
+            usr_platform.plan(watch)
+
+
+def test_capture_by_statement_is_refused_where_there_is_none(usr_platform: Platform) -> None:
+    if usr_platform.has("statement_capture"):
+        usr_platform.watch("keyed", capture="statement")
+        assert len(usr_platform.logged("INSERT INTO keyed VALUES (1, 'x')")) == 1
+        return
+    with pytest.raises(TriggerError, match="capture = row"):
+        usr_platform.plan({**USR, "capture": "statement"})
+
+
+def test_secrets_are_warned_of_and_what_is_not_captured_is_said(platform: Platform) -> None:
+    platform.run("CREATE TABLE account (id {integer} PRIMARY KEY, password_hash {string})")
+    plan = platform.plan({"table": "account"})
+    assert any("looks like a secret" in warning for warning in plan.warnings)
+    assert plan.not_captured
+
+
+def test_two_logs_of_one_table_do_not_touch_each_other(usr_platform: Platform) -> None:
+    usr_platform.watch("usr")
+    with transaction(usr_platform.config()) as (conn, _):
+        migrations.upgrade(conn, log_table="other")
+    other = usr_platform.config(database={"url": usr_platform.engine.url.render_as_string(False), "log_table": "other"})
+    with transaction(other) as (conn, dialect):
+        dialect.triggers.apply(conn, planned_triggers(conn, dialect, other), 5.0)
+    assert kinds(usr_platform, USR) == ["unchanged", "unchanged"]
+    usr_platform.run("INSERT INTO usr (idu, fname) VALUES (1, 'x')")
+    name = sa.sql.quoted_name("OTHER" if usr_platform.name == "oracle" else "other", quote=True)
+    with usr_platform.engine.connect() as conn:
+        assert conn.scalar(sa.select(sa.func.count()).select_from(sa.table(name))) == 1
+    assert len(usr_platform.rows()) == 1
