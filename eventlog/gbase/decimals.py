@@ -14,6 +14,7 @@ from eventlog.gbase.errors import BadDecimal
 TO_DECIMAL: Final = bytes([(d // 10 << 4) + d % 10 if d < 100 else 0xFF for d in range(256)])
 _TO_BASE_100: Final = bytes([(b >> 4) * 10 + (b & 15) if b >> 4 < 10 and b & 15 < 10 else 0xFF for b in range(256)])
 _NINES: Final = bytes([99 - d if d < 100 else 0xFF for d in range(256)])
+_HUNDREDS: Final = bytes([100 - d if 0 < d < 100 else 0xFF for d in range(256)])
 
 _ZERO: Final = 0x80
 _EXPONENT_0: Final = 0xC0  # positive, no digit left of the point
@@ -38,7 +39,7 @@ def unpack_digits(raw: bytes) -> tuple[bool, int, str] | None:
     if first == _ZERO:
         raise BadDecimal(f"{raw.hex().upper()} begins like zero and has digits")
     if negative:
-        digits = digits[:-1].translate(_NINES) + bytes([(100 - digits[-1]) & 0xFF])
+        digits = digits[:-1].translate(_NINES) + digits[-1:].translate(_HUNDREDS)
     text = digits.translate(TO_DECIMAL).hex()
     if not text.isdecimal():
         raise BadDecimal(f"{raw.hex().upper()} has a base-100 digit above 99")
@@ -60,7 +61,7 @@ def pack_digits(negative: bool, exponent: int, digits: str, width: int) -> bytes
     first = _EXPONENT_0 + exponent
     if negative:
         first ^= 0xFF
-        bare = bare[:-1].translate(_NINES) + bytes([100 - bare[-1]])
+        bare = bare[:-1].translate(_NINES) + bare[-1:].translate(_HUNDREDS)
     return (bytes([first]) + bare).ljust(width, b"\0")
 
 

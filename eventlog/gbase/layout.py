@@ -167,11 +167,11 @@ def _sizes_reader(table: str, columns: Sequence[Column], size_order: str, order:
             sizes = little(record, SIZES_AT)
             if size_order == "auto" and variable:
                 sizes = choose(sizes, record, payload)
-        # The entries of an explicit order are not known to be sizes yet: a wrong one says so in its column.
+        # An explicit order is held to the test that auto chooses by.
+        if size_order != "auto" and variable and not (min(sizes) >= 1 and sum(sizes) <= payload):
+            raise unfit(record, payload, f"the byte order {size_order}")
         end = fixed_bytes
         for name, size in zip(variable, sizes, strict=True):
-            if size < 1:
-                raise SizeArrayError("its entry in the size array is 0", table, _sequence(record), name)
             end += size
             if end > payload:
                 raise RowLengthError(
@@ -194,13 +194,12 @@ def _sizes_reader(table: str, columns: Sequence[Column], size_order: str, order:
         if fits_little or fits_big:
             order.found = "little" if fits_little else "big"
             return sizes if fits_little else swapped
-        raise SizeArrayError(
-            f"the size array {record[SIZES_AT : SIZES_AT + 4 * len(variable)].hex().upper()} fits the payload of "
-            f"{payload} bytes in neither byte order",
-            table,
-            _sequence(record),
-            variable[0],
-        )
+        raise unfit(record, payload, "either byte order")
+
+    def unfit(record: bytes, payload: int, orders: str) -> SizeArrayError:
+        array = record[SIZES_AT : SIZES_AT + 4 * len(variable)].hex().upper()
+        problem = f"the size array {array} does not fit the payload of {payload} bytes in {orders}"
+        return SizeArrayError(problem, table, _sequence(record), variable[0])
 
     return read
 

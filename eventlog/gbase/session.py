@@ -103,7 +103,7 @@ def capture_session(
 
 def _start(connection: Connection, session: int, capture: Capture) -> bool:
     """Start a capture; gives whether full-row logging had to be switched on, which nothing but its answer tells."""
-    arguments = ("cdc_startcapture", session, 0, capture.table, ", ".join(capture.columns), capture.label)
+    arguments = ("cdc_startcapture", session, 0, capture.table, ",".join(capture.columns), capture.label)
     try:
         _call(connection, *arguments, about=capture.table)
     except CdcError as error:

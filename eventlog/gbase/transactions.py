@@ -152,12 +152,12 @@ class Transactions:
             self._begin(*_BEGIN.unpack_from(record, 16))
         elif number == COMMTX:
             seq, tx, time = _COMMIT.unpack_from(record, 16)
-            held = self._end(offset, number, seq, tx)
+            held = self._end(tx)
             if held is not None:
                 return held, seq, time, offset
         elif number == RBTX:
             seq, tx = _PLAIN.unpack_from(record, 16)
-            held = self._end(offset, number, seq, tx)
+            held = self._end(tx)
             if held is not None:
                 held.close()
                 self._last_end = seq
@@ -195,10 +195,10 @@ class Transactions:
             held.close()
         self._open[tx] = Held(seq, os_user)
 
-    def _end(self, offset: int, number: int, seq: int, tx: int) -> Held | None:
+    def _end(self, tx: int) -> Held | None:
         held = self._open.pop(tx, None)
-        if held is None:
-            self._orphan(offset, number, tx)
+        if held is None:  # nothing of it is lost, or its rows have raised
+            self._counters["orphan_records"] += 1
             return None
         self._bytes_in_memory -= held.bytes_in_memory
         return held

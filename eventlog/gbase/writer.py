@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from eventlog.catalog_option import database_of
@@ -23,6 +24,8 @@ _IN_MEMORY: Final = 16 << 20
 _CHUNK: Final = 1 << 20
 _MAX_TX: Final = 0xFFFFFFFF
 _ID_DIGITS: Final = 10
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND: Final = timedelta(seconds=1)
 
 
 def write_stream(changes: Iterable[Change], options: WriteOptions, report: Report) -> Iterator[bytes]:
@@ -240,4 +243,4 @@ class _Writer:
 
 def _seconds(change: Change) -> int:
     time = change.commit_time
-    return 0 if time is None else int(time.timestamp() // 1)
+    return 0 if time is None else (time - _EPOCH) // _SECOND

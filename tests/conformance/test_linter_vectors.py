@@ -11,7 +11,7 @@ import pytest
 from vector_cases import known_members
 
 from eventlog.change_json import to_json, value_from_json, value_to_json
-from eventlog.errors import FormatError, UnknownOperation
+from eventlog.errors import EventlogError, FormatError, UnknownOperation
 from eventlog.formats import Report, parse_options
 from eventlog.linter import errors
 from eventlog.linter.attributes import TableAttrs, Typ, attrs_of_option
@@ -108,7 +108,7 @@ def test_assembly(linter_assembly: Case) -> None:
     given = [same | known_members("row", row, (), COLUMNS) for row in case["rows"]]
     rows = sorted(queue_rows_of_mappings(given), key=lambda row: row.extdata)
     if "error" in case:
-        with pytest.raises(FormatError) as caught:
+        with pytest.raises(EventlogError) as caught:
             assembled(rows)
         assert type(caught.value).__name__ == case["error"]
         return
@@ -127,7 +127,7 @@ def test_queue(linter_queues: Case) -> None:
         known_members("row", {name.upper(): value for name, value in row.items()}, (), COLUMNS)
     report = Report()
     if "error" in case:
-        with pytest.raises(FormatError) as caught:
+        with pytest.raises(EventlogError) as caught:
             list(reader_of(case, report).read(queue_rows_of_mappings(case["rows"])))
         assert type(caught.value).__name__ == case["error"]
         return

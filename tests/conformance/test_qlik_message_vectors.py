@@ -9,7 +9,7 @@ import pytest
 from vector_cases import known_members
 
 from eventlog.change_json import from_json, to_json
-from eventlog.errors import FormatError
+from eventlog.errors import EventlogError
 from eventlog.formats import Report
 from eventlog.qlik.message import Message
 from eventlog.qlik.message_options import ReadOptions, WriteOptions
@@ -48,7 +48,7 @@ def test_message(qlik_messages: Case) -> None:
     )  # fmt: skip
     report = Report()
     if "error" in case:
-        with pytest.raises(FormatError) as caught:
+        with pytest.raises(EventlogError) as caught:
             read(case, report)
         assert type(caught.value).__name__ == case["error"]
     elif "skipped" in case:

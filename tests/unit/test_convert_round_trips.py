@@ -56,8 +56,10 @@ CATALOG = {
 }
 NOTES = "note.text"
 
-TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"], include_characters="\t\r\n"), max_size=8)
-KEY_TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"], include_characters="\t"), max_size=6)
+# What XML can hold: no control characters, and neither of the two that are none.
+_XML: dict[str, Any] = {"codec": "utf-8", "exclude_categories": ["Cc"], "exclude_characters": "\ufffe\uffff"}
+TEXT = st.text(st.characters(**_XML, include_characters="\t\r\n"), max_size=8)
+KEY_TEXT = st.text(st.characters(**_XML, include_characters="\t"), max_size=6)
 WHOLE = datetime.max.replace(microsecond=0)
 
 

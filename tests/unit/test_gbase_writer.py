@@ -243,6 +243,11 @@ def test_what_is_cut_off_is_counted_by_column_and_times_are_whole_seconds() -> N
     assert read(written([insert(1)]))[0].commit_time is None
 
 
+def test_a_commit_time_is_never_rounded_up() -> None:
+    last = datetime.max.replace(tzinfo=UTC)
+    assert read(written([insert(1)._replace(commit_time=last)]))[0].commit_time == last.replace(microsecond=0)
+
+
 def test_labels_are_those_given_and_numbers_that_are_free() -> None:
     changes = [insert(1), Change("app", "other", ChangeOp.TRUNCATE), Change(None, "third", ChangeOp.TRUNCATE)]
     data = written(
