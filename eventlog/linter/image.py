@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple
@@ -58,39 +58,16 @@ class EmulatorCodec:
         self._writers: dict[TableAttrs, tuple[_Writer, ...]] = {}
 
     def decode(self, table: TableAttrs, image: bytes) -> dict[str, Value]:
-        """The row of an image. Raises RowDecodeError with the column."""
+        """The row of an image. Raises RowDecodeError with the first column that is wrong."""
         segments = self._segments.get(table)
         if segments is None:
-            segments = self._segments[table] = _segments(table, self._charset)
-        row: dict[str, Value] = {}
-        offset, end = 0, len(image)
-        for segment in segments:
-            names, take, size, no_nulls, longest, conversions, _ = segment
-            try:
-                slots = take(image, offset)
-            except struct.error:
-                raise _cut(segment, offset, end) from None
-            offset += size
-            flags, values = slots[::2], slots[1::2]
-            if longest is not None:
-                start, offset = offset, offset + values[-1]
-                if values[-1] > longest or offset > end:
-                    raise _bad_variable(segment, flags, values[-1], offset - end)
-                values = (*values[:-1], image[start:offset])
-            if flags != no_nulls:
-                values = _with_nulls(segment, flags, values)
-            row.update(zip(names, values))  # noqa: B905 - as many by construction
-            name = ""
-            try:
-                for name, convert in conversions:
-                    value = row[name]
-                    if value is not None:
-                        row[name] = convert(value)
-            except ValueError as error:
-                raise _bad_slot(name, str(error)) from None
-        if offset != len(image):
-            raise RowDecodeError(None, f"{len(image) - offset} bytes are left over behind the last column")
-        return row
+            segments = self._segments[table] = _segments(_runs(table.columns), self._charset)
+        try:
+            return _decoded(segments, image)
+        except RowDecodeError:
+            # A segment may hold several columns; slot by slot the first that is wrong is named.
+            _decoded(_segments([(column,) for column in table.columns], self._charset), image)
+            raise
 
     def encode(self, table: TableAttrs, row: Mapping[str, Value]) -> bytes:
         """The image of a row. Raises RowEncodeError with the column."""
@@ -134,27 +111,64 @@ class _Segment(NamedTuple):
     no_nulls: tuple[int, ...]
     longest: int | None
     conversions: tuple[tuple[str, Convert], ...]
-    columns: tuple[ColumnAttrs, ...]
 
 
-def _segments(table: TableAttrs, charset: str) -> tuple[_Segment, ...]:
-    for column in table.columns:
+def _decoded(segments: tuple[_Segment, ...], image: bytes) -> dict[str, Value]:
+    row: dict[str, Value] = {}
+    offset, end = 0, len(image)
+    for segment in segments:
+        names, take, size, no_nulls, longest, conversions = segment
+        try:
+            slots = take(image, offset)
+        except struct.error:
+            raise _bad_slot(names[-1], f"{offset + size - end} bytes of it are missing") from None
+        offset += size
+        flags, values = slots[::2], slots[1::2]
+        if longest is not None:
+            start, offset = offset, offset + values[-1]
+            if values[-1] > longest:
+                raise _bad_slot(names[-1], f"its length {values[-1]} is more than {longest}")
+            if offset > end:
+                raise _bad_slot(names[-1], f"{offset - end} bytes of it are missing")
+            values = (*values[:-1], image[start:offset])
+        if flags != no_nulls:
+            values = _with_nulls(segment, flags, values)
+        row.update(zip(names, values))  # noqa: B905 - as many by construction
+        name = ""
+        try:
+            for name, convert in conversions:
+                value = row[name]
+                if value is not None:
+                    row[name] = convert(value)
+        except ValueError as error:
+            raise _bad_slot(name, str(error)) from None
+    if offset != len(image):
+        raise RowDecodeError(None, f"{len(image) - offset} bytes are left over behind the last column")
+    return row
+
+
+def _runs(columns: Iterable[ColumnAttrs]) -> Iterator[tuple[ColumnAttrs, ...]]:
+    """The columns of each segment."""
+    run: list[ColumnAttrs] = []
+    for column in columns:
+        run.append(column)
+        if column.typ in _VARIABLE:
+            yield tuple(run)
+            run = []
+    if run:
+        yield tuple(run)
+
+
+def _segments(runs: Iterable[tuple[ColumnAttrs, ...]], charset: str) -> tuple[_Segment, ...]:
+    return tuple([_segment(run, charset) for run in runs])
+
+
+def _segment(columns: tuple[ColumnAttrs, ...], charset: str) -> _Segment:
+    for column in columns:
         reason = _misfit(column)
         if reason:
             raise RowDecodeError(column.name, reason)
-    segments = []
-    run: list[ColumnAttrs] = []
-    for column in table.columns:
-        run.append(column)
-        if column.typ in _VARIABLE:
-            segments.append(_segment(tuple(run), column.length, charset))
-            run = []
-    if run:
-        segments.append(_segment(tuple(run), None, charset))
-    return tuple(segments)
-
-
-def _segment(columns: tuple[ColumnAttrs, ...], longest: int | None, charset: str) -> _Segment:
+    last = columns[-1]
     form = struct.Struct(">" + "".join("B" + _form(column) for column in columns))
     conversions = ((column.name, _reader(column, charset)) for column in columns)
     return _Segment(
@@ -162,9 +176,8 @@ def _segment(columns: tuple[ColumnAttrs, ...], longest: int | None, charset: str
         form.unpack_from,
         form.size,
         (0,) * len(columns),
-        longest,
+        last.length if last.typ in _VARIABLE else None,
         tuple((name, convert) for name, convert in conversions if convert is not None),
-        columns,
     )
 
 
@@ -183,33 +196,13 @@ def _form(column: ColumnAttrs) -> str:
     return _FORMS.get((column.typ, column.length), f"{column.length}s")
 
 
-def _check_flags(segment: _Segment, flags: tuple[int, ...]) -> None:
+def _with_nulls(segment: _Segment, flags: tuple[int, ...], values: tuple[Any, ...]) -> tuple[Any, ...]:
     for name, flag in zip(segment.names, flags, strict=True):
         if flag > 1:
             raise _bad_slot(name, f"its null flag is {flag:02X}, neither 00 nor 01")
-
-
-def _with_nulls(segment: _Segment, flags: tuple[int, ...], values: tuple[Any, ...]) -> tuple[Any, ...]:
-    _check_flags(segment, flags)
     if segment.longest is not None and flags[-1] and values[-1]:
         raise _bad_slot(segment.names[-1], f"it is NULL with a length of {len(values[-1])}")
     return tuple([None if flag else value for flag, value in zip(flags, values, strict=True)])
-
-
-def _bad_variable(segment: _Segment, flags: tuple[int, ...], length: int, missing: int) -> RowDecodeError:
-    _check_flags(segment, flags)  # a column before it may be wrong too
-    longest = segment.columns[-1].length
-    if length > longest:
-        return _bad_slot(segment.names[-1], f"its length {length} is more than {longest}")
-    return _bad_slot(segment.names[-1], f"{missing} bytes of it are missing")
-
-
-def _cut(segment: _Segment, offset: int, size: int) -> RowDecodeError:
-    for column in segment.columns:
-        offset += 3 if column.typ in _VARIABLE else 1 + column.length
-        if offset > size:
-            return _bad_slot(column.name, f"{offset - size} bytes of it are missing")
-    raise AssertionError("the segment is whole")
 
 
 def _bad_slot(name: str, reason: str) -> RowDecodeError:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from eventlog.change_keys import refuse_without_row
-from eventlog.errors import NotExpressible
+from eventlog.errors import FormatError, NotExpressible
 from eventlog.model import Change, ChangeOp, Row, Value, changes_nothing, differing
 from eventlog.qlik import sequence
 from eventlog.qlik.change_rows import ChangeRow
 from eventlog.qlik.columns import QlikColumn, key_of, lobs_of
-from eventlog.qlik.pairing import Pair
+from eventlog.qlik.pairing import Pair, pairs, refuse
 from eventlog.qlik.partitions import Partitioning, partition_of
 from eventlog.qlik.sequence import WriterState
+from eventlog.qlik.transactions import Waiting
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
@@ -41,6 +42,23 @@ def key_from_deletes(rows: Iterable[ChangeRow]) -> tuple[str, ...] | None:
         if row.change_oper == "D" and row.mask:
             return tuple(name for name in row.data if name in row.mask)
     return None
+
+
+def changes_of_rows(
+    rows: Iterable[ChangeRow],
+    table: SourceTable,
+    *,
+    input_complete: bool,
+    pass_over: Callable[[FormatError], None] = refuse,
+    what: str,
+) -> Iterator[Change | Waiting]:
+    """The changes of a table's rows in change_seq order, for ``transactions.count_events``; arguments as ``pairs``."""
+    waiting: list[ChangeRow] = []
+    paired = pairs(rows, input_complete=input_complete, pass_over=pass_over, waits=waiting.append, what=what)
+    for pair in paired:
+        yield change_of(pair, table)
+    for row in waiting:
+        yield Waiting(row.change_seq, row.transaction_id)
 
 
 def change_of(pair: Pair, table: SourceTable) -> Change:

@@ -106,18 +106,21 @@ class MessageReader:
         yield from self._released()
 
     def finish(self) -> None:
-        """Nothing more comes. Raises UnknownSchema if a message still waits."""
+        """Nothing more comes. Raises UnknownSchema if a message still waits, which waits no more then."""
         if self._waiting:
-            _, _, envelope = self._waiting[0]
-            raise _unknown_schema(envelope.schema_id, "by the end of the input", len(self._waiting))
+            waiting = len(self._waiting)
+            _, _, envelope = self._waiting.popleft()
+            raise _unknown_schema(envelope.schema_id, "by the end of the input", waiting)
 
     def _released(self) -> Iterator[Change]:
         while self._waiting:
             deadline, message, envelope = self._waiting[0]
             if envelope.schema is None and envelope.schema_id is not None and envelope.schema_id not in self._by_id:
                 if self._clock() >= deadline:
+                    waiting = len(self._waiting)
+                    self._waiting.popleft()
                     wait = f"within {self._options.metadata_wait:g} s (metadata_wait)"
-                    raise _unknown_schema(envelope.schema_id, wait, len(self._waiting))
+                    raise _unknown_schema(envelope.schema_id, wait, waiting)
                 return
             self._waiting.popleft()
             yield self._change(message, envelope)
@@ -240,10 +243,10 @@ class MessageReader:
             "table_version": table.version if table.schema_id is not None else None,
         }
         changed = None
+        change_mask = self._mask(find("changeMask"), table)  # a bad one is refused whatever the operation
         if op is ChangeOp.UPDATE and after is not None:
-            change_mask = self._mask(find("changeMask"), table)
             if change_mask is not None:
-                changed = (change_mask.columns & after.keys()) - table.lobs
+                changed = change_mask.columns.intersection(after) - table.lobs
                 extras["changed_unknown"] = sorted(table.lobs & after.keys()) or None
             elif before is not None:
                 changed = differing(before, after)

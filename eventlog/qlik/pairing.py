@@ -17,20 +17,27 @@ class Pair(NamedTuple):
     row: ChangeRow
 
 
-def _refuse(error: FormatError) -> None:
+def refuse(error: FormatError) -> None:
+    """Raise what stands in the way: nothing is passed over."""
     raise error
+
+
+def _pass(row: ChangeRow) -> None:
+    pass
 
 
 def pairs(
     rows: Iterable[ChangeRow],
     *,
     input_complete: bool,
-    pass_over: Callable[[FormatError], None] = _refuse,
+    pass_over: Callable[[FormatError], None] = refuse,
+    waits: Callable[[ChangeRow], None] = _pass,
     what: str,
 ) -> Iterator[Pair]:
     """The changes of one table's rows in change_seq order, a before image in front of its update.
 
-    A before image at the very end of an input that is not declared complete waits for its update: it is not given.
+    A before image at the very end of an input that is not declared complete waits for its update: it is not given, but
+    ``waits`` is called with it.
     Every other one that is alone is an UnpairedBeforeImage, given to ``pass_over``, which raises it or goes on without
     the row.
     """
@@ -46,6 +53,8 @@ def pairs(
             before = None
     if before is not None and input_complete:
         pass_over(_unpaired(before, what))
+    elif before is not None:
+        waits(before)
 
 
 def _unpaired(before: ChangeRow, what: str) -> UnpairedBeforeImage:

@@ -140,6 +140,12 @@ def _text_converter(column: FileColumn) -> Convert:
     return timestamp_text if column.is_moment else text_writer(column.column)
 
 
+def arrow_type(column: FileColumn) -> Any:
+    """The Arrow type of a column of a Parquet file. Raises ConfigError where pyarrow is missing."""
+    arrow, _ = _pyarrow()
+    return _arrow_type(arrow, column)
+
+
 @contextmanager
 def _open_parquet(path: Path, columns: Sequence[FileColumn]) -> Iterator[WriteRow]:
     arrow, parquet = _pyarrow()

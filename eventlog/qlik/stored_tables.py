@@ -12,13 +12,12 @@ from eventlog.formats import Report
 from eventlog.model import Change
 from eventlog.qlik.change_rows import ChangeRow, RowReader, row_reader
 from eventlog.qlik.change_table_options import Described, ReadOptions, described, full_name
-from eventlog.qlik.change_tables import SourceTable, change_of
+from eventlog.qlik.change_tables import SourceTable, changes_of_rows
 from eventlog.qlik.columns import lobs_of
 from eventlog.qlik.ddl_history import DdlEntry, column_history
-from eventlog.qlik.pairing import pairs
 from eventlog.qlik.stored_values import typed_reader
 from eventlog.qlik.table_layout import masks_by_history, read_layout
-from eventlog.qlik.transactions import count_events
+from eventlog.qlik.transactions import Waiting, count_events
 
 _NOTHING: Final = Described(None, None)
 
@@ -123,12 +122,12 @@ def changes_of(tables: Iterable[StoredTable], reading: Reading) -> Iterator[Chan
     return count_events(in_order, input_complete=reading.options.input_complete)
 
 
-def _position(change: Change) -> str:
+def _position(change: Change | Waiting) -> str:
     assert change.position is not None  # that of a change table is its change_seq
     return change.position
 
 
-def _changes(stored: StoredTable, reading: Reading) -> Iterator[Change]:
+def _changes(stored: StoredTable, reading: Reading) -> Iterator[Change | Waiting]:
     known, options = reading.known(stored.schema, stored.table), reading.options
     source = SourceTable(
         stored.schema,
@@ -140,5 +139,6 @@ def _changes(stored: StoredTable, reading: Reading) -> Iterator[Change]:
     )
     what = full_name(stored.schema, stored.table)
     pass_over = reading.report.pass_over
-    for pair in pairs(stored.rows(), input_complete=options.input_complete, pass_over=pass_over, what=what):
-        yield change_of(pair, source)
+    yield from changes_of_rows(
+        stored.rows(), source, input_complete=options.input_complete, pass_over=pass_over, what=what
+    )

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 from eventlog.model import Change, ChangeOp
 
@@ -35,12 +35,20 @@ def transaction_from_text(text: str | None) -> str | None:
     return text
 
 
-def count_events(changes: Iterable[Change], *, input_complete: bool) -> Iterator[Change]:
+class Waiting(NamedTuple):
+    """A row that is no change yet, a before image whose update may come: its change_seq and its transaction."""
+
+    position: str
+    transaction_id: str | None
+
+
+def count_events(changes: Iterable[Change | Waiting], *, input_complete: bool) -> Iterator[Change]:
     """The changes, in change_seq order over all tables, with event_number and last_in_transaction.
 
     Consecutive changes of one transaction id are a transaction; TRUNCATE is not counted, and neither is a change
-    without transaction id. Where the input is not declared complete, its last counted change keeps
-    last_in_transaction None, since more of its transaction may come. One change is held back at a time.
+    without transaction id. Where the input is not declared complete, the last counted change of a transaction that
+    reaches its end keeps its own last_in_transaction, None as a rule, since more may come. A row that waits is not
+    given, but ends another transaction before it. One change is held back at a time.
     """
     held: deque[Change] = deque()  # the last counted change of the run, and what follows it uncounted
     run: str | None = None
@@ -49,6 +57,8 @@ def count_events(changes: Iterable[Change], *, input_complete: bool) -> Iterator
         if change.transaction_id != run:
             yield from _released(held, last=True)
             run, number = change.transaction_id, 0
+        if isinstance(change, Waiting):
+            continue
         if run is None or change.op is ChangeOp.TRUNCATE:
             if held:
                 held.append(change)
@@ -63,6 +73,7 @@ def count_events(changes: Iterable[Change], *, input_complete: bool) -> Iterator
 
 def _released(held: deque[Change], *, last: bool | None) -> Iterator[Change]:
     if held:
-        yield held.popleft()._replace(last_in_transaction=last)
+        counted = held.popleft()
+        yield counted if last is None else counted._replace(last_in_transaction=last)
         while held:
             yield held.popleft()

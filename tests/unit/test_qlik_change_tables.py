@@ -22,7 +22,7 @@ from eventlog.errors import (
 )
 from eventlog.model import Change, ChangeOp, Lob, Row
 from eventlog.qlik.change_rows import ChangeRow, row_reader, row_writer
-from eventlog.qlik.change_tables import SourceTable, change_of, key_from_deletes, rows_of, target_table
+from eventlog.qlik.change_tables import SourceTable, change_of, changes_of_rows, key_from_deletes, rows_of, target_table
 from eventlog.qlik.columns import columns_from_json
 from eventlog.qlik.ddl_history import HISTORY_TABLE, column_history, entry_of
 from eventlog.qlik.errors import (
@@ -464,6 +464,15 @@ def test_truncate_is_not_counted() -> None:
     ]  # fmt: skip
     assert numbered(("I", "A"), ("T", "A"), input_complete=False) == [(1, None), (None, None)]
     assert numbered(("I", "A"), ("T", "B"), input_complete=False) == [(1, True), (None, None)]
+
+
+@pytest.mark.parametrize(("transaction", "last"), [("A", None), ("B", True)])
+def test_a_before_image_that_waits_ends_another_transaction(transaction: str, last: bool | None) -> None:
+    rows = [row("I", NUT, number=11, transaction="A"), row("B", NUT, number=12, transaction=transaction)]
+    changes = changes_of_rows(rows, SOURCE, input_complete=False, what="item")
+    (counted,) = count_events(changes, input_complete=False)
+    assert (counted.event_number, counted.last_in_transaction) == (1, last)
+    assert list(count_events([counted], input_complete=False)) == [counted]  # once known it stays known
 
 
 def test_a_change_without_transaction_is_not_counted() -> None:
