@@ -11,10 +11,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from loss_forms import FORMS
+from loss_matrix import LETTERS
+from loss_samples import SAMPLES
+from loss_table import CATALOG, LABELS
 
 from eventlog import cli
-from eventlog.change_json import loads
+from eventlog.change_json import dumps, loads
 from eventlog.cli.decode import block
+from eventlog.convert import FORMATS
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -206,3 +211,38 @@ def test_decode_lists_a_queue_with_the_places_of_its_rows(run: Run, tmp_path: Pa
     assert lines[0] == "row 1  SYSLOG_ADDR 3:100  TYP 2 INSERT  transaction 28"
     assert "row 4  SYSLOG_ADDR 3:400  TYP 4 COMMIT  transaction 28" in lines
     assert "INSERT APP.ITEM ID=1" in lines
+
+
+NAMES = list(FORMATS)
+MAPS: dict[str, dict[str, dict[str, object]]] = {
+    "gbase": {"reader": {"labels": LABELS}, "writer": {"labels": LABELS}},
+    "linter": {"reader": {"codec": "eventlog-emulator-1"}, "writer": {}},
+}
+"""What formats need beside a catalogue."""
+
+
+@pytest.mark.parametrize("target", NAMES)
+@pytest.mark.parametrize("source", NAMES)
+def test_any_format_is_converted_to_any_other(run: Run, tmp_path: Path, source: str, target: str) -> None:
+    letters = {name: letter for letter, name in LETTERS.items()}
+    form = FORMS[letters.get(source, "E")]
+    place = form.target
+    SAMPLES[form.letter](tmp_path / place)
+    if source == "jsonl":
+        place = "changes.jsonl"
+        (tmp_path / place).write_text("".join(dumps(change) + "\n" for change in form.read(tmp_path / form.target)))
+    (tmp_path / "shop.json").write_text(json.dumps(CATALOG))
+    map = {
+        "catalog": "shop.json",
+        "reader": MAPS.get(source, {}).get("reader", {}),
+        "writer": MAPS.get(target, {}).get("writer", {}),
+    }
+    (tmp_path / "map.json").write_text(json.dumps(map))
+    (tmp_path / "out").mkdir()
+    out = f"out/{'changes.jsonl' if target == 'jsonl' else FORMS[letters[target]].target}"
+    code, said, err = run("convert", "--from", source, "--to", target, "--map", "map.json", "--json", place, out)
+    assert (code, err) == (0, "")
+    report = json.loads(said)
+    assert report["read"] > 1
+    assert 1 <= report["written"] <= report["read"]
+    assert (tmp_path / out).exists()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loss_forms import CATALOG
+from loss_table import CATALOG
 
 from eventlog import change_json
 from eventlog.convert import FORMATS, by_reason, convert, format_named, read_map, read_options

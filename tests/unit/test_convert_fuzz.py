@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from loss_forms import CATALOG
-from loss_matrix import FORMS
+from loss_samples import SAMPLES
+from loss_table import CATALOG
 
 from eventlog.convert import convert, format_named
 from eventlog.errors import EventlogError
@@ -21,7 +21,7 @@ SOURCES = [("xds", "xmll"), ("eventlog", "jsonl"), ("eventlog", "csv"), ("eventl
 def samples(tmp_path: Path, format: str, suffix: str) -> bytes:
     """A good file of the format."""
     log = tmp_path / "log.jsonl"
-    FORMS["E"].make(log)
+    SAMPLES["E"](log)
     good = tmp_path / f"good.{suffix}"
     if log.name != good.name:
         convert("eventlog", format, str(log), str(good), {"catalog": CATALOG})

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loss_forms import CATALOG
+from loss_table import CATALOG
 from samples import row
 
 from eventlog.convert import format_named

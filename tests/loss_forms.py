@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from loss_matrix import LETTERS
-from loss_table import CATALOG, LABELS, TAGS, complete
+from loss_table import CATALOG, LABELS, complete
 
 from eventlog.convert import format_named, in_own_options
 from eventlog.formats import Report
@@ -93,9 +92,10 @@ def _own_transaction(read: Change, expected: Change) -> Change:
     """A change without a transaction is one of its own (spec/change-model.md 2); OS user 0 is nobody."""
     if expected.transaction_id is None:
         assert (read.event_number, read.last_in_transaction) == (1, True)
-        read = read._replace(transaction_id=None, event_number=None, last_in_transaction=None)
         read = read._replace(
-            event_number=expected.event_number, last_in_transaction=expected.last_in_transaction
+            transaction_id=None,
+            event_number=expected.event_number,
+            last_in_transaction=expected.last_in_transaction,
         )
     return read._replace(user=None) if expected.user is None and read.user == "0" else read
 

@@ -136,9 +136,7 @@ def _parts(change: Change) -> Iterator[Change]:
 def _without_refresh(changes: list[Change], target: str) -> list[Change]:
     if target == "T":
         return [change for change in changes if change.op is not ChangeOp.REFRESH]
-    return [
-        change._replace(op=ChangeOp.INSERT) if change.op is ChangeOp.REFRESH else change for change in changes
-    ]
+    return [change._replace(op=ChangeOp.INSERT) if change.op is ChangeOp.REFRESH else change for change in changes]
 
 
 def has_several_values(change: Change) -> bool:

@@ -34,7 +34,8 @@ CATALOG: Final = {
         {
             "name": "item_tag",
             "kind": "table",
-            "columns": [{"name": name, "type": COLUMNS[name]} for name in KEY] + [{"name": "tag", "type": "varchar(9)"}],
+            "columns": [{"name": name, "type": COLUMNS[name]} for name in KEY]
+            + [{"name": "tag", "type": "varchar(9)"}],
             "primary_key": None,
             "foreign_keys": [{"columns": list(KEY), "table": "item", "ref_columns": list(KEY)}],
         },

@@ -1,0 +1,178 @@
+"""Changes as rows of a DataFrame (spec/change-model.md 1.2)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from itertools import islice
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
+
+from eventlog import change_json
+from eventlog.convert import in_own_options, read_options
+from eventlog.errors import FormatError
+from eventlog.formats import Report
+from eventlog.model import Change, Lob, Row, Value
+from eventlog.typed import to_text
+from spark.captures import Capture, captures, read_capture
+from spark.job import tune_collector
+
+_TEXTS: Final = t.ArrayType(t.StringType())
+_BATCH: Final = 1000
+_MOST_TASKS: Final = 10_000
+
+SCHEMA: Final = t.StructType([
+    t.StructField("schema", t.StringType()),
+    t.StructField("table", t.StringType()),
+    t.StructField("op", t.StringType()),
+    t.StructField("key", t.StringType()),
+    t.StructField("before", t.StringType()),
+    t.StructField("after", t.StringType()),
+    t.StructField("changed", _TEXTS),
+    t.StructField("present", _TEXTS),
+    t.StructField("position", t.StringType()),
+    t.StructField("transaction_id", t.StringType()),
+    t.StructField("event_number", t.LongType()),
+    t.StructField("last_in_transaction", t.BooleanType()),
+    t.StructField("commit_time", t.TimestampType()),
+    t.StructField("user", t.StringType()),
+    t.StructField("extras", t.StringType()),
+])  # fmt: skip
+"""The columns; ``key``, ``before``, ``after`` and ``extras`` are the JSON form of spec/change-model.md 1.1."""
+
+_IMAGES: Final = ("before", "after")
+
+
+def schema_with(columns: t.StructType | None) -> t.StructType:
+    """The columns where those of the table are given: ``before``, ``after`` as structs of them, and
+    ``before_present``, ``after_present`` with the names of those that are known.
+    """
+    if columns is None:
+        return SCHEMA
+    fields = [t.StructField(one.name, columns) if one.name in _IMAGES else one for one in SCHEMA.fields]
+    return t.StructType(fields + [t.StructField(f"{name}_present", _TEXTS) for name in _IMAGES])
+
+
+def read_changes(
+    spark: SparkSession,
+    format: str,
+    source: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    columns: t.StructType | None = None,
+    strict: bool = True,
+) -> DataFrame:
+    """The changes of a file or of a directory of captures (``spark.captures``), a task a capture.
+
+    ``options``: those of the format's reader, as in ``--map``. ``columns``: those of the table, for structs in place of
+    JSON; what an image holds beyond them is left out. ``strict``: what cannot be read fails the query, else it is
+    passed over. The rows of a capture are in its order; over a source, order by ``position`` (of an event log as a
+    number) and, where needed, ``event_number``. Raises ConfigError; a query fails with FormatError.
+    """
+    own = in_own_options(format, "reader", read_options({"reader": options or {}}).reader)
+    found = captures(format, source, own)
+    schema = schema_with(columns)
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tune_collector()
+        for capture in taken(found, batches):
+            changes = read_capture(capture, format, own, Report(strict=strict))
+            while several := list(islice(changes, _BATCH)):
+                yield batch_of(several, columns)
+
+    return tasks(spark, found).mapInArrow(read, schema)
+
+
+def tasks(spark: SparkSession, found: Sequence[Capture]) -> DataFrame:
+    """A row a capture, its number, each in a partition of its own unless there are very many."""
+    return spark.range(0, len(found), 1, min(len(found), _MOST_TASKS))
+
+
+def taken(found: Sequence[Capture], batches: Iterator[pa.RecordBatch]) -> Iterator[Capture]:
+    """The captures whose numbers came to this task."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield found[number]
+
+
+def batch_of(changes: Sequence[Change], columns: t.StructType | None = None) -> pa.RecordBatch:
+    """Changes as a batch of rows with the columns of ``schema_with``. Raises FormatError for a value that the type of
+    its column does not hold.
+    """
+    schema = to_arrow_schema(schema_with(columns), timezone="UTC")
+    forms = [change_json.to_json(change) for change in changes]
+    data: dict[str, Any] = {name: [form.get(name) for form in forms] for name in SCHEMA.names}
+    for name in ("key", *_IMAGES, "extras"):
+        data[name] = [None if form is None else _text(form) for form in data[name]]
+    data["present"] = [sorted(change.present) for change in changes]
+    data["commit_time"] = [change.commit_time for change in changes]
+    if columns is not None:
+        for name in _IMAGES:
+            images = [getattr(change, name) for change in changes]
+            data[name] = _structs(images, columns, changes)
+            known = frozenset(columns.names)
+            data[f"{name}_present"] = [None if image is None else sorted(known & image.keys()) for image in images]
+    arrays = [
+        data[field.name] if isinstance(data[field.name], pa.Array) else pa.array(data[field.name], field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def change_of(row: Mapping[str, Any]) -> Change:
+    """The change of a row in the JSON form (``Row.asDict()``). Raises FormatError."""
+    form = dict(row)
+    for name in ("key", *_IMAGES, "extras"):
+        form[name] = None if row[name] is None else json.loads(row[name])
+    moment: datetime | None = form.pop("commit_time")
+    change = change_json.from_json(form)
+    if moment is None:
+        return change
+    return change._replace(commit_time=moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC))
+
+
+def _text(form: Any) -> str:
+    text = json.dumps(form, ensure_ascii=False, separators=(",", ":"))
+    has_half_characters = any("\ud800" <= character <= "\udfff" for character in text)
+    return json.dumps(form) if has_half_characters else text  # which a string of Spark cannot hold
+
+
+def _structs(images: Sequence[Row | None], columns: t.StructType, changes: Sequence[Change]) -> pa.Array:
+    arrays, fields = [], []
+    for field in columns.fields:
+        kind = to_arrow_type(field.dataType, timezone="UTC")
+        values = [None if image is None else image.get(field.name) for image in images]
+        try:
+            arrays.append(pa.array([_plain(value, field.dataType) for value in values], kind))
+        except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
+            table = changes[0].table
+            raise FormatError(
+                f"column {field.name!r} of {table!r} has a value that {field.dataType.simpleString()} does not hold: "
+                f"{error}; give the reader a catalog, or the column another type"
+            ) from None
+        fields.append(pa.field(field.name, kind, field.nullable))
+    return pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array([image is None for image in images]))
+
+
+def _plain(value: Value, kind: t.DataType) -> Any:
+    """A value as Arrow takes it for a type of Spark."""
+    if value is None:
+        return None
+    if isinstance(kind, t.ArrayType):
+        values = value if isinstance(value, tuple) and not isinstance(value, Lob) else (value,)
+        return [_plain(one, kind.elementType) for one in values]
+    if isinstance(value, Lob):
+        value = value.data
+    if isinstance(kind, t.StringType):
+        return value if isinstance(value, str) else to_text(value)
+    if isinstance(kind, t.DecimalType) and isinstance(value, int | str):
+        return Decimal(value)
+    if isinstance(kind, t.IntegralType | t.FractionalType) and isinstance(value, str):
+        return float(value) if isinstance(kind, t.FractionalType) else int(value)
+    return value
