@@ -7,7 +7,6 @@ ALTER SESSION SET CONTAINER = FREEPDB1;
 CREATE USER hr_owner IDENTIFIED BY "for-a-look" QUOTA UNLIMITED ON users;
 GRANT CREATE SESSION, CREATE TABLE, CREATE SEQUENCE, CREATE PROCEDURE, CREATE TRIGGER TO hr_owner;
 CREATE USER publisher IDENTIFIED BY "for-a-look";
-GRANT CREATE SESSION TO publisher;
 GRANT EXECUTE ON SYS.DBMS_LOCK TO publisher;
 CREATE USER hr_app IDENTIFIED BY "for-a-look";
 GRANT CREATE SESSION TO hr_app;
@@ -54,3 +53,6 @@ GRANT SELECT ON hr_owner.usr TO publisher;
 GRANT SELECT ON hr_owner.usr_phone TO publisher;
 GRANT SELECT ON hr_owner.grp TO publisher;
 GRANT SELECT ON hr_owner.grp_member TO publisher;
+
+-- Last: the health check of compose.yaml waits for it.
+GRANT CREATE SESSION TO publisher;

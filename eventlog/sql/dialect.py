@@ -93,7 +93,8 @@ class Ddl:
     column holds a letter. Statement by statement: ``before_log`` what the log's own columns need; ``after_log`` what
     its triggers use, such as the key quoting function; ``flights`` what numbers flights, never twice; ``after_resync``
     what the table of positions needs beyond its columns (given its index's name); ``drop_...`` away with them.
-    ``prologue`` and ``epilogue``: the lines that a script for the database's own tool begins and ends with.
+    ``prologue`` and ``epilogue``: the lines that a script for the database's own tool begins and ends with;
+    ``as_script``: what Alembic printed, as text that this tool runs, and runs again where it can.
     """
 
     types: Mapping[str, TypeEngine[Any]]
@@ -110,6 +111,7 @@ class Ddl:
     after_resync: Callable[[LogTable, str], Sequence[str]]
     prologue: Sequence[str] = ()
     epilogue: Sequence[str] = ()
+    as_script: Callable[[str], str] = str
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +172,10 @@ class Dialect:
     (None = it does); ``check_url`` raises ConfigError or DatabaseError for a URL that cannot lead to a log; ``prepare``
     makes a database ready for a log by its URL, before the first migration, outside of any transaction; ``refuses``
     whether an operational error of the driver is the statement's own fault, so that trying again cannot help;
-    ``max_identifier`` in bytes; ``numbers_columns`` whether the columns of a table have an order of their own
-    (spec/event-log.md 1.3); ``quote`` an identifier; ``value_text`` SQL of a column's value as log text
-    (triggers.md 6), given the SQL of the column reference; ``reflect`` one schema.
+    ``passes`` whether another error of the driver is worth trying again; ``max_identifier`` in bytes;
+    ``numbers_columns`` whether the columns of a table have an order of their own (spec/event-log.md 1.3); ``quote``
+    an identifier; ``value_text`` SQL of a column's value as log text (triggers.md 6), given the SQL of the column
+    reference; ``reflect`` one schema.
 
     On the log: ``read_window``; ``read_rows`` whatever their status; ``mark`` and ``delete`` rows that still have
     status N, and tell how many; ``queue`` what waits (``event_time_zone`` utc or local); ``missing_rights`` in words
@@ -236,3 +239,4 @@ class Dialect:
     bulk: Bulk
     health: Health
     fingerprint: Callable[[Connection, Catalog], str] | None = None
+    passes: Callable[[BaseException], bool] = lambda error: False

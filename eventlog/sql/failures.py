@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.errors import DatabaseAway, DatabaseError
+from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects import load
 
 
@@ -17,21 +18,19 @@ from eventlog.sql.dialects import load
 def as_database_errors(connection: Connection) -> Iterator[None]:
     """Turn errors of SQLAlchemy and of the bare driver into DatabaseAway (worth trying again) or DatabaseError."""
     driver: Any = connection.dialect.loaded_dbapi
-    refuses = load(connection.dialect.name).refuses
+    dialect = load(connection.dialect.name)
     try:
         yield
     except DBAPIError as error:
-        raise _translated(driver, refuses, error.orig or error, error.connection_invalidated) from error
+        raise _translated(driver, dialect, error.orig or error, error.connection_invalidated) from error
     except driver.Error as error:
-        raise _translated(driver, refuses, error, invalidated=False) from error
+        raise _translated(driver, dialect, error, invalidated=False) from error
 
 
-def _translated(
-    driver: Any, refuses: Callable[[BaseException], bool], error: BaseException, invalidated: bool
-) -> DatabaseError:
+def _translated(driver: Any, dialect: Dialect, error: BaseException, invalidated: bool) -> DatabaseError:
     line = next(iter(str(error).splitlines()), type(error).__name__)
     # Deadlocks, cancelled statements, a full disk and shutdowns are operational errors too, and pass.
-    is_away = isinstance(error, driver.OperationalError | driver.InterfaceError) and not refuses(error)
-    if invalidated or is_away:
+    is_operational = isinstance(error, driver.OperationalError | driver.InterfaceError)
+    if invalidated or (is_operational and not dialect.refuses(error)) or dialect.passes(error):
         return DatabaseAway(f"the database failed or is gone: {line}")
     return DatabaseError(f"the database refused a statement: {line}")

@@ -8,7 +8,8 @@ stands beside it, in ``<log>_version``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import io
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -56,10 +57,8 @@ def upgrade(
     if sql is not None:
         name = _dialect_name(target, dialect_name)
         log = _offline_log(log_table, schema, dialects.load(name))
-        _write(sql, dialects.load(name).ddl.prologue)
-        with _alembic_errors():
-            command.upgrade(_config(log, None, name, sql, companions_only), wanted, sql=True)
-        _write(sql, dialects.load(name).ddl.epilogue)
+        with _alembic_errors(), _script(sql, dialects.load(name)) as printed:
+            command.upgrade(_config(log, None, name, printed, companions_only), wanted, sql=True)
         return
     with _connection(target) as conn:
         log = _online_log(conn, log_table, schema)
@@ -86,15 +85,13 @@ def downgrade(
     if sql is not None:
         name = _dialect_name(target, dialect_name)
         log = _offline_log(log_table, schema, dialects.load(name))
-        config = _config(log, None, name, sql)
-        _write(sql, dialects.load(name).ddl.prologue)
         branches = [_COMPANIONS_BRANCH] if companions_only else [_LOG_BRANCH, _COMPANIONS_BRANCH]
-        with _alembic_errors():
+        with _alembic_errors(), _script(sql, dialects.load(name)) as printed:
+            config = _config(log, None, name, printed)
             for branch in branches:
                 command.downgrade(config, f"{branch}@head:{branch}@{revision}", sql=True)
-        if revision == "base":
-            sql.write(f"DROP TABLE {_quoted(config.attributes['dialect'], log)};\n")
-        _write(sql, dialects.load(name).ddl.epilogue)
+            if revision == "base":
+                printed.write(f"DROP TABLE {_quoted(config.attributes['dialect'], log)};\n")
         return
     with _connection(target) as conn:
         log = _online_log(conn, log_table, schema)
@@ -142,8 +139,14 @@ def _online_log(conn: Connection, log_table: str, schema: str | None) -> LogTabl
     return replace(log, schema=real_schema)
 
 
-def _write(sql: TextIO, lines: Iterable[str]) -> None:
-    sql.writelines(f"{line}\n" for line in lines)
+@contextmanager
+def _script(sql: TextIO, dialect: Dialect) -> Iterator[TextIO]:
+    """Where Alembic prints; what the database's own tool runs is written to ``sql`` at the end."""
+    printed = io.StringIO()
+    yield printed
+    sql.writelines(f"{line}\n" for line in dialect.ddl.prologue)
+    sql.write(dialect.ddl.as_script(printed.getvalue()))
+    sql.writelines(f"{line}\n" for line in dialect.ddl.epilogue)
 
 
 def _offline_log(log_table: str, schema: str | None, dialect: Dialect) -> LogTable:

@@ -14,11 +14,12 @@ from eventlog.sql import migrations
 from eventlog.sql.dialects.oracle import bulk, ddl, lock, log, resync
 from eventlog.sql.dialects.oracle.compile import compile_triggers
 from eventlog.sql.dialects.oracle.query_back import child_statement, own_statement
+from eventlog.sql.dialects.oracle.script import script
 from eventlog.sql.dialects.oracle.session import statements
 from eventlog.sql.dialects.oracle.types import column_type
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.resync import Selection
-from eventlog.sql.triggers import Watch, declared_triggers, exclusions
+from eventlog.sql.triggers import Action, TriggerPlan, Watch, declared_triggers, exclusions
 from eventlog.values import ColumnType, Kind
 
 Cases = Mapping[str, tuple[str, ...]]
@@ -76,6 +77,7 @@ EVERY_TYPE = table(
         column("BFI", "BFILE"),
         column("X", "XMLTYPE"),
         column("L", "LONG"),
+        column("J", "JSON"),
     ],
     ["ID"],
 )
@@ -112,6 +114,11 @@ ACC_TAG = table(
 LINK = table("LINK", [number("A"), number("B")], ["A", "B"])
 WIDE_NAMES = table(LONG_NAME, [number("B" * 128), text("C" * 128), column("d" * 128, "BLOB")], ["B" * 128])
 ODD_NAMES = table(ODD_NAME, [text(f"{ODD_NAME} k"), text(f"{ODD_NAME} v"), column("Photo", "BLOB")], [f"{ODD_NAME} k"])
+WIDE_KEY = table(
+    "WIDE_KEY",
+    [*(text(f"{letter * 100}") for letter in "ABCDEFGHIJ"), text("V")],
+    [letter * 100 for letter in "ABCDEFGHIJ"],
+)
 LONG_VALUES = table("LONG_VALUES", [number("ID"), text("V", 32767), column("R", "RAW", 32767), text("W")], ["ID"])
 EMP = table("EMP", [number("EMPNO"), text("FNAME"), number("MANAGER")], ["EMPNO"])
 PHONE = table("PHONE", [number("EMPNO"), text("NO")], ["EMPNO", "NO"])
@@ -143,7 +150,7 @@ DATABASE = Database(
     "APP",
     (
         EVERY_TYPE, USR, USR_PHONE, USR_NOTE, ACC, ACC_TAG, LINK, WIDE_NAMES, ODD_NAMES, LONG_VALUES, EMP, PHONE,
-        ACTIVE, VIEW_EMP, GENERIC,
+        ACTIVE, VIEW_EMP, GENERIC, WIDE_KEY,
     ),
 )  # fmt: skip
 BASE = {
@@ -177,6 +184,7 @@ WATCHES: Mapping[str, tuple[LogTable, Watch]] = {
     "key_only": (OWN_LOG, Watch("LINK")),
     "long_names": (OWN_LOG, Watch(LONG_NAME)),
     "odd_names": (OWN_LOG, Watch(ODD_NAME)),
+    "wide_key": (OWN_LOG, Watch("WIDE_KEY")),
     "long_values": (OWN_LOG, Watch("LONG_VALUES")),
     "view": (OWN_LOG, Watch("VIEW_EMP", base=BASE)),
     "view_row_query_back": (OWN_LOG, Watch("VIEW_EMP", "row_query_back", base=BASE)),
@@ -249,3 +257,40 @@ def migration_script() -> str:
     out = io.StringIO()
     migrations.upgrade(None, log_table="LOGS.EVENTLOG", sql=out, dialect_name="oracle")
     return out.getvalue()
+
+
+def downgrade_script() -> str:
+    """``eventlog db downgrade --sql --dialect oracle``."""
+    out = io.StringIO()
+    migrations.downgrade(None, log_table="LOGS.EVENTLOG", sql=out, dialect_name="oracle")
+    return out.getvalue()
+
+
+def script_statements(script: str) -> tuple[str, ...]:
+    """What SQL*Plus would send to the server of a script, statement by statement."""
+    found: list[str] = []
+    open_: list[str] = []
+    for line in script.split("\n"):
+        if not open_ and (not line.strip() or line.startswith(("--", "SET ", "WHENEVER ", "COMMIT;"))):
+            continue
+        is_block = (open_ or [line])[0].startswith(("BEGIN", "DECLARE", "CREATE OR REPLACE"))
+        if is_block and line == "/":
+            found.append("\n".join(open_))
+            open_ = []
+            continue
+        open_.append(line)
+        if not is_block and line.endswith(";"):
+            found.append("\n".join(open_).removesuffix(";"))
+            open_ = []
+    assert not open_
+    return tuple(found)
+
+
+def of_scripts() -> Cases:
+    """The statements of whole scripts, with the blocks that only a script has."""
+    plan = TriggerPlan((Action("create", "APP.LINK", "new", cases()["trigger_key_only"]),))
+    return {
+        "upgrade": script_statements(migration_script()),
+        "downgrade": script_statements(downgrade_script()),
+        "script": script_statements(script(plan, 5.0)),
+    }

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 MAX_NAME = 128
 MAX_LITERAL = 4000
 MAX_SOURCE = 32 * 1024
+MAX_LINE = 2499  # of SQL*Plus
 
 _TOKEN = re.compile(
     r"""
@@ -165,6 +166,31 @@ def sources_are_short(statement: str, _: list[Token]) -> Iterator[str]:
         yield f"the trigger has {len(statement.encode())} bytes"
 
 
+def lines_are_short(statement: str, _: list[Token]) -> Iterator[str]:
+    """No line of what stands in scripts has more than SQL*Plus takes, and none is a command of its own there."""
+    if not re.match(r"CREATE |BEGIN|DECLARE|ALTER |DROP |COMMENT |INSERT |UPDATE |DELETE ", statement):
+        return
+    for line in statement.split("\n"):
+        if len(line) > MAX_LINE:
+            yield f"a line has {len(line)} characters"
+        if re.match(r"\s*([/.]\s*$|#)", line):
+            yield f"the line {line} is a command of SQL*Plus"
+        if line.rstrip().endswith("-"):
+            yield f"SQL*Plus joins the line {line} with the next one"
+
+
+def functions_of_the_own_schema_have_none(statement: str, found: list[Token]) -> Iterator[str]:
+    """A function of the trigger's own schema is called without it: PL/SQL takes SCHEMA.F for a member of an object."""
+    if not statement.startswith("CREATE OR REPLACE TRIGGER"):
+        return
+    home = next(text for kind, text in found if kind == "quoted")
+    calls = zip(found, found[1:], found[2:], found[3:], strict=False)
+    for (kind, schema), (_, dot), (named, name), (_, bracket) in calls:
+        is_call = kind == named == "quoted" and dot == "." and bracket == "("
+        if is_call and schema == home and "PROC" in name.upper():
+            yield f"{schema}.{name} is called with its schema"  # PLS-00302
+
+
 def names_are_not_reserved(_: str, found: list[Token]) -> Iterator[str]:
     """No parameter, bind or subprogram is called by a reserved word."""
     for kind, text in found:
@@ -219,6 +245,8 @@ RULES: tuple[Rule, ...] = (
     names_are_short,
     literals_are_short,
     sources_are_short,
+    lines_are_short,
+    functions_of_the_own_schema_have_none,
     names_are_not_reserved,
     pseudorecords_stand_in_row_sections,
     local_names_are_declared,

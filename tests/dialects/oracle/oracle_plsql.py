@@ -142,7 +142,7 @@ class Source:
                 break
             name = f"{name.strip(chr(34))}.{self.take().strip(chr(34))}"
         else:
-            value = self._named(name.split(".")[-1] if '"' in part else name)
+            value = self._named(name.split(".")[-1].strip('"') if '"' in part else name)
             while self.peek() == "(":
                 value = f"get({value}, {self._arguments()})"
                 if self.has("."):

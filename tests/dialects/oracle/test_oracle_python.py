@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import oracledb
 import pyarrow as pa
@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle_catalogue import DATABASE, LOG, WATCHES, attributes_of, class_of, column, number, table, text, triggers_of
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql import quoted_name
 
 from eventlog.catalog import Column, ForeignKey, build_catalog
-from eventlog.errors import BadValue, ConfigError, DatabaseError, TriggerError
+from eventlog.errors import BadValue, ConfigError, DatabaseAway, DatabaseError, TriggerError
 from eventlog.model import EventType, LogRow
 from eventlog.sql.bulk import arrow_schema
 from eventlog.sql.dialects import for_url, load
@@ -24,11 +25,12 @@ from eventlog.sql.dialects.oracle import bulk, lock, log, resync, triggers
 from eventlog.sql.dialects.oracle.compare import compare_table, drop_all, table_sql
 from eventlog.sql.dialects.oracle.compile import Compiled, compile_triggers
 from eventlog.sql.dialects.oracle.installed import Installed, Trigger
-from eventlog.sql.dialects.oracle.query_back import NoSuchValueError, key_reader, query_back
+from eventlog.sql.dialects.oracle.query_back import NoSuchValueError, bound, key_reader, query_back
 from eventlog.sql.dialects.oracle.reflect import database
 from eventlog.sql.dialects.oracle.script import ddl_lock_timeout, script
 from eventlog.sql.dialects.oracle.session import CHUNKS, chunks
 from eventlog.sql.dialects.oracle.text import fold_name, named, own_name, quote_identifier, spelled
+from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import DueWindow, LogTable, Window
 from eventlog.sql.resync import Selection
 from eventlog.sql.triggers import TriggerPlan, Watch, declared_triggers
@@ -165,6 +167,46 @@ def test_due_rows_are_read_behind_a_place() -> None:
     }
 
 
+def test_a_place_among_due_rows_is_compared_in_utc_whether_event_time_has_a_zone_or_not() -> None:
+    recorder = conn([])
+    log.read_due(recorder, LOG, DueWindow("2024-01-01 00:00:00", ("2023-12-31 00:00:00.000000000Z", 5), 10))
+    assert recorder.run[0][1]["after_time"] == "2023-12-31 00:00:00.000000000"
+
+
+class Refusing(Recorder):
+    """A connection that answers each statement with an error."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__()
+        self.code = code
+
+    def exec_driver_sql(self, statement: str, parameters: Any = None, execution_options: Any = None) -> Any:
+        raise DBAPIError(statement, parameters, oracledb.DatabaseError(SimpleNamespace(code=self.code)))
+
+
+@pytest.mark.parametrize(("code", "may"), [(942, False), (1031, False), (2289, False), (41900, False), (1456, True)])
+def test_a_right_is_known_by_the_error_also_in_a_transaction_that_is_read_only(code: int, may: bool) -> None:
+    assert log.may_run(cast("Any", Refusing(code)), "DELETE FROM T WHERE 1 = 0") is may
+
+
+@pytest.mark.parametrize(
+    ("error", "is_away"),
+    [
+        (SimpleNamespace(code=60, isrecoverable=False), True),
+        (SimpleNamespace(code=1653, isrecoverable=False), True),
+        (SimpleNamespace(code=12514, isrecoverable=True), True),
+        (SimpleNamespace(code=0, isrecoverable=False, full_code="DPY-4024"), True),
+        (SimpleNamespace(code=942, isrecoverable=False), False),
+        (SimpleNamespace(code=1, isrecoverable=False), False),
+    ],
+)
+def test_errors_that_pass_are_tried_again_and_others_are_not(error: Any, is_away: bool) -> None:
+    kind = DatabaseAway if is_away else DatabaseError
+    with pytest.raises(DatabaseError) as caught, as_database_errors(conn()):
+        raise oracledb.DatabaseError(error)
+    assert type(caught.value) is kind
+
+
 def test_the_lock_of_a_log_has_a_number_of_its_own_that_programs_may_use() -> None:
     other = LogTable("LOGS", "OTHER", LOG.columns)
     assert lock.lock_id(LOG) != lock.lock_id(other)
@@ -202,6 +244,12 @@ def test_the_values_of_a_child_table_are_read_by_a_statement_of_its_own() -> Non
         "IDU=2": {"FNAME": [None], "USR_PHONE.PHONENO": []},
     }
     assert ['"APP"."USR" p' in recorder.run[0][0], '"APP"."USR_PHONE" p' in recorder.run[1][0]] == [True, True]
+
+
+def test_a_number_of_32_bits_is_compared_as_such() -> None:
+    # 0.1 as a double is another number than 0.1 as a float.
+    assert bound(column("K", "BINARY_FLOAT", 4), ":k0") == "TO_BINARY_FLOAT(:k0)"
+    assert bound(column("K", "BINARY_DOUBLE", 8), ":k0") == "TO_BINARY_DOUBLE(:k0)"
 
 
 def test_keys_that_no_row_can_have_are_not_asked_for() -> None:
@@ -284,6 +332,17 @@ def test_a_schema_is_read_from_the_rows_of_the_catalogue() -> None:
     assert usr.foreign_keys == (ForeignKey(("FNAME",), "SYS.T", ("N",)), ForeignKey(("IDG",), "GRP", ("IDG",)))
 
 
+def test_keys_over_columns_that_are_left_out_are_left_out() -> None:
+    (usr,) = database(
+        "HR",
+        columns=[("USR", "table", "IDU", "NUMBER", 22, 9, 0, "NO")],
+        keys=[("USR", "USR_PK", "P", "NOT DEFERRABLE", "VIRTUAL"), ("USR", "USR_U", "U", "NOT DEFERRABLE", "IDU")],
+        unique_indexes=[("USR", "USR_X", "IDU"), ("USR", "USR_X", "VIRTUAL")],
+        foreign_keys=[("USR", "USR_GRP", "HR", "GRP", "VIRTUAL", "IDG")],
+    ).tables
+    assert (usr.primary_key, usr.unique_keys, usr.foreign_keys) == ((), (("IDU",),), ())
+
+
 @pytest.mark.parametrize(
     ("row", "kind", "bits"),
     [
@@ -293,6 +352,7 @@ def test_a_schema_is_read_from_the_rows_of_the_catalogue() -> None:
         (("FLOAT", 22, 126, None), Kind.APPROXIMATE, 64),
         (("BINARY_FLOAT", 4, None, None), Kind.APPROXIMATE, 32),
         (("CHAR", 4, None, None), Kind.FIXED, 0),
+        (("JSON", 8200, None, None), Kind.OTHER, 0),
         (("LONG", 0, None, None), Kind.CHARACTER, 0),
         (("LONG RAW", 0, None, None), Kind.BINARY, 0),
         (("DATE", 7, None, None), Kind.TIMESTAMP, 0),

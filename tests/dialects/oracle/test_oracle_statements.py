@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
-from oracle_catalogue import Cases, cases, migration_script
+from oracle_catalogue import Cases, cases, downgrade_script, migration_script, of_scripts
 from oracle_lints import lint
 
 from eventlog.sql.dialects.oracle.script import script, terminated
@@ -17,7 +17,9 @@ from eventlog.sql.triggers import Action, TriggerPlan
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES: Cases = cases()
-STATEMENTS = {f"{name}:{place}": text for name, texts in CASES.items() for place, text in enumerate(texts)}
+STATEMENTS = {
+    f"{name}:{place}": text for name, texts in {**CASES, **of_scripts()}.items() for place, text in enumerate(texts)
+}
 
 
 def check_golden(name: str, text: str) -> None:
@@ -46,10 +48,11 @@ def test_the_script_of_a_plan_is_that_of_the_golden_file() -> None:
 
 def test_the_script_of_the_migrations_is_that_of_the_golden_file() -> None:
     check_golden("migrations", migration_script())
+    check_golden("migrations_down", downgrade_script())
 
 
 def test_no_golden_file_is_left_over() -> None:
-    assert {file.stem for file in GOLDEN.glob("*.sql")} == {*CASES, "script", "migrations"}
+    assert {file.stem for file in GOLDEN.glob("*.sql")} == {*CASES, "script", "migrations", "migrations_down"}
 
 
 @pytest.mark.parametrize("name", STATEMENTS)

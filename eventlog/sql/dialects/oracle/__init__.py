@@ -10,7 +10,7 @@ from eventlog.sql.dialects.oracle import bulk, doctor, lock, log, resync, script
 from eventlog.sql.dialects.oracle.ddl import DDL, next_flight
 from eventlog.sql.dialects.oracle.query_back import query_back
 from eventlog.sql.dialects.oracle.reflect import reflect
-from eventlog.sql.dialects.oracle.session import CONNECT_ADVICE, SESSION, connect_args
+from eventlog.sql.dialects.oracle.session import CONNECT_ADVICE, SESSION, connect_args, passes
 from eventlog.sql.dialects.oracle.text import MAX_IDENTIFIER, fold_name, quote_identifier, spelled, value_text
 
 CAPABILITIES: Final = frozenset(
@@ -94,4 +94,5 @@ DIALECT: Final = Dialect(
         read=bulk.read,
     ),
     health=doctor,
+    passes=passes,
 )

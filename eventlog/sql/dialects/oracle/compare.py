@@ -10,8 +10,8 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from eventlog.sql.dialects.oracle.compile import Compiled, CompiledTrigger
-from eventlog.sql.dialects.oracle.ddl import unless
 from eventlog.sql.dialects.oracle.installed import MARKER, Installed, TableName, Trigger
+from eventlog.sql.dialects.oracle.script import unless
 from eventlog.sql.dialects.oracle.text import qualified
 from eventlog.sql.triggers import Action, TableSql
 

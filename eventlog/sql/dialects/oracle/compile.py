@@ -23,6 +23,7 @@ from eventlog.sql.dialects.oracle.text import (
     change_function,
     changed,
     differs,
+    joined,
     key_text,
     literal,
     own_name,
@@ -148,10 +149,12 @@ def _class_trigger(
         plain=[column for column in triggers.columns if is_loggable(column, lob_values=False)],
         readable=[column for column in triggers.columns if _is_readable(column)],
         is_loggable=loggable.__contains__,
-        base64=base64_function(log),
-        key_of=lambda row: key_text(named_key, _fields(row, triggers.key), quote_function(log), base64_function(log)),
+        base64=base64_function(log, home),
+        key_of=lambda row: key_text(
+            named_key, _fields(row, triggers.key), quote_function(log, home), base64_function(log, home)
+        ),
         is_there=lambda row: _is_there(row, triggers.key),
-        key_is_changed=" OR ".join(map(_is_changed, triggers.key)),
+        key_is_changed=joined(" OR ", map(_is_changed, triggers.key)),
     )
 
 
@@ -180,9 +183,9 @@ def _child_trigger(
         by_statement=by_statement,
         flush=_FLUSH,
         families=_families([triggers.column], [Family.TEXT]) if operation == "UPDATE" else [],
-        base64=base64_function(log),
+        base64=base64_function(log, home),
         key_of=lambda row: key_text(
-            own_key, _fields(row, triggers.owner_columns), quote_function(log), base64_function(log)
+            own_key, _fields(row, triggers.owner_columns), quote_function(log, home), base64_function(log, home)
         ),
         is_there=lambda row: _is_there(row, triggers.owner_columns),
     )
@@ -227,7 +230,7 @@ def _fields(row: str, columns: Iterable[Column]) -> list[str]:
 
 def _is_there(row: str, columns: Sequence[Column]) -> str:
     """PL/SQL: none of these columns is NULL."""
-    return " AND ".join(f"{ref} IS NOT NULL" for ref in _fields(row, columns))
+    return joined(" AND ", (f"{ref} IS NOT NULL" for ref in _fields(row, columns)))
 
 
 def _is_changed(column: Column) -> str:

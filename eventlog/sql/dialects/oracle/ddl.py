@@ -11,10 +11,10 @@ from sqlalchemy.types import TypeEngine
 
 from eventlog.sql.dialect import Ddl
 from eventlog.sql.dialects.oracle.compile import render_base64_function, render_quote_function
-from eventlog.sql.dialects.oracle.script import PROLOGUE
+from eventlog.sql.dialects.oracle.rerun import rerunnable
+from eventlog.sql.dialects.oracle.script import PROLOGUE, unless
 from eventlog.sql.dialects.oracle.text import (
     base64_function,
-    literal,
     own_name,
     qualified,
     quote_function,
@@ -30,14 +30,6 @@ _NO_OBJECT: Final = -4043
 _number: Any = oracle.NUMBER  # which has no types
 _INTEGER: Final[TypeEngine[Any]] = _number(38, 0)
 _DIGIT: Final[TypeEngine[Any]] = _number(1, 0)
-
-
-def unless(statement: str, code: int) -> str:
-    """A block that runs a statement of DDL and takes one error (``SQLCODE``) for success: so it can be run again."""
-    return (
-        f"BEGIN\n    EXECUTE IMMEDIATE {literal(statement)};\n"
-        f"EXCEPTION\n    WHEN OTHERS THEN\n        IF SQLCODE <> {code} THEN\n            RAISE;\n        END IF;\nEND;"
-    )
 
 
 def number_sequence(of: LogTable) -> str:
@@ -117,4 +109,5 @@ DDL: Final = Ddl(
     after_resync=lambda of, index: (),
     prologue=PROLOGUE,
     epilogue=("COMMIT;",),
+    as_script=rerunnable,
 )

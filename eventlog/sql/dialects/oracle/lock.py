@@ -31,11 +31,15 @@ def try_lock(conn: Connection, log: LogTable) -> bool:
     if holds_lock(conn, log):
         return True
     beside = conn.engine.connect()
-    if not _lock_row(beside, log):
-        beside.close()
-        return False
-    conn.connection.info[_BESIDE] = beside
-    return True
+    has_it = False
+    try:
+        has_it = _lock_row(beside, log)
+    finally:
+        if not has_it:
+            beside.close()
+    if has_it:
+        conn.connection.info[_BESIDE] = beside
+    return has_it
 
 
 def is_locked(conn: Connection, log: LogTable) -> bool:

@@ -93,6 +93,8 @@ def due_until(conn: Connection, log: LogTable, event_time_zone: str = "utc") -> 
 def read_due(conn: Connection, log: LogTable, window: DueWindow) -> list[LogRow]:
     """The rows N of a window that are due, in the order of event_time and record_id (spec/event-log.md 8.1)."""
     after_time, after_id = (None, 0) if window.after is None else window.after
+    if after_time is not None:
+        after_time = after_time.removesuffix("Z")  # of a log whose event_time has a zone: it is compared in UTC
     parameters = {
         "until": window.until,
         "after_time": after_time,
@@ -140,6 +142,7 @@ def lacking(conn: Connection, log: LogTable, table: str, rights: Sequence[str], 
 
 
 _NO_RIGHT: Final = frozenset({942, 1031, 2289, 41900})  # no such table (or no right to see it), no right, no sequence
+_READ_ONLY: Final = 1456  # found when the statement runs, as in doctor's transaction: the rights are looked at before
 
 
 def may_run(conn: Connection, statement: str) -> bool:
@@ -147,9 +150,10 @@ def may_run(conn: Connection, statement: str) -> bool:
     try:
         conn.exec_driver_sql(statement, execution_options={"no_parameters": True}).close()
     except DBAPIError as error:
-        if error_code(error) in _NO_RIGHT:
-            return False
-        raise
+        code = error_code(error)
+        if code not in _NO_RIGHT and code != _READ_ONLY:
+            raise
+        return code == _READ_ONLY
     return True
 
 

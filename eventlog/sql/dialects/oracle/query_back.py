@@ -152,7 +152,9 @@ def bound(column: Column, bind: str) -> str:
             # A CHAR of any length: two of them are compared without the blanks that fill them up.
             national = family(column) is Family.NATIONAL
             return f"CAST({bind} AS {'NCHAR(1000)' if national else 'CHAR(2000 BYTE)'})"
-        case Kind.APPROXIMATE if family(column) is not Family.NUMBER:
+        case Kind.APPROXIMATE if family(column) is Family.FLOAT:
+            return f"TO_BINARY_FLOAT({bind})"  # 0.1 as a double is another number than 0.1 as a float
+        case Kind.APPROXIMATE if family(column) is Family.DOUBLE:
             return f"TO_BINARY_DOUBLE({bind})"
         case Kind.DATE:
             return f"TO_DATE({bind}, 'YYYY-MM-DD')"

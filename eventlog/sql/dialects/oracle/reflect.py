@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
 from sqlalchemy import Connection
@@ -47,18 +47,21 @@ def database(owner: str, columns: Rows, keys: Rows, unique_indexes: Rows, foreig
     foreign = _grouped(foreign_keys)
     tables = []
     for name, rows in by_table.items():
-        of_table = unique[name]
+        found = _columns(rows)
+        names = [column.name for column in found]
+        # Keys may hold virtual columns and such of types without a text form, which are no columns here.
+        of_table = _within(unique[name], 4, names)
         primary = next((key for key in of_table if key[0][2] == "P"), None)
         tables.append(
             Table(
                 name=name,
                 kind=_kind(rows[0][1]),
-                columns=_columns(rows),
+                columns=found,
                 primary_key=() if primary is None else _names(primary, 4),
-                foreign_keys=_foreign_keys(owner, foreign[name], [row[2] for row in rows]),
+                foreign_keys=_foreign_keys(owner, _within(foreign[name], 4, names), names),
                 unique_keys=tuple(
                     [_names(key, 4) for key in of_table if key[0][3] != "DEFERRABLE"]
-                    + [_names(index, 2) for index in indexes[name]]
+                    + [_names(index, 2) for index in _within(indexes[name], 2, names)]
                 ),
                 key_deferrable=primary is not None and primary[0][3] == "DEFERRABLE",
                 partitioned=rows[0][7] == "YES",
@@ -90,6 +93,11 @@ def _grouped(rows: Rows) -> defaultdict[str, list[list[tuple[Any, ...]]]]:
             last = row[:2]
         by_table[row[0]][-1].append(row)
     return by_table
+
+
+def _within(keys: Sequence[Rows], field: int, names: Collection[str]) -> list[Rows]:
+    """Those of the keys whose columns are all among the names."""
+    return [key for key in keys if all(name in names for name in _names(key, field))]
 
 
 def _names(rows: Rows, field: int) -> tuple[str, ...]:

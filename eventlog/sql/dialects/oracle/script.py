@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from eventlog.errors import TriggerError
-from eventlog.sql.dialects.oracle.text import literal
+from eventlog.sql.dialects.oracle.text import literal, qualified
 from eventlog.sql.triggers import TriggerPlan
 
 PROLOGUE: Final = (
@@ -20,6 +20,9 @@ PROLOGUE: Final = (
 """What every script begins with."""
 
 _MADE: Final = re.compile(r'CREATE OR REPLACE (TRIGGER|FUNCTION) (?:"([^"]+)"\.)?"([^"]+)"')
+_LINES_THAT_END: Final = re.compile(r"^\s*[/.]\s*$|^\s*#|-[ \t]*$", re.MULTILINE)
+"""Lines that SQL*Plus takes for commands of its own, and those that it joins with the next one."""
+_LONGEST_LINE: Final = 2499
 _BLOCK: Final = re.compile(r"(?:CREATE OR REPLACE (?:TRIGGER|FUNCTION)|BEGIN|DECLARE)\b")
 
 
@@ -27,6 +30,15 @@ def made_by(statement: str) -> tuple[str, str | None, str] | None:
     """Type, schema and name of the object that a statement compiles, None for other statements."""
     found = _MADE.match(statement)
     return None if found is None else (found[1], found[2], found[3])
+
+
+def unless(statement: str, *codes: int) -> str:
+    """A block that runs a statement and takes some errors (``SQLCODE``) for success: so it can be run again."""
+    others = f"SQLCODE <> {codes[0]}" if len(codes) == 1 else f"SQLCODE NOT IN ({', '.join(map(str, codes))})"
+    return (
+        f"BEGIN\n    EXECUTE IMMEDIATE {literal(statement)};\n"
+        f"EXCEPTION\n    WHEN OTHERS THEN\n        IF {others} THEN\n            RAISE;\n        END IF;\nEND;"
+    )
 
 
 def script(plan: TriggerPlan, lock_timeout: float) -> str:
@@ -53,12 +65,15 @@ def ddl_lock_timeout(seconds: float) -> str:
 def terminated(statements: Iterable[str]) -> list[str]:
     """Statements with what ends them in SQL*Plus, and behind what compiles an object a block that fails if it did not.
 
-    SQL*Plus takes a trigger with errors for a success, and the application's statements would fail by it.
+    SQL*Plus takes a trigger with errors for a success, and the application's statements would fail by it: the block
+    drops it. Raises TriggerError for a name that no script can hold.
     """
     lines = []
     for statement in statements:
-        if re.search(r"^\s*[/.]\s*$", statement, re.MULTILINE):
+        if _LINES_THAT_END.search(statement):
             raise TriggerError("a name holds a line that would end the statement in SQL*Plus: run it without --sql")
+        if max(map(len, statement.split("\n"))) > _LONGEST_LINE:
+            raise TriggerError("names make a line that is too long for SQL*Plus: run it without --sql")
         if _BLOCK.match(statement):
             lines += [statement, "/"]
         else:
@@ -72,18 +87,26 @@ def terminated(statements: Iterable[str]) -> list[str]:
 def _check(made: tuple[str, str | None, str]) -> str:
     type_, schema, name = made
     owner = "SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')" if schema is None else literal(schema)
-    return _CHECK.format(owner=owner, name=literal(name), type=literal(type_))
+    drop = ""
+    if type_ == "TRIGGER":
+        drop = f"\n        EXECUTE IMMEDIATE {literal(f'DROP TRIGGER {qualified(schema, name)}')};"
+    return _CHECK.format(owner=owner, name=literal(name), type=literal(type_), drop=drop)
 
 
 _CHECK: Final = """\
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = {owner} AND name = {name} AND type = {type} AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR({name} || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, {name} || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN{drop}
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;"""
 
 

@@ -96,6 +96,28 @@ def error_code(error: DBAPIError) -> int:
     return int(getattr(reason, "code", 0) or 0)
 
 
+_PASSING: Final = frozenset(
+    {
+        *(51, 54, 2049, 4021, 30006),  # somebody else has it locked for too long
+        *(60, 4020),  # a deadlock
+        *(257, 1536, 1628, 1650, 1651, 1652, 1653, 1654, 1655, 1688, 1691, 1692, 19809, 30036),  # no room
+        *(4030, 4031, 4036),  # no memory
+        *(1555, 8103, 8176, 8177),  # what was to be read has been changed too often
+        *(4061, 4065, 4068),  # something was compiled anew
+        *(1109, 16000, 16456),  # the database is not open, or not for writing, as during a switchover
+        *(25401, 25402, 25408, 25409),  # the session went to another instance in the middle
+    }
+)
+
+
+def passes(error: BaseException) -> bool:
+    """Whether an error that the driver does not take for an operational one can be gone when it is tried again."""
+    reason: Any = error.args[0] if error.args else None
+    if getattr(reason, "full_code", "") == "DPY-4024":  # a call took longer than it may
+        return True
+    return bool(getattr(reason, "isrecoverable", False)) or getattr(reason, "code", 0) in _PASSING
+
+
 def as_text(cursor: Any, metadata: Any) -> Any:
     """python-oracledb's output type handler: large objects come with their row, not as locators."""
     import oracledb

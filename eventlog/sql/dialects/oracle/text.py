@@ -60,19 +60,38 @@ def own_name(pattern: str, name: str) -> str:
     return cut_name(made.upper() if name == name.upper() else made, MAX_IDENTIFIER)
 
 
-def quote_function(log: LogTable) -> str:
-    """SQL name of the function that quotes a text in a key."""
-    return qualified(log.schema, own_name("proc_{}_quote", log.name))
+def quote_function(log: LogTable, home: str | None = None) -> str:
+    """SQL name of the function that quotes a text in a key, as it is called from the schema ``home``."""
+    return _function("proc_{}_quote", log, home)
 
 
-def base64_function(log: LogTable) -> str:
-    """SQL name of the function that gives the base64 of a RAW."""
-    return qualified(log.schema, own_name("proc_{}_base64", log.name))
+def base64_function(log: LogTable, home: str | None = None) -> str:
+    """SQL name of the function that gives the base64 of a RAW, as it is called from the schema ``home``."""
+    return _function("proc_{}_base64", log, home)
+
+
+def _function(pattern: str, log: LogTable, home: str | None) -> str:
+    # Without the schema where it is the caller's: in EVENTLOG.PROC_EVENTLOG_QUOTE, PL/SQL takes EVENTLOG for the table
+    # of that name, and not for the schema (PLS-00302).
+    return qualified(log.schema if log.schema != home else None, own_name(pattern, log.name))
 
 
 def literal(text: str) -> str:
     """A text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def joined(separator: str, parts: Iterable[str]) -> str:
+    """Parts with a separator between them, on lines of some hundred characters: SQL*Plus takes no more than 2499."""
+    lines = [""]
+    for position, part in enumerate(parts):
+        if len(lines[-1]) > _LINE:
+            lines.append("    ")
+        lines[-1] += (separator if position else "") + part
+    return "\n".join(lines)
+
+
+_LINE: Final = 400
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -108,6 +127,8 @@ def value_text(column: Column, ref: str, base64: str | None = None) -> str:
             return f"REPLACE(REPLACE({lines}, CHR(13)), CHR(10))"
         case Kind.OTHER if column.type.sql.upper() == "XMLTYPE":
             return f"XMLSERIALIZE(CONTENT {ref} AS CLOB)"
+        case Kind.OTHER if column.type.sql.upper() == "JSON":
+            return f"JSON_SERIALIZE({ref} RETURNING CLOB)"
         case Kind.OTHER if family(column) in (Family.MONTHS, Family.SECONDS):
             return f"TO_CHAR({ref})"
         case Kind.OTHER if column.type.sql.upper() == "ROWID":
@@ -210,7 +231,7 @@ def key_text(key: Sequence[Column], refs: Sequence[str], quote: str, base64: str
         if column.type.kind not in _NEVER_QUOTED:
             value = f"{quote}({value})"
         parts += [literal("+" * (position > 0) + table_key.quote(column.name) + "="), value]
-    return " || ".join(parts)
+    return joined(" || ", parts)
 
 
 def needs_quoting(key: Iterable[Column]) -> bool:

@@ -29,6 +29,7 @@ _KINDS: Final = {
     "ROWID": (Kind.OTHER, 0),
     "UROWID": (Kind.OTHER, 0),
     "XMLTYPE": (Kind.OTHER, 0),
+    "JSON": (Kind.OTHER, 0),
 }
 _SIZED: Final = frozenset({"CHAR", "NCHAR", "VARCHAR2", "NVARCHAR2", "RAW", "UROWID"})
 

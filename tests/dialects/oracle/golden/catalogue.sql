@@ -22,7 +22,7 @@ ORDER BY k.table_name, k.constraint_type, k.constraint_name, c.position;
 SELECT i.table_name, i.index_name, c.column_name
 FROM all_indexes i
 JOIN all_ind_columns c ON c.index_owner = i.owner AND c.index_name = i.index_name
-WHERE i.table_owner = :owner AND i.uniqueness = 'UNIQUE' AND i.index_type = 'NORMAL' AND i.status <> 'UNUSABLE'
+WHERE i.table_owner = :owner AND i.uniqueness = 'UNIQUE' AND i.index_type IN ('NORMAL', 'NORMAL/REV') AND i.status <> 'UNUSABLE'
   AND NOT EXISTS (
     SELECT 1 FROM all_constraints k
     WHERE k.owner = i.table_owner AND k.table_name = i.table_name AND k.index_name = i.index_name)

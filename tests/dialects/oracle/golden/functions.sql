@@ -10,7 +10,7 @@ BEGIN
             quoted := quoted || CHR(92);
         END IF;
         quoted := quoted || SUBSTR(value, place, 1);
-        -- Control characters, and " ' + , ; < = > and the backslash.
+        -- Control characters, both quotation marks, plus, comma, semicolon, less, equals, greater, backslash.
         IF code < 32 OR code IN (34, 39, 43, 44, 59, 60, 61, 62, 92, 127) THEN
             is_special := TRUE;
         END IF;
@@ -21,14 +21,19 @@ BEGIN
     RETURN value;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'LOGS' AND name = 'PROC_EVENTLOG_QUOTE' AND type = 'FUNCTION' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('PROC_EVENTLOG_QUOTE' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'PROC_EVENTLOG_QUOTE' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE FUNCTION "LOGS"."PROC_EVENTLOG_BASE64"(value IN RAW) RETURN VARCHAR2 DETERMINISTIC
@@ -46,14 +51,19 @@ BEGIN
     RETURN encoded;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'LOGS' AND name = 'PROC_EVENTLOG_BASE64' AND type = 'FUNCTION' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('PROC_EVENTLOG_BASE64' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'PROC_EVENTLOG_BASE64' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 BEGIN

@@ -3,72 +3,77 @@ SET SQLBLANKLINES ON
 SET ECHO OFF
 WHENEVER OSERROR EXIT FAILURE ROLLBACK
 WHENEVER SQLERROR EXIT FAILURE ROLLBACK
-CREATE TABLE "LOGS"."EVENTLOG_VERSION" (
-    version_num VARCHAR2(32 CHAR) NOT NULL, 
+BEGIN
+    EXECUTE IMMEDIATE 'CREATE TABLE "LOGS"."EVENTLOG_VERSION" (
+    version_num VARCHAR2(32 CHAR) NOT NULL,
     CONSTRAINT "EVENTLOG_VERSION_pkc" PRIMARY KEY (version_num)
-)
-
+)';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -955 THEN
+            RAISE;
+        END IF;
+END;
 /
 
 -- Running upgrade  -> 0001
-
-CREATE TABLE "LOGS"."EVENTLOG_ERROR" (
-    record_id NUMBER(38, 0) NOT NULL, 
-    error_time TIMESTAMP DEFAULT SYS_EXTRACT_UTC(SYSTIMESTAMP) NOT NULL, 
-    code VARCHAR2(64 CHAR) NOT NULL, 
+BEGIN
+    EXECUTE IMMEDIATE 'CREATE TABLE "LOGS"."EVENTLOG_ERROR" (
+    record_id NUMBER(38, 0) NOT NULL,
+    error_time TIMESTAMP DEFAULT SYS_EXTRACT_UTC(SYSTIMESTAMP) NOT NULL,
+    code VARCHAR2(64 CHAR) NOT NULL,
     message CLOB NOT NULL
-)
-
+)';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -955 THEN
+            RAISE;
+        END IF;
+END;
 /
 
-COMMENT ON TABLE "LOGS"."EVENTLOG_ERROR" IS 'Rows of EVENTLOG that failed: one line a failure, never changed afterwards'
+COMMENT ON TABLE "LOGS"."EVENTLOG_ERROR" IS 'Rows of EVENTLOG that failed: one line a failure, never changed afterwards';
 
+COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".record_id IS 'The row of the log that failed';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".error_time IS 'When it failed, in UTC';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".code IS 'Why: a code of the row checks, or receiver';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".message IS 'Why, for people';
+
+BEGIN
+    EXECUTE IMMEDIATE 'CREATE INDEX "LOGS"."idx_EVENTLOG_2" ON "LOGS"."EVENTLOG_ERROR" (record_id)';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE NOT IN (-955, -1408) THEN
+            RAISE;
+        END IF;
+END;
 /
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".record_id IS 'The row of the log that failed'
-
-/
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".error_time IS 'When it failed, in UTC'
-
-/
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".code IS 'Why: a code of the row checks, or receiver'
-
-/
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".message IS 'Why, for people'
-
-/
-
-CREATE INDEX "LOGS"."idx_EVENTLOG_2" ON "LOGS"."EVENTLOG_ERROR" (record_id)
-
-/
-
-CREATE TABLE "LOGS"."EVENTLOG_INFLIGHT" (
-    flight_no NUMBER(38, 0) NOT NULL, 
-    started TIMESTAMP DEFAULT SYS_EXTRACT_UTC(SYSTIMESTAMP) NOT NULL, 
-    composition CLOB NOT NULL, 
+BEGIN
+    EXECUTE IMMEDIATE 'CREATE TABLE "LOGS"."EVENTLOG_INFLIGHT" (
+    flight_no NUMBER(38, 0) NOT NULL,
+    started TIMESTAMP DEFAULT SYS_EXTRACT_UTC(SYSTIMESTAMP) NOT NULL,
+    composition CLOB NOT NULL,
     PRIMARY KEY (flight_no)
-)
-
+)';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -955 THEN
+            RAISE;
+        END IF;
+END;
 /
 
-COMMENT ON TABLE "LOGS"."EVENTLOG_INFLIGHT" IS 'What the publisher of EVENTLOG has sent and not yet marked: one line a flight'
+COMMENT ON TABLE "LOGS"."EVENTLOG_INFLIGHT" IS 'What the publisher of EVENTLOG has sent and not yet marked: one line a flight';
 
-/
+COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".flight_no IS 'Number of the flight, never reused';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".flight_no IS 'Number of the flight, never reused'
+COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".started IS 'When it started, in UTC';
 
-/
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".started IS 'When it started, in UTC'
-
-/
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".composition IS 'JSON: its envelopes, their events and the rows of each'
-
-/
+COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".composition IS 'JSON: its envelopes, their events and the rows of each';
 
 BEGIN
     EXECUTE IMMEDIATE 'CREATE SEQUENCE "LOGS"."EVENTLOG_FLIGHT" NOCACHE ORDER';
@@ -78,70 +83,76 @@ EXCEPTION
             RAISE;
         END IF;
 END;
-
 /
 
-INSERT INTO "LOGS"."EVENTLOG_VERSION" (version_num) VALUES ('0001')
-
-/
+INSERT INTO "LOGS"."EVENTLOG_VERSION" (version_num)
+SELECT '0001' FROM DUAL
+WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('0001', '0004', '0005'));
 
 -- Running upgrade 0001 -> 0004
-
-CREATE TABLE "LOGS"."EVENTLOG_RESYNC" (
-    digest CHAR(64) NOT NULL, 
-    class_name VARCHAR2(261 CHAR) NOT NULL, 
-    selection CLOB NOT NULL, 
-    started TIMESTAMP DEFAULT SYS_EXTRACT_UTC(SYSTIMESTAMP) NOT NULL, 
-    position CLOB, 
+BEGIN
+    EXECUTE IMMEDIATE 'CREATE TABLE "LOGS"."EVENTLOG_RESYNC" (
+    digest CHAR(64) NOT NULL,
+    class_name VARCHAR2(261 CHAR) NOT NULL,
+    selection CLOB NOT NULL,
+    started TIMESTAMP DEFAULT SYS_EXTRACT_UTC(SYSTIMESTAMP) NOT NULL,
+    position CLOB,
     rows_written NUMBER(38, 0) NOT NULL
-)
-
+)';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -955 THEN
+            RAISE;
+        END IF;
+END;
 /
 
-COMMENT ON TABLE "LOGS"."EVENTLOG_RESYNC" IS 'Resyncs into EVENTLOG that are not finished: one line each, gone with its last batch'
+COMMENT ON TABLE "LOGS"."EVENTLOG_RESYNC" IS 'Resyncs into EVENTLOG that are not finished: one line each, gone with its last batch';
 
+COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".digest IS 'SHA-256 of what is written again';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".class_name IS 'Class whose objects are written again';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".selection IS 'Which of them, for people';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".started IS 'When it was started, in UTC';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".position IS 'Last key that is written, or last line of the file; NULL: none yet';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".rows_written IS 'Rows written so far';
+
+BEGIN
+    EXECUTE IMMEDIATE 'CREATE UNIQUE INDEX "LOGS"."idx_EVENTLOG_3" ON "LOGS"."EVENTLOG_RESYNC" (digest)';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE NOT IN (-955, -1408) THEN
+            RAISE;
+        END IF;
+END;
 /
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".digest IS 'SHA-256 of what is written again'
-
-/
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".class_name IS 'Class whose objects are written again'
-
-/
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".selection IS 'Which of them, for people'
-
-/
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".started IS 'When it was started, in UTC'
-
-/
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".position IS 'Last key that is written, or last line of the file; NULL: none yet'
-
-/
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".rows_written IS 'Rows written so far'
-
-/
-
-CREATE UNIQUE INDEX "LOGS"."idx_EVENTLOG_3" ON "LOGS"."EVENTLOG_RESYNC" (digest)
-
-/
-
-UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num='0004' WHERE "LOGS"."EVENTLOG_VERSION".version_num = '0001'
-
+BEGIN
+    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''0004'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0001''';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -942 THEN
+            RAISE;
+        END IF;
+END;
 /
 
 -- Running upgrade 0004 -> 0005
-
-UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num='0005' WHERE "LOGS"."EVENTLOG_VERSION".version_num = '0004'
-
+BEGIN
+    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''0005'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0004''';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -942 THEN
+            RAISE;
+        END IF;
+END;
 /
 
 -- Running upgrade  -> 0002
-
 BEGIN
     EXECUTE IMMEDIATE 'CREATE SEQUENCE "LOGS"."SEQ_EVENTLOG_1" NOCACHE ORDER';
 EXCEPTION
@@ -150,73 +161,62 @@ EXCEPTION
             RAISE;
         END IF;
 END;
-
 /
 
-CREATE TABLE "LOGS"."EVENTLOG" (
-    record_id NUMBER(38, 0) DEFAULT "LOGS"."SEQ_EVENTLOG_1".NEXTVAL NOT NULL, 
-    status CHAR(1) DEFAULT 'N' NOT NULL, 
-    event_type NUMBER(1, 0) NOT NULL, 
-    event_time TIMESTAMP DEFAULT SYS_EXTRACT_UTC(SYSTIMESTAMP) NOT NULL, 
-    perpetrator VARCHAR2(261 CHAR), 
-    table_name VARCHAR2(261 CHAR) NOT NULL, 
-    table_key VARCHAR2(4000 CHAR) NOT NULL, 
-    column_name VARCHAR2(261 CHAR), 
-    old_value CLOB, 
-    new_value CLOB, 
-    PRIMARY KEY (record_id), 
-    CHECK (ASCII("STATUS") BETWEEN 65 AND 90 OR ASCII("STATUS") BETWEEN 97 AND 122), 
+BEGIN
+    EXECUTE IMMEDIATE 'CREATE TABLE "LOGS"."EVENTLOG" (
+    record_id NUMBER(38, 0) DEFAULT "LOGS"."SEQ_EVENTLOG_1".NEXTVAL NOT NULL,
+    status CHAR(1) DEFAULT ''N'' NOT NULL,
+    event_type NUMBER(1, 0) NOT NULL,
+    event_time TIMESTAMP DEFAULT SYS_EXTRACT_UTC(SYSTIMESTAMP) NOT NULL,
+    perpetrator VARCHAR2(261 CHAR),
+    table_name VARCHAR2(261 CHAR) NOT NULL,
+    table_key VARCHAR2(4000 CHAR) NOT NULL,
+    column_name VARCHAR2(261 CHAR),
+    old_value CLOB,
+    new_value CLOB,
+    PRIMARY KEY (record_id),
+    CHECK (ASCII("STATUS") BETWEEN 65 AND 90 OR ASCII("STATUS") BETWEEN 97 AND 122),
     CHECK (event_type BETWEEN 1 AND 8)
-)
-
+)';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -955 THEN
+            RAISE;
+        END IF;
+END;
 /
 
-COMMENT ON TABLE "LOGS"."EVENTLOG" IS 'Event log: triggers write it, the eventlog publisher reads and marks it'
+COMMENT ON TABLE "LOGS"."EVENTLOG" IS 'Event log: triggers write it, the eventlog publisher reads and marks it';
 
-/
+COMMENT ON COLUMN "LOGS"."EVENTLOG".record_id IS 'Place in the queue: ascending, with gaps';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG".record_id IS 'Place in the queue: ascending, with gaps'
+COMMENT ON COLUMN "LOGS"."EVENTLOG".status IS 'N new, S success, W warning, E error, F fatal; any other letter: left alone';
 
-/
+COMMENT ON COLUMN "LOGS"."EVENTLOG".event_type IS '1 insert field, 2 update field, 3 update field (remove all values), 4 delete row; read back: 5 insert row, 6 update row, 7 insert field, 8 update field';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG".status IS 'N new, S success, W warning, E error, F fatal; any other letter: left alone'
+COMMENT ON COLUMN "LOGS"."EVENTLOG".event_time IS 'When the change was made, in UTC';
 
-/
+COMMENT ON COLUMN "LOGS"."EVENTLOG".perpetrator IS 'Database user who made the change; NULL: somebody else';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG".event_type IS '1 insert field, 2 update field, 3 update field (remove all values), 4 delete row; read back: 5 insert row, 6 update row, 7 insert field, 8 update field'
+COMMENT ON COLUMN "LOGS"."EVENTLOG".table_name IS 'Table or view whose object changed';
 
-/
+COMMENT ON COLUMN "LOGS"."EVENTLOG".table_key IS 'Key of the object: column=value+column=value';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG".event_time IS 'When the change was made, in UTC'
+COMMENT ON COLUMN "LOGS"."EVENTLOG".column_name IS 'Column that changed, for types 1, 2, 3, 7 and 8';
 
-/
+COMMENT ON COLUMN "LOGS"."EVENTLOG".old_value IS 'Value before, for types 1 to 3; binary values are base64';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG".perpetrator IS 'Database user who made the change; NULL: somebody else'
+COMMENT ON COLUMN "LOGS"."EVENTLOG".new_value IS 'Value after, for types 1 to 3; binary values are base64';
 
-/
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG".table_name IS 'Table or view whose object changed'
-
-/
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG".table_key IS 'Key of the object: column=value+column=value'
-
-/
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG".column_name IS 'Column that changed, for types 1, 2, 3, 7 and 8'
-
-/
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG".old_value IS 'Value before, for types 1 to 3; binary values are base64'
-
-/
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG".new_value IS 'Value after, for types 1 to 3; binary values are base64'
-
-/
-
-CREATE INDEX "LOGS"."idx_EVENTLOG_1" ON "LOGS"."EVENTLOG" (status, record_id)
-
+BEGIN
+    EXECUTE IMMEDIATE 'CREATE INDEX "LOGS"."idx_EVENTLOG_1" ON "LOGS"."EVENTLOG" (status, record_id)';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE NOT IN (-955, -1408) THEN
+            RAISE;
+        END IF;
+END;
 /
 
 CREATE OR REPLACE FUNCTION "LOGS"."PROC_EVENTLOG_QUOTE"(value IN VARCHAR2) RETURN VARCHAR2 DETERMINISTIC
@@ -231,7 +231,7 @@ BEGIN
             quoted := quoted || CHR(92);
         END IF;
         quoted := quoted || SUBSTR(value, place, 1);
-        -- Control characters, and " ' + , ; < = > and the backslash.
+        -- Control characters, both quotation marks, plus, comma, semicolon, less, equals, greater, backslash.
         IF code < 32 OR code IN (34, 39, 43, 44, 59, 60, 61, 62, 92, 127) THEN
             is_special := TRUE;
         END IF;
@@ -241,7 +241,21 @@ BEGIN
     END IF;
     RETURN value;
 END;
-
+/
+DECLARE
+    problem VARCHAR2(32767);
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'LOGS' AND name = 'PROC_EVENTLOG_QUOTE' AND type = 'FUNCTION' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        problem := NVL(problem, 'PROC_EVENTLOG_QUOTE' || ', line ' || error.line || ': ' || error.text);
+    END LOOP;
+    IF problem IS NOT NULL THEN
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
+END;
 /
 
 CREATE OR REPLACE FUNCTION "LOGS"."PROC_EVENTLOG_BASE64"(value IN RAW) RETURN VARCHAR2 DETERMINISTIC
@@ -258,17 +272,35 @@ BEGIN
     END LOOP;
     RETURN encoded;
 END;
-
+/
+DECLARE
+    problem VARCHAR2(32767);
+BEGIN
+    FOR error IN (
+        SELECT line, text FROM all_errors
+        WHERE owner = 'LOGS' AND name = 'PROC_EVENTLOG_BASE64' AND type = 'FUNCTION' AND attribute = 'ERROR'
+        ORDER BY sequence
+    ) LOOP
+        problem := NVL(problem, 'PROC_EVENTLOG_BASE64' || ', line ' || error.line || ': ' || error.text);
+    END LOOP;
+    IF problem IS NOT NULL THEN
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
+END;
 /
 
-INSERT INTO "LOGS"."EVENTLOG_VERSION" (version_num) VALUES ('0002')
-
-/
+INSERT INTO "LOGS"."EVENTLOG_VERSION" (version_num)
+SELECT '0002' FROM DUAL
+WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('0002', '0003'));
 
 -- Running upgrade 0002 -> 0003
-
-UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num='0003' WHERE "LOGS"."EVENTLOG_VERSION".version_num = '0002'
-
+BEGIN
+    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''0003'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0002''';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -942 THEN
+            RAISE;
+        END IF;
+END;
 /
-
 COMMIT;

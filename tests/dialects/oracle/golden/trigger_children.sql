@@ -60,14 +60,20 @@ BEGIN
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_USR_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_I_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_USR_I_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_USR_I_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_U_1"
@@ -219,14 +225,20 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_USR_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_U_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_USR_U_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_USR_U_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_D_1"
@@ -278,14 +290,20 @@ BEGIN
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_USR_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_D_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_USR_D_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_USR_D_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_I_1"
@@ -339,14 +357,20 @@ BEGIN
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_USR_NOTE_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_NOTE_I_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_USR_NOTE_I_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_USR_NOTE_I_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_U_1"
@@ -425,14 +449,20 @@ BEGIN
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_USR_NOTE_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_NOTE_U_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_USR_NOTE_U_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_USR_NOTE_U_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_D_1"
@@ -486,14 +516,20 @@ BEGIN
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_USR_NOTE_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_NOTE_D_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_USR_NOTE_D_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_USR_NOTE_D_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_I_1"
@@ -547,14 +583,20 @@ BEGIN
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_USR_PHONE_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_PHONE_I_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_USR_PHONE_I_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_USR_PHONE_I_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_U_1"
@@ -679,14 +721,20 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_USR_PHONE_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_PHONE_U_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_USR_PHONE_U_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_USR_PHONE_U_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_D_1"
@@ -740,13 +788,19 @@ BEGIN
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_USR_PHONE_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_PHONE_D_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_USR_PHONE_D_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_USR_PHONE_D_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /

@@ -2,7 +2,7 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_I_1"
 AFTER INSERT ON "APP"."EVERY_TYPE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:46bb02c4aa0987d4ebef5e4535d5c8f8394db7d7c4be102bb4df529d8f9439bb log "LOGS"."EVENTLOG"
+    -- eventlog sha256:337c838baa3c8f4d6ca12a96539faa87c6d96959566f4912dc7f9d39d180bee7 log "LOGS"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
         table_key VARCHAR2(32767),
@@ -81,23 +81,30 @@ BEGIN
     put(7, new_key, 'BFI');
     put(7, new_key, 'X');
     put(7, new_key, 'L');
+    put(7, new_key, 'J');
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_EVERY_TYPE_I_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_EVERY_TYPE_I_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EVERY_TYPE_I_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_U_1"
 FOR UPDATE ON "APP"."EVERY_TYPE"
 COMPOUND TRIGGER
-    -- eventlog sha256:6b9f39336989877b9e9fd67bdbecc40f2b840dcbe3c7a7d0adcb27b7abc80814 log "LOGS"."EVENTLOG"
+    -- eventlog sha256:05f9415e243d992ed668054cc7402d85f38c67e55f331e0dba6bf38a73d3afa5 log "LOGS"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
         table_key VARCHAR2(32767),
@@ -296,6 +303,7 @@ COMPOUND TRIGGER
                 put(7, new_key, 'BFI');
                 put(7, new_key, 'X');
                 put(7, new_key, 'L');
+                put(7, new_key, 'J');
                 FOR i IN first_row .. log_rows.COUNT LOOP
                     moved_rows(moved_rows.COUNT + 1) := log_rows(i);
                 END LOOP;
@@ -388,6 +396,9 @@ COMPOUND TRIGGER
             IF UPDATING('L') THEN
                 put(8, new_key, 'L');
             END IF;
+            IF UPDATING('J') THEN
+                put(8, new_key, 'J');
+            END IF;
         END IF;
         write_log;
     END AFTER EACH ROW;
@@ -412,14 +423,20 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_EVERY_TYPE_U_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_EVERY_TYPE_U_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EVERY_TYPE_U_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_D_1"
@@ -471,13 +488,19 @@ BEGIN
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_EVERY_TYPE_D_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_EVERY_TYPE_D_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EVERY_TYPE_D_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /

@@ -2,7 +2,7 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_I_1"
 AFTER INSERT ON "APP"."EVERY_TYPE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:afb1945ce14ce64f9780d5020be01076f0d415e352b1f54c3aaea876f7e3d9d5 log "APP"."EVENTLOG"
+    -- eventlog sha256:2ea9fb70f176b010e7696385d3771f853e44d655979c350ae295641b44eac77f log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
         table_key VARCHAR2(32767),
@@ -108,23 +108,30 @@ BEGIN
     put(7, new_key, 'BFI');
     put(7, new_key, 'X');
     put(7, new_key, 'L');
+    put(7, new_key, 'J');
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_EVERY_TYPE_I_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_EVERY_TYPE_I_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EVERY_TYPE_I_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_U_1"
 FOR UPDATE ON "APP"."EVERY_TYPE"
 COMPOUND TRIGGER
-    -- eventlog sha256:3f1b6fca9d54ae5a409df87a104ba0bbb8005b3fe805469e99038bc0f37a459b log "APP"."EVENTLOG"
+    -- eventlog sha256:4123c016002c22a175704220066b336d7db66e94524ead6cd08b7c650b57cabe log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
         table_key VARCHAR2(32767),
@@ -350,6 +357,7 @@ COMPOUND TRIGGER
                 put(7, new_key, 'BFI');
                 put(7, new_key, 'X');
                 put(7, new_key, 'L');
+                put(7, new_key, 'J');
                 FOR i IN first_row .. log_rows.COUNT LOOP
                     moved_rows(moved_rows.COUNT + 1) := log_rows(i);
                 END LOOP;
@@ -425,6 +433,9 @@ COMPOUND TRIGGER
             IF UPDATING('L') THEN
                 put(8, new_key, 'L');
             END IF;
+            IF UPDATING('J') THEN
+                put(8, new_key, 'J');
+            END IF;
         END IF;
         write_log;
     END AFTER EACH ROW;
@@ -449,14 +460,20 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_EVERY_TYPE_U_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_EVERY_TYPE_U_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EVERY_TYPE_U_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_D_1"
@@ -508,13 +525,19 @@ BEGIN
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_EVERY_TYPE_D_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_EVERY_TYPE_D_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EVERY_TYPE_D_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /

@@ -2,7 +2,7 @@ CREATE OR REPLACE TRIGGER "APP"."tgr_generic_i_1"
 AFTER INSERT ON "APP"."generic"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:c4f4f95257c7ffde54cf39942fe3bde974a6bd921a303f487c5cf4572506f51e log "APP"."EVENTLOG"
+    -- eventlog sha256:048656bdd48878628c57d2e7c7fe83e6228e11f1521c17a5977c6eca7f394319 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
         table_key VARCHAR2(32767),
@@ -58,27 +58,33 @@ BEGIN
         put(7, new_key, 't');
     END IF;
     put(7, new_key, 'b');
-    put_inserted('vb', "APP"."PROC_EVENTLOG_BASE64"(:NEW."vb"));
+    put_inserted('vb', "PROC_EVENTLOG_BASE64"(:NEW."vb"));
     put_inserted('d', LTRIM(TO_CHAR(:NEW."d", 'SYYYY-MM-DD', 'NLS_CALENDAR=GREGORIAN')));
     put_inserted('tz', LTRIM(TO_CHAR(SYS_EXTRACT_UTC(:NEW."tz"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')));
     put_inserted('flag', CASE WHEN :NEW."flag" THEN 'true' WHEN NOT :NEW."flag" THEN 'false' END);
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'tgr_generic_i_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('tgr_generic_i_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'tgr_generic_i_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."tgr_generic_i_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."tgr_generic_u_1"
 FOR UPDATE ON "APP"."generic"
 COMPOUND TRIGGER
-    -- eventlog sha256:c953ef8e16f4da5e59975aba643168c7d95c94f2f2adb5801495d0d91e4fd937 log "APP"."EVENTLOG"
+    -- eventlog sha256:5541d0175ce64f2a7ea603b530df8e737e0c72c14547969731ed1a7d1ed0176b log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
         table_key VARCHAR2(32767),
@@ -219,7 +225,7 @@ COMPOUND TRIGGER
                     put(7, new_key, 't');
                 END IF;
                 put(7, new_key, 'b');
-                put_inserted('vb', "APP"."PROC_EVENTLOG_BASE64"(:NEW."vb"));
+                put_inserted('vb', "PROC_EVENTLOG_BASE64"(:NEW."vb"));
                 put_inserted('d', LTRIM(TO_CHAR(:NEW."d", 'SYYYY-MM-DD', 'NLS_CALENDAR=GREGORIAN')));
                 put_inserted('tz', LTRIM(TO_CHAR(SYS_EXTRACT_UTC(:NEW."tz"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')));
                 put_inserted('flag', CASE WHEN :NEW."flag" THEN 'true' WHEN NOT :NEW."flag" THEN 'false' END);
@@ -236,8 +242,8 @@ COMPOUND TRIGGER
                 put(8, new_key, 'b');
             END IF;
             IF raw_changed(:OLD."vb", :NEW."vb") THEN
-                put(2, new_key, 'vb', "APP"."PROC_EVENTLOG_BASE64"(:OLD."vb"),
-                    "APP"."PROC_EVENTLOG_BASE64"(:NEW."vb"));
+                put(2, new_key, 'vb', "PROC_EVENTLOG_BASE64"(:OLD."vb"),
+                    "PROC_EVENTLOG_BASE64"(:NEW."vb"));
             END IF;
             IF moment_changed(:OLD."d", :NEW."d") THEN
                 put(2, new_key, 'd', LTRIM(TO_CHAR(:OLD."d", 'SYYYY-MM-DD', 'NLS_CALENDAR=GREGORIAN')),
@@ -275,14 +281,20 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'tgr_generic_u_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('tgr_generic_u_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'tgr_generic_u_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."tgr_generic_u_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."tgr_generic_d_1"
@@ -334,13 +346,19 @@ BEGIN
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'tgr_generic_d_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('tgr_generic_d_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'tgr_generic_d_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."tgr_generic_d_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /

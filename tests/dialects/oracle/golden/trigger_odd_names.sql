@@ -2,7 +2,7 @@ CREATE OR REPLACE TRIGGER "APP"."tgr_It's 50% of :NEW & more; ü -- /*_i_1"
 AFTER INSERT ON "APP"."It's 50% of :NEW & more; ü -- /*"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:4669fbaa300d2e964d92457549b2db2d7b28d0b19475cd985523cb9ed341b003 log "APP"."EVENTLOG"
+    -- eventlog sha256:6a2eb2d4b7336f42df508b37990da60cd064f56f4460e39cf1e9009e8c7da285 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
         table_key VARCHAR2(32767),
@@ -53,26 +53,32 @@ DECLARE
 
 BEGIN
     first_row := log_rows.COUNT + 1;
-    new_key := '"It''s 50% of :NEW & more; ü -- /* k"=' || "APP"."PROC_EVENTLOG_QUOTE"(:NEW."It's 50% of :NEW & more; ü -- /* k");
+    new_key := '"It''s 50% of :NEW & more; ü -- /* k"=' || "PROC_EVENTLOG_QUOTE"(:NEW."It's 50% of :NEW & more; ü -- /* k");
     put_inserted('It''s 50% of :NEW & more; ü -- /* v', :NEW."It's 50% of :NEW & more; ü -- /* v");
     put(7, new_key, 'Photo');
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'tgr_It''s 50% of :NEW & more; ü -- /*_i_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('tgr_It''s 50% of :NEW & more; ü -- /*_i_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'tgr_It''s 50% of :NEW & more; ü -- /*_i_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."tgr_It''s 50% of :NEW & more; ü -- /*_i_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."tgr_It's 50% of :NEW & more; ü -- /*_u_1"
 FOR UPDATE ON "APP"."It's 50% of :NEW & more; ü -- /*"
 COMPOUND TRIGGER
-    -- eventlog sha256:d25699d2d9693c2428452a3e4604df9d559c14d6268ea881b97b57a2f1a617f6 log "APP"."EVENTLOG"
+    -- eventlog sha256:b7c5ba9105793e43c33a9ddb26392a11fb4d265900723dfb43d4a8446ac3fb54 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
         table_key VARCHAR2(32767),
@@ -152,10 +158,10 @@ COMPOUND TRIGGER
 
     AFTER EACH ROW IS
     BEGIN
-        new_key := '"It''s 50% of :NEW & more; ü -- /* k"=' || "APP"."PROC_EVENTLOG_QUOTE"(:NEW."It's 50% of :NEW & more; ü -- /* k");
+        new_key := '"It''s 50% of :NEW & more; ü -- /* k"=' || "PROC_EVENTLOG_QUOTE"(:NEW."It's 50% of :NEW & more; ü -- /* k");
         old_key := new_key;
         IF text_changed(:OLD."It's 50% of :NEW & more; ü -- /* k", :NEW."It's 50% of :NEW & more; ü -- /* k") THEN
-            old_key := '"It''s 50% of :NEW & more; ü -- /* k"=' || "APP"."PROC_EVENTLOG_QUOTE"(:OLD."It's 50% of :NEW & more; ü -- /* k");
+            old_key := '"It''s 50% of :NEW & more; ü -- /* k"=' || "PROC_EVENTLOG_QUOTE"(:OLD."It's 50% of :NEW & more; ü -- /* k");
         END IF;
         IF text_changed(old_key, new_key) THEN
             IF old_key IS NOT NULL THEN
@@ -206,21 +212,27 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'tgr_It''s 50% of :NEW & more; ü -- /*_u_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('tgr_It''s 50% of :NEW & more; ü -- /*_u_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'tgr_It''s 50% of :NEW & more; ü -- /*_u_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."tgr_It''s 50% of :NEW & more; ü -- /*_u_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."tgr_It's 50% of :NEW & more; ü -- /*_d_1"
 AFTER DELETE ON "APP"."It's 50% of :NEW & more; ü -- /*"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:bd28330cde9ffccc9f4dbb33b5489d7c41d71b64ec49ad8ba85a48ac737c7972 log "APP"."EVENTLOG"
+    -- eventlog sha256:57b08a093f6237a3f1ba1c42b17bdc0c84da5f1f0c80ebe1f5d8f46d29a37c1a log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
         table_key VARCHAR2(32767),
@@ -261,17 +273,23 @@ DECLARE
     END write_log;
 
 BEGIN
-    put(4, '"It''s 50% of :NEW & more; ü -- /* k"=' || "APP"."PROC_EVENTLOG_QUOTE"(:OLD."It's 50% of :NEW & more; ü -- /* k"));
+    put(4, '"It''s 50% of :NEW & more; ü -- /* k"=' || "PROC_EVENTLOG_QUOTE"(:OLD."It's 50% of :NEW & more; ü -- /* k"));
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'tgr_It''s 50% of :NEW & more; ü -- /*_d_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('tgr_It''s 50% of :NEW & more; ü -- /*_d_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'tgr_It''s 50% of :NEW & more; ü -- /*_d_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."tgr_It''s 50% of :NEW & more; ü -- /*_d_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /

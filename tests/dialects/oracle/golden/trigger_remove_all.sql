@@ -2,7 +2,7 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_I_1"
 AFTER INSERT ON "APP"."EVERY_TYPE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:bddd7ea0fe195922aa2d4550f5221136291a9e112cf7fa44f96a4be2f26909a9 log "APP"."EVENTLOG"
+    -- eventlog sha256:89964a2e364d97934e706e502e7d60d3a7168dabe9f70241937c70045a4cd6db log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
         table_key VARCHAR2(32767),
@@ -63,7 +63,7 @@ BEGIN
     put_inserted('NC', :NEW."NC");
     put_inserted('V', :NEW."V");
     put_inserted('NV', :NEW."NV");
-    put_inserted('R', "APP"."PROC_EVENTLOG_BASE64"(:NEW."R"));
+    put_inserted('R', "PROC_EVENTLOG_BASE64"(:NEW."R"));
     put_inserted('D', LTRIM(TO_CHAR(:NEW."D", 'SYYYY-MM-DD HH24:MI:SS', 'NLS_CALENDAR=GREGORIAN')));
     put_inserted('T', LTRIM(TO_CHAR(:NEW."T", 'SYYYY-MM-DD HH24:MI:SS.FF9', 'NLS_CALENDAR=GREGORIAN')));
     put_inserted('TZ', LTRIM(TO_CHAR(SYS_EXTRACT_UTC(:NEW."TZ"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')));
@@ -78,23 +78,30 @@ BEGIN
         put(7, new_key, 'NCL');
     END IF;
     put(7, new_key, 'B');
+    put(7, new_key, 'J');
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_EVERY_TYPE_I_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_EVERY_TYPE_I_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EVERY_TYPE_I_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_U_1"
 FOR UPDATE ON "APP"."EVERY_TYPE"
 COMPOUND TRIGGER
-    -- eventlog sha256:c0115402bff3577153f50fc6ee2a8c92b551d80f4f0fb29d7d3911a815eca895 log "APP"."EVENTLOG"
+    -- eventlog sha256:0bfaa4996d1212e928d940702d3209e893e3a9e402a07f6478886931b773d4b2 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
         table_key VARCHAR2(32767),
@@ -275,7 +282,7 @@ COMPOUND TRIGGER
                 put_inserted('NC', :NEW."NC");
                 put_inserted('V', :NEW."V");
                 put_inserted('NV', :NEW."NV");
-                put_inserted('R', "APP"."PROC_EVENTLOG_BASE64"(:NEW."R"));
+                put_inserted('R', "PROC_EVENTLOG_BASE64"(:NEW."R"));
                 put_inserted('D', LTRIM(TO_CHAR(:NEW."D", 'SYYYY-MM-DD HH24:MI:SS', 'NLS_CALENDAR=GREGORIAN')));
                 put_inserted('T', LTRIM(TO_CHAR(:NEW."T", 'SYYYY-MM-DD HH24:MI:SS.FF9', 'NLS_CALENDAR=GREGORIAN')));
                 put_inserted('TZ', LTRIM(TO_CHAR(SYS_EXTRACT_UTC(:NEW."TZ"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')));
@@ -290,6 +297,7 @@ COMPOUND TRIGGER
                     put(7, new_key, 'NCL');
                 END IF;
                 put(7, new_key, 'B');
+                put(7, new_key, 'J');
                 FOR i IN first_row .. log_rows.COUNT LOOP
                     moved_rows(moved_rows.COUNT + 1) := log_rows(i);
                 END LOOP;
@@ -333,8 +341,8 @@ COMPOUND TRIGGER
                     :NEW."NV");
             END IF;
             IF raw_changed(:OLD."R", :NEW."R") THEN
-                put(3, new_key, 'R', "APP"."PROC_EVENTLOG_BASE64"(:OLD."R"),
-                    "APP"."PROC_EVENTLOG_BASE64"(:NEW."R"));
+                put(3, new_key, 'R', "PROC_EVENTLOG_BASE64"(:OLD."R"),
+                    "PROC_EVENTLOG_BASE64"(:NEW."R"));
             END IF;
             IF moment_changed(:OLD."D", :NEW."D") THEN
                 put(3, new_key, 'D', LTRIM(TO_CHAR(:OLD."D", 'SYYYY-MM-DD HH24:MI:SS', 'NLS_CALENDAR=GREGORIAN')),
@@ -373,6 +381,9 @@ COMPOUND TRIGGER
             IF UPDATING('B') THEN
                 put(8, new_key, 'B');
             END IF;
+            IF UPDATING('J') THEN
+                put(8, new_key, 'J');
+            END IF;
         END IF;
         write_log;
     END AFTER EACH ROW;
@@ -397,14 +408,20 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_EVERY_TYPE_U_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_EVERY_TYPE_U_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EVERY_TYPE_U_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_D_1"
@@ -456,13 +473,19 @@ BEGIN
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_EVERY_TYPE_D_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_EVERY_TYPE_D_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EVERY_TYPE_D_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /

@@ -51,20 +51,26 @@ BEGIN
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_EVERY_TYPE_I_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_EVERY_TYPE_I_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EVERY_TYPE_I_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_U_1"
 FOR UPDATE ON "APP"."EVERY_TYPE"
 COMPOUND TRIGGER
-    -- eventlog sha256:681e21432c2cdbf16a04846c81a99c05dd8d4cf027884e143306b6411780f54c log "APP"."EVENTLOG"
+    -- eventlog sha256:dfbc6114be8924752ba8a3aa2b8554ca3569ea11b40ed1fcc06836ea1d4a8b62 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
         table_key VARCHAR2(32767),
@@ -259,6 +265,7 @@ COMPOUND TRIGGER
             OR UPDATING('BFI')
             OR UPDATING('X')
             OR UPDATING('L')
+            OR UPDATING('J')
             THEN
                 put(6, new_key);
             END IF;
@@ -286,14 +293,20 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_EVERY_TYPE_U_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_EVERY_TYPE_U_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EVERY_TYPE_U_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_D_1"
@@ -345,13 +358,19 @@ BEGIN
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_EVERY_TYPE_D_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_EVERY_TYPE_D_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EVERY_TYPE_D_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /

@@ -81,14 +81,20 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_EVERY_TYPE_I_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_EVERY_TYPE_I_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EVERY_TYPE_I_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_U_1"
@@ -267,14 +273,20 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_EVERY_TYPE_U_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_EVERY_TYPE_U_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EVERY_TYPE_U_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_D_1"
@@ -340,13 +352,19 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_EVERY_TYPE_D_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_EVERY_TYPE_D_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EVERY_TYPE_D_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /

@@ -65,14 +65,20 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_USR_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_I_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_USR_I_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_USR_I_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_U_1"
@@ -212,14 +218,20 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_USR_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_U_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_USR_U_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_USR_U_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_D_1"
@@ -285,14 +297,20 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_USR_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_D_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_USR_D_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_USR_D_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_I_1"
@@ -360,14 +378,20 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_USR_NOTE_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_NOTE_I_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_USR_NOTE_I_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_USR_NOTE_I_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_U_1"
@@ -460,14 +484,20 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_USR_NOTE_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_NOTE_U_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_USR_NOTE_U_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_USR_NOTE_U_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_D_1"
@@ -535,14 +565,20 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_USR_NOTE_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_NOTE_D_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_USR_NOTE_D_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_USR_NOTE_D_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_I_1"
@@ -610,14 +646,20 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_USR_PHONE_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_PHONE_I_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_USR_PHONE_I_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_USR_PHONE_I_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_U_1"
@@ -703,14 +745,20 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_USR_PHONE_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_PHONE_U_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_USR_PHONE_U_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_USR_PHONE_U_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_D_1"
@@ -778,13 +826,19 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_USR_PHONE_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_USR_PHONE_D_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_USR_PHONE_D_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_USR_PHONE_D_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /

@@ -51,14 +51,20 @@ BEGIN
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_EMP_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_EMP_I_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_EMP_I_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EMP_I_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_EMP_U_1"
@@ -195,14 +201,20 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_EMP_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_EMP_U_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_EMP_U_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EMP_U_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_EMP_D_1"
@@ -254,14 +266,20 @@ BEGIN
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_EMP_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_EMP_D_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_EMP_D_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EMP_D_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_PHONE_I_1"
@@ -315,14 +333,20 @@ BEGIN
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_PHONE_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_PHONE_I_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_PHONE_I_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_PHONE_I_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_PHONE_U_1"
@@ -394,14 +418,20 @@ BEGIN
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_PHONE_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_PHONE_U_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_PHONE_U_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_PHONE_U_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_PHONE_D_1"
@@ -455,14 +485,20 @@ BEGIN
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_PHONE_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_PHONE_D_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_PHONE_D_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_PHONE_D_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_ACTIVE_I_1"
@@ -518,14 +554,20 @@ BEGIN
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_ACTIVE_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_ACTIVE_I_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_ACTIVE_I_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_ACTIVE_I_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_ACTIVE_U_1"
@@ -668,14 +710,20 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_ACTIVE_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_ACTIVE_U_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_ACTIVE_U_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_ACTIVE_U_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /
 CREATE OR REPLACE TRIGGER "APP"."TGR_ACTIVE_D_1"
@@ -727,13 +775,19 @@ BEGIN
     write_log;
 END;
 /
+DECLARE
+    problem VARCHAR2(32767);
 BEGIN
     FOR error IN (
         SELECT line, text FROM all_errors
         WHERE owner = 'APP' AND name = 'TGR_ACTIVE_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
         ORDER BY sequence
     ) LOOP
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR('TGR_ACTIVE_D_1' || ', line ' || error.line || ': ' || error.text, 1, 2000));
+        problem := NVL(problem, 'TGR_ACTIVE_D_1' || ', line ' || error.line || ': ' || error.text);
     END LOOP;
+    IF problem IS NOT NULL THEN
+        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_ACTIVE_D_1"';
+        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
+    END IF;
 END;
 /

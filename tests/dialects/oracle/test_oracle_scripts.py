@@ -1,0 +1,86 @@
+"""The scripts for SQL*Plus can be run again; what they do to the version table is run on SQLite."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+
+import pytest
+from oracle_catalogue import downgrade_script, migration_script, script_statements
+
+from eventlog.errors import TriggerError
+from eventlog.sql.dialects.oracle.rerun import rerunnable
+from eventlog.sql.dialects.oracle.script import terminated
+
+UPGRADE = script_statements(migration_script())
+DOWNGRADE = script_statements(downgrade_script())
+
+
+def version_statements(statements: tuple[str, ...]) -> list[str]:
+    """Those that write the version table, out of their blocks."""
+    found = []
+    for statement in statements:
+        block = re.match(r"BEGIN\n    EXECUTE IMMEDIATE '(.*)';\nEXCEPTION", statement, re.DOTALL)
+        inner = block[1].replace("''", "'") if block else statement
+        if re.match("(INSERT INTO|UPDATE|DELETE FROM) ", inner):
+            found.append(inner.replace('"LOGS"."EVENTLOG_VERSION".version_num', "version_num"))
+    return found
+
+
+def versions() -> sqlite3.Connection:
+    database = sqlite3.connect(":memory:")
+    database.execute("ATTACH ':memory:' AS LOGS")
+    database.execute("CREATE TABLE DUAL (x)")
+    database.execute("INSERT INTO DUAL VALUES (1)")
+    database.execute('CREATE TABLE "LOGS"."EVENTLOG_VERSION" (version_num TEXT PRIMARY KEY)')
+    return database
+
+
+def recorded(database: sqlite3.Connection) -> list[str]:
+    return [row[0] for row in database.execute('SELECT version_num FROM "LOGS"."EVENTLOG_VERSION" ORDER BY 1')]
+
+
+@pytest.mark.parametrize("stopped_after", range(len(version_statements(UPGRADE)) + 1))
+def test_an_upgrade_that_stopped_anywhere_is_ended_by_the_next_run(stopped_after: int) -> None:
+    database = versions()
+    for statement in [*version_statements(UPGRADE)[:stopped_after], *version_statements(UPGRADE) * 2]:
+        database.execute(statement)
+    assert recorded(database) == ["0003", "0005"]
+
+
+def test_a_downgrade_can_be_run_again() -> None:
+    database = versions()
+    for statement in [*version_statements(UPGRADE), *version_statements(DOWNGRADE) * 2]:
+        database.execute(statement)
+    assert recorded(database) == []
+
+
+@pytest.mark.parametrize(("statements", "verb"), [(UPGRADE, "CREATE"), (DOWNGRADE, "DROP"), (DOWNGRADE, "DELETE")])
+def test_what_is_there_or_gone_already_is_no_error(statements: tuple[str, ...], verb: str) -> None:
+    bare = [one for one in statements if one.startswith(verb) and not one.startswith("CREATE OR REPLACE")]
+    guarded = [one for one in statements if re.match(f"BEGIN\n    EXECUTE IMMEDIATE '{verb} ", one)]
+    assert bare == []
+    assert guarded
+    assert all(re.search(r"IF SQLCODE (<> -\d+|NOT IN \([-\d, ]+\)) THEN\n            RAISE;", one) for one in guarded)
+
+
+def test_a_column_that_a_later_migration_adds_may_be_there() -> None:
+    assert "IF SQLCODE <> -1430 THEN" in rerunnable('ALTER TABLE "L"."T" ADD c NUMBER\n\n/\n')
+
+
+def test_a_function_of_the_log_that_does_not_compile_stops_the_script() -> None:
+    made = [place for place, one in enumerate(UPGRADE) if one.startswith("CREATE OR REPLACE FUNCTION")]
+    assert made
+    assert all("RAISE_APPLICATION_ERROR" in UPGRADE[place + 1] for place in made)
+
+
+def test_a_trigger_that_does_not_compile_is_dropped_before_the_script_stops() -> None:
+    (_, _, check, _) = terminated(['CREATE OR REPLACE TRIGGER "APP"."T\'s" x'])
+    drop, stop = check.index("""'DROP TRIGGER "APP"."T\'\'s"'"""), check.index("RAISE_APPLICATION_ERROR")
+    assert drop < stop
+
+
+@pytest.mark.parametrize("name", ["A\n/\nB", "A\n.\nB", "A\n#EXIT\nB", "A -\nB", "A" * 2500])
+def test_a_name_that_sql_plus_would_take_for_something_else_is_refused(name: str) -> None:
+    with pytest.raises(TriggerError, match="without --sql"):
+        terminated([f'DROP TRIGGER "{name}"'])
