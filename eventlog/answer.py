@@ -34,13 +34,15 @@ class Answer:
 
     ``verdicts``: by event-id, the worst of those that name it. ``general``: the worst of those without event-id,
     which count for every event; None = there were none. ``unknown_ids``: event-ids that are not in the envelope.
-    ``ignored``: how many elements were something else than a status.
+    ``ignored``: how many elements were something else than a status. ``is_pending``: the receiver itself has not
+    spoken yet, which it does when the sink is flushed.
     """
 
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     general: Verdict | None = None
     unknown_ids: tuple[str, ...] = ()
     ignored: int = 0
+    is_pending: bool = False
 
     def verdict(self, event_id: str) -> Verdict:
         """The worst that was said of this event; success if nothing was."""

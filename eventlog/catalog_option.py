@@ -17,7 +17,7 @@ CatalogOption: TypeAlias = "str | Database | Mapping[str, Any] | None"
 
 
 def database_of(option: CatalogOption) -> Database | None:
-    """The tables that the option ``catalog`` names, None without it. Raises ConfigError, OSError."""
+    """The tables that the option ``catalog`` names, None without it. Raises ConfigError."""
     if option is None or isinstance(option, Database):
         return option
     if isinstance(option, Mapping):
@@ -29,9 +29,11 @@ def database_of(option: CatalogOption) -> Database | None:
 
 
 def read_catalog(path: Path) -> Mapping[str, Any]:
-    """The content of a catalogue file, or of its member ``database``. Raises ConfigError, OSError."""
+    """The content of a catalogue file, or of its member ``database``. Raises ConfigError."""
     try:
         value = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"the catalog {path} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise ConfigError(f"the catalog {path} is not JSON: {error}") from None
     if not isinstance(value, dict) or not isinstance(value.get("database", value), dict):

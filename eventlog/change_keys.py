@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 from eventlog import table_key
 from eventlog.catalog import Catalog, ObjectClass
 from eventlog.errors import NeedsQueryBack, NeedsRowCodec, NotExpressible, RowError
 from eventlog.model import Change, ChangeOp, Value, differing, old_key
-from eventlog.typed import to_text, type_of, value_reader
+from eventlog.typed import ReadValue, to_text, type_of, value_reader
 from eventlog.values import check_xml, key_normalizer
 
 Key: TypeAlias = tuple[tuple[str, Value], ...]
@@ -41,8 +42,18 @@ def typed_key(parts: Sequence[table_key.Part], object_class: ObjectClass | None)
 
 def key_of_text(text: str, object_class: ObjectClass) -> Key:
     """The typed key of a canonical table_key of the class."""
+    columns = _key_columns(object_class)
+    if '"' not in text:  # canonical text without quotes, as nearly all is: names and values stand as they are
+        parts = zip(columns, text.split("+"), strict=True)
+        return tuple([(name, read(part[start:])) for (name, start, read), part in parts])
     given = {part.name: part.value for part in table_key.parse(text)}
-    return tuple((column.name, value_reader(column.type)(given[column.name])) for column in object_class.key)
+    return tuple((name, read(given[name])) for name, _, read in columns)
+
+
+@lru_cache(maxsize=1024)
+def _key_columns(object_class: ObjectClass) -> tuple[tuple[str, int, ReadValue], ...]:
+    """Name of each key column, where its value begins in its part of a key without quotes, and what reads it."""
+    return tuple((column.name, len(column.name) + 1, value_reader(column.type)) for column in object_class.key)
 
 
 def with_key(change: Change, object_class: ObjectClass | None) -> Change:

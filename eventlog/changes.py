@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time
-from typing import Final, NamedTuple
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, Protocol
 
 from eventlog import table_key
 from eventlog.catalog import Attribute, Catalog, ObjectClass
@@ -44,6 +45,10 @@ _OPS: Final = {
     Operation.DELETE: ChangeOp.DELETE,
 }
 _DEFAULTS: Final = ValueOptions()
+_MOST_CLASSES: Final = 1024
+_MOST_ATTRIBUTES: Final = 4096
+_ADD, _REMOVE = Op.ADD, Op.REMOVE
+_new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 
 
 class Association(NamedTuple):
@@ -52,6 +57,24 @@ class Association(NamedTuple):
     key: tuple[table_key.Part, ...]
     table: str | None
     schema: str | None
+
+
+class Origin(NamedTuple):
+    """What is known of a change beyond its event, in place of the event-id as its position."""
+
+    position: str | None
+    commit_time: datetime | None  # aware
+    user: str | None
+    extras: Mapping[str, Any]
+
+
+_UNKNOWN_ORIGIN: Final = Origin(None, None, None, {})
+
+
+class ReadChange(Protocol):
+    """``event_to_change`` for one catalog and one kind of values. ``origin`` None = the event-id is the position."""
+
+    def __call__(self, event: Event, key: Key | None = None, origin: Origin | None = None) -> Change: ...
 
 
 def event_to_change(
@@ -64,31 +87,43 @@ def event_to_change(
     association, where it and the catalog are known, so that it is not parsed. Before and after
     hold the key; before is None where no old value is known. Raises FormatError naming the event.
     """
-    try:
-        object_class = class_of(catalog, event.class_name)
-        if key is not None and catalog is not None:
-            schema = catalog.schema
-        else:
-            association = parse_association(event.association)
-            schema, key = association.schema, typed_key(association.key, object_class)
-        before, after, changed = _images(event, key, object_class, values)
-    except (BadValue, BadTableKey) as error:
-        raise FormatError(
-            f"{event.operation} of {event.class_name!r}, event {event.event_id!r}, association "
-            f"{shown(event.association)}: {error}"
-        ) from error
-    position = event.event_id or None
-    return Change(
-        schema,
-        event.class_name,
-        _OPS[event.operation],
-        key,
-        before,
-        after,
-        changed,
-        position,
-        extras={} if position is None else {"event_id": position},
-    )
+    return change_reader(catalog, values)(event, key)
+
+
+@lru_cache(maxsize=16)
+def change_reader(catalog: Catalog | None, values: ValueOptions) -> ReadChange:
+    """The function behind ``event_to_change`` for many events: what follows from the classes is looked up once."""
+    classes: dict[str, _ClassReader] = {}
+
+    def read(event: Event, key: Key | None = None, origin: Origin | None = None) -> Change:
+        operation, class_name, association, event_id, attributes = event
+        reader = classes.get(class_name)
+        if reader is None:
+            if len(classes) >= _MOST_CLASSES:
+                classes.clear()
+            reader = classes[class_name] = _ClassReader(class_of(catalog, class_name), values)
+        try:
+            if key is not None and catalog is not None:
+                schema = catalog.schema
+            else:
+                parsed = parse_association(association)
+                schema, key = parsed.schema, typed_key(parsed.key, reader.object_class)
+            before, after, changed = reader.images(operation, key, attributes)
+        except (BadValue, BadTableKey) as error:
+            raise FormatError(
+                f"{operation} of {class_name!r}, event {event_id!r}, association {shown(association)}: {error}"
+            ) from error
+        if origin is None:
+            origin = Origin(event_id, None, None, {"event_id": event_id}) if event_id else _UNKNOWN_ORIGIN
+        position, commit_time, user, extras = origin
+        # Valid by what has made it: not checked again.
+        return _new(
+            Change,
+            (schema, class_name, _OPS[operation], key, before, after, changed, position,
+             None, None, None, commit_time, user, extras),
+        )  # fmt: skip
+
+    return read
 
 
 _OUTSIDE_QUOTES = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*")*', re.DOTALL)
@@ -114,24 +149,48 @@ def parse_association(text: str) -> Association:
 _Images = tuple[dict[str, Value] | None, dict[str, Value] | None, frozenset[str] | None]
 
 
-def _images(event: Event, key: Key, object_class: ObjectClass | None, values: ValueOptions) -> _Images:
-    if event.operation == Operation.DELETE:
-        return dict(key), None, None
-    known = {} if object_class is None else {attribute.name: attribute for attribute in object_class.attributes}
-    before: dict[str, Value] = {}
-    after: dict[str, Value] = dict(key)
-    for steps in event.attributes:
-        attribute = known.get(steps.name)
-        read = _value_reader(steps.value_type, attribute, values)
-        net = _net_effect(steps, attribute, read)
-        after[steps.name] = net.new
-        if net.is_known:
-            before[steps.name] = net.old
-    if event.operation == Operation.ADD:
-        return None, after, None
-    names = dict(key)
-    changed = frozenset(steps.name for steps in event.attributes if steps.name not in names)
-    return ({**names, **before} if before else None), after, changed
+class _ClassReader:
+    """Reads the attributes of a class's events. ``object_class`` None = nothing is known of it."""
+
+    __slots__ = ("_attributes", "_readers", "_values", "object_class")
+
+    def __init__(self, object_class: ObjectClass | None, values: ValueOptions) -> None:
+        self.object_class = object_class
+        self._values = values
+        self._attributes = {} if object_class is None else {one.name: one for one in object_class.attributes}
+        self._readers: dict[tuple[str, str], tuple[ReadValue, bool | None]] = {}
+
+    def images(self, operation: str, key: Key, attributes: Sequence[AttributeSteps]) -> _Images:
+        """The rows before and after, and the columns that were changed."""
+        after: dict[str, Value] = dict(key)
+        if operation == Operation.DELETE:
+            return after, None, None
+        before = after.copy()
+        knows_before = False
+        changed = []
+        for name, value_type, steps in attributes:
+            read, multi_valued = self._readers.get((name, value_type)) or self._reader(name, value_type)
+            if multi_valued is None:
+                multi_valued = any(len(step.values) > 1 for step in steps)
+            if name not in after:
+                changed.append(name)
+            is_known, old, new = _net_of_many_texts(steps, read) if multi_valued else _net_of_one(steps, read)
+            after[name] = new
+            if is_known:
+                before[name] = old
+                knows_before = True
+        if operation == Operation.ADD:
+            return None, after, None
+        return (before if knows_before else None), after, frozenset(changed)
+
+    def _reader(self, name: str, value_type: str) -> tuple[ReadValue, bool | None]:
+        """How values of an attribute are read, and whether it has several; None: its steps show that."""
+        attribute = self._attributes.get(name)
+        multi_valued = ("." in name or None) if attribute is None else attribute.multi_valued
+        if len(self._readers) >= _MOST_ATTRIBUTES:
+            self._readers.clear()
+        found = self._readers[name, value_type] = _value_reader(value_type, attribute, self._values), multi_valued
+        return found
 
 
 def _value_reader(value_type: str, attribute: Attribute | None, values: ValueOptions) -> ReadValue:
@@ -154,33 +213,34 @@ class Net(NamedTuple):
     new: Value
 
 
-def _net_effect(steps: AttributeSteps, attribute: Attribute | None, read: ReadValue) -> Net:
-    if attribute is None:
-        multi_valued = "." in steps.name or any(len(step.values) > 1 for step in steps.steps)
-    else:
-        multi_valued = attribute.multi_valued
-    if multi_valued:
-        return net_of_many((step.op, tuple(map(read, step.values))) for step in steps.steps)
-    return _net_of_one((step.op, read(step.values[-1]) if step.values else None) for step in steps.steps)
-
-
-def _net_of_one(steps: Iterable[tuple[Op, Value]]) -> Net:
+def _net_of_one(steps: Sequence[Step], read: ReadValue) -> tuple[bool, Value, Value]:
     """Of a single-valued attribute: the first value removed that was not added before, and what is there at the end."""
+    if len(steps) == 2:  # from old to new, as nearly all are
+        (first, removed), (second, new) = steps
+        if first is _REMOVE and second is _ADD and len(removed) == 1 and len(new) == 1:
+            return True, read(removed[0]), read(new[0])
     is_known, old, current = False, None, None
     added: list[Value] = []
-    for number, (op, value) in enumerate(steps):
-        if op is Op.ADD:
-            is_known = is_known or number == 0
+    is_first = True
+    for op, texts in steps:
+        value = read(texts[-1]) if texts else None
+        if op is _ADD:
+            is_known = is_known or is_first
             current = value
             added.append(value)
-        elif op is Op.REMOVE:
-            if value not in added and (number == 0 or (is_known and old is None)):
+        elif op is _REMOVE:
+            if value not in added and (is_first or (is_known and old is None)):
                 is_known, old = True, value
             if value == current:
                 current = None
         else:
             current = None
-    return Net(is_known, old, current)
+        is_first = False
+    return is_known, old, current
+
+
+def _net_of_many_texts(steps: Sequence[Step], read: ReadValue) -> Net:
+    return net_of_many((op, tuple(map(read, texts))) for op, texts in steps)
 
 
 def net_of_many(steps: Iterable[tuple[Op, tuple[Value, ...]]]) -> Net:

@@ -23,6 +23,7 @@ from eventlog.settings import (
     FormatSettings,
     PublisherSettings,
     SinkSettings,
+    SourceSettings,
     WatchSettings,
 )
 
@@ -36,6 +37,7 @@ __all__ = [
     "FormatSettings",
     "PublisherSettings",
     "SinkSettings",
+    "SourceSettings",
     "WatchSettings",
     "connection_url",
     "effective",
@@ -61,6 +63,7 @@ class Config:
     publisher: PublisherSettings
     sink: SinkSettings
     format: FormatSettings
+    source: SourceSettings
     watches: tuple[WatchSettings, ...]
     sources: Mapping[str, str]
     warnings: tuple[str, ...] = ()
@@ -71,6 +74,13 @@ _ELSEWHERE: Final = (
     ("format", tuple(name for name in options_of(FormatSettings) if name not in MESSAGE_OPTIONS)),
 )
 """Options of spec/event-log.md 9 whose home is another section, taken in [publisher] too."""
+
+_DATABASE_URLS: Final = {
+    ("database", "url"): "EVENTLOG_DATABASE_PASSWORD or url_file",
+    ("source", "url"): "EVENTLOG_SOURCE_PASSWORD or url_file",
+    ("source", "position_url"): "EVENTLOG_SOURCE_POSITION_PASSWORD or position_url_file",
+}
+"""URLs that may hold a password, and where it belongs."""
 
 _FLAG, _ENVIRONMENT, _OPTION, _ALIAS = range(4)
 
@@ -149,7 +159,7 @@ def effective(config: Config) -> Iterator[Effective]:
             value = getattr(settings, key)
             if value is not None and spec.secret:
                 value = "***"
-            elif value is not None and (section, key) == ("database", "url"):
+            elif value is not None and (section, key) in _DATABASE_URLS:
                 value = masked(value)
             elif value is not None and (section, key) == ("sink", "url"):
                 value = value.partition("?")[0]  # a query may hold a key
@@ -351,9 +361,10 @@ def _with_url(database: DatabaseSettings, chosen: Mapping[tuple[str, str], _Give
 
 
 def _warnings(chosen: Mapping[tuple[str, str], _Given]) -> Iterator[str]:
-    url = chosen.get(("database", "url"))
-    if url is not None and url.rank != _ENVIRONMENT and "***" in masked(url.value):
-        yield f"{url.source} holds a password; EVENTLOG_DATABASE_PASSWORD or url_file keep it out of sight"
+    for place, instead in _DATABASE_URLS.items():
+        url = chosen.get(place)
+        if url is not None and url.rank != _ENVIRONMENT and "***" in masked(url.value):
+            yield f"{url.source} holds a password; {instead} keep it out of sight"
 
 
 def _parse_url(text: str) -> URL:

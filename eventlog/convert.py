@@ -30,6 +30,10 @@ FORMATS: Final[Mapping[str, str]] = {
 """The formats by name, with the module that holds each one's ``FORMAT``."""
 
 
+_SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {"xds": (), "gbase": (), "jsonl": (), "qlik-messages": ("kafka",)}
+"""The URLs that a format takes, where that is not any database."""
+
+
 class Mapped(NamedTuple):
     """The options of a conversion: what ``--map`` says, for its reader and for its writer."""
 
@@ -46,6 +50,15 @@ def format_named(name: str) -> Format:
         raise ConfigError(f"format {name!r} is not known: {hint}")
     found: Format = import_module(module).FORMAT
     return found
+
+
+def check_place(format: str, place: str) -> None:
+    """Raise ConfigError for a URL that a format does not take; it is not repeated, a password may stand in it."""
+    scheme, is_url, _ = place.partition("://")
+    taken = _SCHEMES.get(format)
+    if is_url and taken is not None and scheme not in taken:
+        urls = "".join(f", or {one}://..." for one in taken)
+        raise ConfigError(f"{format} takes no {scheme}://...: name a file or a directory{urls}")
 
 
 def convert(
@@ -67,6 +80,8 @@ def convert(
     every change. Raises FormatError, ConfigError, DatabaseError, OSError; the target is then as it was.
     """
     reader, writer = format_named(source_format), format_named(target_format)
+    check_place(source_format, source)
+    check_place(target_format, target)
     options = read_options(map or {})
     done = Report(strict=strict)
     changes = reader.read(source, in_own_options(source_format, "reader", options.reader), done)
@@ -93,8 +108,11 @@ def _followed(changes: Iterator[Change], report: Report, progress: Callable[[Rep
 
 
 def read_map(path: Path) -> Mapping[str, Any]:
-    """The content of a file of options, TOML or JSON by its name. Raises ConfigError, OSError."""
-    content = path.read_bytes()
+    """The content of a file of options, TOML or JSON by its name. Raises ConfigError."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"the map {path} cannot be read: {error.strerror}") from None
     try:
         value = tomllib.loads(content.decode()) if path.suffix == ".toml" else json.loads(content)
     except ValueError as error:
@@ -109,7 +127,7 @@ def read_options(map: Mapping[str, Any]) -> Mapped:
     """The options of a map: ``{"reader": {...}, "writer": {...}, "catalog": PATH}``, or the reader's at the top level.
 
     ``catalog`` at the top level goes to both sides unless they have their own; every format gets the content of the
-    file. Raises ConfigError for other members beside ``reader`` and ``writer``, OSError for the catalogue.
+    file. Raises ConfigError, also for other members beside ``reader`` and ``writer``.
     """
     shared = {"catalog": map["catalog"]} if "catalog" in map else {}
     if "reader" not in map and "writer" not in map:

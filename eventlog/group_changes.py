@@ -181,6 +181,12 @@ def _logged(
         if own[0].event_type in (7, 8):
             continue
         read = reading.value_of(attribute)
+        if len(own) == 1 and not attribute.multi_valued:  # as nearly always
+            event_type, old, new = _values(own[0], log_rows[own[0].record_id], read)
+            after[attribute.name] = new
+            if event_type == 2:
+                before[attribute.name] = old
+            continue
         values = [_values(row, log_rows[row.record_id], read) for row in own]
         if attribute.multi_valued:
             net = net_of_many(step for one in values for step in _steps(*one))

@@ -30,6 +30,26 @@ except ModuleNotFoundError:
 
 _log = logging.getLogger("eventlog.kafka")
 
+_QUIET_SECONDS: Final = 60.0
+_MOST_SAID: Final = 1000
+_VARIES: Final = re.compile(r"#(?:producer|consumer)-\d+| \(after .*")
+_said: dict[str, float] = {}
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether librdkafka has not said the same within a minute: of brokers that are away it says it twenty times a
+    second, and once a client each."""
+    text = _VARIES.sub("", record.getMessage())
+    if record.created - _said.get(text, -_QUIET_SECONDS) < _QUIET_SECONDS:
+        return False
+    if len(_said) >= _MOST_SAID:
+        _said.clear()
+    _said[text] = record.created
+    return True
+
+
+_log.addFilter(_is_news)
+
 DEFAULT_TIMEOUT: Final = 30.0
 """Seconds until a record that no broker has acknowledged counts as not delivered."""
 
@@ -234,7 +254,7 @@ def read_topics(
     try:
         yield from _consume(consumer, place, follow, timeout)
     except KafkaException as error:
-        raise KafkaAway(f"{place.brokers}: {error.args[0].str()}") from None
+        raise _away(place, error) from None
     finally:
         consumer.close()
 
@@ -245,9 +265,15 @@ def topics_of(place: Place, properties: Mapping[str, Any] | None = None, timeout
     try:
         return set(consumer.list_topics(timeout=timeout).topics)
     except KafkaException as error:
-        raise KafkaAway(f"{place.brokers}: {error.args[0].str()}") from None
+        raise _away(place, error) from None
     finally:
         consumer.close()
+
+
+def _away(place: Place, error: KafkaException) -> KafkaAway:
+    return KafkaAway(
+        f"{place.brokers}: {error.args[0].str()}; check host and port, that the brokers run and let this machine in"
+    )
 
 
 def _consume(consumer: Any, place: Place, follow: bool, timeout: float) -> Iterator[Record | None]:

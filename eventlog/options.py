@@ -245,6 +245,16 @@ def _parse_mapping(value: Any) -> Mapping[str, Mapping[str, str]]:
     return {table: {column: _parse_name(to) for column, to in columns.items()} for table, columns in value.items()}
 
 
+def _parse_table(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or not value:
+        raise ValueError
+    return dict(value)
+
+
+def _parse_lists(value: Any) -> Mapping[str, tuple[str, ...]]:
+    return {_parse_name(name): _parse_names(list(names)) for name, names in _parse_table(value).items()}
+
+
 BOOLEAN: Final = Kind(parse_boolean, "1 yes true / 0 no false")
 TEXT: Final = Kind(_parse_text, "text that is not empty")
 URL: Final = Kind(_parse_text, "postgresql+psycopg://user@host:5432/database or the like")
@@ -260,6 +270,9 @@ COLUMN_MAP: Final = Kind(_parse_column_map, f"a column for each of {', '.join(Lo
 ZONE: Final = Kind(_parse_zone, "UTC or a zone such as Europe/Berlin")
 PUBLICATION_MODE: Final = Kind(_parse_publication_mode, "1 only", int)
 BASE: Final = Kind(_parse_mapping, "{ base table = { base column = view column, ... }, ... }")
+
+TABLE: Final = Kind(_parse_table, "a table of options; as text: JSON", json.loads)
+LISTS: Final = Kind(_parse_lists, "{ name = [name, ...], ... }; as text: JSON", json.loads)
 
 
 def toml(value: Any) -> str:

@@ -17,12 +17,14 @@ from eventlog.options import (
     BASE,
     BOOLEAN,
     COLUMN_MAP,
+    LISTS,
     NAMES,
     PATH,
     PROPERTIES,
     PUBLICATION_MODE,
     SECRET,
     STATEMENTS,
+    TABLE,
     TEXT,
     TIMES,
     URL,
@@ -237,11 +239,77 @@ class WatchSettings:
         return self.table or self.view or ""
 
 
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """``[source]``: what ``eventlog publish --from`` follows in place of a log, and where its position is kept."""
+
+    type: str | None = option(
+        None, choice("gbase", "linter", "qlik-messages"), "the format to follow, as --from has it", example="gbase"
+    )
+    path: Path | None = option(
+        None, PATH, "gbase: a file that grows, a directory of files that continue one another, or - for standard input",
+        example="captures",
+    )  # fmt: skip
+    connect: str | None = option(
+        None, TEXT, "gbase: module:function that gives a DB-API connection to syscdcv1 and the function that reads "
+        "a session", example="gbase_access:connect",
+    )  # fmt: skip
+    server: str | None = option(None, TEXT, "gbase, with connect: name of the server", example="gbase01")
+    capture: Mapping[str, tuple[str, ...]] | None = option(
+        None, LISTS, "gbase, with connect: db:owner.table and the columns to capture",
+        example={"shop:app.item": ["id", "name"]},
+    )  # fmt: skip
+    url: str | None = option(
+        None, URL, "linter: SQLAlchemy URL of the queue; the password belongs in EVENTLOG_SOURCE_PASSWORD or url_file",
+        example="postgresql+psycopg://reader@localhost/queue",
+    )  # fmt: skip
+    url_file: Path | None = option(
+        None, PATH, "linter: file that holds the URL, in place of url", example="/run/secrets/queue-url"
+    )
+    queue_table: str = option("dispatch_queue", TEXT, "linter: the queue")
+    attrs_table: str = option("dispatch_attrs", TEXT, "linter: the description of its tables")
+    schema_name: str | None = option(None, TEXT, "linter: schema of both", example="replication")
+    brokers: str | None = option(
+        None, TEXT, "qlik-messages: where to begin, comma-separated", example="broker-1:9092,broker-2:9092"
+    )
+    topics: tuple[str, ...] | None = option(
+        None, NAMES, "qlik-messages: the topics of the data", example=["app.item", "app.customer"]
+    )
+    properties: Mapping[str, Any] | None = option(
+        None, PROPERTIES, "qlik-messages: settings of librdkafka, without secrets", example={"client.id": "eventlog"}
+    )
+    user: str | None = option(None, SECRET, "qlik-messages: user, only by EVENTLOG_SOURCE_USER", secret=True)
+    password: str | None = option(
+        None, SECRET, "linter, qlik-messages: only by EVENTLOG_SOURCE_PASSWORD", secret=True
+    )  # fmt: skip
+    reader: Mapping[str, Any] | None = option(
+        None, TABLE, "options of the format's reader, as those of convert --map",
+        example={"keys": {"app.item": ["id"]}},
+    )  # fmt: skip
+    catalog: Path | None = option(
+        None, PATH, "JSON catalogue of the tables, for keys and types", example="catalog.json"
+    )
+    poll_interval: float = option(1.0, number(0.01, 3600), "seconds between looks at a source that does not tell")
+    position_file: Path | None = option(None, PATH, "file that keeps the position", example="state/position.json")
+    position_url: str | None = option(
+        None, URL, "in place of it: database that keeps the position; password: EVENTLOG_SOURCE_POSITION_PASSWORD",
+        example="postgresql+psycopg://publisher@localhost/hr",
+    )  # fmt: skip
+    position_url_file: Path | None = option(
+        None, PATH, "file that holds that URL, in place of position_url", example="/run/secrets/position-url"
+    )
+    position_password: str | None = option(
+        None, SECRET, "only by EVENTLOG_SOURCE_POSITION_PASSWORD", secret=True
+    )  # fmt: skip
+    position_table: str = option("eventlog_position", TEXT, "table of the position, one a publisher")
+
+
 SECTIONS: Final[Mapping[str, type]] = {
     "database": DatabaseSettings,
     "publisher": PublisherSettings,
     "sink": SinkSettings,
     "format": FormatSettings,
+    "source": SourceSettings,
 }
 """The sections in the order of the file; ``watch`` is an array of tables beside them."""
 

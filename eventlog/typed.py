@@ -35,7 +35,7 @@ def value_reader(type: ColumnType, time_zone: str = "UTC", char_padding: str = "
     check = converter(type, ValueOptions("java", time_zone, char_padding))
     match type.kind:
         case Kind.INTEGER:
-            return lambda text: _int(check(text))
+            return _integer_reader(check)
         case Kind.EXACT:
             return lambda text: Decimal(check(text))
         case Kind.APPROXIMATE:
@@ -148,11 +148,15 @@ def type_of(value: Value) -> ColumnType:
             return ColumnType(Kind.CHARACTER)
 
 
-def _int(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:  # more digits than Python is willing to convert
-        raise BadValue(f"{shown(text)} has too many digits") from None
+def _integer_reader(check: Callable[[str], str]) -> ReadValue:
+    def read(text: str) -> int:
+        normal = check(text)
+        try:
+            return int(normal)
+        except ValueError:  # more digits than Python is willing to convert
+            raise BadValue(f"{shown(normal)} has too many digits") from None
+
+    return read
 
 
 _WORDS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity", "-0.0": "0"}
@@ -184,18 +188,43 @@ def _time_reader(time_zone: str) -> ReadValue:
     return read
 
 
+_is_plain_moment: Final = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?"
+).fullmatch
+"""Whether Python reads a moment by itself as is needed here: no zone, digits of the fraction beyond six left out."""
+
+
 def _timestamp_reader(time_zone: str) -> Callable[[str], datetime]:
     check = timestamp_converter("java", time_zone)
 
     def read(text: str) -> datetime:
+        if _is_plain_moment(text):
+            try:
+                return datetime.fromisoformat(text)
+            except ValueError:  # no day of the calendar, as is said below
+                pass
         local, _, fraction = check(text).partition(".")
         return datetime.fromisoformat(f"{local}.{fraction[:6].ljust(6, '0')}")
 
     return read
 
 
+def _utc_reader(read_local: Callable[[str], datetime]) -> Callable[[str], datetime]:
+    def read(text: str) -> datetime:
+        if _is_plain_moment(text):
+            try:
+                return datetime.fromisoformat(f"{text}Z")
+            except ValueError:  # no day of the calendar
+                pass
+        return read_local(text).replace(tzinfo=UTC)
+
+    return read
+
+
 def _in_utc(read_local: Callable[[str], datetime], time_zone: str) -> Callable[[str], datetime]:
-    zone = UTC if time_zone == "UTC" else ZoneInfo(time_zone)
+    if time_zone == "UTC":
+        return _utc_reader(read_local)
+    zone = ZoneInfo(time_zone)
 
     def read(text: str) -> datetime:
         try:

@@ -31,11 +31,14 @@ def whole_file(target: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def whole_path(target: str) -> Iterator[Path]:
-    """The path to write a file under, which becomes ``target``. Raises ConfigError if that is a directory."""
+    """The path to write a file under, which becomes ``target``.
+
+    Raises ConfigError if that is a directory, or its own directory is not there.
+    """
     path = Path(target)
     if path.is_dir():
         raise ConfigError(f"{target} is a directory: name the file to write")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = _beside(path)
     try:
         yield temporary
         temporary.replace(path)
@@ -45,11 +48,14 @@ def whole_path(target: str) -> Iterator[Path]:
 
 @contextmanager
 def whole_directory(target: str) -> Iterator[Path]:
-    """A directory to write to, which becomes ``target``. Raises ConfigError if that is there and not empty."""
+    """A directory to write to, which becomes ``target``.
+
+    Raises ConfigError if that is there and not empty, or its own directory is not there.
+    """
     path = Path(target)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ConfigError(f"{target} is there and not an empty directory: name another, or empty it")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = _beside(path)
     temporary.mkdir()
     try:
         yield temporary
@@ -58,3 +64,10 @@ def whole_directory(target: str) -> Iterator[Path]:
         temporary.rename(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _beside(path: Path) -> Path:
+    """The name of the unfinished output. Raises ConfigError without a directory to write it to."""
+    if not path.parent.is_dir():
+        raise ConfigError(f"{path} cannot be written: there is no directory {path.parent}; make it, or correct the path")
+    return path.with_name(f".{path.name}.{os.getpid()}.part")

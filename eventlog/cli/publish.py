@@ -81,7 +81,7 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
 def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> None:
     """Follow the source of ``[source]``."""
     from eventlog.publisher.follow import follow
-    from eventlog.publisher.following import following, position_of, unsaved
+    from eventlog.publisher.follow_opening import following, position_of, unsaved
 
     done = Report()
     followed, open_position = following(config, counters, done), position_of(config)

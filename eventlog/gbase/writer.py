@@ -19,6 +19,7 @@ from eventlog.gbase.options import WriteOptions, parse_table_name
 from eventlog.gbase.row_writer import Payload, columns_of_catalog, row_writer, stream_order, tabschem
 from eventlog.model import Change, ChangeOp, Lob, Row, Value, old_key
 
+_COMPLETE: Final = "read a format that has them, or give the writer's option complete from Python"
 _STEP: Final = 0x40  # between the sequences of two records
 _IN_MEMORY: Final = 16 << 20
 _CHUNK: Final = 1 << 20
@@ -208,7 +209,7 @@ class _Writer:
             complete = self._options.complete
             found = None if complete is None else complete(change.schema, change.table, change.key)
             if found is None and change.after is None:
-                raise NeedsQueryBack(f"a change of {table.name!r} has no row: give the writer's option complete")
+                raise NeedsQueryBack(f"a change of {table.name!r} has no row: {_COMPLETE}")
             row = found or {}
         return (
             None if before is None else self._whole(change, table, before, row),
@@ -220,8 +221,8 @@ class _Writer:
         missing = table.names - whole.keys()
         if missing:
             raise NotExpressible(
-                f"{change.op} of {table.name!r} with key {change.key} lacks {', '.join(sorted(missing))}: a stream "
-                "holds whole rows; give the writer's option complete"
+                f"{change.op} of {table.name!r} with key {dict(change.key or ())} lacks {', '.join(sorted(missing))}: a "
+                f"stream holds whole rows; {_COMPLETE}"
             )
         return whole
 

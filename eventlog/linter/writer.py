@@ -214,7 +214,8 @@ class QueueWriter:
             missing -= (row or {}).keys()
             raise NotExpressible(
                 f"{change.op} of {_shown(change)} with key {dict(change.key or ())} lacks the columns "
-                f"{', '.join(sorted(missing))}, and a Linter queue holds whole rows; give the option complete"
+                f"{', '.join(sorted(missing))}, and a Linter queue holds whole rows; "
+                "read a format that has them, or give the option complete from Python"
             )
         return {**{name: row[name] for name in target.names}, **known}, row
 

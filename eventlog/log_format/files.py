@@ -116,12 +116,19 @@ def _row(values: Sequence[Any]) -> LogRow:
     if record_id is None:
         raise ValueError("it has no record_id")
     return LogRow(
-        int(record_id),
+        _number("record_id", record_id),
         "" if status is None else str(status),
-        None if event_type is None else int(event_type),
+        None if event_type is None else _number("event_type", event_type),
         _time_text(event_time),
         *(_text(text) for text in texts),
     )
+
+
+def _number(column: str, value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{column} is no number: {value!r}") from None
 
 
 def _time_text(value: Any) -> str | None:

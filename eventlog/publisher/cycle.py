@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from eventlog.checks import BadRow, check_rows
 from eventlog.events import Outcome, apply_precedence, build_event
 from eventlog.fold import Group
-from eventlog.model import Status
+from eventlog.model import LogRow, Status
 from eventlog.publisher.context import Context
 from eventlog.publisher.delivery import Landing, count_fates, deliver
 from eventlog.publisher.flight import Envelope, Flight, Sending, decode, encode, numbered, pack, record_of
@@ -20,7 +20,7 @@ from eventlog.publisher.parking import Parking
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.window import build_outcomes, query_back, split_by_rows, take_window
 from eventlog.sql.companions import next_flight, read_inflight, write_inflight
-from eventlog.sql.log_table import tail, to_ranges
+from eventlog.sql.log_table import tail
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ def run_cycle(
     for groups in split_by_rows(taken.groups, context.options.flight_rows):
         if stopping():
             return _stopped(state, Landing.STOPPED, "told to stop")
-        prepared = _prepare(context, groups, marks, before_bad, state.newest)
+        prepared = _prepare(context, groups, taken.origins, marks, before_bad, state.newest)
         marks = Marks()
         if prepared is not None:
             state.newest = prepared.first
@@ -207,10 +207,15 @@ def _marks_without_group(context: Context, bad: Sequence[BadRow], loopback: Sequ
 
 
 def _prepare(
-    context: Context, groups: Sequence[Group], marks: Marks, before_bad: Callable[[], None], newest: str = ""
+    context: Context,
+    groups: Sequence[Group],
+    origins: Mapping[int, LogRow],
+    marks: Marks,
+    before_bad: Callable[[], None],
+    newest: str,
 ) -> Flight | None:
     """Build the events of a flight and record it; marks of rows that make no event are written with it."""
-    sendings = []
+    sendings: list[Sending] = []
     outcomes = build_outcomes(context, groups)
     if any(outcome.bad for outcome in outcomes):
         before_bad()
@@ -220,28 +225,22 @@ def _prepare(
             count_fates(context, outcome)
         else:
             order = [row.record_id for row in group.rows] if context.options.handle_future_events else None
-            record = record_of(outcome, order)
-            sendings.append(Sending(record, (group.object_class, group.key), outcome.event, outcome))
+            if context.numbered is None:
+                record, origin = record_of(outcome, order), None
+            else:
+                record = record_of(outcome, order, place=len(sendings) + 1)
+                origin = origins.get(record.rows[0][0])
+            sendings.append(Sending(record, (group.object_class, group.key), outcome.event, outcome, origin))
     flight = None
     if sendings:
         number = next_flight(context.connection, context.log)
-        if context.numbered is None:
-            flight = pack(number, sendings, context.options.batch_size)
-        else:
-            flight = pack(number, _with_origins(context, sendings), context.options.batch_size)
-            flight = numbered(flight, context.numbered.first(number, newest))
+        flight = pack(number, sendings, context.options.batch_size)
+        if context.numbered is not None:
+            flight = flight._replace(first=context.numbered.first(number, newest))
         write_inflight(context.connection, context.log, flight.number, encode(flight))
     marks.write(context)
     context.connection.commit()
     return flight
-
-
-def _with_origins(context: Context, sendings: Sequence[Sending]) -> list[Sending]:
-    """The sendings of a numbered flight with the first row of each event."""
-    first_ids = [sending.record.rows[0][0] for sending in sendings]
-    rows = context.dialect.read_rows(context.connection, context.log, to_ranges(sorted(first_ids)))
-    by_id = {row.record_id: row for row in rows}
-    return [Sending(*s[:-1], by_id.get(first)) for s, first in zip(sendings, first_ids, strict=True)]
 
 
 def rebuild(context: Context, flight: Flight, parking: Parking, before_bad: Callable[[], None] = _nothing) -> Flight:

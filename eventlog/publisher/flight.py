@@ -7,7 +7,7 @@ event, so that an event-id never means two sets of rows.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -67,20 +67,21 @@ class Flight(NamedTuple):
     first: str = ""
 
 
-def record_of(outcome: Outcome, queue_order: Sequence[int] | None = None) -> Record:
+def record_of(outcome: Outcome, queue_order: Sequence[int] | None = None, place: int = 0) -> Record:
     """The in-flight record of an event that is about to be sent for the first time.
 
     ``queue_order``: the record_ids of its group in the order of the queue, where that is not theirs
-    (``handle_future_events``); the record keeps it, so that the event is rebuilt from rows in this order.
+    (``handle_future_events``); the record keeps it, so that the event is rebuilt from rows in this order. ``place`` as
+    of ``Record``.
     """
     event, contributed, dropped, gone, _, bad, _ = outcome
     if event is None:
         raise ValueError("a group without an event has no record")
     if len(contributed) == 1 and not (dropped or gone or bad):  # as most are
-        return Record(event.event_id, ((contributed[0], contributed[0]),))
+        return Record(event.event_id, ((contributed[0], contributed[0]),), place=place)
     rows = contributed + dropped + gone + [row.record_id for row in bad]
     rows.sort(key=None if queue_order is None else queue_order.index)
-    return Record(event.event_id, tuple(to_ranges(rows)), tuple(to_ranges(dropped)))
+    return Record(event.event_id, tuple(to_ranges(rows)), tuple(to_ranges(dropped)), place=place)
 
 
 def pack(number: int, sendings: Sequence[Sending], batch_size: int) -> Flight:
@@ -110,13 +111,24 @@ def encode(flight: Flight) -> str:
     and each event has its place at its end: what is left keeps its numbers, whatever was struck off.
     """
     if flight.first:
-        numbered = [[envelope.number, [s.record for s in envelope.sendings]] for envelope in flight.envelopes]
-        return json.dumps({"first": flight.first, "envelopes": numbered}, separators=(",", ":"))
+        return f'{{"first":{json.dumps(flight.first)},"envelopes":{_envelopes(flight, _whole)}}}'
+    return _envelopes(flight, _short)
+
+
+def _envelopes(flight: Flight, text_of: Callable[[Record], str]) -> str:
     envelopes = [
-        f"[{envelope.number},[{','.join([_short(sending.record) for sending in envelope.sendings])}]]"
+        f"[{envelope.number},[{','.join([text_of(sending.record) for sending in envelope.sendings])}]]"
         for envelope in flight.envelopes
     ]
     return f"[{','.join(envelopes)}]"
+
+
+def _whole(record: Record) -> str:
+    event_id, rows, dropped, sendings, place = record
+    if not dropped and len(rows) == 1 and event_id.isdecimal():  # as nearly all are
+        first, last = rows[0]
+        return f'["{event_id}",[[{first},{last}]],[],{sendings},{place}]'
+    return json.dumps(record, separators=(",", ":"))
 
 
 def _short(record: Record) -> str:

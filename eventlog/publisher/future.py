@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from eventlog.checks import BadRow, CheckedRow, check_rows
 from eventlog.fold import fold
+from eventlog.model import LogRow
 from eventlog.publisher.context import Context
 from eventlog.publisher.flight import ObjectId
 from eventlog.publisher.window import UNLIMITED_WINDOW, Taken
@@ -38,6 +39,7 @@ def take_due_window(
     rows: list[CheckedRow] = []
     bad: list[BadRow] = []
     loopback: list[int] = []
+    origins: dict[int, LogRow] = {}
     rows_read = 0
     after = due.after
     rest: DuePass | None = due
@@ -45,6 +47,8 @@ def take_due_window(
         window = DueWindow(due.until, after, limit, options.driver_user if options.leave_loopback else None)
         chunk = context.dialect.read_due(context.connection, context.log, window)
         rows_read += len(chunk)
+        if context.numbered is not None:
+            origins.update((row.record_id, row) for row in chunk)
         free = [row for row in chunk if row.record_id not in in_flight] if in_flight else chunk
         checked = check_rows(free, context.catalog, options.driver_user)
         rows += [row for row in checked.good if (row.object_class, row.key) not in parked]
@@ -56,4 +60,4 @@ def take_due_window(
             after = chunk[-1].event_time, chunk[-1].record_id
             rest = DuePass(due.until, after)
     groups = fold(rows, options.fold_distance, options.fold_span)
-    return Taken(groups, bad, loopback, rows_read, None), rest
+    return Taken(groups, bad, loopback, rows_read, None, origins), rest

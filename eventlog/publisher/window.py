@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from eventlog.catalog import Attribute, ObjectClass
@@ -21,7 +22,7 @@ UNLIMITED_WINDOW = 10_000
 
 class Taken(NamedTuple):
     """What one window gives. ``next_first`` is the record_id that the next window of the pass begins at, None at its
-    end.
+    end. ``origins``: what was read, by record_id, for a format that numbers its output.
     """
 
     groups: list[Group]
@@ -29,6 +30,7 @@ class Taken(NamedTuple):
     loopback: list[int]
     rows_read: int
     next_first: int | None
+    origins: Mapping[int, LogRow] = MappingProxyType({})
 
 
 def take_window(
@@ -44,11 +46,14 @@ def take_window(
     rows = []
     bad: list[BadRow] = []
     loopback: list[int] = []
+    origins: dict[int, LogRow] = {}
     taken = rows_read = 0
     wanted = limit
     while True:
         chunk = context.dialect.read_window(context.connection, context.log, _window(context, first, last, limit))
         rows_read += len(chunk)
+        if context.numbered is not None:
+            origins.update((row.record_id, row) for row in chunk)
         checked = check_rows(_not_in_flight(chunk, in_flight), context.catalog, options.driver_user)
         good = checked.good
         if parked:
@@ -64,11 +69,11 @@ def take_window(
                 continue
         groups = fold(rows, options.fold_distance, options.fold_span)
         if at_tail:
-            return Taken(groups, bad, loopback, rows_read, None)
+            return Taken(groups, bad, loopback, rows_read, None, origins)
         closed = first_open(groups, first - 1, options.fold_distance, options.fold_span)
         if closed or not groups:
             next_first = groups[closed].rows[0].record_id if closed < len(groups) else first
-            return Taken(groups[:closed], bad, loopback, rows_read, next_first)
+            return Taken(groups[:closed], bad, loopback, rows_read, next_first, origins)
         wanted += limit
 
 

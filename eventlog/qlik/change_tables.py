@@ -189,13 +189,9 @@ def rows_of(
     inserted, for REFRESH (``refresh_skipped``). Raises NotExpressible for a column that the table does not have,
     NeedsQueryBack and NeedsRowCodec for a change without its row, SequenceExhausted.
     """
-    if change.op is ChangeOp.REFRESH and table.refresh == "skip":
-        counters["refresh_skipped"] += 1
+    rows = images_of(change, table, counters)
+    if not rows:
         return state, ()
-    if change.op is ChangeOp.UPDATE and _is_no_op(change, table.lobs):
-        counters["no_op_skipped"] += 1
-        return state, ()
-    rows = _images(change, table)
     position, stream_position = change.position, change.position
     if sequence.is_sequence(position):
         assert position is not None
@@ -219,6 +215,24 @@ def rows_of(
     )
 
 
+RowImage = tuple[str, frozenset[str], Row]
+"""change_oper, mask and data of a row."""
+
+
+def images_of(change: Change, table: TargetTable, counters: Counter[str]) -> tuple[RowImage, ...]:
+    """The rows of a change as far as they do not depend on those before it: no row where ``rows_of`` gives none.
+
+    Raises NotExpressible, NeedsQueryBack, NeedsRowCodec as ``rows_of``.
+    """
+    if change.op is ChangeOp.REFRESH and table.refresh == "skip":
+        counters["refresh_skipped"] += 1
+        return ()
+    if change.op is ChangeOp.UPDATE and _is_no_op(change, table.lobs):
+        counters["no_op_skipped"] += 1
+        return ()
+    return _images(change, table)
+
+
 def _is_no_op(change: Change, lobs: frozenset[str]) -> bool:
     """Known to change nothing: a table with LOB columns needs both images to say so (spec/qlik.md 1.2)."""
     if not changes_nothing(change):
@@ -229,8 +243,7 @@ def _is_no_op(change: Change, lobs: frozenset[str]) -> bool:
 _NO_COLUMNS: frozenset[str] = frozenset()
 
 
-def _images(change: Change, table: TargetTable) -> tuple[tuple[str, frozenset[str], Row], ...]:
-    """change_oper, mask and data of each row of a change."""
+def _images(change: Change, table: TargetTable) -> tuple[RowImage, ...]:
     refuse_without_row(change)
     if change.op is ChangeOp.TRUNCATE:
         return (("T", _NO_COLUMNS, {}),)

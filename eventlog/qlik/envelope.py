@@ -8,6 +8,8 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from eventlog.errors import FormatError, shown
+from eventlog.qlik import avro_binary
+from eventlog.qlik.avro_binary import NULL, VALUE
 from eventlog.qlik.errors import BadMagic
 
 MAGIC: Final = "atMSG"
@@ -54,33 +56,24 @@ class Envelope(NamedTuple):
 
 def json_envelope(type: str, schema_id: str | None, schema: str | None, message: Mapping[str, Any]) -> bytes:
     """An envelope in JSON, as UTF-8 without blanks."""
-    return _ENCODE(
-        {
-            "magic": MAGIC,
-            "type": type,
-            "headers": None,
-            "messageSchemaId": schema_id,
-            "messageSchema": schema,
-            "message": message,
-        }
-    ).encode()
+    return f"{json_envelope_start(type, schema_id, schema)}{_ENCODE(message)}}}".encode()
+
+
+def json_envelope_start(type: str, schema_id: str | None, schema: str | None) -> str:
+    """What stands before the message; behind it stands the closing brace."""
+    start = {"magic": MAGIC, "type": type, "headers": None, "messageSchemaId": schema_id, "messageSchema": schema}
+    return f'{_ENCODE(start)[:-1]},"message":'
 
 
 def avro_envelope(type: str, schema_id: str | None, schema: str | None, message: bytes) -> bytes:
     """An envelope in Avro: bare binary, no container file, no registry prefix."""
-    from eventlog.qlik import avro
+    return avro_envelope_start(type, schema_id, schema) + avro_binary.data(message)
 
-    return avro.to_bytes(
-        ENVELOPE_SCHEMA,
-        {
-            "magic": MAGIC.encode(),
-            "type": type,
-            "headers": None,
-            "messageSchemaId": schema_id,
-            "messageSchema": schema,
-            "message": message,
-        },
-    )
+
+def avro_envelope_start(type: str, schema_id: str | None, schema: str | None) -> bytes:
+    """What stands before the message, which is bytes behind their length."""
+    texts = [NULL if text is None else VALUE + avro_binary.text(text) for text in (schema_id, schema)]
+    return b"".join((MAGIC.encode(), avro_binary.text(type), NULL, *texts))
 
 
 def open_json(record: Any) -> Envelope:

@@ -6,6 +6,7 @@ held where the clock goes back; the number follows from the flight's own, which 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
@@ -34,4 +35,10 @@ def first_sequence(flight: int, before: str, now: datetime) -> str:
 
 def sequence_at(first: str, place: int) -> str:
     """The sequence of the event at a place of the flight, from 1."""
-    return f"{first[:PREFIX_LENGTH]}{int(first[PREFIX_LENGTH:]) + _STEP * (place - 1):0{_DIGITS}}"
+    return sequences(first)(place)
+
+
+def sequences(first: str) -> Callable[[int], str]:
+    """Place -> sequence, of many events of one flight."""
+    prefix, before = first[:PREFIX_LENGTH], int(first[PREFIX_LENGTH:]) - _STEP
+    return lambda place: f"{prefix}{before + _STEP * place:0{_DIGITS}}"

@@ -11,21 +11,23 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from eventlog.errors import ConfigError, FormatError
+from eventlog.errors import ConfigError, FormatError, NeedsQueryBack, NeedsRowCodec, NotExpressible
 from eventlog.formats import Format, Report, parse_options
 from eventlog.model import Change
+from eventlog.qlik.errors import UnknownSchema
 from eventlog.qlik.message import Message, Written
 from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_writer import MessageWriter
-from eventlog.qlik.registry import Registry, open_registry
+from eventlog.qlik.registry import Registry, RegistryError, open_registry
 from eventlog.qlik.transactions import count_events
 
 _NAME: Final = "qlik-messages"
@@ -34,23 +36,29 @@ _REST: Final = 0.2
 
 _FLUSH_INTERVAL: Final = 1.0
 
+_CHANGE_REFUSED: Final = (NotExpressible, NeedsQueryBack, NeedsRowCodec)
+"""What concerns one change alone; a table or a registry that refuses stops the writer."""
+
 
 def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
-    """The changes of a file or of a topic (``ReadOptions``)."""
+    """The changes of a file, of the files of a directory in the order of their names, or of a topic (``ReadOptions``).
+
+    A line or message that cannot be read is passed over.
+    """
     chosen = parse_options(ReadOptions, options, f"the reader of {_NAME}")
     if source.startswith("kafka:"):
         yield from _read_topics(source, chosen, report)
         return
     reader = _reader(chosen, report, clock=lambda: 0.0)  # a file has no time: what waits, waits for its end
-    for message in read_lines(Path(source)):
-        for change in reader.changes(message):
-            report.read += 1
-            yield change
-    reader.finish()
+    for message in read_lines(Path(source), report.pass_over):
+        yield from _given(reader, partial(reader.changes, message), report)
+    yield from _finished(reader, report)
 
 
 def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
-    """Changes to a file, whole or not at all, or to Kafka (``WriteOptions``)."""
+    """Changes to a file, whole or not at all, or to Kafka (``WriteOptions``). One that messages cannot hold is passed
+    over.
+    """
     chosen = parse_options(WriteOptions, options, f"the writer of {_NAME}")
     if target.startswith("kafka:"):
         _write_topics(changes, target, chosen, report)
@@ -78,6 +86,32 @@ def _reader(options: ReadOptions, report: Report, **more: Any) -> MessageReader:
     return MessageReader(options, report, registry, **more)
 
 
+def _given(reader: MessageReader, give: Callable[[], Iterator[Change]], report: Report) -> Iterator[Change]:
+    """What the reader gives, and, where a message cannot be read, what stood behind it."""
+    while True:
+        try:
+            for change in give():
+                report.read += 1
+                yield change
+        except RegistryError:
+            raise
+        except FormatError as error:
+            report.pass_over(error)
+            give = reader.overdue
+        else:
+            return
+
+
+def _finished(reader: MessageReader, report: Report) -> Iterator[Change]:
+    """What is left at the end of the input without the messages whose metadata have not come."""
+    while reader.is_waiting:
+        try:
+            reader.finish()
+        except UnknownSchema as error:
+            report.pass_over(error)
+        yield from _given(reader, reader.overdue, report)
+
+
 def _messages(changes: Iterable[Change], options: WriteOptions, report: Report) -> Iterator[Written]:
     registry: Registry | None = None
     if options.metadata == "registry":
@@ -86,11 +120,13 @@ def _messages(changes: Iterable[Change], options: WriteOptions, report: Report) 
         registry = open_registry(options.registry)
     writer = MessageWriter(options, report, registry)
     for change in _counted(changes, options):
-        written = False
-        for message in writer.messages(change):
-            yield message
-            written = True
-        report.written += written
+        try:
+            messages = list(writer.messages(change))  # the table's metadata may be before the change
+        except _CHANGE_REFUSED as error:
+            report.pass_over(error)
+            continue
+        yield from messages
+        report.written += bool(messages)
 
 
 def _counted(changes: Iterable[Change], options: WriteOptions) -> Iterator[Change]:
@@ -130,13 +166,28 @@ def _hex(data: bytes) -> str:
     return f'{{"hex":"{data.hex().upper()}"}}'
 
 
-def read_lines(path: Path) -> Iterator[Message]:
-    """The records of a file. Raises FormatError naming the line."""
+def _stop(error: FormatError) -> None:
+    raise error
+
+
+def read_lines(path: Path, refuse: Callable[[FormatError], None] = _stop) -> Iterator[Message]:
+    """The records of a file, or of the files of a directory in the order of their names.
+
+    A line that is none goes to ``refuse``, which raises the error if nothing else is given. Raises FormatError for a
+    file that cannot be read.
+    """
     try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield _message_of(line, f"{path}, line {number}")
+        for file in sorted(one for one in path.iterdir() if one.is_file()) if path.is_dir() else [path]:
+            with file.open("rb") as lines:
+                for number, line in enumerate(lines, 1):
+                    if line.isspace():
+                        continue
+                    try:
+                        message = _message_of(line, f"{file}, line {number}")
+                    except FormatError as error:
+                        refuse(error)
+                    else:
+                        yield message
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror}") from error
 
@@ -179,21 +230,20 @@ def _read_topics(url: str, options: ReadOptions, report: Report) -> Iterator[Cha
     known = about is not None and about not in place.topics and about in kafka.topics_of(place, properties)
     described_in = kafka.Place(place.brokers, (about,), None) if known and about is not None else None
     if described_in is not None:  # all that is there of the metadata first; what comes later is read along
-        yield from _given(reader, kafka.read_topics(described_in, properties), report)
+        yield from _given_by(reader, kafka.read_topics(described_in, properties), report)
         if options.follow:
             place = place._replace(topics=(*place.topics, *described_in.topics))
-    yield from _given(reader, kafka.read_topics(place, properties, follow=options.follow), report)
+    yield from _given_by(reader, kafka.read_topics(place, properties, follow=options.follow), report)
     while described_in is not None and reader.is_waiting:
-        yield from _given(reader, chain(kafka.read_topics(described_in, properties), (None,)), report)
+        yield from _given_by(reader, chain(kafka.read_topics(described_in, properties), (None,)), report)
         time.sleep(_REST)
-    reader.finish()
+    yield from _finished(reader, report)
 
 
-def _given(reader: MessageReader, records: Iterable[Any], report: Report) -> Iterator[Change]:
+def _given_by(reader: MessageReader, records: Iterable[Any], report: Report) -> Iterator[Change]:
     for record in records:
-        for change in reader.overdue() if record is None else reader.changes(Message(*record)):
-            report.read += 1
-            yield change
+        give = reader.overdue if record is None else partial(reader.changes, Message(*record))
+        yield from _given(reader, give, report)
 
 
 def _write_topics(changes: Iterable[Change], url: str, options: WriteOptions, report: Report) -> None:

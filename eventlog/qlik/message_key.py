@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from eventlog.model import Row, Value
+from eventlog.model import Row
+from eventlog.qlik.avro_binary import NULL
 from eventlog.qlik.message_table import MessageTable
 from eventlog.qlik.message_values import avro_writer, json_writer
 
@@ -16,11 +17,12 @@ KeyOf = Callable[[Row], bytes | None]
 
 def key_text(values: Sequence[Any]) -> str:
     """The text of a primary key whose values are in their JSON form, in key order."""
-    if len(values) == 1 and isinstance(values[0], str):
-        return values[0]
-    if len(values) == 1 and type(values[0]) is int:  # as most are
-        return str(values[0])
-    return json.dumps(values[0] if len(values) == 1 else list(values), ensure_ascii=False, separators=(",", ":"))
+    if len(values) == 1:
+        (value,) = values
+        if isinstance(value, str):
+            return value
+        return str(value) if type(value) is int else json.dumps(value)
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
 
 
 def table_key(table: MessageTable) -> KeyOf:
@@ -33,32 +35,42 @@ def primary_key(table: MessageTable) -> KeyOf:
     """``key = primary_key`` in JSON. Null without key columns, or where the row does not know them all."""
     columns = {column.name: json_writer(column) for column in table.columns}
     writers = [(name, columns[name]) for name in table.key]
+    (only, write_only), *more = writers
+
+    def key_of_one(row: Row) -> bytes | None:
+        if only not in row:
+            return None
+        value = row[only]
+        return key_text((None if value is None else write_only(value),)).encode()
+
+    if not more:  # as most are
+        return key_of_one
 
     def key_of(row: Row) -> bytes | None:
-        values = _values(row, table.key)
-        if values is None:
-            return None
-        formed = [None if value is None else write(value) for value, (_, write) in zip(values, writers, strict=True)]
-        return key_text(formed).encode()
+        forms = []
+        for name, write in writers:
+            if name not in row:
+                return None
+            value = row[name]
+            forms.append(None if value is None else write(value))
+        return key_text(forms).encode()
 
     return key_of
 
 
-def avro_primary_key(table: MessageTable, schema: str, prefix: bytes, logical_types: bool) -> KeyOf:
-    """``key = primary_key`` in Avro: a ``KeyRecord`` of this schema behind a prefix, empty or of the registry."""
-    from eventlog.qlik import avro
-
+def avro_primary_key(table: MessageTable, prefix: bytes, logical_types: bool) -> KeyOf:
+    """``key = primary_key`` in Avro: a ``KeyRecord`` behind a prefix, empty or of the registry."""
     columns = {column.name: avro_writer(column, logical_types) for column in table.columns}
+    writers = [(name, columns[name]) for name in table.key]
 
     def key_of(row: Row) -> bytes | None:
-        values = _values(row, table.key)
-        if values is None:
-            return None
-        record = {
-            table.fields[name]: None if value is None else columns[name](value)
-            for name, value in zip(table.key, values, strict=True)
-        }
-        return prefix + avro.to_bytes(schema, record)
+        fields = [prefix]
+        for name, write in writers:
+            if name not in row:
+                return None
+            value = row[name]
+            fields.append(NULL if value is None else write(value))
+        return b"".join(fields)
 
     return key_of
 
@@ -66,7 +78,3 @@ def avro_primary_key(table: MessageTable, schema: str, prefix: bytes, logical_ty
 def no_key(row: Row) -> bytes | None:
     """``key = none``, and tables without key."""
     return None
-
-
-def _values(row: Row, key: Sequence[str]) -> list[Value] | None:
-    return [row[name] for name in key] if all(name in row for name in key) else None

@@ -10,15 +10,20 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from typing import Any, Final
+from json.encoder import encode_basestring
+from typing import Any, Final, TypeVar
 
 from eventlog.errors import FormatError, NotExpressible, ValueRange, shown
 from eventlog.model import Lob, Value
+from eventlog.qlik import avro_binary
+from eventlog.qlik.avro_binary import VALUE
 from eventlog.qlik.columns import QlikColumn
 from eventlog.typed import to_text
 
 Convert = Callable[[Any], Any]
 """What stands in a message -> value, or value -> what stands in a message. Never gets None."""
+
+Written = TypeVar("Written")
 
 
 class BadMessageValue(FormatError):
@@ -215,7 +220,12 @@ _JSON_FORMS: Final[Mapping[str, Convert]] = {
     "REAL8": _json_real,
     "UINT8": str,
 }
-
+_JSON_TEXTS: Final[Mapping[str, Callable[[Any], str]]] = {
+    "BOOLEAN": lambda value: "true" if value else "false",
+    **dict.fromkeys(("REAL4", "REAL8"), lambda form: repr(form) if type(form) is float else encode_basestring(form)),
+    **dict.fromkeys(("INT1", "INT2", "INT4", "INT8", "UINT1", "UINT2", "UINT4"), int.__repr__),
+}
+"""The JSON text of a JSON form; those of all other types are strings."""
 
 _OWN_TYPES: Final[Mapping[str, type]] = {
     "DATE": date,
@@ -234,70 +244,105 @@ def json_writer(column: QlikColumn) -> Convert:
     return _writer(column, _JSON_FORMS.get(column.type, _as_is))
 
 
-def avro_writer(column: QlikColumn, logical_types: bool) -> Convert:
-    """The function that gives what fastavro is to write for a column's values. It raises NotExpressible, ValueRange."""
-    if not logical_types and column.type in ("DATE", "TIME", "DATETIME", "NUMERIC"):
-        return json_writer(column)
+def json_text_writer(column: QlikColumn) -> Callable[[Any], str]:
+    """As ``json_writer``, but the form as JSON text, in which nothing beyond ASCII is escaped."""
+    text = _JSON_TEXTS.get(column.type, encode_basestring)
+    form = _JSON_FORMS.get(column.type)
+    return _writer(column, text if form is None else lambda value: text(form(value)))
+
+
+def avro_writer(column: QlikColumn, logical_types: bool) -> Callable[[Any], bytes]:
+    """The function that gives the Avro bytes of a column's values, as the second branch of a union with null.
+
+    It raises NotExpressible, ValueRange, and UnicodeEncodeError for text with half a character.
+    """
+    form = _avro_form(column, logical_types)
+    return _writer(column, lambda value: VALUE + form(value))
+
+
+def _avro_form(column: QlikColumn, logical_types: bool) -> Callable[[Any], bytes]:
+    is_logical = column.type in ("DATE", "TIME", "DATETIME", "NUMERIC")
+    if is_logical and (not logical_types or (column.type == "NUMERIC" and not column.precision)):
+        as_json = _JSON_FORMS[column.type]
+        return lambda value: avro_binary.text(as_json(value))
     match column.type:
         case "DATE":
-            form: Convert = lambda day: (day - _EPOCH.date()).days  # noqa: E731
+            return lambda day: avro_binary.long(day.toordinal() - _EPOCH_DAY)
         case "TIME":
-            form = _milliseconds
+            return lambda clock: avro_binary.long(_milliseconds(clock))
         case "DATETIME":
-            form = lambda moment: (moment - _EPOCH) // timedelta(microseconds=1)  # noqa: E731
+            return lambda moment: avro_binary.long((moment - _EPOCH) // _MICROSECOND)
         case "NUMERIC":
-            form = _avro_decimal(column) if column.precision else _JSON_FORMS["NUMERIC"]
+            unscaled = _unscaled(column)
+            return lambda number: avro_binary.decimal(unscaled(number))
         case "UINT8":
-            form = Decimal if logical_types else _in_long(column)
+            return avro_binary.decimal if logical_types else _in_long
+        case "REAL4":
+            return avro_binary.single
+        case "REAL8":
+            return avro_binary.double
+        case "BOOLEAN":
+            return avro_binary.boolean
+        case "BYTES" | "BLOB":
+            return avro_binary.data
+        case "STRING" | "WSTRING" | "CLOB" | "NCLOB":
+            return avro_binary.text
         case _:
-            form = _as_is
-    return _writer(column, form)
+            return avro_binary.long
+
+
+_EPOCH_DAY: Final = _EPOCH.toordinal()
+_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def _milliseconds(clock: time) -> int:
     return ((clock.hour * 60 + clock.minute) * 60 + clock.second) * 1000 + clock.microsecond // 1000
 
 
-def _avro_decimal(column: QlikColumn) -> Convert:
+def _unscaled(column: QlikColumn) -> Callable[[Decimal], int]:
+    """A number as that of its last digits, by the column's precision and scale. The function raises ValueRange."""
     exactly = Context(prec=column.precision, traps=[InvalidOperation, Inexact])
     unit = Decimal(1).scaleb(-column.scale)
 
-    def form(number: Decimal) -> Decimal:
+    def unscaled(number: Decimal) -> int:
         try:
             exact = exactly.quantize(number, unit)
         except (InvalidOperation, Inexact):
             exact = Decimal("NaN")
         if not exact.is_finite():
             raise ValueRange(f"{number} of column {column.name!r} is no NUMERIC({column.precision}, {column.scale})")
-        return exact
+        return int(exact.scaleb(column.scale, exactly))
 
-    return form
-
-
-def _in_long(column: QlikColumn) -> Convert:
-    def form(number: int) -> int:
-        if number > 2**63 - 1:
-            raise ValueRange(f"{number} does not fit into the long of {column.type}; turn logical_types on")
-        return number
-
-    return form
+    return unscaled
 
 
-def _writer(column: QlikColumn, form: Convert) -> Convert:
+def _in_long(number: int) -> bytes:
+    if number > 2**63 - 1:
+        raise ValueRange(f"{number} does not fit into the long of UINT8; turn logical_types on")
+    return avro_binary.long(number)
+
+
+def _writer(column: QlikColumn, form: Callable[[Any], Written]) -> Callable[[Any], Written]:
     """Bring a value to its column's type, check its range, and give it its form."""
-    read, bounds, own = _READERS[column.type], _RANGES.get(column.type), _OWN_TYPES.get(column.type)
+    read, own, bounds = _READERS[column.type], _OWN_TYPES.get(column.type), _RANGES.get(column.type)
 
-    def write(value: Value) -> Any:
-        if type(value) is own and bounds is None:  # as most are
-            return form(value)
+    def typed(value: Value) -> Any:
         if isinstance(value, tuple) and not isinstance(value, Lob):
             raise NotExpressible(f"column {column.name!r} has several values, and a message has one for each column")
         try:
-            typed = read(value)
+            return read(value)
         except (ValueError, TypeError, AttributeError, InvalidOperation, OverflowError, FormatError):
             raise ValueRange(f"{shown(str(value))} of column {column.name!r} is no {column.type}") from None
-        if bounds is not None and not bounds[0] <= typed <= bounds[1]:
-            raise ValueRange(f"{typed} of column {column.name!r} is outside of {bounds[0]} to {bounds[1]}")
-        return form(typed)
 
-    return write
+    if bounds is None:
+        return lambda value: form(value if type(value) is own else typed(value))
+
+    least, most = bounds
+
+    def write_number(value: Any) -> Written:
+        number = value if type(value) is int else typed(value)
+        if not least <= number <= most:
+            raise ValueRange(f"{number} of column {column.name!r} is outside of {least} to {most}")
+        return form(number)
+
+    return write_number

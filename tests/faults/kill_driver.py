@@ -64,15 +64,15 @@ def publish(config: Config, steps: Steps) -> None:
         daemon.publish_once(context, open_sink(config, sys.stdout))
 
 
-def main(path: str) -> None:
-    config = load(Path(path), {})
+def forked(publish: Callable[[Steps], None]) -> None:
+    """Answer the numbers of standard input, each by a process of its own."""
     for line in sys.stdin:
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
             code = 1
             try:
-                publish(config, Steps(int(line), writer))
+                publish(Steps(int(line), writer))
                 os.write(writer, b"done\n")
                 code = 0
             except BaseException:
@@ -88,4 +88,5 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    configured = load(Path(sys.argv[1]), {})
+    forked(lambda steps: publish(configured, steps))

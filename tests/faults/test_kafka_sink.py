@@ -227,6 +227,26 @@ def test_brokers_that_are_gone_leave_the_rows_new(database: sa.Engine, brokers: 
     assert set(statuses(database).values()) == {"N"}
 
 
+def test_what_was_handed_over_before_kafka_went_away_is_not_marked(
+    database: sa.Engine, brokers: Cluster, configure: Any
+) -> None:
+    class Full(kafka.Transmitter):
+        """Drops what it has at the third record, as where the brokers hang until its queue is full."""
+
+        def send(self, topic: str, key: bytes | None, value: bytes) -> int:
+            if self._sent == 2:
+                self.abandon()
+                raise kafka.KafkaAway("no room")
+            return super().send(topic, key, value)
+
+    run(database, *(f"INSERT INTO usr (idu) VALUES ({n})" for n in range(1, 5)))
+    sink = KafkaSink(brokers.brokers, "t")
+    sink._transmitter = Full(brokers.brokers)
+    with pytest.raises(ReceiverAway, match="no room"):
+        publish(configure(publisher={"batch_size": 1}), sink)
+    assert set(statuses(database).values()) == {"N"}
+
+
 def test_a_record_that_is_too_large_is_an_error_of_its_event_alone(
     database: sa.Engine, brokers: Cluster, configure: Any
 ) -> None:

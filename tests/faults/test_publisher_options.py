@@ -31,9 +31,9 @@ from eventlog.xds.reader import read_events
 
 
 @pytest.fixture
-def log(database: sa.Engine) -> sa.Engine:
-    make_log(database)
-    return database
+def log(filled_database: Any) -> Iterator[sa.Engine]:
+    with filled_database(make_log) as database:
+        yield database
 
 
 def statuses(engine: sa.Engine) -> dict[int, str]:

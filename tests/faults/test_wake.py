@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -34,9 +35,9 @@ from eventlog.publisher.wake import StopRequest
 
 
 @pytest.fixture
-def log(database: sa.Engine) -> sa.Engine:
-    make_log(database)
-    return database
+def log(filled_database: Any) -> Iterator[sa.Engine]:
+    with filled_database(make_log) as database:
+        yield database
 
 
 @pytest.fixture

@@ -14,9 +14,10 @@ from samples import CATALOG, database, table
 
 from eventlog.catalog import build_catalog
 from eventlog.changes import EventWriting, change_to_events, event_to_change, parse_association
-from eventlog.errors import BadTableKey, FormatError, NeedsQueryBack, NeedsRowCodec, NotExpressible
+from eventlog.errors import BadTableKey, BadValue, FormatError, NeedsQueryBack, NeedsRowCodec, NotExpressible
 from eventlog.model import AttributeSteps, Change, ChangeOp, Event, Op, Operation, Step
 from eventlog.table_key import quote
+from eventlog.typed import moment_reader
 from eventlog.values import ValueOptions
 from eventlog.xds.writer import write_event
 
@@ -62,6 +63,46 @@ def test_a_modify_reads_as_the_net_effect_of_its_steps(steps: Any, before: Any, 
     assert change.before == (None if before is None else {"idu": 1, **before})
     assert change.after == {"idu": 1, "fname": after}
     assert change.changed == {"fname"}
+
+
+STEPS = st.lists(
+    st.one_of(st.builds(add, st.sampled_from("abc")), st.builds(remove, st.sampled_from("abc")), st.just(ALL)),
+    min_size=1, max_size=5,
+)  # fmt: skip
+
+
+@given(STEPS)
+def test_the_row_after_is_that_of_the_steps_done_one_by_one(steps: list[Step]) -> None:
+    value = None
+    for step in steps:
+        if step.op is Op.ADD:
+            (value,) = step.values
+        elif step.op is Op.REMOVE_ALL or value in step.values:
+            value = None
+    first = steps[0]
+    known = {Op.ADD: {"fname": None}, Op.REMOVE: {"fname": "".join(first.values)}, Op.REMOVE_ALL: None}[first.op]
+    for reader in (CATALOG, None):
+        change = event_to_change(modify("fname", *steps), reader)
+        assert (change.after or {})["fname"] == value
+        if len(steps) <= 2 and known != {"fname": None}:
+            assert (change.before or {}).get("fname") == (known or {}).get("fname")
+
+
+@given(st.datetimes(), st.sampled_from([" ", "T"]), st.integers(0, 9))
+def test_a_moment_is_the_same_with_and_without_the_zone_it_is_read_in(moment: datetime, sep: str, digits: int) -> None:
+    fraction = f".{moment.microsecond:06}789"[: digits + 1] if digits else ""
+    text = f"{moment.replace(microsecond=0).isoformat(sep)}{fraction}"
+    read = moment_reader("UTC")
+    assert read(text) == read(f"{text}Z") == read(f"{text}+00:00")
+    assert read(text).tzinfo is UTC
+
+
+@pytest.mark.parametrize(
+    "text", ["2024-02-30 01:02:03", "0000-01-01 00:00:00", "2024-01-01 24:00:00", "20240101 010203", "2024-W01-1 01:02"]
+)
+def test_text_that_python_alone_might_read_is_no_moment(text: str) -> None:
+    with pytest.raises(BadValue):
+        moment_reader("UTC")(text)
 
 
 @pytest.mark.parametrize(

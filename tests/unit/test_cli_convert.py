@@ -114,12 +114,31 @@ def test_options_come_from_a_map(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "command",
+    [
+        (*CONVERT, "gbase", "in.jsonl", "postgresql://ann:hush@db/shop"),
+        ("convert", "--from", "qlik-messages", "--to", "jsonl", "postgresql://ann:hush@db/shop", "out"),
+        ("decode", "--from", "xds", "postgresql://ann:hush@db/shop"),
+    ],
+)
+def test_no_message_repeats_the_password_of_a_url(run: Run, command: tuple[str, ...]) -> None:
+    code, out, err = run(*command)
+    assert code == 2
+    assert "hush" not in out + err
+
+
+@pytest.mark.parametrize(
     ("arguments", "code", "part"),
     [
         ((*CONVERT, "xml", "in.jsonl", "out"), 2, "'xml' is not one of"),
         ((*CONVERT, "xds", "in.jsonl"), 2, "Missing argument 'OUT'"),
         ((*CONVERT, "xds", "--map", "map.json", "in.jsonl", "out"), 2, "do you mean writer"),
-        ((*CONVERT, "xds", "--map", "nowhere.json", "in.jsonl", "out"), 1, "nowhere.json: No such file"),
+        ((*CONVERT, "xds", "--map", "nowhere.json", "in.jsonl", "out"), 2, "nowhere.json cannot be read: No such file"),
+        ((*CONVERT, "xds", "--map", "lost.toml", "in.jsonl", "out"), 2, "lost.json cannot be read: No such file"),
+        ((*CONVERT, "xds", "in.jsonl", "nowhere/out"), 2, "nowhere/out cannot be written: there is no directory nowhere"),
+        ((*CONVERT, "gbase", "in.jsonl", "sqlite:///out"), 2, "gbase takes no sqlite://...: name a file"),
+        ((*CONVERT, "qlik-messages", "in.jsonl", "sqlite:///out"), 2, "name a file or a directory, or kafka://..."),
+        (("decode", "--from", "gbase", "sqlite:///in"), 2, "gbase takes no sqlite://..."),
         ((*CONVERT, "xds", "nowhere.jsonl", "out"), 1, "nowhere.jsonl: No such file"),
         ((*CONVERT, "xds", "--json", "in.jsonl", "-"), 2, "both write to standard output"),
         ((*CONVERT, "xds", "--strict", "bad.jsonl", "out"), 1, "bad.jsonl, line 1: the line is no JSON"),
@@ -133,6 +152,7 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(
     run: Run, tmp_path: Path, arguments: tuple[str, ...], code: int, part: str
 ) -> None:
     (tmp_path / "map.json").write_text('{"reader": {}, "writr": {}}')
+    (tmp_path / "lost.toml").write_text('catalog = "lost.json"\n')
     (tmp_path / "bad.jsonl").write_text("nonsense\n")
     (tmp_path / "complete.json").write_text(json.dumps({"writer": {"catalog": ITEM}}))
     found, _, err = run(*arguments)

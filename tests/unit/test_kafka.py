@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -98,6 +99,19 @@ def test_a_topic_or_broker_that_is_not_there_is_an_error(brokers: Cluster) -> No
         list(kafka.read_topics(kafka.Place(brokers.brokers, ("none",), None)))
     with pytest.raises(kafka.KafkaAway):
         list(kafka.read_topics(kafka.Place("127.0.0.1:1", ("t",), None), timeout=0.5))
+
+
+def test_what_librdkafka_repeats_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    log, record_of = logging.getLogger("eventlog.kafka"), logging.LogRecord
+    said = "%s [rdkafka#consumer-%d] [thrd:h:1/1]: h:1/1: Connect failed (after %dms in state CONNECT)"
+    log.handle(record_of(log.name, logging.ERROR, "", 0, said, ("FAIL", 1, 0), None))
+    for client in (1, 2):
+        log.handle(record_of(log.name, logging.ERROR, "", 0, said, ("FAIL", client, 4), None))
+    log.handle(record_of(log.name, logging.ERROR, "", 0, said, ("MAXPOLL", 1, 0), None))
+    late = record_of(log.name, logging.ERROR, "", 0, said, ("FAIL", 1, 0), None)
+    late.created += 61
+    log.handle(late)
+    assert [record.args[0] for record in caplog.records if record.args] == ["FAIL", "MAXPOLL", "FAIL"]  # type: ignore[index]
 
 
 def test_settings_that_are_ours_or_wrong_are_refused() -> None:

@@ -63,6 +63,18 @@ def test_what_is_left_of_a_flight_keeps_its_numbers(sizes: list[int], data: st.D
     assert (again, again.first, places(again)) == (rest, FIRST, sorted(kept))
 
 
+ROWS = st.tuples(st.tuples(st.integers(1, 99), st.integers(1, 99)))
+RECORDS = st.builds(Record, st.from_regex(r"[0-9]{1,3}(\.2)?", fullmatch=True), ROWS | st.just(((1, 2), (4, 4))),
+                    st.just(()) | ROWS, st.integers(1, 3), st.integers(1, 9))  # fmt: skip
+
+
+@given(st.lists(RECORDS, min_size=1, max_size=4))
+def test_a_numbered_line_is_json_without_blanks(records: list[Record]) -> None:
+    envelope = Envelope(1, tuple(Sending(record, None, None, None) for record in records))
+    line = {"first": FIRST, "envelopes": [[1, records]]}
+    assert encode(Flight(3, (envelope,), FIRST)) == json.dumps(line, separators=(",", ":"))
+
+
 def test_lines_of_other_formats_are_as_they_were() -> None:
     assert encode(flight(1, 1)) == '[[1,[["1",[[1,1]]]]],[2,[["2",[[2,2]]]]]]'
     assert decode(3, encode(flight(2))).first == ""

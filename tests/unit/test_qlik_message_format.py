@@ -29,7 +29,7 @@ def written(path: Path, changes: list[Change], **options: Any) -> list[dict[str,
 
 
 def found(path: Path, report: Report | None = None, **options: Any) -> list[Change]:
-    return list(FORMAT.read(str(path), options, Report() if report is None else report))
+    return list(FORMAT.read(str(path), options, Report(strict=True) if report is None else report))
 
 
 @pytest.mark.parametrize("encoding", ["json", "avro"])
@@ -106,6 +106,40 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         found(tmp_path / "none")
 
 
+def test_what_cannot_be_read_is_passed_over_and_what_stands_behind_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    good = json.dumps(envelope({"data": DATA, "beforeData": BEFORE, "headers": HEADERS}))
+    bad = json.dumps(envelope({"data": DATA, "headers": {**HEADERS, "changeSequence": "7"}}))
+    waiting = json.dumps(envelope({"data": DATA, "headers": HEADERS}, messageSchemaId="AB" * 16))
+    path.write_text("\n".join([good, "{", "7", bad, good, waiting, good, waiting, good]), encoding="utf-8")
+    report = Report()
+    assert found(path, report, schema="app", table="item", columns=COLUMNS) == [UPDATE] * 4
+    assert (report.read, report.counters) == (
+        4, {"format": 1, "bad_envelope": 1, "bad_sequence": 1, "unknown_schema": 2},
+    )  # fmt: skip
+    assert "line 2: no JSON" in report.problems[0]
+
+
+def test_what_cannot_be_written_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    report = Report()
+    several = UPDATE._replace(after={**(UPDATE.after or {}), "tag": ("red", "big")})
+    FORMAT.write([UPDATE, several, UPDATE], str(path), {"columns": COLUMNS}, report)
+    assert (report.written, report.counters) == (2, {"not_expressible": 1})
+    assert found(path) == [UPDATE, UPDATE]
+    with pytest.raises(FormatError, match="several values"):
+        FORMAT.write([several], str(path), {"columns": COLUMNS}, Report(strict=True))
+
+
+def test_the_files_of_a_directory_continue_one_another(tmp_path: Path) -> None:
+    written(tmp_path / "m.jsonl", [UPDATE], columns=COLUMNS)
+    metadata, data = (tmp_path / "m.jsonl").read_text(encoding="utf-8").splitlines()
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "2.jsonl").write_text(data, encoding="utf-8")
+    (tmp_path / "d" / "1.jsonl").write_text(metadata, encoding="utf-8")
+    assert found(tmp_path / "d") == [UPDATE]
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [
@@ -125,7 +159,7 @@ def test_records_come_back_from_their_lines(topic: str, key: bytes | None, value
     with tempfile.NamedTemporaryFile() as file:
         file.write(line_of(topic, key, value))
         file.flush()
-        (message,) = read_lines(Path(file.name))
+        (message,) = read_lines(Path(file.name), Report(strict=True).pass_over)
     assert (message.topic, message.key, message.value) == (topic, key, value)
 
 

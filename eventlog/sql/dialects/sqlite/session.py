@@ -75,7 +75,10 @@ def prepare(url: URL) -> None:
         finally:
             conn.close()
     except sqlite3.Error as error:
-        raise DatabaseError(f"the database file {str(path)!r} cannot be prepared: {error}") from error
+        raise DatabaseError(
+            f"the database file {str(path)!r} cannot be prepared: {error}; is it a database of SQLite, in a directory "
+            "that is there and may be written?"
+        ) from error
 
 
 def file_of(conn: Connection) -> Path | None:

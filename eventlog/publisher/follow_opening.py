@@ -1,0 +1,211 @@
+"""From the configuration to what ``follow`` takes: the source, its position, and how changes become documents."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from eventlog.catalog import Catalog, build_catalog
+from eventlog.catalog_option import database_of, read_catalog
+from eventlog.changes import EventWriting
+from eventlog.config import Config, SourceSettings
+from eventlog.convert import in_own_options
+from eventlog.errors import ConfigError
+from eventlog.formats import Report, parse_options
+from eventlog.publisher.follow_run import Following, OpenPosition, Position
+from eventlog.publisher.metrics import Counters
+from eventlog.publisher.opening import heartbeat_document, publisher_options, renderer, value_options
+from eventlog.publisher.position_file import position_file
+from eventlog.publisher.sources import Source
+from eventlog.sql.dialects import parse_url
+from eventlog.sql.state import Failure, Saved, position_table
+
+STANDARD_INPUT: Final = "-"
+
+
+def following(config: Config, counters: Counters, report: Report) -> Following:
+    """What ``[source]`` names, ready to be followed. ``report`` gets what the reader counts.
+
+    Raises ConfigError for what is missing, wrong, or does not go with a source that is no log.
+    """
+    if config.format.type != "xds":
+        raise ConfigError(f"format.type = {config.format.type} is for a log; a source is published as xds")
+    values = value_options(config)
+    return Following(
+        source_of(config.source, report),
+        EventWriting(values.time_syntax, values.time_zone, values.char_padding, config.format.insert_query_back),
+        _catalog(config),
+        renderer(config),
+        publisher_options(config, ""),
+        counters,
+        heartbeat_document(config),
+    )
+
+
+def position_of(config: Config) -> OpenPosition:
+    """What opens the position of the source. Raises ConfigError unless exactly one place is named."""
+    settings = config.source
+    kind = settings.type or ""
+    in_table = settings.position_url is not None or settings.position_url_file is not None
+    if (settings.position_file is not None) == in_table:
+        raise ConfigError("where the position is kept: set either source.position_file or source.position_url")
+    if settings.position_file is not None:
+        return partial(position_file, settings.position_file, kind)
+    url = _url(settings.position_url, settings.position_url_file, settings.position_password, "position_url")
+    return partial(position_table, url, settings.position_table, kind)
+
+
+def unsaved(open_position: OpenPosition) -> OpenPosition:
+    """The same position, which does not move."""
+
+    @contextmanager
+    def opened() -> Iterator[Position]:
+        with open_position() as position:
+            yield _Unsaved(position.load())
+
+    return opened
+
+
+@dataclass(frozen=True, slots=True)
+class _Unsaved:
+    saved: Saved
+
+    def load(self) -> Saved:
+        return self.saved
+
+    def save(self, saved: Saved, failures: Sequence[Failure] = ()) -> None:
+        """Nothing is saved."""
+
+
+def source_of(settings: SourceSettings, report: Report) -> Source:
+    """The source that the settings name. Raises ConfigError."""
+    given = dict(settings.reader or {})
+    for name in _NOT_GIVEN & given.keys():
+        raise ConfigError(f"source.reader.{name} does not go with following: {_INSTEAD.get(name, 'leave it out')}")
+    if settings.catalog is not None:
+        given = dict(
+            in_own_options(settings.type or "", "reader", {**given, "catalog": read_catalog(settings.catalog)})
+        )
+    match settings.type:
+        case "gbase":
+            return _stream(settings, given)
+        case "linter":
+            return _queue(settings, given, report)
+        case "qlik-messages":
+            return _topics(settings, given, report)
+    raise ConfigError("what is to be followed: set source.type, or --from, to gbase, linter or qlik-messages")
+
+
+_INSTEAD: Final = {"properties": "set source.properties", "catalog": "set source.catalog"}
+_NOT_GIVEN: Final = frozenset({"final", "follow", "properties", "catalog", "empty_transactions"})
+
+
+def _catalog(config: Config) -> Catalog | None:
+    path = config.source.catalog
+    database = None if path is None else database_of(read_catalog(path))
+    if database is None:
+        return None
+    return build_catalog(
+        database,
+        values=value_options(config),
+        meta_identifiers=config.format.meta_identifiers,
+        referential=config.format.referential,
+    )
+
+
+def _stream(settings: SourceSettings, given: Mapping[str, Any]) -> Source:
+    from eventlog.gbase.options import ReadOptions
+    from eventlog.gbase.session import Capture
+    from eventlog.publisher.sources.gbase import CaptureFiles, CaptureSession, StandardInput
+
+    if (settings.path is None) == (settings.connect is None):
+        raise ConfigError("a source gbase needs either source.path or source.connect")
+    options = parse_options(ReadOptions, given, "source.reader")
+    if settings.path is not None:
+        if settings.path.name == STANDARD_INPUT:
+            return StandardInput(options)
+        return CaptureFiles(settings.path, options, settings.poll_interval)
+    if settings.connect is None or settings.server is None or settings.capture is None:
+        raise ConfigError("source.connect needs source.server, its name, and source.capture, the tables with columns")
+    # The labels of the options, numbers that are free for the rest.
+    labels = {table: int(label) for label, table in options.labels.items()}
+    free = (number for number in count(1) if number not in labels.values())
+    captures = [
+        Capture(table, columns, labels[table] if table in labels else next(free))
+        for table, columns in settings.capture.items()
+    ]
+    named = replace(options, labels={capture.label: capture.table for capture in captures})
+    return CaptureSession(_function(settings.connect), captures, settings.server, named)
+
+
+def _queue(settings: SourceSettings, given: dict[str, Any], report: Report) -> Source:
+    from eventlog.linter.attributes import attrs_of_option
+    from eventlog.linter.reader import ReaderOptions
+    from eventlog.publisher.sources.linter import DispatchQueue
+
+    attrs = attrs_of_option(given.pop("dispatch_attrs", {}))
+    options = parse_options(ReaderOptions, {"on_row_error": "raw", **given}, "source.reader")
+    if options.codec == "none":
+        raise ConfigError("source.reader.codec is none: rows have to be decoded to be published; name a row codec")
+    return DispatchQueue(
+        _url(settings.url, settings.url_file, settings.password, "url"),
+        options,
+        settings.queue_table,
+        settings.attrs_table,
+        settings.schema_name,
+        attrs or None,
+        settings.poll_interval,
+        report,
+    )
+
+
+def _topics(settings: SourceSettings, given: Mapping[str, Any], report: Report) -> Source:
+    from eventlog.publisher.sources.qlik_messages import Topics
+    from eventlog.qlik.message_options import ReadOptions
+
+    if settings.brokers is None or not settings.topics:
+        raise ConfigError("a source qlik-messages needs source.brokers and source.topics")
+    if (settings.user is None) != (settings.password is None):
+        raise ConfigError("Kafka needs both EVENTLOG_SOURCE_USER and EVENTLOG_SOURCE_PASSWORD, or neither")
+    properties = dict(settings.properties or {})
+    if settings.user is not None:
+        properties |= {"sasl.username": settings.user, "sasl.password": settings.password}
+    options = parse_options(ReadOptions, given, "source.reader")
+    return Topics(settings.brokers, settings.topics, options, properties, report)
+
+
+def _url(url: str | None, file: Path | None, password: str | None, name: str) -> str:
+    """A URL with its password, out of the settings or a file. Raises ConfigError."""
+    if (url is None) == (file is None):
+        raise ConfigError(f"set either source.{name} or source.{name}_file")
+    if file is not None:
+        try:
+            url = file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"source.{name}_file: {file} cannot be read: {error}") from None
+    parsed = parse_url(url or "")
+    if password is not None:
+        parsed = parsed.set(password=password)
+    return parsed.render_as_string(hide_password=False)
+
+
+def _function(target: str) -> Callable[[], Any]:
+    """The function ``module:function``, looked for in the current directory too. Raises ConfigError."""
+    module, _, name = target.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"source.connect {target!r} is to be module:function that can be imported: {error}") from None
+    if not callable(found):
+        raise ConfigError(f"source.connect {target!r} is a {type(found).__name__} and cannot be called")
+    given: Callable[[], Any] = found
+    return given

@@ -1,0 +1,69 @@
+"""Sources that a publisher follows beside a log: a stream of changes, and from where to read it again."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from eventlog.errors import EventlogError
+from eventlog.model import Change
+
+
+class SourceAway(EventlogError):
+    """The source cannot be read now: open it again from the last position."""
+
+    code = "source_away"
+
+
+class SourceLost(EventlogError):
+    """What lies behind the position is not there any more: to go on would lose it."""
+
+    code = "source_lost"
+
+
+class Read(NamedTuple):
+    """A change that was read. ``event_id``: what its events are named after, always the same for the same change."""
+
+    change: Change
+    event_id: str
+
+
+class Unread(NamedTuple):
+    """A change that cannot be read, at the place ``event_id``: the stream goes on behind it."""
+
+    event_id: str
+    code: str
+    message: str
+
+
+class Mark(NamedTuple):
+    """All that came so far need not be read again from ``token`` on (in JSON's terms; None: no place is known yet).
+
+    ``is_idle``: there is no more at the moment; ``rest``: seconds to wait before the next step is asked for.
+    """
+
+    token: Any
+    is_idle: bool = False
+    rest: float = 0.0
+
+
+Step: TypeAlias = Read | Unread | Mark
+
+
+class Source(Protocol):
+    """A source of changes.
+
+    ``steps`` reads from behind ``token``, None = from where the source begins, until it is closed; with ``once`` it
+    ends where the source ends now. It never blocks for more than some seconds without a step. A step is asked for when
+    the one before has been taken, not when it has been answered. Raises SourceAway and DatabaseAway, after which it may
+    be called again, SourceLost, FormatError, DatabaseError, ConfigError.
+    """
+
+    @property
+    def name(self) -> str:
+        """The format, as ``--from`` names it."""
+        ...
+
+    def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
+        """The steps of the source."""
+        ...

@@ -1,0 +1,156 @@
+"""A CDC stream in a file that grows, and a receiver that answers as it is told, for tests of following."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lxml import etree
+
+from eventlog.answer import Answer, Level, Verdict
+from eventlog.changes import EventWriting
+from eventlog.gbase.emulator import CdcServer, Switches, Work
+from eventlog.gbase.options import ReadOptions
+from eventlog.gbase.scenarios import drain, open_session
+from eventlog.model import Event
+from eventlog.publisher.follow import follow
+from eventlog.publisher.follow_run import Following, OpenPosition
+from eventlog.publisher.metrics import Counters
+from eventlog.publisher.options import PublisherOptions
+from eventlog.publisher.position_file import position_file
+from eventlog.publisher.sinks import Sink
+from eventlog.publisher.sinks.python import CallableSink
+from eventlog.publisher.sources import Source
+from eventlog.publisher.sources.gbase import CaptureFiles
+from eventlog.publisher.wake import StopRequest
+from eventlog.sql.state import Saved
+from eventlog.xds.writer import Header, line_form, write_event
+
+ITEM = "shop:app.item"
+OPTIONS = ReadOptions(labels={111: ITEM}, keys={"app.item": ["id"]})
+PATIENCE = 60.0
+
+
+class Stream:
+    """An emulated server whose stream is appended to a file."""
+
+    def __init__(self, path: Path, switches: Switches | None = None) -> None:
+        self.path = path
+        self.server = CdcServer(switches)
+        self.server.create_table(ITEM, "id integer, name varchar(20)")
+        self.server.cdc_set_fullrowlogging(ITEM, 1)
+        self.session = open_session(self.server)
+        path.touch()
+
+    def begin(self) -> Work:
+        return self.server.begin(1001)
+
+    def insert(self, *keys: int, name: str = "new") -> None:
+        """One transaction of inserts."""
+        work = self.begin()
+        for key in keys:
+            work.insert(ITEM, {"id": key, "name": name})
+        work.commit()
+        self.write()
+
+    def update(self, key: int, before: str, after: str) -> None:
+        work = self.begin()
+        work.update(ITEM, {"id": key, "name": before}, {"id": key, "name": after})
+        work.commit()
+        self.write()
+
+    def write(self) -> None:
+        """Append to the file what the server has logged."""
+        with self.path.open("ab") as file:
+            for data in drain(self.server, self.session):
+                file.write(data)
+
+
+def said(event: Event) -> str:
+    """An event in short: operation, key and what its first attribute becomes."""
+    key = event.association.partition(",")[0].removeprefix("id=")
+    values = [value for attribute in event.attributes for step in attribute.steps for value in step.values]
+    return f"{event.operation} {key}{' ' + values[-1] if values else ''}"
+
+
+class Receiver:
+    """Takes documents. ``answers``: what an object's events get, one after the other, success when used up.
+
+    ``heard``: what was answered otherwise than by retry; ``envelopes``: all that came.
+    """
+
+    def __init__(self, **answers: Sequence[Level | Exception]) -> None:
+        self.answers = {key.removeprefix("k"): list(given) for key, given in answers.items()}
+        self.heard: list[str] = []
+        self.envelopes: list[list[str]] = []
+        self.meanings: dict[str, set[str]] = defaultdict(set)
+        self.stop = StopRequest()
+        self.enough: Callable[[Receiver], bool] = lambda receiver: False
+
+    def receive(self, body: str, events: Sequence[Event]) -> Answer:
+        self.envelopes.append([said(event) for event in events])
+        for event, element in zip(events, etree.fromstring(body.encode()).iterfind("input/*"), strict=True):
+            self.meanings[event.event_id].add(etree.tostring(element, encoding="unicode"))
+        verdicts = {}
+        for event in events:
+            own = self.answers.get(said(event).split()[1])
+            level = own.pop(0) if own else Level.SUCCESS
+            if isinstance(level, Exception):
+                raise level
+            verdicts[event.event_id] = Verdict(level, "because")
+        self.heard += [said(e) for e in events if verdicts[e.event_id].level is not Level.RETRY]
+        if self.enough(self):
+            self.stop.set()
+        return Answer(verdicts)
+
+    def sink(self) -> Sink:
+        return CallableSink(self.receive, "the receiver")
+
+
+def render(events: Sequence[Event]) -> str:
+    return line_form(map(write_event, events), Header("eventlog", "test"))
+
+
+def following(source: Source, **options: Any) -> Following:
+    chosen = {"retry_initial": 0.01, "retry_max": 0.02, **options}
+    return Following(source, EventWriting(), None, render, PublisherOptions(**chosen), Counters())
+
+
+def files(path: Path, options: ReadOptions = OPTIONS) -> CaptureFiles:
+    return CaptureFiles(path, options, rest=0.01)
+
+
+def position_at(path: Path, source: str = "gbase") -> OpenPosition:
+    return partial(position_file, path, source)
+
+
+def saved_at(path: Path, source: str = "gbase") -> Saved:
+    with position_file(path, source) as position:
+        return position.load()
+
+
+@contextmanager
+def running(followed: Following, position: OpenPosition, receiver: Receiver) -> Iterator[None]:
+    """A publisher in a thread, which is told to stop at the end and has to have ended well."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            follow(followed, position, receiver.sink, receiver.stop)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        receiver.stop.set()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    assert errors == []

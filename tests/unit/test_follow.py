@@ -1,0 +1,401 @@
+"""Following a source that is no log: what each answer does to an event and to the position (spec/event-log.md 8.4)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from follow_world import (
+    ITEM,
+    PATIENCE,
+    Receiver,
+    Stream,
+    files,
+    following,
+    position_at,
+    running,
+    saved_at,
+)
+
+from eventlog.answer import Answer, Level, Verdict
+from eventlog.errors import AnotherPublisher, ConfigError, FatalAnswer, ReceiverAway
+from eventlog.gbase.errors import FramingError
+from eventlog.gbase.options import ReadOptions
+from eventlog.model import Change, ChangeOp
+from eventlog.publisher.follow import follow
+from eventlog.publisher.position_file import failures_of, position_file
+from eventlog.publisher.sinks import Document
+from eventlog.publisher.sources import Mark, Read, SourceAway, Unread
+from eventlog.publisher.wake import StopRequest
+from eventlog.sql.state import Saved
+
+SUCCESS, WARNING, ERROR, RETRY, FATAL = Level
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Stream:
+    return Stream(tmp_path / "capture.cdc")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "position.json"
+
+
+def once(stream: Stream, place: Path, receiver: Receiver, **options: Any) -> Any:
+    followed = following(files(stream.path), **options)
+    follow(followed, position_at(place), receiver.sink, StopRequest(), once=True)
+    return followed.counters
+
+
+def failures(place: Path) -> list[dict[str, Any]]:
+    path = failures_of(place)
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", [SUCCESS, WARNING])
+def test_what_is_answered_is_not_sent_again(stream: Stream, place: Path, level: Level) -> None:
+    stream.insert(1, 2)
+    first, second = Receiver(k1=[level]), Receiver()
+    once(stream, place, first)
+    stream.insert(3)
+    once(stream, place, second)
+    assert (first.heard, second.heard) == (["add 1 new", "add 2 new"], ["add 3 new"])
+    assert failures(place) == []
+
+
+def test_an_event_is_named_after_the_position_of_its_change_and_a_new_key_after_it_too(
+    stream: Stream, place: Path
+) -> None:
+    work = stream.begin()
+    work.update(ITEM, {"id": 1, "name": "a"}, {"id": 2, "name": "a"})
+    work.commit()
+    stream.write()
+    receiver = Receiver()
+    once(stream, place, receiver)
+    assert receiver.heard == ["delete 1", "add 2 a"]
+    first, second = receiver.meanings
+    assert len(first) == 33
+    assert second == f"{first}.2"
+
+
+def test_an_error_is_recorded_with_its_event_and_the_stream_goes_on(stream: Stream, place: Path) -> None:
+    stream.insert(1, 2, 3)
+    receiver = Receiver(k2=[ERROR])
+    counters = once(stream, place, receiver)
+    (failure,) = failures(place)
+    assert (failure["source"], failure["code"], failure["message"]) == ("gbase", "receiver", "because")
+    assert failure["event_id"] in failure["content"]
+    assert failure["content"].startswith("<add ")
+    assert (counters.answers_success, counters.answers_error, counters.events_sent) == (2, 1, 3)
+    again = Receiver()
+    once(stream, place, again)
+    assert again.heard == []
+
+
+def test_fatal_stops_is_recorded_and_leaves_the_position_before_the_event(stream: Stream, place: Path) -> None:
+    stream.insert(1)
+    stream.insert(2, 3)
+    with pytest.raises(FatalAnswer, match="because"):
+        once(stream, place, Receiver(k2=[FATAL]))
+    (failure,) = failures(place)
+    assert failure["message"] == "because"
+    again = Receiver()
+    once(stream, place, again)
+    assert "add 2 new" in again.heard
+
+
+def test_retry_parks_its_object_alone_and_nothing_of_it_overtakes(stream: Stream, place: Path) -> None:
+    receiver = Receiver(k1=[RETRY, RETRY])
+    receiver.enough = lambda receiver: "modify 1 c" in receiver.heard
+    stream.insert(1)
+    stream.insert(2)
+    stream.update(1, "new", "b")
+    stream.update(1, "b", "c")
+    stream.insert(3)
+    follow(following(files(stream.path)), position_at(place), receiver.sink, receiver.stop)
+    assert [one for one in receiver.heard if one.split()[1] == "1"] == ["add 1 new", "modify 1 b", "modify 1 c"]
+    assert receiver.heard.index("add 2 new") < receiver.heard.index("add 1 new")
+    assert sum("add 1 new" in envelope for envelope in receiver.envelopes) == 3
+    assert all(len(texts) == 1 for texts in receiver.meanings.values())
+    again = Receiver()
+    once(stream, place, again)
+    assert again.heard == []
+
+
+def test_the_position_stays_before_a_parked_event_until_it_is_answered(stream: Stream, place: Path) -> None:
+    stream.insert(1)
+    stream.insert(2)
+    with pytest.raises(ReceiverAway, match="1 objects are left"):
+        once(stream, place, Receiver(k1=[RETRY]))
+    again = Receiver()
+    once(stream, place, again)
+    assert again.heard == ["add 1 new", "add 2 new"]
+
+
+def test_retry_stops_everything_where_that_is_asked_for(stream: Stream, place: Path) -> None:
+    receiver = Receiver(k1=[RETRY])
+    receiver.enough = lambda receiver: len(receiver.heard) == 3
+    stream.insert(1, 2)
+    stream.insert(3)
+    followed = following(files(stream.path), park=False, batch_size=2)
+    follow(followed, position_at(place), receiver.sink, receiver.stop)
+    assert receiver.envelopes == [["add 1 new", "add 2 new"], ["add 1 new", "add 3 new"]]
+
+
+def test_a_general_retry_repeats_the_whole_envelope(stream: Stream, place: Path) -> None:
+    class Grumpy(Receiver):
+        def receive(self, body: str, events: Any) -> Answer:
+            answer = super().receive(body, events)
+            return Answer(general=Verdict(RETRY)) if len(self.envelopes) == 1 else answer
+
+    receiver = Grumpy()
+    receiver.enough = lambda receiver: len(receiver.envelopes) == 2
+    stream.insert(1, 2)
+    follow(following(files(stream.path)), position_at(place), receiver.sink, receiver.stop)
+    assert receiver.envelopes == [["add 1 new", "add 2 new"]] * 2
+
+
+def test_a_receiver_that_is_away_is_waited_for(stream: Stream, place: Path) -> None:
+    receiver = Receiver(k2=[OSError("gone"), OSError("gone")])
+    receiver.enough = lambda receiver: "add 3 new" in receiver.heard
+    stream.insert(1)
+    stream.insert(2, 3)
+    follow(following(files(stream.path), batch_size=1), position_at(place), receiver.sink, receiver.stop)
+    assert list(dict.fromkeys(receiver.heard)) == ["add 1 new", "add 2 new", "add 3 new"]
+
+
+def test_an_envelope_that_fails_again_and_again_repeats_no_other(stream: Stream, place: Path) -> None:
+    receiver = Receiver(k3=[OSError("gone")] * 4)
+    receiver.enough = lambda receiver: "add 4 new" in receiver.heard
+    for key in range(1, 5):
+        stream.insert(key)
+    follow(following(files(stream.path), batch_size=1), position_at(place), receiver.sink, receiver.stop)
+    assert receiver.envelopes.count(["add 3 new"]) == 5
+    assert receiver.envelopes.count(["add 1 new"]) == 2  # once more, since nothing had been flushed
+
+
+def test_once_ends_where_the_receiver_is_away_and_the_next_run_goes_on(stream: Stream, place: Path) -> None:
+    for key in range(1, 4):
+        stream.insert(key)
+    with pytest.raises(ReceiverAway, match="not published to its end"):
+        once(stream, place, Receiver(k2=[OSError("gone")]), batch_size=1)
+    again = Receiver()
+    once(stream, place, again)
+    assert again.heard == ["add 1 new", "add 2 new", "add 3 new"]  # what one read gave has one mark
+
+
+def test_answers_count_only_when_the_sink_has_flushed(stream: Stream, place: Path) -> None:
+    class Forgetful(Receiver):
+        flushes = 0
+
+        def send(self, document: Document) -> Answer:
+            return self.receive(document.body, document.events)
+
+        def flush(self) -> dict[str, Verdict] | None:
+            self.flushes += 1
+            if self.flushes == 1:
+                raise ReceiverAway("lost")
+            return {next(iter(self.meanings)): Verdict(ERROR, "late")}
+
+        def close(self) -> None:
+            pass
+
+    receiver = Forgetful(k2=[ERROR, ERROR])
+    receiver.enough = lambda receiver: len(receiver.envelopes) == 2
+    stream.insert(1, 2)
+    follow(following(files(stream.path)), position_at(place), lambda: receiver, receiver.stop)
+    assert receiver.envelopes == [["add 1 new", "add 2 new"]] * 2
+    assert sorted(failure["message"] for failure in failures(place)) == ["because", "late"]
+
+
+def test_an_object_is_in_an_envelope_once(stream: Stream, place: Path) -> None:
+    stream.insert(1, 2)
+    stream.update(1, "new", "b")
+    stream.insert(3)
+    receiver = Receiver()
+    once(stream, place, receiver)
+    assert receiver.envelopes == [["add 1 new", "add 2 new"], ["modify 1 b", "add 3 new"]]
+
+
+def test_what_lies_behind_a_parked_event_is_bounded(stream: Stream, place: Path) -> None:
+    for key in range(1, 50):
+        stream.insert(key)
+    receiver = Receiver(k1=[RETRY] * 3)
+    receiver.enough = lambda receiver: "add 49 new" in receiver.heard
+    followed = following(files(stream.path), batch_size=2, query_limit=10)
+    follow(followed, position_at(place), receiver.sink, receiver.stop)
+    assert receiver.heard.index("add 1 new") <= 12
+    assert sorted(receiver.heard) == sorted(f"add {key} new" for key in range(1, 50))
+
+
+# --- changes that cannot be sent --------------------------------------------------------------------------------------
+
+
+def test_a_change_that_xds_cannot_hold_is_recorded_and_the_stream_goes_on(stream: Stream, place: Path) -> None:
+    work = stream.begin()
+    work.insert(ITEM, {"id": 1, "name": "bell \x07"})
+    work.truncate(ITEM)
+    work.insert(ITEM, {"id": 2, "name": "x"})
+    work.commit()
+    stream.write()
+    receiver = Receiver()
+    counters = once(stream, place, receiver)
+    assert receiver.heard == ["add 2 x"]
+    bell, truncate = failures(place)
+    assert bell["code"] == truncate["code"] == "not_expressible"
+    assert json.loads(bell["content"])["after"]["name"] == "bell \x07"
+    assert json.loads(truncate["content"])["op"] == "TRUNCATE"
+    assert counters.rows_bad == 2
+
+
+def test_a_row_that_cannot_be_read_is_recorded_and_the_stream_goes_on(stream: Stream, place: Path) -> None:
+    stream.insert(1)
+    stream.insert(2, name="Ä")
+    stream.insert(3)
+    followed = following(files(stream.path, ReadOptions(labels={111: ITEM}, keys={"item": ["id"]}, charset="ascii")))
+    receiver = Receiver()
+    follow(followed, position_at(place), receiver.sink, StopRequest(), once=True)
+    assert receiver.heard == ["add 1 new", "add 3 new"]
+    (failure,) = failures(place)
+    assert (failure["code"], failure["content"]) == ("decode", None)
+    assert len(failure["event_id"]) == 33
+
+
+def test_a_stream_that_breaks_is_sent_as_far_as_it_can_be_read(stream: Stream, place: Path) -> None:
+    stream.insert(1)
+    with stream.path.open("ab") as file:
+        file.write(b"\0" * 32)
+    receiver = Receiver()
+    with pytest.raises(FramingError):
+        once(stream, place, receiver)
+    assert receiver.heard == ["add 1 new"]
+
+
+# --- the source and the position --------------------------------------------------------------------------------------
+
+
+def test_a_file_is_followed_while_it_grows_and_ends_cleanly(stream: Stream, place: Path) -> None:
+    receiver = Receiver()
+    with running(following(files(stream.path)), position_at(place), receiver):
+        for key in range(1, 6):
+            stream.insert(key)
+            until(lambda: len(receiver.heard) == key)  # noqa: B023
+        long = stream.begin()
+        long.insert(ITEM, {"id": 6, "name": "open"})
+        stream.insert(7)
+        until(lambda: len(receiver.heard) == 6)
+    long.commit()
+    stream.write()
+    again = Receiver()
+    once(stream, place, again)
+    assert again.heard == ["add 6 open"]
+
+
+def test_files_of_a_directory_continue_one_another(tmp_path: Path, place: Path) -> None:
+    (tmp_path / "captures").mkdir()
+    stream = Stream(tmp_path / "whole.cdc")
+    for key in range(1, 21):
+        stream.insert(key)
+    data = stream.path.read_bytes()
+    receiver = Receiver()
+    with running(following(files(tmp_path / "captures")), position_at(place), receiver):
+        for number, start in enumerate(range(0, len(data), 333)):
+            (tmp_path / "captures" / f"{number:03}.cdc").write_bytes(data[start : start + 333])
+        until(lambda: len(receiver.heard) == 20)
+    assert receiver.heard == [f"add {key} new" for key in range(1, 21)]
+
+
+def test_a_position_belongs_to_one_publisher_and_to_one_source(place: Path) -> None:
+    with position_file(place, "gbase") as position:
+        position.save(Saved({"restart": None, "commit": None}, 1))
+        with pytest.raises(AnotherPublisher), position_file(place, "gbase"):
+            pass
+    with position_file(place, "linter") as other, pytest.raises(ConfigError, match="source gbase"):
+        other.load()
+    place.write_text("{}")
+    with position_file(place, "gbase") as broken, pytest.raises(ConfigError, match="holds no position"):
+        broken.load()
+
+
+def test_the_position_does_not_go_back_while_a_capture_is_read_again(tmp_path: Path, place: Path) -> None:
+    stream = Stream(tmp_path / "capture.cdc")
+    for key in range(2000):  # more than one piece of the file
+        stream.insert(key)
+    once(stream, place, Receiver())
+    token = saved_at(place).token
+    marks = [step.token for step in files(stream.path).steps(token, once=True) if isinstance(step, Mark)]
+    assert len(marks) > 2
+    assert set(map(str, marks)) == {"None", str(token)}
+
+
+def test_no_flight_number_is_used_twice(stream: Stream, place: Path) -> None:
+    seen: list[int] = []
+    for key in range(3):
+        stream.insert(key)
+        once(stream, place, Receiver())
+        seen.append(saved_at(place).flight)
+    assert seen == sorted(set(seen))
+
+
+class Flaky:
+    """A source that fails after every second change, and can be read again from a mark."""
+
+    name = "gbase"
+
+    def __init__(self, changes: list[Change]) -> None:
+        self.changes, self.openings = changes, 0
+
+    def steps(self, token: Any, *, once: bool) -> Any:
+        self.openings += 1
+        for number in range(token or 0, len(self.changes)):
+            yield Read(self.changes[number], str(number))
+            if number == (token or 0) + 1:
+                yield Mark(number, is_idle=True)
+                raise SourceAway("the line is cut")
+        yield Unread("end", "bad", "nothing")
+        yield Mark(len(self.changes), is_idle=True)
+
+
+def test_a_source_that_fails_is_opened_again_at_its_position(place: Path) -> None:
+    changes = [Change("s", "t", ChangeOp.INSERT, (("id", n),), None, {"id": n, "name": "x"}) for n in range(6)]
+    source, receiver = Flaky(changes), Receiver()
+    receiver.enough = lambda receiver: "add 5 x" in receiver.heard
+    follow(following(source), position_at(place), receiver.sink, receiver.stop)
+    assert list(dict.fromkeys(receiver.heard)) == [f"add {n} x" for n in range(6)]
+    assert source.openings > 2
+    with pytest.raises(SourceAway):
+        follow(following(source), position_at(place.with_name("other")), Receiver().sink, StopRequest(), once=True)
+
+
+def test_the_first_mark_is_kept_before_anything_is_sent(place: Path) -> None:
+    changes = [Change("s", "t", ChangeOp.INSERT, (("id", 1),), None, {"id": 1})]
+
+    class Now(Flaky):
+        def steps(self, token: Any, *, once: bool) -> Any:
+            yield Mark("here")
+            assert saved_at_open(place).token == "here"
+            yield Read(self.changes[0], "1")
+            yield Mark("there", is_idle=True)
+
+    follow(following(Now(changes)), position_at(place), Receiver().sink, StopRequest(), once=True)
+    assert saved_at(place).token == "there"
+
+
+def saved_at_open(place: Path) -> Saved:
+    content = json.loads(place.read_text())
+    return Saved(content["token"], content["flight"])

@@ -1,0 +1,229 @@
+"""Topics of Qlik messages as a source, on librdkafka's mock cluster."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from follow_world import PATIENCE, Receiver, Stream, files, following, position_at, render, running, saved_at
+from kafka_cluster import Cluster, cluster, quiet_clients
+
+from eventlog import kafka
+from eventlog.errors import ConfigError
+from eventlog.formats import Report
+from eventlog.model import Change, ChangeOp
+from eventlog.publisher.follow import follow
+from eventlog.publisher.position_file import failures_of
+from eventlog.publisher.sinks.kafka import KafkaSink
+from eventlog.publisher.sources import SourceAway, SourceLost
+from eventlog.publisher.sources.qlik_messages import Topics
+from eventlog.publisher.wake import StopRequest
+from eventlog.qlik import message_format
+from eventlog.qlik.errors import UnknownSchema
+from eventlog.qlik.message_options import ReadOptions
+
+COLUMNS = {"app.item": [{"name": "id", "type": "INT4", "pk": 1}, {"name": "name", "type": "STRING"}]}
+
+
+@pytest.fixture
+def brokers() -> Iterator[Cluster]:
+    quiet_clients()
+    with cluster() as made:
+        yield made
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "position.json"
+
+
+def sequence(number: int) -> str:
+    return f"2024051012000000{number:019}"
+
+
+def insert(number: int, key: int | None = None, op: ChangeOp = ChangeOp.INSERT) -> Change:
+    key = number if key is None else key
+    moment = datetime(2024, 5, 10, 12, tzinfo=UTC)
+    position = None if op is ChangeOp.REFRESH else sequence(number)
+    return Change(
+        "app", "item", op, (("id", key),), None, {"id": key, "name": f"n{number}"}, None, position,
+        f"{number:032X}", 1, True, moment,
+    )  # fmt: skip
+
+
+def write(brokers: Cluster, *changes: Change, **options: Any) -> None:
+    message_format.write(changes, f"kafka://{brokers.brokers}", {"columns": COLUMNS, **options}, Report())
+
+
+def send(brokers: Cluster, topic: str, *values: bytes) -> None:
+    transmitter = kafka.Transmitter(brokers.brokers)
+    for value in values:
+        transmitter.send(topic, b"1", value)
+    assert transmitter.flush() == {}
+    transmitter.close()
+
+
+def topics(brokers: Cluster, *names: str, **options: Any) -> Topics:
+    return Topics(brokers.brokers, names or ("app.item",), ReadOptions(**options), {}, Report(), timeout=20)
+
+
+def once(source: Topics, place: Path, **options: Any) -> Receiver:
+    receiver = Receiver()
+    follow(
+        following(source, **options), position_at(place, source.name), receiver.sink, StopRequest(), once=True
+    )  # fmt: skip
+    return receiver
+
+
+def failures(place: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in failures_of(place).read_text().splitlines()]
+
+
+def until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_what_was_answered_is_not_read_again(brokers: Cluster, place: Path) -> None:
+    write(brokers, *(insert(number) for number in range(1, 21)))
+    first = once(topics(brokers), place)
+    assert sorted(first.heard) == sorted(f"add {number} n{number}" for number in range(1, 21))
+    assert set(first.meanings) == {sequence(number) for number in range(1, 21)}
+    token = saved_at(place, "qlik-messages").token
+    assert sum(token["app.item"].values()) == 20
+    write(brokers, insert(21))
+    assert once(topics(brokers), place).heard == ["add 21 n21"]  # its metadata were read again
+
+
+def test_topics_are_followed_over_brokers_that_hang(brokers: Cluster, place: Path) -> None:
+    write(brokers, insert(1))
+    receiver = Receiver()
+    with running(following(topics(brokers)), position_at(place, "qlik-messages"), receiver):
+        until(lambda: len(receiver.heard) == 1)
+        with brokers.stopped():
+            time.sleep(0.3)
+        for number in range(2, 8):
+            write(brokers, insert(number, key=1))
+        until(lambda: len(receiver.heard) == 7)
+    assert receiver.heard == [f"add 1 n{number}" for number in range(1, 8)]
+
+
+def test_a_row_of_an_initial_load_is_named_after_its_place(brokers: Cluster, place: Path) -> None:
+    write(brokers, insert(1, op=ChangeOp.REFRESH), insert(2, key=1, op=ChangeOp.REFRESH))
+    first = once(topics(brokers), place)
+    place.unlink()
+    again = once(topics(brokers), place)
+    assert first.meanings == again.meanings
+    assert len(first.meanings) == 2
+    assert all(name.startswith("app.item:") for name in first.meanings)
+
+
+def test_a_message_waits_for_its_metadata_and_holds_the_position(brokers: Cluster, place: Path) -> None:
+    write(brokers, insert(1), insert(2, key=1), metadata_topic="other.metadata")
+    (described,) = [record.value for record in brokers.records("other.metadata")]
+    receiver = Receiver()
+    with running(following(topics(brokers)), position_at(place, "qlik-messages"), receiver):
+        until(lambda: saved_at_open(place))
+        time.sleep(0.3)
+        assert receiver.heard == []
+        assert sum(saved_at_open(place)["app.item"].values()) == 0
+        send(brokers, "eventlog.metadata", described)  # type: ignore[arg-type]  # a topic that was not there before
+        until(lambda: len(receiver.heard) == 2)
+    assert receiver.heard == ["add 1 n1", "add 1 n2"]
+
+
+def saved_at_open(place: Path) -> Any:
+    return json.loads(place.read_text())["token"] if place.exists() else None
+
+
+def test_metadata_that_come_while_a_message_waits_release_it(brokers: Cluster, place: Path) -> None:
+    write(brokers, insert(1), metadata_topic="other.metadata")
+    (described,) = [record.value for record in brokers.records("other.metadata")]
+    send(brokers, "eventlog.metadata", b'{"magic":"atMSG","type":"MD","message":{}}')
+    receiver = Receiver()
+    with running(following(topics(brokers)), position_at(place, "qlik-messages"), receiver):
+        until(lambda: saved_at_open(place))
+        write(brokers, insert(2, key=1), metadata_topic="other.metadata")
+        time.sleep(0.3)
+        assert receiver.heard == []
+        send(brokers, "eventlog.metadata", described)  # type: ignore[arg-type]
+        until(lambda: len(receiver.heard) == 2)
+    assert receiver.heard == ["add 1 n1", "add 1 n2"]
+    (failure,) = failures(place)  # the metadata message that says nothing
+    assert failure["event_id"].startswith("eventlog.metadata:")
+
+
+def test_metadata_in_the_topic_of_the_data_are_read_again(brokers: Cluster, place: Path) -> None:
+    write(brokers, insert(1), topic="all", metadata_topic="all", key="none")
+    source = topics(brokers, "all", topic="all", metadata_topic="all")
+    assert once(source, place).heard == ["add 1 n1"]
+    described = next(record.value for record in brokers.records("all") if b'"MD"' in (record.value or b""))
+    assert described is not None
+    write(brokers, insert(2), topic="all", metadata_topic="elsewhere", key="none")
+    assert once(source, place).heard == ["add 2 n2"]
+
+
+def test_metadata_that_do_not_come_stop_the_source(brokers: Cluster, place: Path) -> None:
+    write(brokers, insert(1), metadata_topic="other.metadata")
+    with pytest.raises(UnknownSchema):
+        once(topics(brokers, metadata_wait=0.1), place)
+    assert saved_at(place, "qlik-messages").token["app.item"] is not None
+    assert once(topics(brokers, metadata_topic="other.metadata"), place).heard == ["add 1 n1"]
+
+
+def test_a_message_that_cannot_be_read_is_recorded_under_its_place(brokers: Cluster, place: Path) -> None:
+    good = {"data": {"id": 1, "name": "x"}, "headers": {"operation": "INSERT", "changeSequence": sequence(1)}}
+    bad = {**good, "headers": {"operation": "EXPLODE", "changeSequence": sequence(2)}}
+    send(brokers, "app.item", b"[]", json.dumps(good).encode(), json.dumps(bad).encode(), b"\xff")
+    receiver = once(topics(brokers, columns=COLUMNS), place)
+    assert receiver.heard == ["add 1 x"]
+    assert [failure["code"] for failure in failures(place)] == ["bad_magic", "unknown_operation", "bad_magic"]
+    assert len({failure["event_id"] for failure in failures(place)}) == 3
+
+
+def test_a_position_that_the_brokers_do_not_have_is_not_passed_over(brokers: Cluster, place: Path) -> None:
+    write(brokers, insert(1))
+    place.write_text(json.dumps({"source": "qlik-messages", "token": {"app.item": {"0": 1000}}, "flight": 1}))
+    with pytest.raises(SourceLost, match="1000"):
+        once(topics(brokers), place)
+
+
+def test_a_topic_or_brokers_that_are_not_there_are_said(brokers: Cluster, place: Path) -> None:
+    with pytest.raises(SourceAway):
+        once(Topics("127.0.0.1:1", ("t",), ReadOptions(), {}, Report(), timeout=0.5), place)
+    refused = Topics(brokers.brokers, ("t",), ReadOptions(), {"no.such.setting": "hush"}, Report())
+    with pytest.raises(ConfigError) as error:
+        next(refused.steps(None, once=True))
+    assert "hush" not in str(error.value)
+
+
+def test_what_kafka_had_no_room_for_is_not_taken_for_stored(brokers: Cluster, place: Path, tmp_path: Path) -> None:
+    stream = Stream(tmp_path / "capture.cdc")
+    for key in range(1, 31):
+        stream.insert(key)
+    write(brokers, insert(1))  # so that there is a topic
+    settings = {"queue.buffering.max.messages": 10, "linger.ms": 100}
+    stop = StopRequest()
+    followed = following(files(stream.path), batch_size=4, mark_interval=60.0)
+    followed = replace(followed, render=lambda events: "".join(render([event]) for event in events))
+    with brokers.stopped():
+        thread = threading.Thread(
+            target=follow,
+            args=(followed, position_at(place), lambda: KafkaSink(brokers.brokers, "t", settings, 0.5), stop),
+        )
+        thread.start()
+        time.sleep(1.5)
+    until(lambda: place.exists() and (saved_at_open(place) or {}).get("commit"))
+    stop.set()
+    thread.join(PATIENCE)
+    stored = {record.key.partition(b",")[0] for record in brokers.records("t") if record.key is not None}
+    assert stored == {b"id=%d" % key for key in range(1, 31)}
