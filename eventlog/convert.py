@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from eventlog.catalog import Database
 from eventlog.catalog_option import database_of, read_catalog
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, DatabaseError
 from eventlog.formats import Format, Report
 from eventlog.model import Change
 
@@ -61,6 +61,18 @@ def check_place(format: str, place: str) -> None:
         raise ConfigError(f"{format} takes no {scheme}://...: name a file or a directory{urls}")
 
 
+def check_source(format: str, source: str) -> None:
+    """Raise ConfigError for a URL that a format does not take, DatabaseError for a file of SQLite that is not there:
+    SQLite would make an empty one.
+    """
+    check_place(format, source)
+    scheme, _, path = source.partition(":///")
+    if scheme.partition("+")[0] == "sqlite" and path and not path.startswith("file:"):
+        file = path.partition("?")[0]
+        if file != ":memory:" and not Path(file).exists():
+            raise DatabaseError(f"there is no database file {file!r}: correct the database URL")
+
+
 def convert(
     source_format: str,
     target_format: str,
@@ -80,7 +92,7 @@ def convert(
     every change. Raises FormatError, ConfigError, DatabaseError, OSError; the target is then as it was.
     """
     reader, writer = format_named(source_format), format_named(target_format)
-    check_place(source_format, source)
+    check_source(source_format, source)
     check_place(target_format, target)
     options = read_options(map or {})
     done = Report(strict=strict)

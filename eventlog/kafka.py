@@ -37,8 +37,7 @@ _said: dict[str, float] = {}
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether librdkafka has not said the same within a minute: of brokers that are away it says it twenty times a
-    second, and once a client each."""
+    """Whether librdkafka has not said the same within a minute: it repeats itself while brokers are away."""
     text = _VARIES.sub("", record.getMessage())
     if record.created - _said.get(text, -_QUIET_SECONDS) < _QUIET_SECONDS:
         return False

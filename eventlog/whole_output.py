@@ -69,5 +69,7 @@ def whole_directory(target: str) -> Iterator[Path]:
 def _beside(path: Path) -> Path:
     """The name of the unfinished output. Raises ConfigError without a directory to write it to."""
     if not path.parent.is_dir():
-        raise ConfigError(f"{path} cannot be written: there is no directory {path.parent}; make it, or correct the path")
+        raise ConfigError(
+            f"{path} cannot be written: there is no directory {path.parent}; make it, or correct the path"
+        )
     return path.with_name(f".{path.name}.{os.getpid()}.part")

@@ -39,7 +39,7 @@ def decode(context: Context, source_format: str, map_file: Path | None, strict: 
 
 def readable(source_format: str, source: str, options: Mapping[str, Any], report: Report) -> Iterator[str]:
     """The lines of text that a source is shown as. Raises FormatError after the lines before what is wrong."""
-    conversion.check_place(source_format, source)
+    conversion.check_source(source_format, source)
     if source_format == "gbase":
         yield from _stream(source, options)
         return

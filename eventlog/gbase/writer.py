@@ -221,8 +221,8 @@ class _Writer:
         missing = table.names - whole.keys()
         if missing:
             raise NotExpressible(
-                f"{change.op} of {table.name!r} with key {dict(change.key or ())} lacks {', '.join(sorted(missing))}: a "
-                f"stream holds whole rows; {_COMPLETE}"
+                f"{change.op} of {table.name!r} with key {dict(change.key or ())} lacks {', '.join(sorted(missing))}: "
+                f"a stream holds whole rows; {_COMPLETE}"
             )
         return whole
 

@@ -50,9 +50,15 @@ _ATTRS_TYPES: Final[Mapping[str, sa.types.TypeEngine[Any]]] = {
 
 
 def engine_of(url: str) -> sa.Engine:
-    """An engine that keeps no connections. Raises ConfigError for a URL that cannot be used, without its secrets."""
+    """An engine that keeps no connections; PostgreSQL through psycopg.
+
+    Raises ConfigError for a URL that cannot be used, without its secrets.
+    """
     try:
-        return sa.create_engine(url, poolclass=sa.NullPool, hide_parameters=True)
+        parsed = sa.make_url(url)
+        if parsed.drivername == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        return sa.create_engine(parsed, poolclass=sa.NullPool, hide_parameters=True)
     except (sa.exc.ArgumentError, ImportError, ValueError) as error:
         scheme = url.partition("://")[0]
         raise ConfigError(

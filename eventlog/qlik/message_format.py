@@ -177,7 +177,7 @@ def read_lines(path: Path, refuse: Callable[[FormatError], None] = _stop) -> Ite
     file that cannot be read.
     """
     try:
-        for file in sorted(one for one in path.iterdir() if one.is_file()) if path.is_dir() else [path]:
+        for file in _message_files(path) if path.is_dir() else [path]:
             with file.open("rb") as lines:
                 for number, line in enumerate(lines, 1):
                     if line.isspace():
@@ -190,6 +190,11 @@ def read_lines(path: Path, refuse: Callable[[FormatError], None] = _stop) -> Ite
                         yield message
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _message_files(directory: Path) -> list[Path]:
+    """Its files; those whose names begin with ``_`` or ``.`` belong to whoever wrote them."""
+    return sorted(one for one in directory.iterdir() if one.is_file() and not one.name.startswith(("_", ".")))
 
 
 def _message_of(line: bytes, where: str) -> Message:

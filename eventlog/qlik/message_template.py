@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
@@ -20,19 +21,18 @@ from eventlog.qlik.message_values import avro_writer, json_text_writer
 
 Form = TypeVar("Form", str, bytes)
 
+_MOST_MASKS: Final = 1024
+
 
 class Shape(NamedTuple):
     """What is known of a row and its change, without the values.
 
     ``known``: the columns of the row, ``before``: those of the row before an update, None = it is not known.
-    ``changed``: what the change says of it, ``differing``: what the rows say where the change does not.
     """
 
     op: ChangeOp
     known: tuple[str, ...]
     before: tuple[str, ...] | None
-    changed: frozenset[str] | None
-    differing: frozenset[str] | None
 
 
 Columns = tuple[tuple[str, Callable[[Any], Form]], ...]
@@ -42,17 +42,14 @@ Columns = tuple[tuple[str, Callable[[Any], Form]], ...]
 class Template(NamedTuple, Generic[Form]):
     """The parts of a message: what is the same in every one, at odd places the values.
 
-    These are those of ``data``, of ``before``, the four texts of a header that is not of a REFRESH (``has_texts``),
-    counter and last flag. ``before`` is None where the message has no row before; ``takes_after``: what that does not
-    know is as in the row after. ``loses_before``: it was known, but cannot be written.
+    These are those of ``data``, of ``before``, the four texts and the changeMask of a header that is not of a REFRESH,
+    counter and last flag. ``change_mask`` is that of a change that does not say what it changed, None = of a REFRESH.
     """
 
     parts: list[Form]
     data: Columns[Form]
-    before: Columns[Form] | None
-    has_texts: bool
-    takes_after: bool = False
-    loses_before: bool = False
+    before: Columns[Form]
+    change_mask: Form | None
 
 
 Fragments = list[Form | None]
@@ -60,12 +57,15 @@ Fragments = list[Form | None]
 
 
 def _parts(fragments: Fragments[Form], nothing: Form) -> list[Form]:
-    parts = [nothing]
+    parts: list[Form] = []
+    constant: list[Form] = []
     for fragment in fragments:
         if fragment is None:
-            parts += (nothing, nothing)
+            parts += (nothing.join(constant), nothing)
+            constant = []
         else:
-            parts[-1] += fragment
+            constant.append(fragment)
+    parts.append(nothing.join(constant))
     return parts
 
 
@@ -73,11 +73,12 @@ def _parts(fragments: Fragments[Form], nothing: Form) -> list[Form]:
 class Coding(Generic[Form]):
     """JSON or Avro: how the messages of a table are written.
 
-    ``template`` makes one; ``text``, ``number``, ``flag`` write headers, ``null`` is none; ``wrap`` makes the joined
-    parts a record's value.
+    ``template`` makes one; ``mask``, ``text``, ``number``, ``flag`` write headers, ``null`` is none; ``wrap`` makes the
+    joined parts a record's value.
     """
 
     template: Callable[[Shape], Template[Form]]
+    mask: Callable[[frozenset[str]], Form]
     text: Callable[[str], Form]
     number: Callable[[int], Form]
     flag: Callable[[bool], Form]
@@ -88,20 +89,21 @@ class Coding(Generic[Form]):
 # --- what both say ----------------------------------------------------------------------------------------------------
 
 
-def _mask(table: MessageTable, names: Collection[str]) -> int:
-    return table.layout.bits(table.fields.keys() & names)
+def _mask(table: MessageTable, names: frozenset[str]) -> int:
+    return table.layout.bits(names & table.fields.keys())
 
 
-def _change_mask(table: MessageTable, shape: Shape) -> int:
-    """The columns of the changeMask (spec/qlik.md 5.3)."""
+def _may_have_changed(table: MessageTable, shape: Shape) -> frozenset[str]:
+    """The columns of the changeMask where a change does not say what it changed (spec/qlik.md 5.3)."""
     if shape.op is ChangeOp.DELETE:
-        return _mask(table, table.key or table.fields.keys())
-    if shape.op is ChangeOp.INSERT:
-        return _mask(table, frozenset(shape.known) - table.lobs)
-    changed = shape.changed if shape.changed is not None else shape.differing
-    if changed is None:
-        changed = frozenset(shape.known) - frozenset(table.key)
-    return _mask(table, changed - table.lobs)
+        return frozenset(table.key or table.fields)
+    known = frozenset(shape.known) - table.lobs
+    return known if shape.op is ChangeOp.INSERT else known - frozenset(table.key)
+
+
+def _kept_masks(table: MessageTable, mask: Callable[[frozenset[str]], Form]) -> Callable[[frozenset[str]], Form]:
+    """The changeMask of columns that were changed, LOBs left out; few sets of them come again and again."""
+    return lru_cache(maxsize=_MOST_MASKS)(lambda changed: mask(changed - table.lobs))
 
 
 def _names(table: MessageTable) -> dict[str, str]:
@@ -114,51 +116,53 @@ def _names(table: MessageTable) -> dict[str, str]:
 def json_coding(table: MessageTable, options: WriteOptions, start: str) -> Coding[str]:
     """Messages in JSON. ``start`` is what stands before the payload in the envelope."""
     writers = {column.name: json_text_writer(column) for column in table.columns}
+    prefixes = {name: f"{encode_basestring(field)}:" for name, field in table.fields.items()}
 
     def template(shape: Shape) -> Template[str]:
         known = frozenset(shape.known)
+        before = frozenset(shape.before or ())
         payload: dict[str, Fragments[str]] = {}
         if options.names == "message":
             payload |= _json_texts(_names(table))
         payload["data"] = row(known, table.fields.keys() - known if shape.op is ChangeOp.REFRESH else ())
-        payload["beforeData"] = ["null"]
-        if shape.before is not None:
-            payload["beforeData"] = row(frozenset(shape.before), known.difference(shape.before))
+        payload["beforeData"] = ["null"] if shape.before is None else row(before, known - before)
         payload["headers"] = _json_object(headers(shape))
         return Template(
             _parts([start, *_json_object(payload), "}"], ""),
-            columns(shape.known),
-            None if shape.before is None else columns(shape.before),
-            shape.op is not ChangeOp.REFRESH,
+            tuple((name, write) for name, write in writers.items() if name in known),
+            tuple((name, write) for name, write in writers.items() if name in before),
+            None if shape.op is ChangeOp.REFRESH else mask(_may_have_changed(table, shape)),
         )
 
     def row(known: Collection[str], absent: Collection[str]) -> Fragments[str]:
         """The object of a row: columns that are neither known nor absent are null."""
-        return _json_object({
-            field: [None if name in known else "null"] for name, field in table.fields.items() if name not in absent
-        })  # fmt: skip
-
-    def columns(known: Collection[str]) -> Columns[str]:
-        return tuple((name, write) for name, write in writers.items() if name in known)
+        fragments: Fragments[str] = []
+        for name, prefix in prefixes.items():
+            separator = "," if fragments else "{"
+            if name in known:
+                fragments += (separator + prefix, None)
+            elif name not in absent:
+                fragments.append(f"{separator}{prefix}null")
+        return [*(fragments or ["{"]), "}"]
 
     def headers(shape: Shape) -> dict[str, Fragments[str]]:
         is_refresh = shape.op is ChangeOp.REFRESH
-        members: dict[str, Fragments[str]] = _json_texts({"operation": shape.op.value})
+        members: dict[str, Fragments[str]] = _json_texts(_names(table)) if options.names == "headers" else {}
+        members |= _json_texts({"operation": shape.op.value})
         members |= {name: ['""' if is_refresh else None] for name in _TEXTS}
-        change_mask = column_mask = schema_id = None
-        if not is_refresh:
-            change_mask = masks.message_text(table.layout, _change_mask(table, shape))
-            column_mask = masks.message_text(table.layout, _mask(table, shape.known))
-            schema_id = table.schema_id
-        members |= _json_texts({"changeMask": change_mask, "columnMask": column_mask})
+        members["changeMask"] = ["null" if is_refresh else None]
+        members["columnMask"] = ["null" if is_refresh else mask(frozenset(shape.known))]
         if options.external_schema_id:
-            members |= _json_texts({"externalSchemaId": schema_id})
-        members |= {"transactionEventCounter": [None], "transactionLastEvent": [None]}
-        if options.names == "headers":
-            members |= _json_texts(_names(table))
-        return members
+            members |= _json_texts({"externalSchemaId": None if is_refresh else table.schema_id})
+        return members | {"transactionEventCounter": [None], "transactionLastEvent": [None]}
 
-    return Coding(template, encode_basestring, str, _json_flag, "null", lambda parts: "".join(parts).encode())
+    def mask(names: frozenset[str]) -> str:
+        return f'"{masks.message_text(table.layout, _mask(table, names))}"'
+
+    return Coding(
+        template, _kept_masks(table, mask), encode_basestring, str, _json_flag, "null",
+        lambda parts: "".join(parts).encode(),
+    )  # fmt: skip
 
 
 _TEXTS: Final = ("changeSequence", "timestamp", "streamPosition", "transactionId")
@@ -192,54 +196,38 @@ def avro_coding(table: MessageTable, options: WriteOptions, wrap: Callable[[byte
     names = b"".join(map(avro_binary.text, _names(table).values()))
 
     def template(shape: Shape) -> Template[bytes]:
-        known_before, takes_after = _whole_before(table, shape)
-        fragments = [names if options.names == "message" else b"", *row(shape.known)]
-        fragments += [NULL] if known_before is None else [VALUE, *row(known_before)]
+        known = frozenset(shape.known)
+        before = frozenset(shape.before or ())
+        fragments = [names if options.names == "message" else b"", *row(known)]
+        fragments += [NULL] if shape.before is None else [VALUE, *row(before)]
         fragments += [names if options.names == "headers" else b"", *headers(shape)]
         return Template(
             _parts(fragments, b""),
-            columns(shape.known),
-            None if known_before is None else columns(known_before),
-            shape.op is not ChangeOp.REFRESH,
-            takes_after,
-            shape.before is not None and known_before is None,
+            tuple((name, write) for name, write in writers.items() if name in known),
+            tuple((name, write) for name, write in writers.items() if name in before),
+            None if shape.op is ChangeOp.REFRESH else mask(_may_have_changed(table, shape)),
         )
 
     def row(known: Collection[str]) -> Fragments[bytes]:
         return [None if name in known else NULL for name in writers]
 
-    def columns(known: Collection[str]) -> Columns[bytes]:
-        return tuple((name, write) for name, write in writers.items() if name in known)
-
     def headers(shape: Shape) -> Fragments[bytes]:
         is_refresh = shape.op is ChangeOp.REFRESH
         fragments: Fragments[bytes] = [avro_binary.long(_OPERATIONS.index(shape.op))]
         fragments += [_EMPTY if is_refresh else None] * len(_TEXTS)
-        fragments += [NULL] * 2 if is_refresh else [mask(_change_mask(table, shape)), mask(_mask(table, shape.known))]
+        fragments += [NULL] * 2 if is_refresh else [None, mask(frozenset(shape.known))]
         if options.external_schema_id:
             known_id = None if is_refresh else table.schema_id
             fragments.append(NULL if known_id is None else VALUE + avro_binary.text(known_id))
         return [*fragments, None, None]
 
-    def mask(bits: int) -> bytes:
-        return VALUE + avro_binary.data(masks.message_bytes(table.layout, bits, order))
+    def mask(columns: frozenset[str]) -> bytes:
+        return VALUE + avro_binary.data(masks.message_bytes(table.layout, _mask(table, columns), order))
 
-    return Coding(template, avro_binary.text, _avro_number, _avro_flag, NULL, lambda parts: wrap(b"".join(parts)))
-
-
-def _whole_before(table: MessageTable, shape: Shape) -> tuple[frozenset[str] | None, bool]:
-    """The columns of a row before that knows what the row after knows, and whether some are taken from that one.
-
-    In Avro no column can be left out of it. What has not changed was the same before. None where a changed column is
-    not known: what stood there would be read as NULL.
-    """
-    if shape.before is None:
-        return None, False
-    before = frozenset(shape.before)
-    unknown = frozenset(shape.known) - before
-    if unknown and (shape.changed is None or shape.changed & unknown or table.lobs & unknown):
-        return None, False
-    return before | unknown, bool(unknown)
+    return Coding(
+        template, _kept_masks(table, mask), avro_binary.text, _avro_number, _avro_flag, NULL,
+        lambda parts: wrap(b"".join(parts)),
+    )  # fmt: skip
 
 
 def _avro_number(number: int) -> bytes:

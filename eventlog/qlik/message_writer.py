@@ -43,6 +43,7 @@ class _Form:
     """How the messages of one table version are written: what only depends on the table, and what was made of it.
 
     ``columns``: those that the options give it, None = they do not. ``rounded``: columns that keep milliseconds only.
+    ``is_whole``: a row before can leave nothing out.
     """
 
     table: MessageTable
@@ -53,6 +54,7 @@ class _Form:
     key_of: KeyOf
     announcement: Written | None
     rounded: tuple[str, ...]
+    is_whole: bool
     templates: dict[Shape, Template[Any]] = field(default_factory=dict)
 
 
@@ -157,6 +159,7 @@ class MessageWriter:
             key_of,
             self._announcement(table, schema),
             tuple(column.name for column in times if column.type == "TIME"),
+            options.encoding == "avro",
         )
 
     def _key_of(self, table: MessageTable, topic: str) -> KeyOf:
@@ -206,33 +209,47 @@ class MessageWriter:
         op, before = change.op, change.before
         if op is not _UPDATE:
             before = None
-        changed = change.changed
-        differ = differing(before, change.after or {}) if changed is None and before is not None else None
-        shape = _new(Shape, (op, tuple(image), None if before is None else tuple(before), changed, differ))
+        elif before is not None and form.is_whole:
+            before = self._whole_before(change, image, before, form)
+        shape = _new(Shape, (op, tuple(image), None if before is None else tuple(before)))
         template = form.templates.get(shape) or _new_template(form, shape, image)
         coding = form.coding
         null = coding.null
         values = [null if (value := image[name]) is None else write(value) for name, write in template.data]
-        if template.before is not None and before is not None:
-            if template.takes_after:
-                before = {**image, **before}
+        if before is not None:
             values += [null if (value := before[name]) is None else write(value) for name, write in template.before]
-        if template.loses_before:
-            self._report.count(f"before_image_dropped {form.full_name}")
         if form.rounded:
-            for row in (image,) if template.before is None else (image, before or {}):
-                self._count_rounded(form, row)
-        if template.has_texts:
-            sequence, stream_position = self._numbered(change, with_before=template.before is not None)
+            self._count_rounded(form, image)
+            self._count_rounded(form, before or {})
+        if template.change_mask is not None:
+            sequence, stream_position = self._numbered(change, with_before=before is not None)
             timestamp, transaction = _timestamp(change.commit_time), transaction_text(change.transaction_id)
+            changed = change.changed
+            if changed is None and change.before is not None and change.after is not None:
+                changed = differing(change.before, change.after)
+            mask = template.change_mask if changed is None else coding.mask(changed)
             text = coding.text
-            values += (text(sequence), text(timestamp), text(stream_position), text(transaction))
+            values += (text(sequence), text(timestamp), text(stream_position), text(transaction), mask)
         number, is_last = change.event_number, change.last_in_transaction
         values.append(null if number is None else coding.number(number))
         values.append(null if is_last is None else coding.flag(is_last))
         parts = template.parts.copy()
         parts[1::2] = values
         return _new(Written, (form.topic, form.key_of(image), coding.wrap(parts)))
+
+    def _whole_before(self, change: Change, after: Row, before: Row, form: _Form) -> Row | None:
+        """A row before that knows what the row after knows, since in Avro no column can be left out of it.
+
+        What has not changed was the same before. None where a changed column is not known: what stood there would be
+        read as NULL.
+        """
+        unknown = after.keys() - before.keys()
+        if not unknown:
+            return before
+        if change.changed is None or change.changed & unknown or form.table.lobs & unknown:
+            self._report.count(f"before_image_dropped {form.full_name}")
+            return None
+        return {**before, **{name: after[name] for name in unknown}}
 
     def _count_rounded(self, form: _Form, row: Row) -> None:
         for name in form.rounded:

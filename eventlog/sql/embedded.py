@@ -22,8 +22,10 @@ def start(directory: Path) -> str:
     """Start a PostgreSQL whose data are in ``directory`` (made if missing; its parent must exist) and return its URL.
 
     It listens on a socket only, and its superuser is ``postgres`` without a password. A server that already runs there
-    is used as it is. Raises ConfigError if the extra ``embedded`` is not installed, DatabaseError if it does not start.
+    is used as it is. Raises ConfigError for a directory that it cannot be in, and if the extra ``embedded`` is not
+    installed, DatabaseError if it does not start.
     """
+    _check(directory)
     pgserver = _pgserver()
     try:
         server = pgserver.get_server(directory, cleanup_mode="stop")
@@ -54,6 +56,22 @@ def running(directory: Path) -> Iterator[str]:
         yield url
     finally:
         stop(directory)
+
+
+def _check(directory: Path) -> None:
+    if not directory.name:
+        raise ConfigError("the URL names no directory for the embedded PostgreSQL: write embedded:///relative/path")
+    if not directory.parent.is_dir():
+        raise ConfigError(
+            f"the embedded PostgreSQL cannot be in {directory}: there is no directory {directory.parent}; make it, "
+            "or correct the URL"
+        )
+    if directory.exists() and not (directory / "PG_VERSION").is_file() and _holds_something(directory):
+        raise ConfigError(f"{directory} is no PostgreSQL: name a directory that is one, is empty, or is not there yet")
+
+
+def _holds_something(place: Path) -> bool:
+    return not place.is_dir() or any(place.iterdir())
 
 
 def _start(server: Any, directory: Path) -> None:
