@@ -165,7 +165,7 @@ class SinkSettings:
         None, TEXT, "kafka: the topic; default: eventlog for XDS, one a table for Qlik messages", example="hr.changes"
     )
     properties: Mapping[str, Any] | None = option(
-        None, PROPERTIES, "kafka: settings of librdkafka, without secrets", example={"compression.type": "lz4"}
+        None, PROPERTIES, "kafka: settings of librdkafka", example={"compression.type": "lz4"}
     )
 
 
@@ -276,7 +276,7 @@ class SourceSettings:
         None, NAMES, "qlik-messages: the topics of the data", example=["app.item", "app.customer"]
     )
     properties: Mapping[str, Any] | None = option(
-        None, PROPERTIES, "qlik-messages: settings of librdkafka, without secrets", example={"client.id": "eventlog"}
+        None, PROPERTIES, "qlik-messages: settings of librdkafka", example={"client.id": "eventlog"}
     )
     user: str | None = option(None, SECRET, "qlik-messages: user, only by EVENTLOG_SOURCE_USER", secret=True)
     password: str | None = option(

@@ -59,7 +59,8 @@ def captures(format: str, source: str, options: Mapping[str, Any]) -> list[Captu
     """
     place = Path(source)
     if "://" in source:
-        raise ConfigError(f"Spark converts files: {source!r} is read without --spark")
+        # Not repeated: a password may stand in it.
+        raise ConfigError("IN is a URL, and Spark converts files: leave --spark out")
     if place.is_file():
         return [Capture(place.stem, (place,))]
     if not place.is_dir():

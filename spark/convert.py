@@ -107,8 +107,8 @@ def convert(
     that is finished is left as it is; what an unfinished run left in it is discarded. Raises ConfigError, CaptureFailed
     (the first capture by name that cannot be converted), SparkFailed; the target has no ``_SUCCESS`` then.
     """
-    if "://" in target:
-        raise ConfigError(f"OUT {target} is no path: Spark converts files, to a file system that all workers share")
+    if "://" in target:  # not repeated: a password may stand in it
+        raise ConfigError("OUT is a URL and no path: Spark converts files, to a file system that all workers share")
     options = read_options(map or {})
     job = _Job(
         source_format,

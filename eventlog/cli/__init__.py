@@ -119,7 +119,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         where = getattr(error, "ctx", None)
         help_line = f"; see `{where.command_path} --help`" if where is not None else ""
-        error_line(error.format_message().rstrip(".") + help_line)
+        error_line(" ".join(error.format_message().split()).rstrip(".") + help_line)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED

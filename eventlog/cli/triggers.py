@@ -78,7 +78,7 @@ def apply(context: Context, as_sql: bool, as_json: bool, lock_timeout: float) ->
         sys.stdout.write(dialect.triggers.script(planned, lock_timeout))
     elif as_json:
         print_json({**asdict(planned), "changes": len(planned.changes)})
-    else:
+    elif not context.quiet:
         _print(planned)
         note(f"{len(planned.changes)} changes applied." if planned.changes else "Nothing to do.")
 
@@ -104,6 +104,8 @@ def drop(context: Context, drop_log: bool, force: bool, as_sql: bool, lock_timeo
         dialect.triggers.apply(conn, planned, lock_timeout)
         if drop_log:
             migrations.downgrade(conn, **names(config))
+    if context.quiet:
+        return
     _print(planned)
     note("Nothing to drop." if not planned.changes else f"{len(planned.changes)} tables are captured no longer.")
     if drop_log:

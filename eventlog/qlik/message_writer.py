@@ -305,8 +305,9 @@ def _new_template(form: _Form, shape: Shape, image: Row) -> Template[Any]:
     table = form.table
     if not image.keys() <= table.fields.keys():
         name = min(image.keys() - table.fields.keys())
-        reason = "which has several values" if isinstance(image[name], tuple) else "name it in the option columns"
-        raise NotExpressible(f"the columns of {table.full_name!r} have no {name!r}: {reason}")
+        if isinstance(image[name], tuple):
+            raise NotExpressible(f"{name!r} of {table.full_name!r} has several values: a message has one a column")
+        raise NotExpressible(f"the columns of {table.full_name!r} have no {name!r}: name it in the option columns")
     if len(form.templates) >= _MOST_TEMPLATES:
         form.templates.clear()
     template = form.templates[shape] = form.coding.template(shape)

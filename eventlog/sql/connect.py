@@ -22,7 +22,7 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
 
     No connection is made yet: ``Engine.connect`` raises DatabaseAway when the server cannot be reached, DatabaseError
     when it refuses, without secrets. Raises ConfigError for a URL that cannot be read or names a database or driver
-    that is not supported, DatabaseError if the driver is not installed.
+    that is not supported or not installed.
     """
     parsed = dialects.parse_url(url)
     if parsed.drivername == dialects.EMBEDDED:
@@ -41,9 +41,10 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
             parsed, poolclass=NullPool, hide_parameters=True, connect_args=dict(dialect.connect_args(connect_timeout))
         )
     except (ImportError, NoSuchModuleError) as error:
-        raise DatabaseError(
+        extra = "[oracle]" if dialect.name == "oracle" else ""
+        raise ConfigError(
             f"the driver {dialect.driver} of {describe(parsed)} is not installed: {error}; "
-            "install eventlog-publisher again"
+            f"install eventlog-publisher{extra}"
         ) from error
 
     @event.listens_for(engine, "connect")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
@@ -12,6 +12,9 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.errors import DatabaseAway, DatabaseError
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects import load
+
+_INSUFFICIENT_PRIVILEGE: Final = "42501"
+_RIGHT_ADVICE: Final = "; run this as the owner, or have the right granted: `eventlog doctor` names what is missing"
 
 
 @contextmanager
@@ -33,4 +36,5 @@ def _translated(driver: Any, dialect: Dialect, error: BaseException, invalidated
     is_operational = isinstance(error, driver.OperationalError | driver.InterfaceError)
     if invalidated or (is_operational and not dialect.refuses(error)) or dialect.passes(error):
         return DatabaseAway(f"the database failed or is gone: {line}")
-    return DatabaseError(f"the database refused a statement: {line}")
+    advice = _RIGHT_ADVICE if getattr(error, "sqlstate", None) == _INSUFFICIENT_PRIVILEGE else ""
+    return DatabaseError(f"the database refused a statement: {line}{advice}")

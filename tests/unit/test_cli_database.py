@@ -127,6 +127,20 @@ def test_other_texts_are_no_letters(text: str) -> None:
         parse_letters(text)
 
 
+def test_a_right_that_is_missing_is_named_with_who_can_grant_it(run: Run, database: sa.Engine) -> None:
+    reader = f"reader_of_{database.url.database}"
+    with database.begin() as conn:
+        conn.exec_driver_sql(f'CREATE ROLE "{reader}"; GRANT SELECT ON ALL TABLES IN SCHEMA public TO "{reader}"')
+    try:
+        as_reader = database.url.update_query_dict({"options": f"-crole={reader}"})
+        code, _, err = run("--database-url", as_reader.render_as_string(hide_password=False), "requeue")
+    finally:
+        with database.begin() as conn:
+            conn.exec_driver_sql(f'DROP OWNED BY "{reader}"; DROP ROLE "{reader}"')
+    assert (code, err.count("\n")) == (1, 1)
+    assert "permission denied for table eventlog; run this as the owner, or have the right granted" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [

@@ -131,6 +131,11 @@ def test_plan_tells_what_apply_would_do_and_check_says_it_by_the_exit_code(run: 
     assert (code, "Nothing to do" in err) == (0, True)
 
 
+def test_quiet_applies_and_drops_without_a_word(run: Run) -> None:
+    for command in (("db", "upgrade"), ("triggers", "apply"), ("triggers", "drop", "--drop-log")):
+        assert run("--quiet", *command) == (0, "", "")
+
+
 def test_plan_shows_what_is_to_be_replaced_and_dropped(run: Run) -> None:
     install(run)
     Path("eventlog.toml").write_text(CONFIG.replace('exclude = ["password_hash"]', 'style = "remove_all"'))

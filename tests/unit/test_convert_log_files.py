@@ -160,7 +160,7 @@ def test_a_directory_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
         ("log.jsonl", "[" * 100_000, "line 1: not JSON"),
         ("log.jsonl", "7", "a row is a JSON object"),
         ("log.jsonl", '{"record_id": null, "event_type": 1}', "line 1: it has no record_id"),
-        ("log.jsonl", '{"record_id": "x", "event_type": 1}', "line 1: record_id is no number),
+        ("log.jsonl", '{"record_id": "x", "event_type": 1}', "line 1: record_id is no number"),
         ("log.jsonl", '{"record_id": 1, "event_type": 1, "status": "N", "table_key": {}}', "line 1: {} is no text"),
         ("log.csv", f"{CSV}\n1,N", "line 2: 2 fields, the first line names 10"),
         ("log.csv", f'{CSV}\n1,N"x",4,,,,,,,""', "a quote"),

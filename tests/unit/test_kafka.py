@@ -175,9 +175,9 @@ def test_messages_without_their_metadata_are_waited_for_and_then_unknown(brokers
     FORMAT.write([UPDATE], f"kafka://{brokers.brokers}", {"columns": COLUMNS, "metadata_topic": "about"}, Report())
     url = f"kafka://{brokers.brokers}/app.item"
     with pytest.raises(UnknownSchema):
-        list(FORMAT.read(url, {"metadata_topic": None}, Report()))
+        list(FORMAT.read(url, {"metadata_topic": None}, Report(strict=True)))
     with pytest.raises(UnknownSchema, match="metadata_wait"):
-        list(FORMAT.read(url, {"metadata_topic": "order_of_metadata", "metadata_wait": 0}, Report()))
+        list(FORMAT.read(url, {"metadata_topic": "order_of_metadata", "metadata_wait": 0}, Report(strict=True)))
     assert list(FORMAT.read(url, {"metadata_topic": "about"}, Report())) == [UPDATE]
 
 

@@ -113,6 +113,11 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     assert read(url) == []
 
 
+@pytest.mark.parametrize("url", ["postgresql://ann@h/db", "postgresql+psycopg://ann@h/db"])
+def test_postgresql_is_spoken_to_through_psycopg(url: str) -> None:
+    assert tables.engine_of(url).driver == "psycopg"
+
+
 def test_a_database_without_a_queue_is_named(tmp_path: Path) -> None:
     with pytest.raises(DatabaseError, match="no table 'dispatch_attrs'"):
         read(f"sqlite:///{tmp_path / 'q.db'}")

@@ -88,7 +88,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("encoding", ["json", "avro"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(changes(), min_size=2, max_size=5))
 def test_a_message_does_not_depend_on_those_before_it(encoding: str, given_changes: list[Change]) -> None:
     options = WriteOptions(columns=given_columns(), encoding=encoding, metadata="none")
@@ -99,7 +99,7 @@ def test_a_message_does_not_depend_on_those_before_it(encoding: str, given_chang
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(changes())
 def test_json_messages_are_the_text_that_json_writes(shape: dict[str, Any], change: Change) -> None:
     message = write([change], columns=given_columns(), **shape)[-1]
@@ -108,7 +108,7 @@ def test_json_messages_are_the_text_that_json_writes(shape: dict[str, Any], chan
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(changes())
 def test_avro_messages_are_the_bytes_that_fastavro_writes(shape: dict[str, Any], change: Change) -> None:
     options = WriteOptions(columns=given_columns(), encoding="avro", **shape)
@@ -127,7 +127,7 @@ def test_avro_messages_are_the_bytes_that_fastavro_writes(shape: dict[str, Any],
         assert avro.to_bytes(text, avro.from_bytes(text, data)) == data
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(changes())
 def test_behind_a_registry_s_prefix_stands_the_same_record(change: Change) -> None:
     bare = write([change], columns=given_columns(), encoding="avro", metadata="none")[-1]

@@ -294,7 +294,7 @@ def assert_both_ways_are_one(names, text):
 
 @pytest.mark.parametrize("type_name", sorted(VALUES))
 @given(st.data())
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 def test_the_fast_way_gives_what_the_grammar_gives_for_every_type(type_name, data):
     columns = [("k", type_name)]
     assert_both_ways_are_one(columns, data.draw(keys(columns)))

@@ -1,0 +1,48 @@
+"""What a database URL needs to be there: a driver, a file, a directory of its own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+
+from eventlog.errors import ConfigError, DatabaseError
+from eventlog.sql.connect import connect
+from eventlog.sql.dialects import load
+
+SQLITE = load("sqlite")
+
+
+@pytest.mark.parametrize(
+    ("place", "part"),
+    [
+        ("", "names no directory"),
+        ("mine", "mine is no PostgreSQL: name a directory"),
+        ("mine/notes.txt", "notes.txt is no PostgreSQL"),
+        ("nowhere/pg", "there is no directory nowhere"),
+    ],
+)
+def test_nothing_is_made_in_a_directory_that_is_somebody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, part: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/notes.txt").write_text("mine")
+    with pytest.raises(ConfigError, match=part):
+        connect(f"embedded:///{place}")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["mine", "notes.txt"]
+
+
+def test_a_missing_driver_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "oracledb", None)
+    with pytest.raises(ConfigError, match=r"oracledb .* install eventlog-publisher\[oracle\]"):
+        connect("oracle://ann@h:1521/?service_name=HR")
+
+
+@pytest.mark.parametrize("place", ["notes.txt", "nowhere/app.db"])
+def test_a_file_of_sqlite_that_cannot_be_made_is_named_with_what_it_may_be(tmp_path: Path, place: str) -> None:
+    (tmp_path / "notes.txt").write_text("no database, but a text that is long enough to be looked at" * 10)
+    with pytest.raises(DatabaseError, match=rf"{place}.* is it a database of SQLite"):
+        SQLITE.prepare(make_url(f"sqlite:///{tmp_path / place}"))
