@@ -1,4 +1,4 @@
-"""A whole backlog of the log as documents, by Spark (design.md, decision 8).
+"""A whole backlog of the log as XDS documents, Qlik messages or Qlik change tables, by Spark (design.md, decision 8).
 
 The log is read in parts from one snapshot, shuffled by object, folded into the same events that the publisher would
 send, sorted into queue order and written to files. Afterwards exactly the rows that were read are marked.
@@ -14,12 +14,13 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
+from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 from sqlalchemy import Connection
@@ -35,21 +36,27 @@ from eventlog.publisher.marks import Marks
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import class_names, open_context
 from eventlog.publisher.parking import Parking
+from eventlog.qlik.errors import SequenceExhausted
+from eventlog.qlik.sequence import WriterState, resume
+from eventlog.sql.bulk import Part
 from eventlog.sql.companions import read_inflight
 from eventlog.sql.connect import describe
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import to_ranges
 from eventlog.xds.writer import write_event
-from spark import folding, manifest, writing
+from spark import folding, in_flight, manifest, outputs, table_output, writing
 from spark.directory import Directory
-from spark.documents import COMPRESSIONS, FORMS, About, OutputFile, write_documents
+from spark.documents import About, write_documents
 from spark.job import Job, Output, snapshot_context, without_settings_of_others
-from spark.log_source import PARTITION_ROWS, Part, snapshot_functions
+from spark.log_source import PARTITION_ROWS
 from spark.manifest import FlightReport, Manifest
 from spark.marks import is_marked, mark
+from spark.numbering import Numbered
+from spark.part_files import COMPRESSIONS, OutputFile
 from spark.place import place_for
 from spark.progress import Done, shown, spark_progress
 from spark.reading import checked_log
+from spark.rendering import BadLine
 from spark.session import as_spark_failed, cores_of, is_local, open_session
 
 _log = logging.getLogger("eventlog.backlog")
@@ -58,20 +65,28 @@ _BUCKETS_A_CORE = 2
 _BUCKET_ROWS = 2_000_000
 _LAST = 2**63 - 1
 _LEAST_FILE_BYTES = 128 * 1024
+_NUMBERS = 10**19
+"""Change numbers that there are (spec/qlik.md 3)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """What a job is asked to do. ``out``: a path or URI. ``master``: None = what spark-submit says.
 
-    ``form``, ``compression``, ``max_file_bytes``: of the files. ``partition_rows`` at most are read by one task;
-    ``connections`` at most are open at once beside the driver's two, 0 = as many as tasks run at once.
+    ``format``: xds, qlik-messages or qlik-change-table; ``options`` of the writer of the latter two, as
+    ``eventlog convert`` takes them, and ``last_sequence``: the change sequence behind which they are numbered.
+    ``form`` (None = the format's usual one), ``compression``, ``max_file_bytes``: of the files. ``partition_rows`` at
+    most are read by one task; ``connections`` at most are open at once beside the driver's two, 0 = as many as tasks
+    run at once.
     """
 
     out: str
     master: str | None = "local[*]"
     mark: bool = False
-    form: str = "lines"
+    format: str = "xds"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    last_sequence: str | None = None
+    form: str | None = None
     compression: str = "none"
     max_file_bytes: int = 256 * 2**20
     partition_rows: int = PARTITION_ROWS
@@ -95,17 +110,19 @@ class Report:
 
 
 def run(config: Config, request: Request) -> Report:
-    """Convert the rows N of the log to documents in ``request.out``, and mark them if asked to.
+    """Convert the rows N of the log to files in ``request.out``, and mark them if asked to.
 
     Nothing is marked before all documents are complete. Run again, the same command completes the marks or begins anew.
-    Raises ConfigError for what cannot be, AnotherPublisher when the log is held, DatabaseError, SparkFailed.
+    Raises ConfigError for what cannot be, AnotherPublisher when the log is held, DatabaseError, SparkFailed, and
+    FormatError for classes or a sequence that the format cannot hold.
     """
     _check(config, request)
+    config = replace(config, format=replace(config.format, type=request.format))
     began = time.monotonic()
     directory = Directory(request.out)
     with open_context(config, Counters()) as context:
         log, database = str(context.log), describe(context.connection.engine.url)
-        found = manifest.finished(directory, log, database)
+        found = manifest.finished(directory, log, database, request.format)
         converted = began
         made = found
         if made is None:
@@ -117,9 +134,9 @@ def run(config: Config, request: Request) -> Report:
 
 
 def _check(config: Config, request: Request) -> None:
-    for name, value, legal in (("form", request.form, FORMS), ("compression", request.compression, COMPRESSIONS)):
-        if value not in legal:
-            raise ConfigError(f"{name} {value!r} is unknown: use {', '.join(legal)}")
+    outputs.check(request.format, request.form)
+    if request.compression not in COMPRESSIONS:
+        raise ConfigError(f"compression {request.compression!r} is unknown: use {', '.join(COMPRESSIONS)}")
     if request.max_file_bytes < _LEAST_FILE_BYTES:
         raise ConfigError(f"files of at most {request.max_file_bytes} bytes are too small: {_LEAST_FILE_BYTES} or more")
     if request.partition_rows < 1 or request.connections < 0:
@@ -147,16 +164,24 @@ def _mark(request: Request, context: Context, directory: Directory, made: Manife
 
 def _convert(config: Config, request: Request, context: Context, directory: Directory) -> Manifest:
     started = datetime.now(UTC)
+    output = outputs.output_of(
+        config,
+        request.format,
+        request.options,
+        directory=directory.path if directory.is_local else directory.location,
+        form=request.form,
+        compression=request.compression,
+        max_bytes=request.max_file_bytes,
+    )
     engine = context.connection.engine
-    functions = snapshot_functions(context.dialect.name)
+    bulk = context.dialect.bulk
     with ExitStack() as stack:
         session = _session_in_background(stack, request.master)
-        holder = stack.enter_context(engine.connect()).execution_options(isolation_level=functions.ISOLATION)
+        holder = stack.enter_context(engine.connect()).execution_options(**bulk.execution_options)
         stack.enter_context(as_database_errors(holder))
-        snapshot = functions.export(holder)
+        snapshot = bulk.export(holder)
         parts, flights = _plan(request, context, holder)
         spark = session()
-        manifest.begin(directory, str(context.log), describe(engine.url))
         schema, tables = class_names(config)
         on_this_machine = is_local(str(spark.sparkContext.master))
         cores = spark.sparkContext.defaultParallelism
@@ -171,17 +196,26 @@ def _convert(config: Config, request: Request, context: Context, directory: Dire
             parts=parts,
             in_flight=recorded_ids(flights),
             buckets=_buckets(request, cores, sum(part.rows for part in parts)),
-            output=Output(
-                directory.path if directory.is_local else directory.location,
-                request.form,
-                request.compression,
-                request.max_file_bytes,
-                context.options.batch_size,
-            ),
+            output=output,
+            started=started,
+            before=_before(request, output, sum(part.rows for part in parts)),
         )
-        recorded, recorded_files, recorded_counts = _write_flights(job, directory, flights)
+        manifest.begin(directory, str(context.log), describe(engine.url), outputs.folders(job))
+        recorded = _write_flights(job, directory, flights)
+        job = replace(job, before=recorded.numbered)
         reports = _run_job(spark, job, request) if parts else []
-    return _finish(context, directory, started, snapshot, recorded, recorded_files, recorded_counts, reports)
+    return _finish(context, directory, job, recorded, reports)
+
+
+def _before(request: Request, output: Output, rows: int) -> Numbered:
+    """Where numbering begins. Raises BadSequence, SequenceExhausted."""
+    last = request.last_sequence
+    if last is None and output.messages is not None:
+        last = output.messages.last_sequence
+    prefix, number = resume(last)
+    if number + 2 * rows >= _NUMBERS:
+        raise SequenceExhausted(f"no numbers are left for {rows} rows behind {last}; begin a new task")
+    return Numbered(number, prefix)
 
 
 def _session_in_background(stack: ExitStack, master: str | None) -> Callable[[], SparkSession]:
@@ -192,12 +226,11 @@ def _session_in_background(stack: ExitStack, master: str | None) -> Callable[[],
 
 
 def _plan(request: Request, context: Context, holder: Connection) -> tuple[tuple[Part, ...], list[Flight]]:
-    functions = snapshot_functions(context.dialect.name)
-    found = functions.parts(
+    found = context.dialect.bulk.parts(
         holder, context.log, Status.NEW, 1, _LAST, request.partition_rows, 2 * cores_of(request.master)
     )
     flights = [decode(number, text) for number, text in read_inflight(holder, context.log)]
-    return tuple(Part(*part) for part in found), flights
+    return tuple(found), flights
 
 
 def _buckets(request: Request, cores: int, rows: int) -> int:
@@ -244,11 +277,21 @@ def _run_job(spark: SparkSession, job: Job, request: Request) -> list[writing.Pa
     return sorted((manifest.part_report(json.loads(row.report)) for row in found), key=lambda report: report.part)
 
 
-_Flights = tuple[list[FlightReport], list[OutputFile], dict[str, int]]
+class _Recorded(NamedTuple):
+    """What became of what is in flight: its flights, files and counts, and what was numbered up to here."""
+
+    flights: list[FlightReport]
+    files: list[OutputFile]
+    counts: dict[str, int]
+    numbered: Numbered
 
 
-def _write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) -> _Flights:
+def _write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) -> _Recorded:
     """What is in flight, exactly as it was recorded: the same rows, event-ids and envelopes, oldest first."""
+    if job.output.format != "xds":
+        written = in_flight.write(job, directory, flights)
+        told = [_report_flight(directory, *flight) for flight in written.flights]
+        return _Recorded(told, written.files, written.counts, written.numbered)
     recorded: list[FlightReport] = []
     envelopes: list[list[Event]] = []
     counts: dict[str, int] = {}
@@ -269,10 +312,8 @@ def _write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) ->
                     marks.add_without_event(sending.outcome)
         good = [record_id for letter, ids in marks.letters.items() if letter != Status.ERROR for record_id in ids]
         bad = [(row.record_id, row.code, row.message) for row in marks.errors]
-        name = f"{writing.IDS}/flight-{flight.number:012d}.parquet"
         every = sorted({*good, *(record_id for record_id, _, _ in bad)})
-        writing.write_ids(directory, name, to_ranges(every), bad)
-        recorded.append(FlightReport(flight.number, name, len(every), events))
+        recorded.append(_report_flight(directory, flight, every, bad, events))
         counts["rows_in_flight"] = counts.get("rows_in_flight", 0) + len(every)
         counts["rows_bad"] = counts.get("rows_bad", 0) + len(bad)
     sent_events = list(chain.from_iterable(envelopes))
@@ -281,24 +322,26 @@ def _write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) ->
     ids = [int(event.event_id.partition(".")[0]) for event in sent_events]
     about: list[About] = [(e.event_id, e.class_name, e.operation, e.association) for e in sent_events]
     texts = [[write_event(event) for event in envelope] for envelope in envelopes]
-    return recorded, write_documents(directory, job.output, job.config, 0, texts, ids, about), counts
+    files = write_documents(directory, job.output, job.config, 0, texts, ids, about)
+    return _Recorded(recorded, files, counts, job.before)
+
+
+def _report_flight(
+    directory: Directory, flight: Flight, every: Sequence[int], bad: Sequence[BadLine], events: int
+) -> FlightReport:
+    name = f"{writing.IDS}/flight-{flight.number:012d}.parquet"
+    writing.write_ids(directory, name, to_ranges(every), bad)
+    return FlightReport(flight.number, name, len(every), events)
 
 
 def _finish(
-    context: Context,
-    directory: Directory,
-    started: datetime,
-    snapshot: str,
-    recorded: Sequence[FlightReport],
-    recorded_files: Sequence[OutputFile],
-    recorded_counts: dict[str, int],
-    reports: Sequence[writing.PartReport],
+    context: Context, directory: Directory, job: Job, recorded: _Recorded, reports: Sequence[writing.PartReport]
 ) -> Manifest:
-    totals = dict(recorded_counts)
+    totals = dict(recorded.counts)
     for report in reports:
         for name, number in report.counts.items():
             totals[name] = totals.get(name, 0) + number
-    files = [*recorded_files, *(file for report in reports for file in report.files)]
+    files = [*recorded.files, *(file for report in reports for file in report.files)]
     totals |= {
         "rows_read": sum(report.rows_read for report in reports),
         "rows_loopback": sum(report.rows_loopback for report in reports),
@@ -307,16 +350,21 @@ def _finish(
         "files": len(files),
         "bytes": sum(file.bytes for file in files),
     }
+    state = max([job.before.state, *(WriterState(*report.state) for report in reports)])
+    if job.output.format == "qlik-change-table":
+        table_output.finish(job, directory, files, state)
     made = Manifest(
         log=str(context.log),
         database=describe(context.connection.engine.url),
-        snapshot=snapshot,
-        started=started.isoformat(timespec="seconds"),
+        snapshot=job.snapshot,
+        started=job.started.isoformat(timespec="seconds"),
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
         totals=dict(sorted(totals.items())),
-        in_flight=tuple(recorded),
-        in_flight_files=tuple(recorded_files),
+        in_flight=tuple(recorded.flights),
+        in_flight_files=tuple(recorded.files),
         parts=tuple(reports),
+        format=job.output.format,
+        last_sequence=f"{state.prefix}{state.number:019}" if state.prefix else "",
     )
     manifest.finish(directory, made)
     return made

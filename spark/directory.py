@@ -37,6 +37,11 @@ class Directory:
         found = self._fs.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
         return {info.base_name: info.size if info.is_file else None for info in found}
 
+    def files(self) -> dict[str, int]:
+        """All files, in folders too, by their names within the directory, with their sizes."""
+        found = self._fs.get_file_info(fs.FileSelector(self.path, recursive=True))
+        return {info.path.removeprefix(self.path).lstrip("/"): info.size for info in found if info.is_file}
+
     def is_file(self) -> bool:
         return bool(self._fs.get_file_info(self.path).type == fs.FileType.File)
 

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from sqlalchemy import Connection
 
@@ -16,19 +17,22 @@ from eventlog.publisher.context import Context
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import catalog_of, renderer
 from eventlog.publisher.options import PublisherOptions
+from eventlog.qlik import change_table_options, message_options
 from eventlog.settings import SinkSettings
+from eventlog.sql.bulk import Part
 from eventlog.sql.connect import connect
 from eventlog.sql.dialects import for_url
-from spark.log_source import Part, snapshot_functions
+from spark.numbering import NOTHING, Numbered
 from spark.place import Place, worker_url
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where documents go and in what form.
+    """Where the output goes and in what form.
 
-    ``directory``: a path or a URI that driver and workers all reach. ``form``: lines, documents or parquet;
-    ``compression``: none, gzip or zstd; ``max_bytes`` of a file; ``batch_size`` events an envelope.
+    ``directory``: a path or a URI that driver and workers all reach. ``form``: lines, documents or parquet, of change
+    tables parquet, csv or json; ``compression``: none, gzip or zstd; ``max_bytes`` of a file; ``batch_size`` events an
+    envelope. ``format``: xds, qlik-messages (``messages`` are its options) or qlik-change-table (``tables``).
     """
 
     directory: str
@@ -36,6 +40,9 @@ class Output:
     compression: str
     max_bytes: int
     batch_size: int
+    format: str = "xds"
+    messages: message_options.WriteOptions | None = None
+    tables: change_table_options.WriteOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +51,8 @@ class Job:
 
     ``parts``: the ranges of record_ids, ascending; output part ``n`` holds the events whose first row is in
     ``parts[n - 1]``. ``in_flight``: rows that are recorded in flight and so are not folded. ``buckets``: into how many
-    the objects are divided.
+    the objects are divided. ``started`` is the time in all that says when it was made. ``before``: what was numbered
+    before the first part.
     """
 
     name: str
@@ -58,6 +66,8 @@ class Job:
     in_flight: frozenset[int]
     buckets: int
     output: Output
+    started: datetime
+    before: Numbered = NOTHING
 
     def part_of(self, record_id: int) -> int:
         """The number, from 1, of the part that a row was read in."""
@@ -89,13 +99,13 @@ def catalog(job: Job) -> Catalog:
 def snapshot_context(job: Job) -> Iterator[Context]:
     """A context whose connection sees the job's snapshot, for reading; its transaction ends with the block."""
     url = worker_url(job.place.url, job.place.url_file)
-    functions = snapshot_functions(for_url(url).name)
+    dialect = for_url(url)
     with connect(url).connect() as connection:
-        conn: Connection = connection.execution_options(isolation_level=functions.ISOLATION)
-        conn.exec_driver_sql(functions.adopt(job.snapshot))
-        yield Context(conn, for_url(url), job.place.log, catalog(job), job.options, renderer(job.config), Counters())
+        conn: Connection = connection.execution_options(**dialect.bulk.execution_options)
+        dialect.bulk.join(conn, job.snapshot)
+        yield Context(conn, dialect, job.place.log, catalog(job), job.options, renderer(job.config), Counters())
 
 
 def tune_collector() -> None:
     """Let the garbage collector run seldom: rows and events are many, short-lived and without cycles."""
-    gc.set_threshold(200_000, 20, 100)
+    gc.set_threshold(1_000_000, 20, 100)

@@ -6,10 +6,8 @@ batches, in record_id order. With ``snapshot`` all of them see the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from importlib import import_module
-from types import ModuleType
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, MutableMapping, Sequence
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -27,31 +25,22 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampNTZType
 
-from eventlog.errors import ConfigError, DatabaseError
-from eventlog.model import LogRow, Status
-from eventlog.sql.connect import connect, describe
+from eventlog.errors import ConfigError
+from eventlog.model import LogRow
+from eventlog.sql.bulk import Part
+from eventlog.sql.connect import connect
 from eventlog.sql.dialects import for_url
-from eventlog.sql.log_table import Window, open_log
+from eventlog.sql.log_table import open_log
 from spark.place import Place, refuse_secrets, worker_url
 
 FORMAT: Final = "eventlog"
 PARTITION_ROWS: Final = 200_000
 """Rows a partition at most, by default: a worker holds the events of one of them."""
 
-_BATCH_BYTES: Final = 8 * 2**20
-_WINDOW_ROWS: Final = 20_000
 _LAST: Final = 2**63 - 1
 
 _TYPES: Final = {"record_id": LongType(), "event_type": LongType(), "event_time": TimestampNTZType()}
 SCHEMA: Final = StructType([StructField(name, _TYPES.get(name, StringType())) for name in LogRow._fields])
-
-
-class Part(NamedTuple):
-    """A range of record_ids, both ends within it, and about how many rows it holds."""
-
-    first: int
-    last: int
-    rows: int
 
 
 def register(spark: SparkSession) -> None:
@@ -65,7 +54,7 @@ class EventLogDataSource(DataSource):
 
     Options: ``url`` (without a password) or ``url_file`` (on every machine); ``log_table``, ``schema_name``,
     ``layout``, ``column_sort`` as in the configuration; ``first`` and ``last`` record_id; ``partition_rows``;
-    ``snapshot``: a name that ``pg_export_snapshot()`` gave and whose transaction is still open.
+    ``snapshot``: what a transaction that is still open has exported (PostgreSQL: ``pg_export_snapshot()``).
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -128,11 +117,10 @@ class _LogReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         url = worker_url(self.options.get("url", ""), self.options.get("url_file"))
         dialect = for_url(url)
-        functions = snapshot_functions(dialect.name)
         with connect(url).connect() as opened:
-            conn = opened.execution_options(isolation_level=functions.ISOLATION)
+            conn = opened.execution_options(**dialect.bulk.execution_options)
             if "snapshot" in self.options:
-                conn.exec_driver_sql(functions.adopt(self.options["snapshot"]))
+                dialect.bulk.join(conn, self.options["snapshot"])
             log = open_log(
                 conn,
                 dialect,
@@ -142,10 +130,10 @@ class _LogReader(DataSourceReader):
                 column_sort=self.options.get("column_sort", "bytes"),
             )
             rows = self._integer("partition_rows", PARTITION_ROWS)
-            parts = functions.parts(conn, log, self.status, self.first, self.last, rows, 1)
+            parts = dialect.bulk.parts(conn, log, self.status, self.first, self.last, rows, 1)
         # What has been found out here reaches the workers with the partitions only.
         place = Place(self.options.get("url", ""), self.options.get("url_file"), log)
-        return [InputPartition((place, self.status, Part(*part))) for part in parts] or [InputPartition(None)]
+        return [InputPartition((place, self.status, part)) for part in parts] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is not None:
@@ -157,11 +145,6 @@ def _is_letter(text: str) -> bool:
     return len(text) == 1 and text.isascii() and text.isalpha()
 
 
-def snapshot_functions(dialect: str) -> ModuleType:
-    """How a database shares a snapshot and divides a log: a module of its dialect's package."""
-    return import_module(f"eventlog.sql.dialects.{dialect}.snapshot")
-
-
 def read_batches(
     place: Place, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
@@ -169,76 +152,5 @@ def read_batches(
 
     One connection, open while the batches are taken. Raises DatabaseError.
     """
-    dialect = for_url(worker_url(place.url, place.url_file)).name
-    return _READERS.get(dialect, read_windows)(place, snapshot, status, part, fields)
-
-
-def _read_adbc(
-    place: Place, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    from adbc_driver_manager import Error
-    from adbc_driver_postgresql import StatementOptions, dbapi
-
     url = worker_url(place.url, place.url_file)
-    dialect = for_url(url)
-    functions = snapshot_functions(dialect.name)
-    arguments = {"connect_timeout": "10", "application_name": "eventlog", "client_encoding": "UTF8"}
-    uri = url.set(drivername="postgresql").update_query_dict(arguments).render_as_string(hide_password=False)
-    try:
-        with dbapi.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
-            cursor.adbc_statement.set_options(**{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(_BATCH_BYTES)})
-            for statement in (*dialect.session, *functions.begin(snapshot)):
-                cursor.execute(statement)
-            cursor.execute(functions.select_rows(place.log, status, part, fields))
-            schema = _arrow_schema(fields)
-            for batch in cursor.fetch_record_batch():
-                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
-    except Error as error:
-        reason = " ".join(str(error).split())
-        if url.password:
-            reason = reason.replace(str(url.password), "***")
-        raise DatabaseError(
-            f"rows {part.first} to {part.last} of the log {place.log} cannot be read from {describe(url)}: {reason}"
-        ) from None
-
-
-def read_windows(
-    place: Place, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    """As ``read_batches``, for any database: window after window through SQLAlchemy, each a statement of its own.
-
-    Rows N only, and without a snapshot: what is committed in the meantime may be among them.
-    """
-    if status != Status.NEW or snapshot is not None:
-        raise ConfigError("this database is read window by window: rows N only, and without a snapshot")
-    url = worker_url(place.url, place.url_file)
-    dialect = for_url(url)
-    schema = _arrow_schema(fields)
-    first = part.first
-    with connect(url).connect() as connection:
-        while True:
-            rows = dialect.read_window(connection, place.log, Window(first, part.last, _WINDOW_ROWS))
-            connection.rollback()
-            if rows:
-                columns = dict(zip(LogRow._fields, zip(*rows, strict=True), strict=True))
-                arrays = [_array(name, columns[name], schema.field(name).type) for name in fields]
-                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-            if len(rows) < _WINDOW_ROWS:
-                return
-            first = rows[-1].record_id + 1
-
-
-_Read = Callable[[Place, str | None, str | None, Part, Sequence[str]], Iterator[pa.RecordBatch]]
-_READERS: Final[dict[str, _Read]] = {"postgresql": _read_adbc}
-
-
-def _array(name: str, values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array:
-    if name != "event_time":
-        return pa.array(values, arrow_type)
-    texts = [text if text is None or text[:1].isdigit() else None for text in values]  # infinity is no timestamp
-    return pa.array(texts, pa.string()).cast(arrow_type)
-
-
-def _arrow_schema(fields: Sequence[str]) -> pa.Schema:
-    types = {"record_id": pa.int64(), "event_type": pa.int64(), "event_time": pa.timestamp("us")}
-    return pa.schema([pa.field(name, types.get(name, pa.string())) for name in fields])
+    return for_url(url).bulk.read(url, place.log, snapshot, status, part, fields)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from eventlog.errors import ConfigError
+from eventlog.qlik.file_tables import STATE_FILE
 from spark.directory import TEMPORARY, Directory
-from spark.documents import OutputFile
+from spark.part_files import OutputFile
 from spark.writing import IDS, PartReport
 
 MANIFEST: Final = "_manifest.json"
@@ -22,7 +23,8 @@ MARKED: Final = "_marked"
 _STARTED: Final = "_STARTED"
 _OURS: Final = re.compile(
     rf"{_STARTED}|{SUCCESS}|{IDS}|{MARKED}|{re.escape(MANIFEST)}|{TEMPORARY}.*"
-    r"|part-\d{6,}-\d{5,}\.(?:xmll|xml|parquet)(?:\.gz|\.zst)?"
+    rf"|{re.escape(STATE_FILE)}"
+    r"|part-\d{6,}-\d{5,}\.(?:xmll|xml|parquet|jsonl)(?:\.gz|\.zst)?"
 )
 _FORM: Final = 1
 
@@ -39,7 +41,11 @@ class FlightReport:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a finished directory holds. ``totals``: counters of spec/event-log.md 11, and events by operation."""
+    """What a finished directory holds. ``totals``: counters of spec/event-log.md 11, and events by operation.
+
+    ``format``: xds, qlik-messages or qlik-change-table; of the latter two ``last_sequence`` is the highest change
+    sequence.
+    """
 
     log: str
     database: str
@@ -50,6 +56,8 @@ class Manifest:
     in_flight: tuple[FlightReport, ...]
     in_flight_files: tuple[OutputFile, ...]
     parts: tuple[PartReport, ...]
+    format: str = "xds"
+    last_sequence: str = ""
 
     @property
     def files(self) -> list[OutputFile]:
@@ -57,17 +65,18 @@ class Manifest:
         return [*self.in_flight_files, *(file for part in self.parts for file in part.files)]
 
 
-def finished(directory: Directory, log: str, database: str) -> Manifest | None:
+def finished(directory: Directory, log: str, database: str, format: str) -> Manifest | None:
     """The manifest of a directory that is finished, None if a job may begin there.
 
-    Raises ConfigError for a directory that is somebody else's, or of another log.
+    Raises ConfigError for a directory that is somebody else's, or of another log, or finished in another format.
     """
     if directory.is_file():
         raise ConfigError(f"{directory.location} is a file; give a directory that is empty or does not exist")
     names = directory.names()
     if not names:
         return None
-    foreign = sorted(name for name in names if _OURS.fullmatch(name) is None)
+    own_folders = _own_folders(directory, names)
+    foreign = sorted(name for name in names if _OURS.fullmatch(name) is None and name not in own_folders)
     if foreign or not {_STARTED, MANIFEST} & set(names):
         named = f": it holds {foreign[0]}" if foreign else ""
         raise ConfigError(
@@ -77,6 +86,11 @@ def finished(directory: Directory, log: str, database: str) -> Manifest | None:
     if MANIFEST in names and SUCCESS in names:
         manifest = _read(directory)
         _same_log(directory, manifest.log, manifest.database, log, database)
+        if manifest.format != format:
+            raise ConfigError(
+                f"{directory.location} is finished already, in the format {manifest.format}, not {format}; give "
+                "another directory"
+            )
         return manifest
     if _STARTED in names:
         started = _parse(directory, _STARTED)
@@ -92,11 +106,21 @@ def _same_log(directory: Directory, log: str, database: str, wanted_log: str, wa
         )
 
 
-def begin(directory: Directory, log: str, database: str) -> None:
-    """Make the directory ours and empty: what an unfinished job left is discarded."""
+def _own_folders(directory: Directory, names: Collection[str]) -> frozenset[str]:
+    """The folders that a job of ours has said it would make."""
+    started = _parse(directory, _STARTED) if _STARTED in names else {}
+    manifest = _parse(directory, MANIFEST) if MANIFEST in names else {}
+    return frozenset((*started.get("folders", ()), *manifest.get("folders", ())))
+
+
+def begin(directory: Directory, log: str, database: str, folders: Sequence[str] = ()) -> None:
+    """Make the directory ours and empty: what an unfinished job left is discarded. ``folders``: what will be made."""
     directory.make()
-    directory.write(_STARTED, json.dumps({"eventlog": "backlog", "log": log, "database": database}).encode())
-    for name in sorted(directory.names()):
+    names = directory.names()
+    told = {"eventlog": "backlog", "log": log, "database": database}
+    all_folders = sorted({*folders, *_own_folders(directory, names)})
+    directory.write(_STARTED, json.dumps({**told, "folders": all_folders}).encode())
+    for name in sorted(names):
         if name != _STARTED:
             directory.delete(name)
     directory.make(TEMPORARY)
@@ -105,7 +129,7 @@ def begin(directory: Directory, log: str, database: str) -> None:
 
 def finish(directory: Directory, manifest: Manifest) -> None:
     """Check that every file is there, write the manifest, and then ``_SUCCESS``. Raises ConfigError."""
-    there = directory.names()
+    there = directory.files()
     for file in manifest.files:
         if there.get(file.name) != file.bytes:
             raise ConfigError(
@@ -113,12 +137,24 @@ def finish(directory: Directory, manifest: Manifest) -> None:
                 "and all workers reach under the same name?"
             )
     directory.delete(TEMPORARY)
-    directory.sync(IDS)
-    directory.write(MANIFEST, (json.dumps({"form": _FORM, **asdict(manifest)}, indent=1) + "\n").encode())
+    for folder in sorted(_folders_of(there)):
+        directory.sync(folder)
+    own = sorted(name for name in _folders_of(there) if "/" not in name and _OURS.fullmatch(name) is None)
+    value = {"form": _FORM, **asdict(manifest), "folders": own}
+    directory.write(MANIFEST, (json.dumps(value, indent=1) + "\n").encode())
     directory.sync()
     directory.write(SUCCESS, b"")
     directory.sync()
     directory.delete(_STARTED)
+
+
+def _folders_of(files: Iterable[str]) -> set[str]:
+    """The folders that files stand in, and those that these stand in."""
+    folders = set()
+    for name in files:
+        *inside, _ = name.split("/")
+        folders |= {"/".join(inside[:depth]) for depth in range(1, len(inside) + 1)}
+    return {folder for folder in folders if not folder.startswith(TEMPORARY)}
 
 
 def _read(directory: Directory) -> Manifest:
@@ -136,6 +172,8 @@ def _read(directory: Directory) -> Manifest:
             in_flight=tuple(FlightReport(**flight) for flight in value["in_flight"]),
             in_flight_files=_files(value["in_flight_files"]),
             parts=tuple(part_report(part) for part in value["parts"]),
+            format=value.get("format", "xds"),
+            last_sequence=value.get("last_sequence", ""),
         )
     except (KeyError, TypeError) as error:
         raise ConfigError(f"{directory.location}/{MANIFEST} is damaged ({error}); give another directory") from None

@@ -15,10 +15,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from eventlog.checks import BadRow, check_rows
 from eventlog.model import LogRow, Status
+from eventlog.sql.bulk import Part
 from eventlog.sql.log_table import to_ranges
+from eventlog.values import Kind
 from spark.job import Job, catalog, tune_collector
-from spark.log_source import Part, read_batches
-from spark.rows import FIELDS, kinds_of, log_rows, pack_rows
+from spark.log_source import read_batches
+from spark.rows import FIELDS, FIELDS_WITH_TIME, event_times, kinds_of, log_rows, pack_log_rows, pack_rows
 
 ROWS: Final = 0
 """A blob of good rows of some objects, for the bucket it names."""
@@ -29,6 +31,8 @@ SCHEMA: Final = "kind int, target int, first_id bigint, blob binary"
 _ARROW: Final = pa.schema(
     [("kind", pa.int32()), ("target", pa.int32()), ("first_id", pa.int64()), ("blob", pa.binary())]
 )
+
+_EVENT_TIME: Final = LogRow._fields.index("event_time")
 
 ReadRows = tuple[list[tuple[int, int]], list[tuple[int, str, str]], int]
 """What was read: ranges of record_ids, bad rows as (record_id, code, message), the number of loopback rows."""
@@ -69,16 +73,26 @@ def read_part(job: Job, number: int) -> Iterator[pa.RecordBatch]:
     user = job.options.driver_user
     left = user if job.options.leave_loopback else None
     part: Part = job.parts[number - 1]
-    for batch in read_batches(job.place, job.snapshot, Status.NEW, part, FIELDS):
+    is_timed, is_raw = job.output.format != "xds", job.output.format == "qlik-change-table"
+    is_utc = bool(job.place.log.types) and job.place.log.types[_EVENT_TIME].kind is Kind.TIMESTAMPTZ
+    for batch in read_batches(job.place, job.snapshot, Status.NEW, part, FIELDS_WITH_TIME if is_timed else FIELDS):
         rows: Iterable[LogRow] = log_rows(batch)
         if job.in_flight or left is not None:
             rows = [row for row in rows if row[0] not in job.in_flight and not _is_of(row[4], left)]
             ids = [row[0] for row in rows]
         else:
             ids = batch.column("record_id").to_pylist()
+        if is_raw:
+            rows = list(rows)
         checked = check_rows(rows, classes, user)
         read: ReadRows = to_ranges(ids), [_storable(row) for row in checked.bad], len(checked.loopback)
-        blobs = [(ROWS, *packed) for packed in pack_rows(checked.good, numbers, job.buckets)]
+        if is_timed:
+            times = dict(zip(batch.column("record_id").to_pylist(), event_times(batch, is_utc=is_utc), strict=True))
+            raw = {row[0]: row for row in rows} if is_raw else None
+            packed = pack_log_rows(checked.good, numbers, job.buckets, times, raw)
+        else:
+            packed = pack_rows(checked.good, numbers, job.buckets)
+        blobs = [(ROWS, *one) for one in packed]
         if ids:
             blobs.append((READ, number, ids[0], marshal.dumps(read)))
         yield pa.RecordBatch.from_arrays(

@@ -1,4 +1,4 @@
-"""Third stage: the events of a part in queue order, as files, and which letter each row that was read is to get."""
+"""Third stage: what is written of a part, in queue order, as files, and which letter each row that was read gets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import marshal
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,10 +15,12 @@ import pyarrow.parquet as pq
 from eventlog.model import Status
 from eventlog.sql.log_table import Ranges
 from spark.directory import TEMPORARY, Directory
-from spark.documents import About, OutputFile, write_documents
-from spark.folding import EVENTS, FATES, Counts, Events, Fates
+from spark.folding import BEFORE, EVENTS, FATES, Fates
 from spark.job import Job, tune_collector
+from spark.numbering import Numbered, total
+from spark.part_files import OutputFile
 from spark.reading import READ, ReadRows
+from spark.rendering import BadLine, Counts, Written, module_of
 
 IDS: Final = "_ids"
 """The folder of the files that name every row that was read."""
@@ -33,7 +35,10 @@ _IDS_SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class PartReport:
-    """What a part became. ``first`` and ``last`` record_id that were read; ``ids``: the file that names all of them."""
+    """What a part became. ``first`` and ``last`` record_id that were read; ``ids``: the file that names all of them.
+
+    ``state``: greatest time prefix and last number of the formats that number, up to the end of the part.
+    """
 
     part: int
     first: int
@@ -43,6 +48,7 @@ class PartReport:
     ids: str
     files: tuple[OutputFile, ...]
     counts: Counts = field(default_factory=dict)
+    state: tuple[str, int] = ("", 0)
 
 
 def write_part(job: Job, count: Callable[[int], None], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -70,11 +76,10 @@ class _Part:
     def __init__(self, number: int) -> None:
         self.number = number
         self.ranges: list[tuple[int, int]] = []
-        self.bad: list[tuple[int, str, str]] = []
+        self.bad: list[BadLine] = []
         self.loopback = 0
-        self.ids: list[int] = []
-        self.texts: list[str] = []
-        self.about: list[About] = []
+        self.blobs: list[Any] = []
+        self.before: list[Numbered] = []
         self.counts: Counts = {}
 
     def take(self, kind: int, blob: bytes) -> None:
@@ -89,22 +94,16 @@ class _Part:
             self.bad += fates[0]
             for name, number in fates[1].items():
                 self.counts[name] = self.counts.get(name, 0) + number
+        elif kind == BEFORE:
+            self.before.append(Numbered(*content))
         else:
             assert kind == EVENTS
-            events: Events = content
-            self.ids += events[0]
-            self.texts += events[1]
-            self.about += events[2]
+            self.blobs.append(content)
 
     def write(self, job: Job, directory: Directory) -> PartReport:
-        order = sorted(range(len(self.ids)), key=self.ids.__getitem__)
-        ids = [self.ids[i] for i in order]
-        texts = [self.texts[i] for i in order]
-        about = [self.about[i] for i in order] if self.about else []
-        self.texts, self.about = [], []
-        size = job.output.batch_size
-        envelopes = [texts[start : start + size] for start in range(0, len(texts), size)]
-        files = write_documents(directory, job.output, job.config, self.number, envelopes, ids, about)
+        blobs, self.blobs = self.blobs, []
+        before = total((job.before, *self.before))
+        written: Written = module_of(job).write(job, directory, self.number, blobs, before)
         ranges = sorted(self.ranges)
         name = f"{IDS}/part-{self.number:06d}.parquet"
         write_ids(directory, name, ranges, self.bad)
@@ -112,7 +111,10 @@ class _Part:
         if self.bad:
             counts["rows_bad"] = len(self.bad)
         rows = sum(last - first + 1 for first, last in ranges)
-        return PartReport(self.number, ranges[0][0], ranges[-1][1], rows, self.loopback, name, tuple(files), counts)
+        first, last = ranges[0][0], ranges[-1][1]
+        return PartReport(
+            self.number, first, last, rows, self.loopback, name, tuple(written.files), counts, written.state
+        )
 
 
 def write_ids(directory: Directory, name: str, read: Ranges, bad: Iterable[tuple[int, str, str]]) -> None:

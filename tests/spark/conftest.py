@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -36,7 +37,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def log(spark: SparkSession, database: sa.Engine) -> sa.Engine:
+def log(spark: SparkSession, filled_database: Any) -> Iterator[sa.Engine]:
     """A database with tables, a view and an empty log."""
-    make_tables(database)
-    return database
+    with filled_database(make_tables) as database:
+        yield database

@@ -9,13 +9,12 @@ import sqlalchemy as sa
 from backlog_world import LOG, fetch, log_rows, random_rows
 from pyspark.sql import DataFrame, SparkSession
 
-from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.sql.connect import connect
 from eventlog.sql.dialects import for_url
 from eventlog.sql.dialects.postgresql import snapshot
 from eventlog.sql.log_table import open_log
-from spark.log_source import Part, read_batches, read_windows, register
+from spark.log_source import register
 from spark.place import Place, place_for, without_secrets, worker_url
 
 
@@ -104,22 +103,6 @@ def place_of(log: sa.Engine, url_file: Path) -> Place:
     engine = connect(log.url)
     with engine.connect() as connection:
         return Place("", str(url_file), open_log(connection, for_url(log.url), name="eventlog", schema="hr"))
-
-
-def test_reading_window_by_window_gives_the_same_batches(
-    log: sa.Engine, url_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log_rows(log, random_rows(1_000, seed=45))
-    with log.begin() as connection:
-        connection.exec_driver_sql(f"UPDATE {LOG} SET event_time = 'infinity' WHERE record_id = 5")
-    monkeypatch.setattr("spark.log_source._WINDOW_ROWS", 100)
-    place, part = place_of(log, url_file), Part(10, 800, 0)
-    quick = [row for batch in read_batches(place, None, "N", part, LogRow._fields) for row in batch.to_pylist()]
-    slow = [row for batch in read_windows(place, None, "N", part, LogRow._fields) for row in batch.to_pylist()]
-    assert quick == slow
-    assert len(quick) > 300
-    with pytest.raises(ConfigError, match="without a snapshot"):
-        next(read_windows(place, "1-1", "N", part, LogRow._fields))
 
 
 @pytest.mark.parametrize(

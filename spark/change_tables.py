@@ -1,0 +1,412 @@
+"""Qlik change tables in files as DataFrames: their rows, their changes, and the live view (spec/qlik.md 1, 4, 6).
+
+Tables are those of a directory as ``eventlog.qlik.file_tables`` describes it, written by ``eventlog backlog``, by
+``eventlog convert`` or by Qlik, in Parquet, CSV or JSON lines. Spark reads the files; what a row means is decided by
+the functions that read it row by row. Masks stay binary or text: no integer of Spark's holds one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import reduce
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from eventlog.errors import ConfigError, FormatError
+from eventlog.formats import Report, parse_options
+from eventlog.model import Change
+from eventlog.qlik import file_tables
+from eventlog.qlik.change_rows import ChangeRow, row_reader
+from eventlog.qlik.change_table_options import ReadOptions, full_name
+from eventlog.qlik.change_tables import SourceTable, changes_of_rows, key_from_deletes
+from eventlog.qlik.columns import lobs_of
+from eventlog.qlik.live_view import live_view as row_by_row
+from eventlog.qlik.part_files import format_of
+from eventlog.qlik.sequence import LENGTH, last_sequence_of
+from eventlog.qlik.stored_tables import Reading, reading, stored_row_reader
+from eventlog.qlik.table_layout import PARTITION_NAME, TableLayout, header_name, read_layout
+from spark.change_frame import SCHEMA, batch_of
+
+_BATCH: Final = 2_000
+_TOGETHER: Final = 10_000
+"""Rows of whole objects that are brought up to date together."""
+
+_CSV: Final = {
+    "header": True, "multiLine": True, "quote": '"', "escape": '"', "emptyValue": "", "nullValue": "\0null\0",
+}  # fmt: skip
+"""A quoted empty text is one; NULL is what stands between two commas, which no text here is taken for."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTable:
+    """A change table of a directory: the names that its changes bear, the schema in its own name, its place."""
+
+    schema: str | None
+    table: str
+    stored_schema: str | None
+    place: Path
+
+
+def change_tables(source: str, options: Mapping[str, Any] | None = None) -> list[FoundTable]:
+    """The change tables of a directory that the options want. ``options``: those of the reader of
+    ``qlik-change-table``. Raises ConfigError, FormatError.
+    """
+    return _found(source, _reading(options))
+
+
+def _reading(options: Mapping[str, Any] | None) -> Reading:
+    chosen = parse_options(ReadOptions, options or {}, "the reader of change tables")
+    if not chosen.input_complete:
+        raise ConfigError("input_complete = false is for readers that go row by row: Spark reads what is there")
+    return reading(chosen, (), Report(strict=True))
+
+
+def _found(source: str, context: Reading) -> list[FoundTable]:
+    suffix, place = context.options.suffix, Path(source)
+    if not place.is_dir():
+        raise FormatError(f"{source} is no directory of change tables")
+    found = []
+    for entry in [place] if place.name.endswith(suffix) else sorted(place.iterdir()):
+        name = entry.name if entry.is_dir() else entry.stem
+        if name.startswith((".", "_")) or not name.casefold().endswith(suffix.casefold()) or name == suffix:
+            continue
+        schema, point, table = name[: -len(suffix)].partition(".")
+        stored_schema, table = (unquote(schema), unquote(table)) if point else (None, unquote(schema))
+        own = context.names(stored_schema)
+        if context.wants(own, table):
+            found.append(FoundTable(own, table, stored_schema, entry))
+    return found
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def read_rows(spark: SparkSession, table: FoundTable, options: Mapping[str, Any] | None = None) -> DataFrame:
+    """The rows of a change table as they are stored, headers and data columns under their own names.
+
+    With the option ``partitioned`` only those of the partitions that attrep_cdc_partitions lists. Raises FormatError.
+    """
+    return _rows(spark, table, _reading(options))
+
+
+def _rows(spark: SparkSession, table: FoundTable, context: Reading) -> DataFrame:
+    options = context.options
+    name = full_name(table.schema, table.table)
+    paths = [table.place] if table.place.is_file() else sorted(p for p in table.place.rglob("*") if p.is_file())
+    by_format: dict[str, Path] = {}
+    for path in paths:
+        inside = path.relative_to(table.place).parts
+        file_format = format_of(path)
+        if file_format in (options.file_format or file_format,) and not any(n.startswith((".", "_")) for n in inside):
+            by_format.setdefault(str(file_format), path)
+    by_format.pop("None", None)
+    if not by_format:
+        raise FormatError(f"the change table of {name} at {table.place} has no file that can be read")
+    frames = [_of_format(spark, table.place, file_format, first) for file_format, first in by_format.items()]
+    rows = reduce(DataFrame.unionByName, frames)
+    partition = options.header_prefix + PARTITION_NAME
+    if PARTITION_NAME in rows.columns and header_name(PARTITION_NAME, options.header_prefix) is None:
+        if any(header_name(column, options.header_prefix) == PARTITION_NAME for column in rows.columns):
+            rows = rows.drop(PARTITION_NAME)
+        else:
+            rows = rows.withColumnRenamed(PARTITION_NAME, partition)
+    if options.partitioned:
+        home = table.place.parent
+        listed = file_tables.listed_partitions(home, table.stored_schema, table.table, options)
+        own = next((c for c in rows.columns if header_name(c, options.header_prefix) == PARTITION_NAME), None)
+        if own is None:
+            raise FormatError(f"the change table of {name} has no {partition}; read it without the option partitioned")
+        rows = rows.where(_named(rows, own).isin(sorted(listed)))
+    return rows
+
+
+def _of_format(spark: SparkSession, place: Path, file_format: str, first: Path) -> DataFrame:
+    suffixes = {"parquet": "*.parquet", "csv": "*.csv", "json": "*.{jsonl,json,ndjson}"}
+    reader = spark.read.option("pathGlobFilter", suffixes[file_format]).option("recursiveFileLookup", False)
+    match file_format:
+        case "parquet":
+            spark.conf.set("spark.sql.timeType.enabled", "true")  # else Spark refuses a table that has a TIME
+            return reader.parquet(str(place))
+        case "csv":
+            return reader.options(**_CSV).csv(str(place))  # type: ignore[arg-type]
+        case _:
+            with first.open(encoding="utf-8") as file:
+                names = json.loads(next(line for line in file if line.strip()))
+            # All values are text; the columns' order, which masks need, is that of the objects.
+            return reader.schema(t.StructType([t.StructField(name, t.StringType()) for name in names])).json(str(place))
+
+
+def _named(frame: DataFrame, column: str) -> Column:
+    return frame[f"`{column.replace('`', '``')}`"]
+
+
+# --- changes ----------------------------------------------------------------------------------------------------------
+
+
+def read_changes(spark: SparkSession, source: str, options: Mapping[str, Any] | None = None) -> DataFrame:
+    """The changes of all change tables of a directory (spec/change-model.md 1.2), the same as row by row.
+
+    ``options``: those of the reader of ``qlik-change-table``. A query fails with FormatError for what cannot be read.
+    Raises ConfigError, FormatError.
+    """
+    context = _reading(options)
+    home = Path(source).parent if Path(source).name.endswith(context.options.suffix) else Path(source)
+    if context.options.ddl_history:
+        context = reading(context.options, file_tables.ddl_history(home, context.options), Report(strict=True))
+    found = _found(source, context)
+    if not found and not file_tables.is_written(Path(source)):
+        raise FormatError(f"{source} has no change table that the options want: names end in {context.options.suffix}")
+    if not found:
+        return spark.createDataFrame([], SCHEMA)
+    return _counted(reduce(DataFrame.union, [_changes(spark, table, context) for table in found]))
+
+
+def _changes(spark: SparkSession, table: FoundTable, context: Reading) -> DataFrame:
+    rows = _rows(spark, table, context)
+    stored = rows.columns
+    known = context.known(table.schema, table.table)
+    layout = _layout(rows, context.options, full_name(table.schema, table.table))
+    key = known.key or _key_from_deletes(rows, layout, context.options)
+    source = SourceTable(
+        table.schema,
+        table.table,
+        key,
+        lobs_of(known.columns or ()),
+        context.options.absent_nulls,
+        context.options.task,
+    )
+    what = full_name(table.schema, table.table)
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        own = stored_row_reader(stored, table.schema, table.table, context)(_stored_rows(batches))
+        several: list[Change] = []
+        for change in changes_of_rows(own, source, input_complete=True, what=what):
+            assert isinstance(change, Change)
+            several.append(change)
+            if len(several) >= _BATCH:
+                yield batch_of(several)
+                several = []
+        if several:
+            yield batch_of(several)
+
+    # A before image and its update come to one task, one behind the other.
+    sequence, letter = _sequence(rows, layout), _letter(rows, layout)
+    together = rows.repartition(sequence).sortWithinPartitions(sequence, letter != "B")
+    # mapInArrow cannot name columns with a point; the functions here know them by their places.
+    return together.toDF(*(f"c{place}" for place in range(len(stored)))).mapInArrow(read, SCHEMA)
+
+
+def _stored_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
+    for batch in batches:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _layout(rows: DataFrame, options: ReadOptions, what: str) -> TableLayout:
+    return read_layout(
+        rows.columns,
+        header_prefix=options.header_prefix,
+        mask_offset=options.mask_offset,
+        what=f"change table of {what}",
+    )
+
+
+def _header(rows: DataFrame, layout: TableLayout, name: str) -> Column:
+    place = layout.headers.get(name)
+    return f.lit(None).cast("string") if place is None else _named(rows, rows.columns[place])
+
+
+def _sequence(rows: DataFrame, layout: TableLayout) -> Column:
+    return f.lpad(_header(rows, layout, "change_seq").cast("string"), LENGTH, "0")
+
+
+def _letter(rows: DataFrame, layout: TableLayout) -> Column:
+    """The letter of the operation: where it is BEFOREIMAGE, B."""
+    letter = f.upper(f.trim(_header(rows, layout, "change_oper")))
+    operation = f.upper(f.trim(_header(rows, layout, "operation")))
+    named = f.when(operation == "BEFOREIMAGE", "B").otherwise(f.substring(operation, 1, 1))
+    return f.coalesce(f.when(letter != "", letter), named, f.lit(""))
+
+
+def _key_from_deletes(rows: DataFrame, layout: TableLayout, options: ReadOptions) -> tuple[str, ...] | None:
+    """The key that the first delete tells: deletes are looked at one by one until one has a mask."""
+    read = row_reader(layout, byteorder=options.byteorder, counters=Report().counters, what="a change table")
+    deletes = rows.where(_letter(rows, layout) == "D").orderBy(_sequence(rows, layout))
+    return key_from_deletes(read(_as_utc(row)) for row in deletes.toLocalIterator())
+
+
+def _as_utc(row: Sequence[Any]) -> list[Any]:
+    # Spark gives its driver moments in the local zone without saying so; of a key nothing of them is asked.
+    return [None if isinstance(value, datetime) else value for value in row]
+
+
+def _counted(changes: DataFrame) -> DataFrame:
+    """Event numbers: consecutive changes of one transaction id are a transaction (spec/qlik.md 7)."""
+    counted = (f.col("op") != "TRUNCATE") & f.col("transaction_id").isNotNull()
+    if changes.where(f.col("transaction_id").isNotNull()).isEmpty():
+        return changes
+    # Where the transaction id changes in the order of all changes, a run begins.
+    every = Window.orderBy("position")
+    begins = f.lag("transaction_id").over(every).eqNullSafe(f.col("transaction_id")) & (f.row_number().over(every) > 1)
+    runs = changes.withColumn("_begins", f.when(begins, 0).otherwise(1))
+    runs = runs.withColumn("_run", f.sum("_begins").over(every))
+    in_run = Window.partitionBy("_run", "_counted").orderBy("position")
+    runs = runs.withColumn("_counted", counted)
+    number = f.row_number().over(in_run).cast("long")
+    last = f.lead("position").over(in_run).isNull()
+    return (
+        runs.withColumn("event_number", f.when(f.col("_counted"), number))
+        .withColumn("last_in_transaction", f.when(f.col("_counted"), last))
+        .select(*SCHEMA.names)
+    )
+
+
+# --- live view --------------------------------------------------------------------------------------------------------
+
+
+def live_view(
+    base: DataFrame,
+    changes: DataFrame,
+    as_of: datetime | None = None,
+    *,
+    key: Sequence[str] | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """The state of a table after the rows of its change table up to and with ``as_of`` (UTC where naive; None = all),
+    put on ``base``: the same as ``eventlog.qlik.live_view``, a column that a row does not know being NULL.
+
+    ``changes``: rows as ``read_rows`` gives them. ``base``: the table, whose columns have the names of the data
+    columns; these are brought to its types. ``key``: the key columns, else those that the mask of the first DELETE
+    tells. ``options``: ``header_prefix``, ``mask_offset``, ``byteorder`` of the reader.
+
+    Objects are brought up to date in parallel, those together whose keys have met; what the driver keeps in memory is
+    two hashes an update that moved a key. Raises FormatError where no key is known.
+    """
+    chosen = parse_options(ReadOptions, options or {}, "the reader of change tables")
+    layout = _layout(changes, chosen, "the live view")
+    rows = changes
+    if as_of is not None:
+        rows = rows.where(_sequence(rows, layout) <= last_sequence_of(as_of))
+    names = tuple(key) if key is not None else _key_from_deletes(rows, layout, chosen)
+    if not names:
+        raise FormatError("the key of the change table is not known and no DELETE tells it; name the key columns")
+    for name in names:
+        if name not in layout.names or name not in base.columns:
+            raise FormatError(f"key column {name!r} is not both in the base and in the change table")
+    rows = _typed_as(rows, layout, base)
+    truncated = rows.where(_letter(rows, layout) == "T").agg(f.max(_sequence(rows, layout))).head()
+    if truncated is not None and truncated[0] is not None:
+        rows, base = rows.where(_sequence(rows, layout) > truncated[0]), base.limit(0)
+    columns = [*layout.names, *(name for name in base.columns if name not in layout.names)]
+    found = _together(base, rows, layout, names)
+    types = {**{field.name: field for field in rows.schema}, **{field.name: field for field in base.schema}}
+    schema = t.StructType([t.StructField(name, types[name].dataType) for name in columns])
+    return found.mapInArrow(_bring_up_to_date(base.columns, layout, chosen, names, schema), schema)
+
+
+def _typed_as(rows: DataFrame, layout: TableLayout, base: DataFrame) -> DataFrame:
+    """The rows with their data columns of the base's types."""
+    types = {field.name: field.dataType for field in base.schema}
+    data = dict(layout.data)
+    return rows.select(
+        *(
+            _named(rows, name).cast(types[name]).alias(name) if name in data and name in types else _named(rows, name)
+            for name in rows.columns
+        )
+    )
+
+
+def _hash(frame: DataFrame, key: Sequence[str]) -> Column:
+    """A hash of the key: where two keys have one, their objects are brought up to date together, which is right too."""
+    types = {field.name: field.dataType for field in frame.schema}
+    # Minus zero is zero.
+    is_real = {name: isinstance(types[name], t.FloatType | t.DoubleType) for name in key}
+    columns = [_named(frame, name) + 0.0 if is_real[name] else _named(frame, name) for name in key]
+    return f.xxhash64(*columns)
+
+
+def _together(base: DataFrame, rows: DataFrame, layout: TableLayout, key: Sequence[str]) -> DataFrame:
+    """Rows of base and change table as columns ``base`` and ``row`` of one frame, objects whose keys have met one
+    behind the other in one partition.
+    """
+    spark = rows.sparkSession
+    sequence, letter = _sequence(rows, layout), _letter(rows, layout)
+    keyed = rows.select(sequence.alias("s"), letter.alias("o"), _hash(rows, key).alias("h"))
+    before, after = keyed.where("o = 'B'"), keyed.where("o = 'U'").withColumnsRenamed({"h": "n", "o": "p"})
+    moved = before.join(after, "s").where("h <> n").select("h", "n").distinct()
+    groups = _groups([(int(row[0]), int(row[1])) for row in moved.toLocalIterator()])
+    whole = [
+        f.struct(*(_named(frame, c).alias(f"c{n}") for n, c in enumerate(frame.columns))) for frame in (base, rows)
+    ]
+    base_type, row_type = (
+        frame.select(s.alias("x")).schema["x"].dataType for frame, s in zip((base, rows), whole, strict=True)
+    )
+    every = base.select(
+        _hash(base, key).alias("h"),
+        f.lit("").alias("s"),
+        whole[0].alias("base"),
+        f.lit(None).cast(row_type).alias("row"),
+    ).union(rows.select(_hash(rows, key), sequence, f.lit(None).cast(base_type), whole[1]))
+    if groups:
+        schema = t.StructType([t.StructField("h", t.LongType()), t.StructField("g", t.LongType())])
+        every = every.join(f.broadcast(spark.createDataFrame(list(groups.items()), schema)), "h", "left")
+        every = every.withColumn("h", f.coalesce("g", "h")).drop("g")
+    return every.repartition("h").sortWithinPartitions("h").select("h", "base", "row")
+
+
+def _groups(moved: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """The keys that have met, by hash, each with that of its group: union by path halving."""
+    parent: dict[int, int] = {}
+
+    def root(one: int) -> int:
+        while (above := parent.setdefault(one, one)) != one:
+            parent[one] = one = parent[above]
+        return one
+
+    for old, new in moved:
+        parent[root(old)] = root(new)
+    return {one: root(one) for one in list(parent)}
+
+
+def _bring_up_to_date(
+    base_columns: Sequence[str], layout: TableLayout, options: ReadOptions, key: Sequence[str], schema: t.StructType
+) -> Any:
+    """The function of a task: whole groups of objects, many at a time, by the function that goes row by row."""
+    columns, prefix, offset, byteorder = layout.columns, options.header_prefix, options.mask_offset, options.byteorder
+    names = schema.names
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        own = read_layout(columns, header_prefix=prefix, mask_offset=offset, what="the live view")
+        read = row_reader(own, byteorder=byteorder, counters=Report().counters, what="the live view")
+        arrow = to_arrow_schema(schema, timezone="UTC")
+        base: list[dict[str, Any]] = []
+        rows: list[ChangeRow] = []
+
+        def state() -> pa.RecordBatch:
+            found = list(row_by_row(base, rows, key=key).values())
+            arrays = [pa.array([row.get(n) for row in found], arrow.field(n).type) for n in names]
+            return pa.RecordBatch.from_arrays(arrays, schema=arrow)
+
+        group = None
+        for batch in batches:
+            for hash_, own_base, row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                if hash_ != group and len(base) + len(rows) >= _TOGETHER:
+                    yield state()
+                    base, rows = [], []
+                group = hash_
+                if own_base is not None:
+                    base.append(dict(zip(base_columns, own_base.values(), strict=True)))
+                if row is not None:
+                    rows.append(read(list(row.values())))
+        yield state()
+
+    return run

@@ -1,0 +1,236 @@
+"""Events as Qlik messages: what the second and third stage do for the format ``qlik-messages`` (spec/qlik.md 5).
+
+A message is made where its event is, by the publisher's own functions, with a change sequence that nobody else has: it
+is cut out again, and the third stage, which knows the order of all events, puts the true one into its place.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import Any, Final, NamedTuple
+
+from eventlog.catalog import Catalog
+from eventlog.change_keys import key_of_text
+from eventlog.changes import Origin, change_reader
+from eventlog.errors import BadValue, FormatError, RowError
+from eventlog.events import build_event
+from eventlog.fold import Group
+from eventlog.model import Change, Event, LogRow
+from eventlog.publisher.opening import value_options
+from eventlog.publisher.qlik_messages import class_columns
+from eventlog.qlik.message_format import line_of
+from eventlog.qlik.message_writer import MessageWriter
+from eventlog.qlik.registry import open_registry
+from eventlog.qlik.sequence import WriterState, raise_to, time_prefix
+from eventlog.typed import moment_reader
+from eventlog.values import ValueOptions
+from spark.directory import Directory
+from spark.job import Job, catalog
+from spark.numbering import Numbered
+from spark.part_files import BLOCK_BYTES, COMPRESS, ENDINGS, OutputFile, PartFiles
+from spark.rendering import RECEIVER, Decided, Render, Rendered, Written, bad_of, counts_of
+
+FORMS: Final = ("lines",)
+
+_HOLE: Final = WriterState("9999123123595999", 8 * 10**18 + secrets.randbelow(10**18))
+"""The state of a writer whose next sequence no data can hold: no time is later than its prefix, none knows its number.
+"""
+
+
+class Line(NamedTuple):
+    """A message as a line of a file, with a hole of 35 digits (in Avro: 70 hex digits) for its change sequence.
+
+    ``place`` of its event in the queue; ``head`` and ``tail`` stand around the hole; ``numbers`` it takes, ``prefix``
+    of its time; ``table`` whose metadata message is to come before it.
+    """
+
+    place: int
+    head: bytes
+    tail: bytes
+    numbers: int
+    prefix: str
+    table: str
+
+
+Lines = tuple[list[tuple[Any, ...]], dict[str, bytes]]
+"""Lines as plain tuples, and the metadata messages of their tables, which may be none."""
+
+
+def renderer(job: Job) -> Render:
+    """Groups to the messages of their events, as the publisher would send them."""
+    options, values, classes = job.options.events, value_options(job.config), catalog(job)
+    write = _line_writer(job)
+    change_of = _change_reader(classes, values)
+
+    def render(decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow]) -> Rendered:
+        outcomes = [build_event(precedence, current, options) for precedence, current in decided]
+        counts, bad = counts_of(outcomes), bad_of(outcomes)
+        lines: list[Line] = []
+        described: dict[str, bytes] = {}
+        for (precedence, _), place, outcome in zip(decided, places, outcomes, strict=True):
+            if outcome.event is None:
+                continue
+            group = precedence.group
+            try:
+                line, description = write(change_of(outcome.event, group, log_rows[group.rows[0].record_id]), place)
+            except (FormatError, RowError) as error:
+                bad += [(record_id, RECEIVER, str(error)) for record_id in outcome.contributed]
+                counts[outcome.event.operation] -= 1
+                counts["rows_published"] -= len(outcome.contributed)
+                continue
+            lines.append(line)
+            if description is not None:
+                described[line.table] = description
+        if not lines:
+            return Rendered(None, bad, counts)
+        taken = Numbered(
+            sum(line.numbers for line in lines),
+            max(line.prefix for line in lines),
+            frozenset(line.table for line in lines),
+        )
+        blob: Lines = [tuple(line) for line in lines], described
+        return Rendered(blob, bad, counts, taken)
+
+    return render
+
+
+def _change_reader(classes: Catalog, values: ValueOptions) -> Callable[[Event, Group, LogRow], Change]:
+    """The function that gives the change of a group's event, as ``eventlog.publisher.qlik_messages`` has it; its
+    position is not yet a sequence. ``LogRow`` is the group's first row.
+    """
+    read_change = change_reader(classes, values)
+    read_moment = lru_cache(maxsize=4096)(moment_reader(values.time_zone))
+
+    def change_of(event: Event, group: Group, row: LogRow) -> Change:
+        key = key_of_text(group.key, group.object_class)
+        try:
+            moment = None if row.event_time is None else read_moment(row.event_time)
+        except BadValue:
+            moment = None
+        return read_change(event, key, Origin(event.event_id.partition(".")[0], moment, None, {}))
+
+    return change_of
+
+
+def _line_writer(job: Job) -> Callable[[Change, int], tuple[Line, bytes | None]]:
+    """The function that writes the message of a change at a place, with the metadata message of its table."""
+    options = job.output.messages
+    assert options is not None
+    classes = catalog(job)
+    columns = {_full_name(classes.schema, cls.name): class_columns(cls) for cls in classes.classes}
+    registry = open_registry(options.registry) if options.metadata == "registry" and options.registry else None
+    writer = MessageWriter(options, registry=registry, columns=columns, utc_now=lambda: job.started)
+    encode = _encoded if options.encoding == "avro" else str.encode
+    holes = {_HOLE.number + n: encode(f"{_HOLE.prefix}{_HOLE.number + n:019}") for n in (1, 2)}
+    descriptions: dict[str, bytes] = {}
+
+    def write(change: Change, place: int) -> tuple[Line, bytes | None]:
+        writer.state = _HOLE
+        *described, message = writer.messages(change)
+        name = _full_name(change.schema, change.table)
+        for description in described:
+            descriptions[name] = line_of(*description)
+        number = writer.state.number
+        head, _, tail = line_of(*message).partition(holes[number])
+        assert tail
+        line = Line(place, head, tail, number - _HOLE.number, time_prefix(change.commit_time), name)
+        return line, descriptions.get(name)
+
+    return write
+
+
+def _full_name(schema: str | None, table: str) -> str:
+    return table if schema is None else f"{schema}.{table}"
+
+
+def _encoded(sequence: str) -> bytes:
+    """A sequence in a message in Avro, which stands in its line as hex text."""
+    return sequence.encode().hex().upper().encode()
+
+
+def write(job: Job, directory: Directory, part: int, blobs: Sequence[Lines], before: Numbered) -> Written:
+    """The messages of a part in queue order, numbered on from what was before, as lines of files."""
+    lines = sorted(line for blob in blobs for line in blob[0])
+    descriptions = {table: text for blob in blobs for table, text in blob[1].items()}
+    after, sequences = sequences_of(before, lines, {})
+    files = write_lines(job, directory, part, lines, sequences, descriptions, before.tables)
+    return Written(files, after.state)
+
+
+def sequences_of(
+    before: Numbered, lines: Sequence[tuple[Any, ...]], given: Mapping[int, str]
+) -> tuple[Numbered, list[str]]:
+    """The sequences of lines in their order, numbered on from what was before (spec/qlik.md 3), and what was numbered
+    then. ``given`` by place: sequences that are kept as they are.
+    """
+    number, prefix, tables = before
+    sequences = []
+    for place, _, _, numbers, own, _ in lines:
+        if place in given:
+            prefix, number = raise_to(WriterState(prefix, number), given[place])
+            sequences.append(given[place])
+            continue
+        prefix = max(prefix, own)
+        number += numbers
+        sequences.append(f"{prefix}{number:019}")
+    return Numbered(number, prefix, tables | {line[5] for line in lines}), sequences
+
+
+def write_lines(
+    job: Job,
+    directory: Directory,
+    part: int,
+    lines: Sequence[tuple[Any, ...]],
+    sequences: Iterable[str],
+    descriptions: Mapping[str, bytes],
+    described: Iterable[str],
+) -> list[OutputFile]:
+    """Lines in their order as files; a metadata message stands before the first line of a table that is not yet
+    ``described``.
+    """
+    output = job.output
+    assert output.messages is not None
+    encode = _encoded if output.messages.encoding == "avro" else str.encode
+    compress = COMPRESS[output.compression]
+    ending = ENDINGS[output.compression]
+    known = set(described)
+    files = PartFiles(directory, partial(_name, part, ending), output.max_bytes)
+    block: list[bytes] = []
+    size = events = records = start = last = 0
+    most = min(BLOCK_BYTES, output.max_bytes)
+
+    def put() -> None:
+        nonlocal block, size, events, records
+        if block:
+            files.put(compress(b"".join(block)), events, records, start, last)
+            block, size, events, records = [], 0, 0, 0
+
+    try:
+        for (place, head, tail, _, _, table), sequence in zip(lines, sequences, strict=True):
+            texts = [head, encode(sequence), tail]
+            if table not in known:
+                known.add(table)
+                if table in descriptions:
+                    texts.insert(0, descriptions[table])
+            length = sum(map(len, texts))
+            if size + length > most:
+                put()
+            if not block:
+                start = place
+            block += texts
+            size += length
+            events += 1
+            records += len(texts) - 2
+            last = place
+        put()
+        files.close()
+    except BaseException:
+        files.abandon()
+        raise
+    return files.files
+
+
+def _name(part: int, ending: str, number: int) -> str:
+    return f"part-{part:06d}-{number:05d}.jsonl{ending}"

@@ -1,0 +1,230 @@
+"""Qlik messages as DataFrames of changes, and back (spec/qlik.md 5): files of records a task each, topics a task each.
+
+No connector of Spark's is needed: a task reads its topic with confluent-kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from eventlog.errors import ConfigError, FormatError
+from eventlog.formats import Report, parse_options
+from eventlog.model import Change
+from eventlog.qlik.envelope import MAGIC, METADATA
+from eventlog.qlik.message import Message
+from eventlog.qlik.message_format import line_of, read_lines, with_password
+from eventlog.qlik.message_options import ReadOptions, WriteOptions
+from eventlog.qlik.message_reader import MessageReader
+from eventlog.qlik.message_writer import MessageWriter
+from eventlog.qlik.pairing import refuse
+from eventlog.qlik.registry import open_registry
+from spark.change_frame import SCHEMA, batch_of, change_of
+
+RECORDS: Final = t.StructType([
+    t.StructField("topic", t.StringType()),
+    t.StructField("key", t.BinaryType()),
+    t.StructField("value", t.BinaryType()),
+])  # fmt: skip
+"""Records of topics: the columns that Spark's own Kafka sink takes too."""
+
+_BATCH: Final = 1_000
+_CHANGE_SEQUENCE: Final = r"^[0-9]{35}$"
+_AVRO_METADATA: Final = (MAGIC + "\x04" + METADATA).encode()
+
+
+def read_messages(spark: SparkSession, source: str, options: Mapping[str, Any] | None = None) -> DataFrame:
+    """The changes of a file of messages, of the files of a directory in the order of their names, or of the topics of
+    ``kafka://host:port/topic,topic``, read to where they end now (spec/change-model.md 1.2).
+
+    ``options``: those of the reader of ``qlik-messages``. Metadata messages of all files, or of the metadata topic, are
+    known to all tasks. The changes of a file or topic are in its order. Raises ConfigError, FormatError; a query fails
+    with FormatError, or KafkaAway.
+    """
+    chosen = parse_options(ReadOptions, options or {}, "the reader of Qlik messages")
+    if chosen.follow:
+        raise ConfigError("follow is for readers that go row by row: Spark reads what is there")
+    if source.startswith("kafka:"):
+        return _read_topics(spark, source, chosen)
+    files = _files(source)
+    described = _metadata_of(spark, files)
+
+    def messages(number: int) -> Iterator[Message]:
+        # As if all files were one: metadata come before or behind the file's own messages.
+        yield from (message for at, message in described if at < number)
+        yield from read_lines(files[number], refuse)
+        yield from (message for at, message in described if at > number)
+
+    return _read(spark, len(files), messages, chosen)
+
+
+def _files(source: str) -> list[Path]:
+    place = Path(source)
+    if place.is_file():
+        return [place]
+    files = sorted(path for path in place.glob("*") if path.is_file() and not path.name.startswith(("_", ".")))
+    if not files:
+        raise FormatError(f"{source} is neither a file of messages nor a directory of such files")
+    return files
+
+
+def _metadata_of(spark: SparkSession, files: Sequence[Path]) -> list[tuple[int, Message]]:
+    """The metadata messages of all files, with the numbers of these."""
+
+    def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in _numbers(batches):
+            found = [line for line, message in _lines(files[number]) if _is_metadata(message)]
+            yield pa.RecordBatch.from_pydict({"file": [number] * len(found), "line": pa.array(found, pa.int64())})
+
+    found = _tasks(spark, len(files)).mapInArrow(find, "file long, line long").collect()
+    wanted: dict[int, set[int]] = {}
+    for row in found:
+        wanted.setdefault(row["file"], set()).add(row["line"])
+    return [
+        (number, message)
+        for number in sorted(wanted)
+        for line, message in _lines(files[number], max(wanted[number]))
+        if line in wanted[number]
+    ]
+
+
+def _tasks(spark: SparkSession, number: int) -> DataFrame:
+    """A row a task, its number, each in a partition of its own."""
+    return spark.range(0, number, 1, number)
+
+
+def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def _lines(path: Path, last: int | None = None) -> Iterator[tuple[int, Message]]:
+    return enumerate(islice(read_lines(path, refuse), None if last is None else last + 1))
+
+
+def _is_metadata(message: Message) -> bool:
+    value = message.value
+    if isinstance(value, bytes):
+        return value.startswith(_AVRO_METADATA) or (value[:1] == b"{" and b'"MD"' in value)
+    return isinstance(value, Mapping) and value.get("type") == METADATA
+
+
+def _read(
+    spark: SparkSession, number: int, messages: Callable[[int], Iterator[Message]], options: ReadOptions
+) -> DataFrame:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for each in _numbers(batches):
+            registry = None if options.registry is None else open_registry(options.registry)
+            reader = MessageReader(options, Report(strict=True), registry, clock=lambda: 0.0)
+            changes = (change for message in messages(each) for change in reader.changes(message))
+            while several := list(islice(changes, _BATCH)):
+                yield batch_of(several)
+            reader.finish()
+
+    return _tasks(spark, number).mapInArrow(read, SCHEMA)
+
+
+def _read_topics(spark: SparkSession, url: str, options: ReadOptions) -> DataFrame:
+    from eventlog import kafka
+
+    place, properties = kafka.parse_url(url), with_password(options.properties)
+    if not place.topics:
+        raise ConfigError("a topic to read is named in the URL: kafka://host:port/topic")
+    about = options.metadata_topic
+    described: list[Message] = []
+    if about is not None and about not in place.topics and about in kafka.topics_of(place, properties):
+        records = kafka.read_topics(kafka.Place(place.brokers, (about,), None), properties)
+        described = [Message(*record) for record in records if record is not None]
+
+    def messages(number: int) -> Iterator[Message]:
+        yield from described
+        own = place._replace(topics=(place.topics[number],))
+        # A secret comes to the workers by their environment, as it came here.
+        for record in kafka.read_topics(own, with_password(options.properties)):
+            if record is not None:
+                yield Message(*record)
+
+    return _read(spark, len(place.topics), messages, options)
+
+
+# --- and back ---------------------------------------------------------------------------------------------------------
+
+
+def to_records(changes: DataFrame, options: Mapping[str, Any] | None = None) -> DataFrame:
+    """Changes as the records of messages, in the order of their positions: columns topic, key, value.
+
+    ``options``: those of the writer of ``qlik-messages``. Changes whose position is a change sequence keep it, and are
+    written in parallel where the option ``columns`` says what their tables hold; others are numbered on by one task.
+    Every task describes its tables before their first message. Raises ConfigError; a query fails with FormatError.
+    """
+    chosen = parse_options(WriteOptions, options or {}, "the writer of Qlik messages")
+    now = datetime.now(UTC)
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        registry = open_registry(chosen.registry) if chosen.metadata == "registry" and chosen.registry else None
+        writer = MessageWriter(chosen, registry=registry, utc_now=lambda: now)
+        for batch in batches:
+            written = [message for row in batch.to_pylist() for message in writer.messages(_change(row))]
+            columns = list(zip(*written, strict=True)) or [(), (), ()]
+            kinds = (pa.string(), pa.binary(), pa.binary())
+            arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, names=RECORDS.names)
+
+    numbered = changes.where(~f.coalesce(f.col("position").rlike(_CHANGE_SEQUENCE), f.lit(False))).isEmpty()
+    if numbered and chosen.columns:
+        in_order = changes.orderBy("position", "event_number")
+    else:
+        order = ["position"] if numbered else [f.expr("try_cast(position AS decimal(38, 0))"), f.col("position")]
+        in_order = changes.coalesce(1).sortWithinPartitions(*order, "event_number")
+    return in_order.mapInArrow(write, RECORDS)
+
+
+def _change(row: Mapping[str, Any]) -> Change:
+    return change_of({name: value for name, value in row.items() if name != "present"})
+
+
+def write_messages(changes: DataFrame, target: str, options: Mapping[str, Any] | None = None) -> None:
+    """Changes as messages to the files of a new directory, or to ``kafka://host:port`` (to the topics of the option
+    ``topic``, else to one a table). Raises ConfigError; the query fails with FormatError, or KafkaAway.
+    """
+    chosen = parse_options(WriteOptions, options or {}, "the writer of Qlik messages")
+    records = to_records(changes, options)
+    if not target.startswith("kafka:"):
+        as_line = f.udf(lambda topic, key, value: line_of(topic, _bytes(key), bytes(value)).decode().rstrip("\n"))
+        records.select(as_line("topic", "key", "value").alias("value")).write.text(target)
+        return
+    from eventlog import kafka
+
+    place = kafka.parse_url(target)
+    if place.topics:
+        raise ConfigError("the topic that is written to is the option topic, or, without it, one a table")
+
+    def send(rows: Iterable[Any]) -> None:
+        transmitter = kafka.Transmitter(place.brokers, with_password(chosen.properties))
+        try:
+            for number, row in enumerate(rows, 1):
+                transmitter.send(row["topic"], _bytes(row["key"]), bytes(row["value"]))
+                if number % _BATCH == 0:
+                    _flush(transmitter)
+            _flush(transmitter)
+        finally:
+            transmitter.close()
+
+    records.foreachPartition(send)
+
+
+def _bytes(value: Any) -> bytes | None:
+    return None if value is None else bytes(value)
+
+
+def _flush(transmitter: Any) -> None:
+    for reason in transmitter.flush().values():
+        raise FormatError(f"Kafka refuses a message: {reason}")

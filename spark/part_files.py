@@ -1,0 +1,121 @@
+"""The files of a part, one after the other, none larger than it may be, each under its name only when it is whole."""
+
+from __future__ import annotations
+
+import gzip
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark.directory import TEMPORARY, Directory
+
+COMPRESSIONS: Final = ("none", "gzip", "zstd")
+ENDINGS: Final = {"none": "", "gzip": ".gz", "zstd": ".zst"}
+"""What a compressed file's name ends in; Parquet compresses inside."""
+BLOCK_BYTES: Final = 2**20
+"""What is compressed at a time, as a member of its own: so the size of a file is known before it is too large."""
+
+PARQUET_FOOTER: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """A file of the output. ``name`` within the directory; ``events`` it holds, in ``documents`` (documents, records of
+    a topic, or rows); ``first_id`` and ``last_id``: first rows of its first and last event.
+    """
+
+    name: str
+    bytes: int
+    events: int
+    documents: int
+    first_id: int
+    last_id: int
+
+
+def _gzip(content: bytes) -> bytes:
+    return gzip.compress(content, 6, mtime=0)
+
+
+def _zstd(content: bytes) -> bytes:
+    return bytes(pa.Codec("zstd").compress(content, asbytes=True))
+
+
+COMPRESS: Final[dict[str, Callable[[bytes], bytes]]] = {"none": bytes, "gzip": _gzip, "zstd": _zstd}
+
+
+class PartFiles:
+    """The files of a part; a new one begins where the next block would make one too large.
+
+    ``name``: the number of a file, from 1 -> its name. ``codec`` of Parquet. ``header``: what every file of blocks
+    begins with, compressed like them.
+    """
+
+    def __init__(
+        self, directory: Directory, name: Callable[[int], str], max_bytes: int, codec: str = "none", header: bytes = b""
+    ) -> None:
+        self.files: list[OutputFile] = []
+        self.max_bytes = max_bytes
+        self._directory, self._name, self._codec, self._header = directory, name, codec, header
+        self._stream: Any = None
+        self._parquet: pq.ParquetWriter | None = None
+        self._temporary = ""
+        self._bytes = self._events = self._documents = self._first = self._last = 0
+
+    def put(self, block: bytes, events: int, documents: int, first_id: int, last_id: int) -> None:
+        """Add a block, whole, to a file."""
+        if self._stream is not None and self._bytes + len(block) > self.max_bytes:
+            self.close()
+        if self._stream is None:
+            stream = self._begin(first_id)
+            stream.write(self._header)
+            self._bytes = len(self._header)
+        self._stream.write(block)
+        self._bytes += len(block)
+        self._end(events, documents, last_id)
+
+    def put_table(self, table: pa.Table, most: int, events: int, documents: int, first_id: int, last_id: int) -> None:
+        """Add rows to a Parquet file. ``most``: bytes that they can take at most."""
+        if self._stream is not None and self._stream.tell() + most + PARQUET_FOOTER > self.max_bytes:
+            self.close()
+        if self._stream is None:
+            stream = self._begin(first_id)
+            self._parquet = pq.ParquetWriter(stream, table.schema, compression=self._codec)
+        assert self._parquet is not None
+        self._parquet.write_table(table)
+        self._end(events, documents, last_id)
+
+    def _begin(self, first_id: int) -> Any:
+        self._temporary = f"{TEMPORARY}/{uuid.uuid4().hex}"
+        self._stream = self._directory.open(self._temporary)
+        self._first = first_id
+        return self._stream
+
+    def _end(self, events: int, documents: int, last_id: int) -> None:
+        self._events += events
+        self._documents += documents
+        self._last = last_id
+
+    def close(self) -> None:
+        """Finish the file that is open, if there is one, and give it its name."""
+        if self._stream is None:
+            return
+        if self._parquet is not None:
+            self._parquet.close()
+            self._bytes = self._stream.tell()
+            self._parquet = None
+        self._stream.close()
+        self._stream = None
+        name = self._name(len(self.files) + 1)
+        self._directory.settle(self._temporary, name)
+        self.files.append(OutputFile(name, self._bytes, self._events, self._documents, self._first, self._last))
+        self._bytes = self._events = self._documents = 0
+
+    def abandon(self) -> None:
+        """Leave the file that is open unfinished."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None

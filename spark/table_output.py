@@ -1,0 +1,232 @@
+"""Change tables as files: what the second and third stage do for the format ``qlik-change-table`` (spec/qlik.md 1, 4).
+
+The third stage sorts the rows of its part and adds what depends on the order of all changes: change_seq, and the
+partition that follows from it. The output is the directory that ``eventlog.qlik.file_tables`` describes.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog.qlik.change_rows import OPERATIONS
+from eventlog.qlik.change_table_options import WriteOptions
+from eventlog.qlik.columns import QlikColumn
+from eventlog.qlik.csv_lines import write_line
+from eventlog.qlik.file_tables import STATE_FILE
+from eventlog.qlik.part_files import SUFFIXES, FileColumn, converter, open_part
+from eventlog.qlik.partitions import (
+    CONTROL_COLUMNS,
+    CONTROL_TABLE,
+    ControlRow,
+    Partitioning,
+    has_ended,
+    parse_partition_name,
+    partition_of,
+)
+from eventlog.qlik.sequence import LENGTH, PREFIX_LENGTH, WriterState, resume
+from eventlog.qlik.table_layout import PARTITION_NAME
+from eventlog.qlik.transactions import UNKNOWN_TRANSACTION
+from spark.directory import Directory
+from spark.job import Job
+from spark.numbering import Numbered
+from spark.part_files import COMPRESS, ENDINGS, PARQUET_FOOTER, OutputFile, PartFiles
+from spark.rendering import Written
+from spark.table_rows import Blob, Table, options_of, renderer, tables
+
+__all__ = ["FORMS", "finish", "folders", "renderer", "write"]
+
+FORMS: Final = ("parquet", "csv", "json")
+
+_GROUP_ROWS: Final = 20_000
+_CONTROL_TIMES: Final = frozenset({"PARTITION_START_TIME", "PARTITION_END_TIME"})
+_NUMBER_LENGTH: Final = LENGTH - PREFIX_LENGTH
+
+
+def write(job: Job, directory: Directory, part: int, blobs: Sequence[Blob], before: Numbered) -> Written:
+    """The rows of a part in queue order, numbered on from what was before, as files of their tables."""
+    own = tables(job)
+    found = {name: _sorted(_read(name, blobs)) for name in sorted({name for blob in blobs for name in blob})}
+    if not found:
+        return Written([], before.state)
+    sequences = list(_sequences(list(found.values()), before.state))
+    files: list[OutputFile] = []
+    for (name, rows), numbered in zip(found.items(), sequences, strict=True):
+        files += _write_table(job, directory, part, own[name], rows, numbered)
+    return Written(files, resume(max(numbered[-1].as_py() for numbered in sequences)))
+
+
+def _read(name: str, blobs: Sequence[Blob]) -> pa.Table:
+    return pa.concat_tables([pa.ipc.open_stream(blob[name]).read_all() for blob in blobs if name in blob])
+
+
+def _sorted(rows: pa.Table) -> pa.Table:
+    """In queue order, a before image, which takes the numbers, in front of its update."""
+    return rows.take(pc.sort_indices(rows, [("place", "ascending"), ("numbers", "descending")])).combine_chunks()
+
+
+def _sequences(found: Sequence[pa.Table], state: WriterState) -> Iterator[pa.Array]:
+    """The change_seq of each table's rows: one sequence over the rows of all tables (spec/qlik.md 3)."""
+    every = pa.concat_tables(
+        rows.select(["place", "numbers", "prefix"]).append_column("table", pa.array([n] * len(rows), pa.int32()))
+        for n, rows in enumerate(found)
+    )
+    every = _sorted(every)
+    numbers = pc.add(pc.cumulative_sum(every["numbers"].cast(pa.uint64())), pa.scalar(state.number, pa.uint64()))
+    prefixes = pc.cumulative_max(every["prefix"].cast(pa.int64()), start=int(state.prefix or 0))
+    sequences = pc.binary_join_element_wise(
+        pc.utf8_lpad(prefixes.cast(pa.string()), PREFIX_LENGTH, "0"),
+        pc.utf8_lpad(numbers.cast(pa.string()), _NUMBER_LENGTH, "0"),
+        "",
+    )
+    for n in range(len(found)):
+        yield sequences.filter(pc.equal(every["table"], n)).combine_chunks()
+
+
+def _write_table(
+    job: Job, directory: Directory, part: int, table: Table, rows: pa.Table, sequences: pa.Array
+) -> list[OutputFile]:
+    options = options_of(job)
+    partitioning = options.partitioning()
+    if partitioning is None:
+        stored = _stored(table, options, rows, sequences, None)
+        return _write_rows(job, directory, part, table.folder, stored, rows)
+    files = []
+    names = _partition_names(sequences, partitioning)
+    stored = _stored(table, options, rows, sequences, names)
+    for name, start, length in _runs(names):
+        folder = f"{table.folder}/{PARTITION_NAME}={name}"
+        files += _write_rows(job, directory, part, folder, stored.slice(start, length), rows.slice(start, length))
+    return files
+
+
+def _partition_names(sequences: pa.Array, partitioning: Partitioning) -> pa.Array:
+    prefixes = pc.utf8_slice_codeunits(sequences, 0, PREFIX_LENGTH).dictionary_encode()
+    names = [partition_of(prefix.ljust(LENGTH, "0"), partitioning).name for prefix in prefixes.dictionary.to_pylist()]
+    return pa.array(names, pa.string()).take(prefixes.indices)
+
+
+def _runs(names: pa.Array) -> Iterator[tuple[str, int, int]]:
+    """Partition, first row and number of rows; rows are in the order of their sequences, so each comes once."""
+    start = 0
+    for run in pc.value_counts(names).to_pylist():
+        yield run["values"], start, run["counts"]
+        start += run["counts"]
+
+
+def _stored(
+    table: Table, options: WriteOptions, rows: pa.Table, sequences: pa.Array, partitions: pa.Array | None
+) -> pa.Table:
+    """The rows with all columns of the change table, in its order."""
+    is_text = options.file_format != "parquet"
+    time = rows["time"].fill_null(0)
+    letters = rows["letter"].combine_chunks().dictionary_encode()
+    operations = pa.array([OPERATIONS[letter] for letter in letters.dictionary.to_pylist()], pa.string())
+    headers: dict[str, Callable[[], Any]] = {
+        "change_seq": lambda: sequences,
+        "change_oper": lambda: rows["letter"],
+        "change_mask": lambda: rows["mask"],
+        "stream_position": lambda: rows["position"],
+        "operation": lambda: operations.take(letters.indices),
+        "transaction_id": lambda: pa.repeat(UNKNOWN_TRANSACTION, len(rows)),
+        "timestamp": lambda: pc.strftime(time.cast(pa.timestamp("us")), "%Y-%m-%d %H:%M:%S") if is_text else time,
+        PARTITION_NAME: lambda: partitions,
+    }
+    made = {place: headers[name]() for name, place in table.layout.headers.items()}
+    made |= {place: rows[str(n)] for n, (_, place) in enumerate(table.layout.data)}
+    return pa.table([made[place] for place in range(len(made))], names=list(table.layout.columns))
+
+
+def _write_rows(
+    job: Job, directory: Directory, part: int, folder: str, stored: pa.Table, rows: pa.Table
+) -> list[OutputFile]:
+    """Rows as files of one folder."""
+    output, file_format = job.output, options_of(job).file_format
+    is_parquet = file_format == "parquet"
+    ending = SUFFIXES[file_format] + ("" if is_parquet else ENDINGS[output.compression])
+    compress = COMPRESS[output.compression]
+    header = compress(write_line(stored.column_names).encode()) if file_format == "csv" else b""
+    directory.make(folder)
+    files = PartFiles(directory, partial(_file, folder, part, ending), output.max_bytes, output.compression, header)
+
+    def put(block: pa.Table, own: pa.Table) -> None:
+        text = b"" if is_parquet else compress(_text(block, file_format))
+        size = block.nbytes + PARQUET_FOOTER if is_parquet else len(header) + len(text)
+        if size > output.max_bytes and len(block) > 1:
+            half = len(block) // 2
+            put(block.slice(0, half), own.slice(0, half))
+            put(block.slice(half), own.slice(half))
+            return
+        changes = pc.sum(pc.greater(own["numbers"], 0)).as_py() or 0
+        about = changes, len(block), own["place"][0].as_py(), own["place"][-1].as_py()
+        if is_parquet:
+            files.put_table(block, block.nbytes, *about)
+        else:
+            files.put(text, *about)
+
+    try:
+        for start in range(0, len(stored), _GROUP_ROWS):
+            put(stored.slice(start, _GROUP_ROWS), rows.slice(start, _GROUP_ROWS))
+        files.close()
+    except BaseException:
+        files.abandon()
+        raise
+    return files.files
+
+
+def _text(block: pa.Table, file_format: str) -> bytes:
+    lines = zip(*(column.to_pylist() for column in block.columns), strict=True)
+    if file_format == "csv":
+        return "".join(map(write_line, lines)).encode()
+    names = block.column_names
+    objects = (dict(zip(names, line, strict=True)) for line in lines)
+    return "".join([json.dumps(o, ensure_ascii=False, separators=(",", ":")) + "\n" for o in objects]).encode()
+
+
+def _file(folder: str, part: int, ending: str, number: int) -> str:
+    return f"{folder}/part-{part:06d}-{number:05d}{ending}"
+
+
+# --- at the end -------------------------------------------------------------------------------------------------------
+
+
+def finish(job: Job, directory: Directory, files: Sequence[OutputFile], state: WriterState) -> None:
+    """The partitions that can be read, for ``attrep_cdc_partitions``, and the state of the sequence writer."""
+    options = options_of(job)
+    by_folder = {table.folder: table for table in tables(job).values()}
+    rows = []
+    for folder, name in sorted({tuple(file.name.split("/")[:2]) for file in files} if options.partitioned else ()):
+        partition = parse_partition_name(name.partition("=")[2])
+        if options.close_partitions or has_ended(partition, state):
+            table = by_folder[folder]
+            rows.append(ControlRow(options.server, options.task, partition.name, *partition, table.schema, table.name))
+    if rows:
+        _write_control(directory, options.file_format, sorted(rows, key=lambda row: (row[3], row[-2:])))
+    directory.write(STATE_FILE, (json.dumps(state._asdict()) + "\n").encode())
+
+
+def _write_control(directory: Directory, file_format: Any, rows: Sequence[ControlRow]) -> None:
+    columns = [FileColumn(QlikColumn(name, "DATETIME" if name in _CONTROL_TIMES else "STRING"), name in _CONTROL_TIMES)
+               for name in CONTROL_COLUMNS]  # fmt: skip
+    convert = converter(file_format, columns, CONTROL_TABLE)
+    name = f"part-000000-00001{SUFFIXES[file_format]}"
+    with tempfile.TemporaryDirectory(prefix="eventlog-") as place:
+        path = Path(place) / name
+        with open_part(path, file_format, columns) as put:
+            for row in rows:
+                put(convert(row))
+        content = path.read_bytes()
+    directory.make(CONTROL_TABLE)
+    directory.write(f"{CONTROL_TABLE}/{name}", content)
+
+
+def folders(job: Job) -> list[str]:
+    """The names of the folders that the output may have."""
+    return [CONTROL_TABLE, *(table.folder for table in tables(job).values())]

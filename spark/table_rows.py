@@ -1,0 +1,313 @@
+"""Changes as rows of Qlik change tables, as far as they do not depend on the order of all changes (spec/qlik.md 1).
+
+The second stage of ``qlik-change-table``: groups become the rows of their tables as Arrow columns. ``table_output`` is
+the third.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from eventlog.catalog import ObjectClass
+from eventlog.errors import FormatError, NotExpressible, RowError, ValueRange, shown
+from eventlog.events import CurrentRow, Precedence
+from eventlog.group_changes import GroupReading, group_to_change
+from eventlog.model import Change, ChangeOp, LogRow, Operation
+from eventlog.publisher.qlik_messages import class_columns
+from eventlog.qlik import masks
+from eventlog.qlik.change_table_options import WriteOptions, full_name
+from eventlog.qlik.change_tables import TargetTable, images_of, target_table
+from eventlog.qlik.columns import QlikColumn
+from eventlog.qlik.file_tables import file_name
+from eventlog.qlik.part_files import FileColumn, arrow_type, converter
+from eventlog.qlik.sequence import time_prefix
+from eventlog.qlik.stored_values import CLASSES
+from eventlog.qlik.table_layout import TableLayout, new_layout
+from eventlog.typed import is_multi_valued
+from spark.job import Job, catalog
+from spark.numbering import Numbered
+from spark.rendering import RECEIVER, BadLine, Decided, Render, Rendered
+
+_OPERATIONS: Final = {
+    ChangeOp.INSERT: Operation.ADD,
+    ChangeOp.UPDATE: Operation.MODIFY,
+    ChangeOp.DELETE: Operation.DELETE,
+}
+
+Blob = dict[str, bytes]
+"""By the name of a class, the rows of its change table as an Arrow stream with the columns of ``_schema``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The change table of a class. ``folder`` within the output; ``columns`` its data columns, of these Arrow types."""
+
+    schema: str | None
+    name: str
+    folder: str
+    target: TargetTable
+    layout: TableLayout
+    columns: Sequence[QlikColumn]
+    types: Sequence[pa.DataType]
+
+
+def tables(job: Job) -> dict[str, Table]:
+    """The change tables of all classes by name. Raises MaskTooWide, FormatError for what no change table can hold."""
+    classes = catalog(job)
+    return {cls.name: _table(cls, classes.schema, options_of(job)) for cls in classes.classes}
+
+
+def options_of(job: Job) -> WriteOptions:
+    """The options of the job's change tables."""
+    assert job.output.tables is not None
+    return job.output.tables
+
+
+def _table(cls: ObjectClass, schema: str | None, options: WriteOptions) -> Table:
+    columns = class_columns(cls)
+    is_text = options.file_format != "parquet"
+    return Table(
+        schema,
+        cls.name,
+        f"{file_name(schema, cls.name)}{options.suffix}",
+        target_table(schema, cls.name, columns, before_images=options.before_images, refresh=options.refresh),
+        new_layout(
+            [column.name for column in columns],
+            headers=options.headers,
+            header_prefix=options.header_prefix,
+            mask_offset=options.mask_offset,
+            partitioned=options.partitioned,
+            what=full_name(schema, cls.name),
+        ),
+        columns,
+        [pa.string() if is_text or column.type == "TIME" else arrow_type(FileColumn(column)) for column in columns],
+    )
+
+
+def _fixed_columns(options: WriteOptions) -> list[tuple[str, pa.DataType]]:
+    """What the second stage tells of every row beside its data."""
+    mask = pa.binary() if options.file_format == "parquet" else pa.string()
+    return [("place", pa.int64()), ("numbers", pa.int64()), ("prefix", pa.string()), ("letter", pa.string()),
+            ("mask", mask), ("position", pa.string()), ("time", pa.timestamp("us", "UTC"))]  # fmt: skip
+
+
+def _schema(table: Table, options: WriteOptions) -> pa.Schema:
+    """Data columns bear their places as names, so that none meets another."""
+    data = [(str(place), type) for place, type in enumerate(table.types)]
+    return pa.schema([*_fixed_columns(options), *data])
+
+
+# --- second stage -----------------------------------------------------------------------------------------------------
+
+
+def renderer(job: Job) -> Render:
+    """Groups to the rows of their changes."""
+    options = options_of(job)
+    reading = GroupReading(catalog(job).schema, job.config.format.time_zone, job.config.format.char_padding)
+    own = tables(job)
+    writers = {name: _row_writer(table, options) for name, table in own.items()}
+    schemas = {name: _schema(table, options) for name, table in own.items()}
+    values = {name: _ValueWriter(table, options) for name, table in own.items()}
+
+    def render(decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow]) -> Rendered:
+        try:
+            return attempt(decided, places, log_rows, is_careful=False)
+        except _NotStorable:
+            return attempt(decided, places, log_rows, is_careful=True)
+
+    def attempt(
+        decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow], *, is_careful: bool
+    ) -> Rendered:
+        counts: Counter[str] = Counter()
+        bad: list[BadLine] = []
+        made: dict[str, _Made] = {}
+        for (precedence, current), place in zip(decided, places, strict=True):
+            name = precedence.group.object_class.name
+            rows = made.get(name)
+            if rows is None:
+                rows = made[name] = _Made()
+            try:
+                change = group_to_change(precedence, current, log_rows, reading)
+                stored = () if change is None else writers[name](change, place)
+                if is_careful:
+                    values[name].check(stored)
+            except (FormatError, RowError) as error:
+                bad += [(row.record_id, RECEIVER, str(error)) for row in precedence.surviving]
+                counts["rows_dropped"] += len(precedence.dropped)
+                continue
+            rows.add(stored)
+            _count(counts, precedence, current, change if stored else None)
+        named = {name: one for name, one in made.items() if one.rows}
+        if not named:
+            return Rendered(None, bad, counts)
+        blob = {name: _stream(values[name].columns(one.rows), schemas[name]) for name, one in named.items()}
+        taken = Numbered(
+            sum(one.numbers for one in named.values()), max(one.prefix for one in named.values()), frozenset(named)
+        )
+        return Rendered(blob, bad, counts, taken)
+
+    return render
+
+
+_Stored = tuple[Any, ...]
+"""A row as the second stage has it: the values of ``_fixed_columns``, then those of the data columns."""
+
+
+class _Made:
+    """The rows of one table that some groups became."""
+
+    __slots__ = ("numbers", "prefix", "rows")
+
+    def __init__(self) -> None:
+        self.rows: list[_Stored] = []
+        self.numbers = 0
+        self.prefix = ""
+
+    def add(self, rows: Sequence[_Stored]) -> None:
+        """Add the rows of a change."""
+        if rows:
+            self.rows += rows
+            self.numbers += len(rows)
+            self.prefix = max(self.prefix, rows[0][2])
+
+
+def _row_writer(table: Table, options: WriteOptions) -> Callable[[Change, int], Sequence[_Stored]]:
+    """The function that gives the rows of a change at a place. It raises NotExpressible."""
+    names = table.layout.names
+    mask = _mask_writer(table.layout, options)
+    target = table.target
+    uncounted: Counter[str] = Counter()
+
+    def write(change: Change, place: int) -> Sequence[_Stored]:
+        rows = images_of(change, target, uncounted)
+        position, moment = change.position, change.commit_time
+        prefix = time_prefix(moment)
+        # A before image and its update bear the second of two numbers.
+        taken = (len(rows), 0)
+        return [
+            (place, numbers, prefix, oper, mask(bits), position, moment, *map(data.get, names))
+            for numbers, (oper, bits, data) in zip(taken, rows, strict=False)
+        ]
+
+    return write
+
+
+class _NotStorable(Exception):
+    """A value that its column cannot hold is among the rows: which one is still to be found."""
+
+
+class _ValueWriter:
+    """The values of a table's data columns as its files hold them, column by column."""
+
+    def __init__(self, table: Table, options: WriteOptions) -> None:
+        self._table = table
+        self._fixed = len(_fixed_columns(options))
+        self._what = full_name(table.schema, table.name)
+        self._columns = [
+            (
+                _kept_class(column, type) if options.file_format == "parquet" else None,
+                converter("csv" if type == pa.string() else options.file_format, [FileColumn(column)], self._what),
+                type,
+            )
+            for column, type in zip(table.columns, table.types, strict=True)
+        ]
+
+    def columns(self, rows: Sequence[_Stored]) -> list[Any]:
+        """The columns of rows; data columns are arrays. Raises _NotStorable."""
+        every = list(zip(*rows, strict=True))
+        try:
+            data = [
+                pa.array(self._converted(column, kept, convert), type)
+                for column, (kept, convert, type) in zip(every[self._fixed :], self._columns, strict=True)
+            ]
+        except (FormatError, RowError, pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            raise _NotStorable from error
+        return [*every[: self._fixed], *data]
+
+    def _converted(
+        self, values: Sequence[Any], kept: type | None, convert: Callable[[Sequence[Any]], list[Any]]
+    ) -> Any:
+        if kept is not None and set(map(type, values)) <= {kept, type(None)}:
+            return values
+        return [convert((value,))[0] for value in values]
+
+    def check(self, rows: Sequence[_Stored]) -> None:
+        """Raises NotExpressible, ValueRange, BadValue for rows that cannot be stored."""
+        for row in rows:
+            values = row[self._fixed :]
+            for name, value in zip(self._table.layout.names, values, strict=True):
+                if is_multi_valued(value):
+                    raise NotExpressible(
+                        f"{name!r} of {self._what} has several values, which a change table cannot hold"
+                    )
+            for column, value, (_, convert, type) in zip(self._table.columns, values, self._columns, strict=True):
+                stored = convert((value,))
+                try:
+                    pa.array(stored, type)
+                except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+                    raise ValueRange(
+                        f"{shown(str(value))} of {self._what}.{column.name} is no {type}: {error}"
+                    ) from None
+
+
+def _kept_class(column: QlikColumn, type: pa.DataType) -> type | None:
+    """The class whose values Parquet takes as they are, in the range that the column has; None = there is none."""
+    if column.type == "NUMERIC" and not pa.types.is_decimal(type):
+        return None
+    return _KEPT.get(column.type)
+
+
+_KEPT: Final[Mapping[str, type]] = {
+    name: CLASSES[name]
+    for name in ("INT2", "INT4", "INT8", "STRING", "WSTRING", "CLOB", "NCLOB", "NUMERIC", "BOOLEAN", "DATE", "REAL4",
+                 "REAL8", "BYTES", "BLOB")
+}  # fmt: skip
+
+
+def _mask_writer(layout: TableLayout, options: WriteOptions) -> Callable[[frozenset[str] | None], bytes | str | None]:
+    """The mask of a set of columns as it is stored. Statements are few, so few sets come again and again."""
+    own, known = layout.masks, {}
+    is_text = options.file_format != "parquet"
+    empty = None if options.empty_mask == "null" else b""
+
+    def stored(columns: frozenset[str]) -> bytes | str | None:
+        if is_text:
+            return masks.table_text(own, own.bits(columns))
+        return masks.table_bytes(own, own.bits(columns), options.byteorder) if columns else empty
+
+    def mask(columns: frozenset[str] | None) -> bytes | str | None:
+        columns = columns or frozenset()
+        if columns not in known:
+            known[columns] = stored(columns)
+        return known[columns]
+
+    return mask
+
+
+def _stream(columns: Sequence[Any], schema: pa.Schema) -> bytes:
+    arrays = [pa.array(column, type) for column, type in zip(columns, schema.types, strict=True)]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as stream:
+        stream.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return bytes(sink.getvalue())
+
+
+def _count(counts: Counter[str], precedence: Precedence, current: CurrentRow | None, change: Change | None) -> None:
+    """What became of the rows of a group (spec/event-log.md 7.3)."""
+    _, surviving, dropped, query_back = precedence
+    gone = 0
+    if query_back is not None and current is None:
+        gone = sum(row.event_type > 4 for row in surviving)
+        counts["rows_gone"] += gone
+    if dropped:
+        counts["rows_dropped"] += len(dropped)
+    if change is None:
+        counts["rows_empty"] += len(surviving) - gone
+    else:
+        counts["rows_published"] += len(surviving) - gone
+        counts[_OPERATIONS[change.op]] += 1

@@ -1,0 +1,49 @@
+"""Events as XDS documents: what the second and third stage do for the format ``xds``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from eventlog.events import build_event
+from eventlog.model import LogRow
+from eventlog.xds.writer import write_event
+from spark.directory import Directory
+from spark.documents import About, write_documents
+from spark.job import Job
+from spark.numbering import Numbered
+from spark.rendering import Decided, Render, Rendered, Written, bad_of, counts_of
+
+Events = tuple[list[int], list[str], list[About]]
+"""Events in queue order: first record_ids, texts, and for Parquet what is told of them."""
+
+
+def renderer(job: Job) -> Render:
+    """Groups to the texts of their events."""
+    options = job.options.events
+    is_told = job.output.form == "parquet"
+
+    def render(decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow]) -> Rendered:
+        outcomes = [build_event(precedence, current, options) for precedence, current in decided]
+        built = [
+            (place, outcome.event) for place, outcome in zip(places, outcomes, strict=True) if outcome.event is not None
+        ]
+        blob: Events | None = None
+        if built:
+            about = [(e.event_id, e.class_name, e.operation, e.association) for _, e in built] if is_told else []
+            blob = [place for place, _ in built], [write_event(event) for _, event in built], about
+        return Rendered(blob, bad_of(outcomes), counts_of(outcomes))
+
+    return render
+
+
+def write(job: Job, directory: Directory, part: int, blobs: Sequence[Events], before: Numbered) -> Written:
+    """The events of a part in queue order, as envelopes in files."""
+    ids = [place for blob in blobs for place in blob[0]]
+    texts = [text for blob in blobs for text in blob[1]]
+    about = [line for blob in blobs for line in blob[2]]
+    order = sorted(range(len(ids)), key=ids.__getitem__)
+    texts = [texts[i] for i in order]
+    size = job.output.batch_size
+    envelopes = [texts[start : start + size] for start in range(0, len(texts), size)]
+    in_order = [ids[i] for i in order], [about[i] for i in order if about]
+    return Written(write_documents(directory, job.output, job.config, part, envelopes, *in_order), before.state)

@@ -1,0 +1,101 @@
+"""Change tables of files as DataFrames: the same changes as row by row (spec/qlik.md 1, 4, change-model.md 1.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from eventlog.change_json import to_json
+from eventlog.convert import format_named
+from eventlog.errors import ConfigError, FormatError
+from eventlog.formats import Report
+from eventlog.model import Change, ChangeOp
+from spark.change_frame import SCHEMA, change_of
+from spark.change_tables import change_tables, live_view, read_changes, read_rows
+
+NOON = datetime(2026, 5, 10, 12, tzinfo=UTC)
+ITEM = [
+    {"name": "id", "type": "INT4", "pk": 1}, "name", {"name": "price", "type": "NUMERIC", "precision": 9, "scale": 2},
+    {"name": "day", "type": "DATE"}, {"name": "at", "type": "TIME"}, {"name": "made", "type": "DATETIME"},
+    {"name": "photo", "type": "BYTES"}, {"name": "sold", "type": "BOOLEAN"}, {"name": "weight", "type": "REAL8"},
+]  # fmt: skip
+SHOP = [{"name": "no", "type": "INT8", "pk": 1}, "a.town"]
+TABLES = {"app.item": {"columns": ITEM}, "app.shop": {"columns": SHOP}}
+ROW = {
+    "name": 'a "quoted", text', "price": Decimal("1.50"), "day": date(2024, 2, 29), "at": time(7, 8, 9, 120000),
+    "made": datetime(2024, 5, 6, 7, 8, 9, 123456), "photo": b"\0\xff", "sold": True, "weight": -0.25,
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def few_partitions(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    yield
+    spark.conf.unset("spark.sql.shuffle.partitions")
+
+
+def changes() -> Iterator[Change]:
+    """Two tables whose transactions interleave, a TRUNCATE in the middle of one."""
+    for n in range(1, 31):
+        key = (("id", n % 5),)
+        row = {"id": n % 5, **ROW, "name": ["", None, "text"][n % 3]}
+        match n % 6:
+            case 0:
+                change = Change("app", "shop", ChangeOp.TRUNCATE)
+            case 1 | 2:
+                change = Change("app", "shop", ChangeOp.INSERT, (("no", n),), None, {"no": n, "a.town": "Ulm"})
+            case 3:
+                change = Change("app", "item", ChangeOp.DELETE, key, {"id": n % 5})
+            case _:
+                change = Change("app", "item", ChangeOp.UPDATE, key, {**row, "name": "old"}, row, frozenset({"name"}))
+        transaction = [None, f"{n // 4:032X}", f"{n // 7:032X}"][n % 20 // 7]
+        yield change._replace(transaction_id=transaction, commit_time=NOON + timedelta(seconds=n * 40))
+
+
+def as_json(found: DataFrame) -> list[dict[str, Any]]:
+    assert found.schema == SCHEMA
+    return sorted((to_json(change_of(row.asDict())) for row in found.collect()), key=lambda one: str(one["position"]))
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader"),
+    [
+        ({"file_format": "parquet"}, {}),
+        ({"file_format": "parquet", "partitioned": True}, {"partitioned": True, "absent_nulls": "absent", "task": "t"}),
+        ({"file_format": "csv", "header_prefix": "h_", "byteorder": "big"}, {"header_prefix": "h_", "tables": TABLES}),
+        ({"file_format": "json", "before_images": False, "suffix": "_log"}, {"suffix": "_log"}),
+    ],
+)
+def test_the_same_changes_as_row_by_row(
+    spark: SparkSession, tmp_path: Path, writer: dict[str, Any], reader: dict[str, Any]
+) -> None:
+    change_table = format_named("qlik-change-table")
+    change_table.write(changes(), str(tmp_path), {"tables": TABLES, **writer}, Report(strict=True))
+    expected = [to_json(change) for change in change_table.read(str(tmp_path), reader, Report(strict=True))]
+    assert as_json(read_changes(spark, str(tmp_path), reader)) == expected
+
+
+def test_rows_are_as_they_are_stored_and_the_live_view_takes_them(spark: SparkSession, tmp_path: Path) -> None:
+    options = {"tables": TABLES, "file_format": "parquet"}
+    format_named("qlik-change-table").write(changes(), str(tmp_path), options, Report(strict=True))
+    item, shop = change_tables(str(tmp_path))
+    assert [(table.schema, table.table) for table in (item, shop)] == [("app", "item"), ("app", "shop")]
+    rows = read_rows(spark, shop)
+    assert rows.columns[-2:] == ["no", "a.town"]
+    base = spark.createDataFrame([(1, "Bonn")], "no long, `a.town` string")
+    assert sorted(live_view(base, rows, NOON + timedelta(minutes=3), key=["no"]).collect()) == [(1, "Ulm"), (2, "Ulm")]
+
+
+def test_what_is_no_directory_of_change_tables_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="no directory of change tables"):
+        read_changes(spark, str(tmp_path / "nowhere"))
+    with pytest.raises(FormatError, match="names end in __ct"):
+        read_changes(spark, str(tmp_path))
+    with pytest.raises(ConfigError, match="do you mean suffix"):
+        read_changes(spark, str(tmp_path), {"sufix": "_x"})
