@@ -192,8 +192,13 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
         post_poll_statements=settings.post_poll_statements,
         handle_future_events=settings.handle_future_events,
         event_time_zone=settings.event_time_zone,
-        events=EventOptions(config.format.insert_query_back, config.format.noop_updates, config.format.emit_keys),
+        events=EventOptions(_insert_query_back(config), config.format.noop_updates, config.format.emit_keys),
     )
+
+
+def _insert_query_back(config: Config) -> str:
+    """What types 5 and 7 become: the option speaks of XDS, as messages they are inserts (spec/change-model.md 3.1)."""
+    return config.format.insert_query_back if config.format.type == "xds" else "add"
 
 
 def renderer(config: Config) -> Render:

@@ -131,6 +131,23 @@ def test_events_become_messages_that_read_back_as_changes(
         assert positions == sorted(set(positions))
 
 
+def test_a_row_that_was_inserted_and_read_back_is_an_insert(
+    database: sa.Engine, brokers: Cluster, configure: Any
+) -> None:
+    config = configure(format=QLIK)
+    run(
+        database,
+        "INSERT INTO usr (idu, fname) VALUES (1, 'Ada')",
+        "DELETE FROM eventlog",
+        "INSERT INTO eventlog (status, event_type, event_time, table_name, table_key) "
+        "VALUES ('N', 5, now(), 'usr', 'idu=1')",
+    )
+    publish(config)
+    ((payload),) = payloads(brokers.records("public.usr"))
+    assert payload["headers"]["operation"] == "INSERT"
+    assert payload["data"]["fname"] == "Ada"
+
+
 def test_nothing_is_marked_before_the_brokers_have_acknowledged(
     database: sa.Engine, brokers: Cluster, configure: Any
 ) -> None:
