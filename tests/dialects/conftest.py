@@ -1,61 +1,47 @@
 """Databases with a log and tables to watch.
 
 ``platform``, ``usr_platform``: of every dialect, for the compliance suite; ``empty``, ``usr``: PostgreSQL, in one
-transaction that is never committed, for what PostgreSQL alone does.
+transaction that is never committed, for what PostgreSQL alone does; ``committed_usr``: the same for two connections.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import oracle_server
 import pytest
 import sqlalchemy as sa
 from platforms import Platform
-from watched import LOG, LOG_DDL, Watched, run
+from watched import LOG_DDL, USR_DDL, Watched, run
 
-from eventlog.sql import dialects
-from eventlog.sql.dialects.postgresql import triggers
+from eventlog.sql import dialects, migrations
 
 ORACLE_URL = "EVENTLOG_TEST_ORACLE_URL"
 
 
 @pytest.fixture
-def empty(database: sa.Engine) -> Iterator[Watched]:
-    with database.connect() as conn:
-        run(conn, "CREATE SCHEMA log", LOG_DDL, triggers.render_quote_function(LOG))
-        yield Watched(conn)
+def empty(uncommitted: sa.Connection) -> Watched:
+    run(uncommitted, *LOG_DDL)
+    return Watched(uncommitted)
 
 
 @pytest.fixture
 def usr(empty: Watched) -> Watched:
-    run(
-        empty.conn,
-        "CREATE TABLE usr (idu integer PRIMARY KEY, fname text, lname varchar(40), photo bytea)",
-        "CREATE TABLE usr_phone (idu integer REFERENCES usr ON UPDATE CASCADE ON DELETE CASCADE, phoneno text,"
-        " UNIQUE (idu, phoneno))",
-        "CREATE TABLE keyed (a integer, b text, PRIMARY KEY (b, a))",
-    )
+    run(empty.conn, *USR_DDL)
     return empty
 
 
-@pytest.fixture(params=dialects.SUPPORTED)
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sa.Engine]:
-    """An application's engine on an empty database of each dialect."""
-    if request.param == "postgresql":
-        yield request.getfixturevalue("database")
-    elif request.param == "sqlite":
-        made = sa.create_engine(f"sqlite:///{tmp_path}/app.db", poolclass=sa.NullPool)
-
-        @sa.event.listens_for(made, "connect")
-        def as_an_application_does(connection: object, _record: object) -> None:
-            connection.execute("PRAGMA foreign_keys = ON")  # type: ignore[attr-defined]
-
-        yield made
-    else:
-        yield from _oracle(request.getfixturevalue("oracle_url"))
+@pytest.fixture
+def committed_usr(database: sa.Engine) -> Iterator[Watched]:
+    """``usr`` in a database of its own, for what takes two connections."""
+    with database.connect() as conn:
+        run(conn, *LOG_DDL, *USR_DDL)
+        conn.commit()
+        yield Watched(conn)
 
 
 @pytest.fixture(scope="session")
@@ -74,6 +60,7 @@ def oracle_url() -> Iterator[str]:
         )
 
 
+@contextmanager
 def _oracle(url: str) -> Iterator[sa.Engine]:
     made = sa.create_engine(url, poolclass=sa.NullPool)
     _clear(made)
@@ -92,12 +79,42 @@ def _clear(engine: sa.Engine) -> None:
                 conn.exec_driver_sql(f'DROP {kind} "{name}"{end}')
 
 
-@pytest.fixture
-def platform(engine: sa.Engine, tmp_path: Path) -> Platform:
-    """A database of each dialect with a log."""
-    made = Platform(dialects.for_url(engine.url), engine, tmp_path)
-    made.install()
-    return made
+def _install(engine: sa.Engine) -> None:
+    migrations.upgrade(engine, log_table="eventlog")
+
+
+def _sqlite(file: Path) -> sa.Engine:
+    engine = sa.create_engine(f"sqlite:///{file}", poolclass=sa.NullPool)
+
+    @sa.event.listens_for(engine, "connect")
+    def as_an_application_does(connection: object, _record: object) -> None:
+        connection.execute("PRAGMA foreign_keys = ON")  # type: ignore[attr-defined]
+
+    return engine
+
+
+@pytest.fixture(scope="session")
+def _sqlite_with_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("sqlite") / "app.db"
+    Platform(dialects.load("sqlite"), _sqlite(file), file.parent).install()
+    return file
+
+
+@pytest.fixture(params=dialects.SUPPORTED)
+def platform(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Platform]:
+    """An application's engine on a database of each dialect, with a log: a copy where databases can be copied."""
+    dialect = dialects.load(request.param)
+    if request.param == "postgresql":
+        with request.getfixturevalue("filled_database")(_install) as engine:
+            yield Platform(dialect, engine, tmp_path)
+    elif request.param == "sqlite":
+        copy = shutil.copy(request.getfixturevalue("_sqlite_with_log"), tmp_path / "app.db")
+        yield Platform(dialect, _sqlite(copy), tmp_path)
+    else:
+        with _oracle(request.getfixturevalue("oracle_url")) as engine:
+            made = Platform(dialect, engine, tmp_path)
+            made.install()
+            yield made
 
 
 @pytest.fixture

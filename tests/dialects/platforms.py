@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -122,11 +123,14 @@ class Platform:
         with transaction(config) as (conn, _):
             migrations.upgrade(conn, log_table="eventlog")
 
+    @cached_property
+    def ours(self) -> Engine:
+        return connect(self.engine.url)
+
     @contextmanager
     def session(self) -> Iterator[tuple[Connection, LogTable]]:
         """A session of ours, and the log."""
-        engine = connect(self.engine.url)
-        with engine.connect() as conn:
+        with self.ours.connect() as conn:
             yield conn, find_log(conn, self.dialect, self.config())
 
     def plan(self, *watches: Mapping[str, Any], tables: Sequence[str] | None = None) -> TriggerPlan:

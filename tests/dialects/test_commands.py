@@ -121,25 +121,29 @@ def test_a_bulk_job_sees_every_row_once(usr_platform: Platform) -> None:
         assert all(row["event_time"] is not None for row in found)
 
 
-def test_no_database_is_needed_to_print_sql(  # type: ignore[no-untyped-def]
-    engine, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", dialects.SUPPORTED)
+def test_no_database_is_needed_to_print_sql(
+    name: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is printed for a database runs on it."""
     monkeypatch.chdir(tmp_path)
-    dialect = dialects.for_url(engine.url)
     column = {"name": "id", "type": "integer"}
-    catalog = {"dialect": dialect.name, "schema": None, "tables": [
+    catalog = {"dialect": name, "schema": None, "tables": [
         {"name": "t", "kind": "table", "columns": [column, {"name": "v", "type": "varchar(40)"}], "primary_key": ["id"]}
     ]}  # fmt: skip
     (tmp_path / "catalog.json").write_text(json.dumps(catalog))
-    assert run(["db", "upgrade", "--sql", "--dialect", dialect.name]) == 0
+    assert run(["db", "upgrade", "--sql", "--dialect", name]) == 0
     log = capsys.readouterr().out
-    asked = ["triggers", "show", "--sql", "--dialect", dialect.name, "--catalog", "catalog.json"]
+    asked = ["triggers", "show", "--sql", "--dialect", name, "--catalog", "catalog.json"]
     assert run(asked) == 0
     triggers = capsys.readouterr().out
     assert "eventlog" in log.lower()
     assert "tgr_t_i_1" in triggers.lower()
-    if dialect.name == "sqlite":
+    if name == "sqlite":
         with sqlite3.connect(tmp_path / "app.db") as conn:
             conn.executescript("CREATE TABLE t (id INTEGER PRIMARY KEY, v VARCHAR(40))")
             conn.executescript(log)
@@ -147,8 +151,9 @@ def test_no_database_is_needed_to_print_sql(  # type: ignore[no-untyped-def]
             conn.execute("INSERT INTO t VALUES (1, 'x')")
             assert conn.execute("SELECT event_type, table_key FROM eventlog").fetchall() == [(1, "id=1")]
         conn.close()
-    elif dialect.name == "postgresql":
-        with psycopg.connect(engine.url.set(drivername="postgresql").render_as_string(False)) as conn:
+    elif name == "postgresql":
+        url = request.getfixturevalue("database").url.set(drivername="postgresql")
+        with psycopg.connect(url.render_as_string(hide_password=False)) as conn:
             conn.execute("CREATE TABLE t (id integer PRIMARY KEY, v varchar(40))")
             conn.execute(log)  # type: ignore[arg-type]
             conn.commit()

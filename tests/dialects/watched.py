@@ -15,14 +15,24 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers import Capture, Style, TriggerPlan, Watch
 
 LOG = LogTable("log", "eventlog", LogRow._fields)
-LOG_DDL = """
-    CREATE TABLE log.eventlog (
+LOG_DDL = (
+    "CREATE SCHEMA log",
+    """CREATE TABLE log.eventlog (
         record_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         status char(1) NOT NULL DEFAULT 'N' CHECK (status ~ '[A-Za-z]'),
         event_type smallint NOT NULL CHECK (event_type BETWEEN 1 AND 8),
         event_time timestamp DEFAULT (clock_timestamp() AT TIME ZONE 'UTC'),
         perpetrator text, table_name text NOT NULL, table_key text NOT NULL,
-        column_name text, old_value text, new_value text)"""
+        column_name text, old_value text, new_value text)""",
+    triggers.render_quote_function(LOG),
+)
+
+USR_DDL = (
+    "CREATE TABLE usr (idu integer PRIMARY KEY, fname text, lname varchar(40), photo bytea)",
+    "CREATE TABLE usr_phone (idu integer REFERENCES usr ON UPDATE CASCADE ON DELETE CASCADE, phoneno text,"
+    " UNIQUE (idu, phoneno))",
+    "CREATE TABLE keyed (a integer, b text, PRIMARY KEY (b, a))",
+)
 
 Logged = tuple[int, str, str | None, str | None, str | None]
 STYLES: Sequence[Style] = ("field", "remove_all", "field_query_back", "row_query_back")

@@ -8,6 +8,7 @@ never), and answers with the name of the step it died at, ``done``, or what went
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -89,4 +90,8 @@ def forked(publish: Callable[[Steps], None]) -> None:
 
 if __name__ == "__main__":
     configured = load(Path(sys.argv[1]), {})
+    # What the first publisher of a process imports and compiles is forked with the rest.
+    with open_context(configured, Counters()):
+        pass
+    gc.freeze()
     forked(lambda steps: publish(configured, steps))

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -38,19 +39,27 @@ def execute(database: sa.Engine, script: str) -> None:
         conn.exec_driver_sql(script, execution_options={"no_parameters": True})
 
 
-@pytest.fixture
-def home(database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> sa.Engine:
-    """A database with the schema above, a log and its triggers, and a directory with its configuration."""
+def fill(database: sa.Engine) -> None:
     execute(database, SCHEMA)
+    url = database.url.render_as_string(hide_password=False)
+    with TemporaryDirectory() as directory:
+        file = Path(directory, "eventlog.toml")
+        file.write_text(CONFIG)
+        for command in (("db", "upgrade"), ("triggers", "apply")):
+            assert cli.run(["--quiet", "--config", str(file), "--database-url", url, *command]) == 0
+
+
+@pytest.fixture
+def home(filled_database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
+    """A database with the schema above, a log and its triggers, and a directory with its configuration."""
     monkeypatch.chdir(tmp_path)
     for name in os.environ:
         if name.startswith("EVENTLOG_"):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))
     Path("eventlog.toml").write_text(CONFIG)
-    assert cli.run(["--quiet", "db", "upgrade"]) == 0
-    assert cli.run(["--quiet", "triggers", "apply"]) == 0
-    return database
+    with filled_database(fill) as database:
+        monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))
+        yield database
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,15 +51,19 @@ class Receiver:
         return [event.event_id for events in self.documents for event in events]
 
 
-@pytest.fixture
-def log(database: sa.Engine) -> sa.Engine:
+def fill(database: sa.Engine) -> None:
     with database.begin() as conn:
         conn.execute(sa.text("CREATE TABLE usr (idu integer PRIMARY KEY, fname text)"))
     migrations.upgrade(database, log_table="eventlog")
     with database.begin() as conn:
         # As a log that somebody else made may be.
         conn.execute(sa.text("ALTER TABLE eventlog ALTER event_time DROP NOT NULL"))
-    return database
+
+
+@pytest.fixture
+def log(filled_database: Any) -> Iterator[sa.Engine]:
+    with filled_database(fill) as database:
+        yield database
 
 
 def write(engine: sa.Engine, *rows: tuple[int, str | None, int], **more: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -37,17 +38,19 @@ from eventlog.sql.log_table import (
 EVERYTHING = Window(first=0, last=None, limit=None)
 
 
+def install(engine: Engine) -> None:
+    migrations.upgrade(engine, log_table="eventlog")
+
+
 @pytest.fixture
-def engine(database: Engine) -> Iterator[Engine]:
-    """An engine as the publisher makes it, on a new database."""
-    engine = connect(database.url)
-    yield engine
-    engine.dispose()
+def engine(filled_database: Any) -> Iterator[Engine]:
+    """An engine as the publisher makes it, on a new database with a log."""
+    with filled_database(install) as database:
+        yield connect(database.url)
 
 
 @pytest.fixture
 def conn(engine: Engine) -> Iterator[Connection]:
-    migrations.upgrade(engine, log_table="eventlog")
     with engine.connect() as conn:
         yield conn
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from eventlog.cli import purge as purge_command
 from eventlog.cli.purge import parse_age
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
+from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import LogTable
 
@@ -34,17 +35,9 @@ def statuses(database: sa.Engine) -> str:
         return "".join(conn.exec_driver_sql("SELECT status FROM hr.eventlog ORDER BY record_id").scalars())
 
 
-@pytest.fixture
-def home(database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> sa.Engine:
-    """A database with a log of ten rows, the first eight of them a month old: SWNEFxSS SN."""
+def fill(database: sa.Engine) -> None:
     execute(database, "CREATE SCHEMA hr; CREATE TABLE hr.usr (idu integer PRIMARY KEY, fname text)")
-    monkeypatch.chdir(tmp_path)
-    for name in os.environ:
-        if name.startswith("EVENTLOG_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))
-    monkeypatch.setenv("EVENTLOG_DATABASE_SCHEMA_NAME", "hr")
-    assert cli.run(["--quiet", "db", "upgrade"]) == 0
+    migrations.upgrade(database, log_table="eventlog", schema="hr")
     execute(
         database,
         "INSERT INTO hr.eventlog (status, event_type, table_name, table_key, event_time)"
@@ -52,7 +45,19 @@ def home(database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         " ELSE interval '29 days' END"
         " FROM unnest(string_to_array('S,W,N,E,F,x,S,S,S,N', ',')) WITH ORDINALITY AS u (letter, n) ORDER BY n",
     )
-    return database
+
+
+@pytest.fixture
+def home(filled_database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
+    """A database with a log of ten rows, the first eight of them a month old: SWNEFxSS SN."""
+    monkeypatch.chdir(tmp_path)
+    for name in os.environ:
+        if name.startswith("EVENTLOG_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("EVENTLOG_DATABASE_SCHEMA_NAME", "hr")
+    with filled_database(fill) as database:
+        monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))
+        yield database
 
 
 @pytest.fixture

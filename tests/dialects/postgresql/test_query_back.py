@@ -17,11 +17,17 @@ from eventlog.table_key import key_text
 
 
 @pytest.fixture
-def conn(database: Engine) -> Iterator[Connection]:
-    engine = connect(database.url)
-    with engine.connect() as conn:
+def conn(never_committed: Engine) -> Iterator[Connection]:
+    """A session of ours; what it makes is rolled back."""
+    with connect(never_committed.url).connect() as conn:
         yield conn
-    engine.dispose()
+
+
+@pytest.fixture
+def own(database: Engine) -> Iterator[Connection]:
+    """A session of ours that may commit."""
+    with connect(database.url).connect() as conn:
+        yield conn
 
 
 def run(conn: Connection, script: str) -> None:
@@ -219,18 +225,18 @@ def test_a_childs_key_may_be_of_another_type(conn: Connection) -> None:
     assert read(conn, "d", ["k=AB"], "d_c.c") == {"k=AB": {"d_c.c": ["x"]}}
 
 
-def test_values_are_log_text_whatever_the_database_says(conn: Connection) -> None:
-    run(conn, f"ALTER DATABASE {conn.engine.url.database} SET DateStyle = 'German'")
+def test_values_are_log_text_whatever_the_database_says(own: Connection) -> None:
+    run(own, f"ALTER DATABASE {own.engine.url.database} SET DateStyle = 'German'")
     run(
-        conn,
+        own,
         r"""CREATE TABLE t (id integer PRIMARY KEY, b bytea, d date, ts timestamp, tz timestamptz, c char(5),
                             n numeric, f float8, i interval, far date, bo boolean, j json, a text[],
                             "we%ird ""name" text);
             INSERT INTO t VALUES (1, '\xaaaa', '2024-02-29', '2024-05-06 07:08:09', '2024-05-06 09:08:09+02', 'ab',
                 1.50, 0.1, '1 day', 'infinity', true, '{"a":  1}', '{NULL,"x y"}', '%s')""",
     )
-    conn.commit()
-    with connect(conn.engine.url).connect() as new:
+    own.commit()
+    with connect(own.engine.url).connect() as new:
         (row,) = read(new, "t", ["id=1"]).values()
     assert row == {
         "id": ["1"],
@@ -289,29 +295,29 @@ def test_tables_that_inherit_and_partitions(conn: Connection) -> None:
     assert read(conn, "p", ["k=1"], "v") == {"k=1": {"v": ["in a partition"]}}
 
 
-def test_many_keys_are_one_statement_that_reads_each_table_once(conn: Connection) -> None:
+def test_many_keys_are_one_statement_that_reads_each_table_once(own: Connection) -> None:
     run(
-        conn,
+        own,
         """CREATE TABLE t (k integer PRIMARY KEY, v text); INSERT INTO t SELECT n, 'v' FROM generate_series(1, 20000) n;
            CREATE TABLE t_c (k integer REFERENCES t, c integer); -- and no index on k
            INSERT INTO t_c SELECT n, m FROM generate_series(1, 20000) n, generate_series(1, 3) m""",
     )
-    conn.commit()
-    cls = class_named(conn, "t")
+    own.commit()
+    cls = class_named(own, "t")
     executed = []
 
-    @sa.event.listens_for(conn, "before_cursor_execute")
+    @sa.event.listens_for(own, "before_cursor_execute")
     def note(_conn: object, _cursor: object, statement: str, *_: object) -> None:
         executed.append(statement)
 
     keys = [f"k={n}" for n in range(1, 10_001)]
-    found = DIALECT.query_back(conn, "public", cls, keys, cls.attributes)
+    found = DIALECT.query_back(own, "public", cls, keys, cls.attributes)
     assert len(executed) == 1
     assert len(found) == 10_000
     assert all(sorted(map(str, row["t_c.c"])) == ["1", "2", "3"] for row in found.values())
     values = {"k0": [str(n) for n in range(1, 10_001)]}
     statement = "EXPLAIN (ANALYZE, TIMING OFF, COSTS OFF) " + _statement("public", cls, cls.attributes)
-    plan = "\n".join(row[0] for row in conn.exec_driver_sql(statement, values))
+    plan = "\n".join(row[0] for row in own.exec_driver_sql(statement, values))
     scans = [line for line in plan.splitlines() if "on t_c" in line]
     assert len(scans) == 1, plan
     assert "loops=1)" in scans[0], plan

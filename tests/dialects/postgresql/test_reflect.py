@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import sqlalchemy as sa
 
@@ -14,9 +12,8 @@ from eventlog.values import ColumnType, Kind
 
 
 @pytest.fixture
-def conn(database: sa.Engine) -> Iterator[sa.Connection]:
-    with database.connect() as connection:
-        yield connection
+def conn(uncommitted: sa.Connection) -> sa.Connection:
+    return uncommitted
 
 
 def run(conn: sa.Connection, *statements: str) -> None:

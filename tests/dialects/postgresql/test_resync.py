@@ -7,8 +7,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -18,6 +19,7 @@ from eventlog.catalog import ObjectClass, build_catalog
 from eventlog.cli.resync import batch_size, fingerprint, read_lines
 from eventlog.errors import BadTableKey
 from eventlog.model import EventType, LogRow, Op
+from eventlog.sql import migrations
 from eventlog.sql import resync as batches
 from eventlog.sql.connect import connect
 from eventlog.sql.dialects.postgresql import DIALECT
@@ -39,10 +41,20 @@ CREATE VIEW hr.view_usr AS
 Run = Callable[..., tuple[int, str, str]]
 
 
+def fill(database: sa.Engine) -> None:
+    execute(database, SCHEMA)
+    migrations.upgrade(database, log_table="eventlog", schema="hr")
+
+
+@pytest.fixture
+def database(filled_database: Any) -> Iterator[sa.Engine]:
+    with filled_database(fill) as engine:
+        yield engine
+
+
 @pytest.fixture
 def run(database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
     """Run a command line on a database with the schema above and its log."""
-    execute(database, SCHEMA)
     monkeypatch.chdir(tmp_path)
     for name in os.environ:
         if name.startswith("EVENTLOG_"):
@@ -55,7 +67,6 @@ def run(database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
         captured = capfd.readouterr()
         return code, captured.out, captured.err
 
-    assert run("--quiet", "db", "upgrade") == (0, "", "")
     return run
 
 

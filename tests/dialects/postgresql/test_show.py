@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from eventlog import cli
 from eventlog.model import LogRow
+from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import LogTable
 
@@ -36,18 +37,22 @@ def execute(database: sa.Engine, script: str) -> None:
         conn.exec_driver_sql(script, execution_options={"no_parameters": True})
 
 
-@pytest.fixture
-def home(database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> sa.Engine:
-    """A database with the schema above and a log, and a directory with its configuration."""
+def fill(database: sa.Engine) -> None:
     execute(database, SCHEMA)
+    migrations.upgrade(database, log_table="eventlog", schema="hr")
+
+
+@pytest.fixture
+def home(filled_database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
+    """A database with the schema above and a log, and a directory with its configuration."""
     monkeypatch.chdir(tmp_path)
     for name in os.environ:
         if name.startswith("EVENTLOG_"):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))
     Path("eventlog.toml").write_text(CONFIG)
-    assert cli.run(["--quiet", "db", "upgrade"]) == 0
-    return database
+    with filled_database(fill) as database:
+        monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))
+        yield database
 
 
 @pytest.fixture

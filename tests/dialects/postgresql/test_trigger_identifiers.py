@@ -61,14 +61,14 @@ def test_any_identifier_is_a_name_and_nothing_else(empty: Watched, name: str, co
     assert empty.logged(f"INSERT INTO {quoted} VALUES ('x', 'v')") == []
 
 
-def test_the_printed_script_does_what_apply_does(empty: Watched) -> None:
-    run(empty.conn, 'CREATE TABLE "line\nDROP TABLE usr; --" ("it\'s 100%" integer PRIMARY KEY, v text)')
-    script = triggers.to_sql(empty.plan(Watch("line\nDROP TABLE usr; --")))
+def test_the_printed_script_does_what_apply_does(committed_usr: Watched) -> None:
+    run(committed_usr.conn, 'CREATE TABLE "line\nDROP TABLE usr; --" ("it\'s 100%" integer PRIMARY KEY, v text)')
+    script = triggers.to_sql(committed_usr.plan(Watch("line\nDROP TABLE usr; --")))
     settings = "SET LOCAL search_path = pg_catalog, pg_temp;\nSET LOCAL lock_timeout = 5000;\n"
     assert script.startswith(f"BEGIN;\n{settings}\n-- create ")
     assert script.endswith("COMMIT;\n")
-    run(empty.conn, script)
-    plan = empty.plan(Watch("line\nDROP TABLE usr; --"))
+    run(committed_usr.conn, script)
+    plan = committed_usr.plan(Watch("line\nDROP TABLE usr; --"))
     assert [action.kind for action in plan.actions] == ["unchanged"]
     assert triggers.to_sql(plan) == "-- Nothing to do: the triggers are as declared.\n"
 

@@ -160,7 +160,7 @@ def test_another_style_replaces_the_triggers(usr: Watched) -> None:
 
 def test_two_logs_of_one_table_do_not_touch_each_other(usr: Watched) -> None:
     other = LogTable("log", "second", LogRow._fields)
-    run(usr.conn, LOG_DDL.replace("log.eventlog", "log.second"), triggers.render_quote_function(other))
+    run(usr.conn, LOG_DDL[1].replace("log.eventlog", "log.second"), triggers.render_quote_function(other))
     second = Watched(usr.conn, other)
     usr.watch(Watch("usr"))
     assert {action.kind for action in second.watch(Watch("usr", "row_query_back")).actions} == {"create"}

@@ -90,9 +90,9 @@ def test_large_values_are_ordinary_columns_whatever_lob_values_says(usr: Watched
     assert usr.logged(JACK) == fields(1, "idu=1", ("fname", None, "Jack"), ("photo", None, "qqo="))
 
 
-def test_applying_does_not_wait_for_a_table_without_end(usr: Watched, database: sa.Engine) -> None:
-    usr.conn.commit()
-    with database.connect() as application:
+def test_applying_does_not_wait_for_a_table_without_end(committed_usr: Watched) -> None:
+    usr = committed_usr
+    with usr.conn.engine.connect() as application:
         run(application, "SET application_name = 'payroll'", "INSERT INTO usr VALUES (1)")
         plan = usr.plan(Watch("usr"), Watch("keyed"))
         before = catalogue(usr.conn)
