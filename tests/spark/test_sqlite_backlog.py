@@ -1,0 +1,74 @@
+"""A file of SQLite, from its triggers to Spark: read in parts by sessions of their own, since no snapshot is shared."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from backlog_world import convert, documents_of, events_of, publish
+from pyspark.sql import SparkSession
+
+from eventlog import cli
+from eventlog.config import load
+
+TABLES = """
+CREATE TABLE usr (idu integer PRIMARY KEY, fname text, pay numeric(10, 2), born date);
+CREATE TABLE usr_phone (idu integer REFERENCES usr ON DELETE CASCADE, phoneno text, PRIMARY KEY (idu, phoneno));
+CREATE TABLE grp (idg integer PRIMARY KEY, name text);
+"""
+CONFIG = """
+[database]
+url = "sqlite:///{file}"
+
+[[watch]]
+table = "usr"
+
+[[watch]]
+table = "grp"
+style = "row_query_back"
+"""
+
+
+def installed(directory: Path) -> tuple[Path, Path]:
+    """The file and its configuration."""
+    file, config = directory / "app.db", directory / "eventlog.toml"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript(TABLES)
+    config.write_text(CONFIG.format(file=file), encoding="utf-8")
+    for command in (["db", "upgrade"], ["triggers", "apply"]):
+        assert cli.run(["--config", str(config), *command]) == 0
+    return file, config
+
+
+def change(file: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("PRAGMA foreign_keys = ON")
+        for number in range(800):
+            key = chance.randint(1, 60)
+            connection.execute(
+                "INSERT INTO usr VALUES (?, ?, ?, '2024-02-29') ON CONFLICT DO UPDATE SET fname = excluded.fname",
+                (key, f"<l & {number}>", number / 4),
+            )
+            connection.execute("INSERT OR IGNORE INTO usr_phone VALUES (?, ?)", (key, f"555-{number % 3}"))
+            connection.execute("INSERT INTO grp VALUES (?, 'g') ON CONFLICT DO UPDATE SET name = name || 'x'", (key,))
+            if number % 20 == 0:
+                connection.execute("DELETE FROM usr WHERE idu = ?", (chance.randint(1, 60),))
+
+
+def test_the_job_gives_the_events_of_the_publisher_and_marks_the_rows(spark: SparkSession, tmp_path: Path) -> None:
+    file, config = installed(tmp_path)
+    change(file, seed=5)
+    shutil.copy(file, tmp_path / "copy.db")
+    expected = publish(load(config, {"EVENTLOG_DATABASE_URL": f"sqlite:///{tmp_path / 'copy.db'}"}))
+
+    report = convert(load(config, {}), tmp_path / "out", mark=True, partition_rows=700)
+
+    assert len(report.manifest.parts) > 2
+    assert list(events_of(documents_of(tmp_path / "out"))) == expected
+    assert len(expected) > 100
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("SELECT DISTINCT status FROM eventlog").fetchall() == [("S",)]
