@@ -17,6 +17,7 @@ from eventlog.linter.poller import QueuePoller
 from eventlog.linter.reader import QueueReader, ReaderOptions
 from eventlog.linter.writer import QueueWriter, WriterOptions
 from eventlog.model import Change
+from eventlog.sql.connect import connect_any
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def _changes(source: str, place: SourceOptions, options: ReaderOptions, report: 
     given = attrs_of_option(place.dispatch_attrs)
     if "://" in source:
         poller = QueuePoller(
-            tables.engine_of(source),
+            connect_any(source),
             options,
             report,
             queue_table=place.queue_table,
@@ -110,7 +111,7 @@ def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], re
 def _write_database(
     changes: Iterable[Change], url: str, place: TargetOptions, options: WriterOptions, report: Report
 ) -> None:
-    with tables.database_errors(), tables.engine_of(url).begin() as connection:
+    with tables.database_errors(), connect_any(url).begin() as connection:
         queue, attrs = tables.create(connection, queue=place.queue_table, attrs=place.attrs_table, schema=place.schema)
         last = tables.last_address(connection, queue)
         writer = QueueWriter(options, report, first_address() if last is None else next_address(last, DATA_SIZE))

@@ -10,7 +10,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from eventlog.catalog import match_name
-from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, FormatError
+from eventlog.errors import DatabaseAway, DatabaseError, FormatError
 from eventlog.linter import attributes, rows
 from eventlog.linter.attributes import TableAttrs, attrs_of_rows, attrs_values
 from eventlog.linter.fields import MASK_64
@@ -47,24 +47,6 @@ _ATTRS_TYPES: Final[Mapping[str, sa.types.TypeEngine[Any]]] = {
     "PKEY": sa.SmallInteger(),
     "LEN": sa.Integer(),
 }
-
-
-def engine_of(url: str) -> sa.Engine:
-    """An engine that keeps no connections; PostgreSQL through psycopg.
-
-    Raises ConfigError for a URL that cannot be used, without its secrets.
-    """
-    try:
-        parsed = sa.make_url(url)
-        if parsed.drivername == "postgresql":
-            parsed = parsed.set(drivername="postgresql+psycopg")
-        return sa.create_engine(parsed, poolclass=sa.NullPool, hide_parameters=True)
-    except (sa.exc.ArgumentError, ImportError, ValueError) as error:
-        scheme = url.partition("://")[0]
-        raise ConfigError(
-            f"the database URL {scheme}://... cannot be used ({type(error).__name__}); "
-            "give a URL of SQLAlchemy and install its driver"
-        ) from None
 
 
 @contextmanager

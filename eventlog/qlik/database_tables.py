@@ -17,6 +17,7 @@ from eventlog.qlik.ddl_history import HISTORY_TABLE, DdlEntry, entry_of
 from eventlog.qlik.partitions import CONTROL_TABLE
 from eventlog.qlik.stored_tables import Reading, StoredTable, stored_row_reader
 from eventlog.qlik.table_layout import PARTITION_NAME, TableLayout, header_name, read_layout
+from eventlog.sql.connect import connect_any
 
 STATE_TABLE: Final = "eventlog_change_sequence"
 """The states of the writers of a database, by task."""
@@ -36,20 +37,6 @@ class DatabaseTable(NamedTuple):
 def is_database_url(text: str) -> bool:
     """Whether a source or target is a database and not a path."""
     return "://" in text
-
-
-def open_engine(url: str) -> sa.Engine:
-    """An engine for ``url``; PostgreSQL through psycopg. Raises ConfigError for a URL that cannot be used."""
-    try:
-        parsed = sa.make_url(url)
-        if parsed.drivername == "postgresql":
-            parsed = parsed.set(drivername="postgresql+psycopg")
-        return sa.create_engine(parsed, poolclass=sa.NullPool)
-    except (sa.exc.ArgumentError, ImportError) as error:
-        # Without the text of the URL: it may hold a password.
-        raise ConfigError(
-            f"the database URL cannot be used ({type(error).__name__}): check its form and driver"
-        ) from None
 
 
 @contextmanager
@@ -225,7 +212,7 @@ def _is_listed(
 @contextmanager
 def snapshot(url: str) -> Iterator[sa.Connection]:
     """A connection that sees one state of the database while it reads. Raises ConfigError, DatabaseError."""
-    engine = open_engine(url)
+    engine = connect_any(url)
     try:
         with database_errors(), engine.connect() as connection:
             if "REPEATABLE READ" in engine.dialect.get_isolation_level_values(None):  # type: ignore[arg-type]

@@ -30,7 +30,6 @@ from eventlog.qlik.database_tables import (
     database_errors,
     default_schema,
     header_column,
-    open_engine,
 )
 from eventlog.qlik.database_types import data_type, header_type, moment_writer, value_writers
 from eventlog.qlik.masks import check_capacity
@@ -38,6 +37,7 @@ from eventlog.qlik.sequence import WriterState
 from eventlog.qlik.stored_tables import WriteRows
 from eventlog.qlik.stored_values import Convert, row_converter
 from eventlog.qlik.table_layout import PARTITION_NAME, TableLayout, new_layout, read_layout
+from eventlog.sql.connect import connect_any
 
 _ROWS_AT_A_TIME: Final = 5000
 # SQLite takes its lock, and lets tables be created within the transaction, only if this begins it.
@@ -258,7 +258,7 @@ def database_target(url: str, options: WriteOptions) -> Iterator[DatabaseTarget]
 
     Raises ConfigError, DatabaseError.
     """
-    engine = open_engine(url)
+    engine = connect_any(url)
     with database_errors():
         try:
             with engine.begin() as connection:

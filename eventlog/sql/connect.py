@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection, ExceptionContext
-from sqlalchemy.exc import NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
 from eventlog.sql import dialects, embedded
@@ -41,10 +41,8 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
             parsed, poolclass=NullPool, hide_parameters=True, connect_args=dict(dialect.connect_args(connect_timeout))
         )
     except (ImportError, NoSuchModuleError) as error:
-        extra = "[oracle]" if dialect.name == "oracle" else ""
         raise ConfigError(
-            f"the driver {dialect.driver} of {describe(parsed)} is not installed: {error}; "
-            f"install eventlog-publisher{extra}"
+            f"the driver {dialect.driver} of {describe(parsed)} is not installed: {error}; install {dialect.package}"
         ) from error
 
     @event.listens_for(engine, "connect")
@@ -66,6 +64,25 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
             raise _not_connected(dialect, parsed, context.original_exception) from context.original_exception
 
     return engine
+
+
+def connect_any(url: str) -> Engine:
+    """An engine that keeps no connections, for any database of SQLAlchemy: where the tables of another format lie.
+
+    A URL that names no driver gets that of its dialect, if it is one of ours. Raises ConfigError for a URL that cannot
+    be used, without its secrets.
+    """
+    try:
+        parsed = make_url(url)
+        if parsed.drivername in dialects.SUPPORTED:
+            parsed = parsed.set(drivername=dialects.load(parsed.drivername).driver)
+        return create_engine(parsed, poolclass=NullPool, hide_parameters=True)
+    except (ArgumentError, ImportError, ValueError) as error:
+        scheme = url.partition("://")[0]
+        raise ConfigError(
+            f"the database URL {scheme}://... cannot be used ({type(error).__name__}); "
+            "give a URL of SQLAlchemy and install its driver"
+        ) from None
 
 
 def will_write(conn: Connection) -> None:

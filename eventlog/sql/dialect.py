@@ -172,7 +172,8 @@ class Dialect:
     (None = it does); ``check_url`` raises ConfigError or DatabaseError for a URL that cannot lead to a log; ``prepare``
     makes a database ready for a log by its URL, before the first migration, outside of any transaction; ``refuses``
     whether an operational error of the driver is the statement's own fault, so that trying again cannot help;
-    ``passes`` whether another error of the driver is worth trying again; ``max_identifier`` in bytes;
+    ``passes`` whether another error of the driver is worth trying again; ``package`` what to install for the driver;
+    ``max_identifier`` in bytes;
     ``numbers_columns`` whether the columns of a table have an order of their own (spec/event-log.md 1.3); ``quote``
     an identifier; ``value_text`` SQL of a column's value as log text (triggers.md 6), given the SQL of the column
     reference; ``reflect`` one schema.
@@ -240,3 +241,4 @@ class Dialect:
     health: Health
     fingerprint: Callable[[Connection, Catalog], str] | None = None
     passes: Callable[[BaseException], bool] = lambda error: False
+    package: str = "eventlog-publisher"

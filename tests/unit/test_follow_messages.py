@@ -218,7 +218,7 @@ def test_what_kafka_had_no_room_for_is_not_taken_for_stored(brokers: Cluster, pl
     with brokers.stopped():
         thread = threading.Thread(
             target=follow,
-            args=(followed, position_at(place), lambda: KafkaSink(brokers.brokers, "t", settings, 0.5), stop),
+            args=(followed, position_at(place), lambda: KafkaSink(brokers.brokers, "t", settings, 1), stop),
         )
         thread.start()
         time.sleep(1.5)

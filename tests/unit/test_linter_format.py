@@ -24,6 +24,7 @@ from eventlog.linter.queue_format import FORMAT
 from eventlog.linter.reader import QueueReader, ReaderOptions
 from eventlog.linter.rows import COLUMNS, QueueRow, column_values, queue_rows_of_mappings
 from eventlog.model import Change, ChangeOp
+from eventlog.sql.connect import connect_any
 
 EMULATOR = {"codec": "eventlog-emulator-1"}
 WRITER: dict[str, Any] = {
@@ -115,7 +116,7 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["postgresql://ann@h/db", "postgresql+psycopg://ann@h/db"])
 def test_postgresql_is_spoken_to_through_psycopg(url: str) -> None:
-    assert tables.engine_of(url).driver == "psycopg"
+    assert connect_any(url).driver == "psycopg"
 
 
 def test_a_database_without_a_queue_is_named(tmp_path: Path) -> None:

@@ -19,10 +19,11 @@ from eventlog.model import Change, ChangeOp, Row
 from eventlog.qlik.change_table_format import read, write
 from eventlog.qlik.columns import TYPES as TYPES_OF_COLUMNS
 from eventlog.qlik.columns import columns_from_json
-from eventlog.qlik.database_tables import DatabaseTable, open_engine
+from eventlog.qlik.database_tables import DatabaseTable
 from eventlog.qlik.database_target import change_table
 from eventlog.qlik.errors import MissingHeader
 from eventlog.qlik.table_layout import new_layout
+from eventlog.sql.connect import connect_any
 
 NOON = datetime(2024, 5, 10, 12, 0, 0, 123456, UTC)
 FULL: Row = {
@@ -89,7 +90,7 @@ def get(url: str, **options: Any) -> list[Change]:
 
 
 def query(url: str, statement: str) -> list[tuple[Any, ...]]:
-    engine = open_engine(url)
+    engine = connect_any(url)
     with engine.begin() as connection:
         found = connection.exec_driver_sql(statement)
         return [tuple(row) for row in found] if found.returns_rows else []

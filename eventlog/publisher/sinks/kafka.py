@@ -23,7 +23,7 @@ class KafkaSink:
     be acknowledged. ``properties``: settings of librdkafka, secrets among them. Raises ConfigError.
     """
 
-    __slots__ = ("_away", "_sent", "_topic", "_transmitter")
+    __slots__ = ("_away", "_has_answered", "_sent", "_topic", "_transmitter")
 
     def __init__(
         self,
@@ -35,12 +35,13 @@ class KafkaSink:
         self._transmitter = Transmitter(brokers, properties, timeout)
         self._topic = topic
         self._sent: list[tuple[str, Record]] = []  # event-id and record, since the last flush, in order
-        self._away = ""  # why records handed over since the last flush are lost, if they are
+        self._has_answered = False  # since the last flush
+        self._away = ""  # why records are lost that have been answered since the last flush, if they are
 
     def send(self, document: Document) -> Answer:
         """Hand the records over. The answer names events that are refused at once; the rest counts with ``flush``.
 
-        Raises ReceiverAway: then those that were handed over before are lost too, and the next flush raises it again.
+        Raises ReceiverAway: then what was answered since the last flush is lost too, and that flush raises it again.
         """
         if self._away:
             raise ReceiverAway(self._away)
@@ -56,15 +57,18 @@ class KafkaSink:
                     refused[event_id] = Verdict(Level.ERROR, f"Kafka refuses the record: {error}")
                     break
                 except KafkaAway as away:
-                    self._away = str(away)
-                    raise ReceiverAway(self._away) from None
+                    self._sent = []
+                    if self._has_answered:
+                        self._away = str(away)
+                    raise ReceiverAway(str(away)) from None
                 self._sent.append((event_id, record))
+        self._has_answered = True
         return Answer(refused, is_pending=True)
 
     def flush(self) -> dict[str, Verdict]:
         """Wait for the brokers. Verdicts of events whose records they refuse. Raises ReceiverAway."""
         sent, self._sent = self._sent, []
-        away_since, self._away = self._away, ""
+        away_since, self._away, self._has_answered = self._away, "", False
         if away_since:
             raise ReceiverAway(away_since)
         try:
@@ -75,7 +79,7 @@ class KafkaSink:
 
     def close(self) -> None:
         """Drop what was not flushed: its rows are not marked and its events are sent again."""
-        self._sent, self._away = [], ""
+        self._sent = []
         self._transmitter.close()
 
     def _one_by_one(self, sent: list[tuple[str, Record]]) -> dict[str, Verdict]:

@@ -18,9 +18,10 @@ from eventlog.formats import Report
 from eventlog.linter.attributes import TableAttrs
 from eventlog.linter.poller import QueuePoller
 from eventlog.linter.reader import ReaderOptions
-from eventlog.linter.tables import database_errors, engine_of, find
+from eventlog.linter.tables import database_errors, find
 from eventlog.model import Change
 from eventlog.publisher.sources import Mark, Read, Step, Unread
+from eventlog.sql.connect import connect_any
 
 NAME: Final = "linter"
 
@@ -44,7 +45,7 @@ class DispatchQueue:
         """The steps of the queue. Raises FormatError, DatabaseError, DatabaseAway, ConfigError."""
         options = self.options if token is None else replace(self.options, restart=str(token))
         poller = QueuePoller(
-            engine_of(self.url),
+            connect_any(self.url),
             options,
             self.report,
             queue_table=self.queue_table,
@@ -78,7 +79,7 @@ class DispatchQueue:
 
     def _rows(self) -> int:
         """The number of rows in the queue now."""
-        with database_errors(), engine_of(self.url).connect() as connection:
+        with database_errors(), connect_any(self.url).connect() as connection:
             table = find(connection, self.queue_table, self.schema)
             return int(connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
 

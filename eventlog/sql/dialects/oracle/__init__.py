@@ -37,6 +37,7 @@ DIALECT: Final = Dialect(
     name="oracle",
     capabilities=CAPABILITIES,
     driver="oracle+oracledb",
+    package="eventlog-publisher[oracle]",
     connect_args=connect_args,
     connect_advice=CONNECT_ADVICE,
     session=SESSION,
