@@ -272,3 +272,26 @@ def test_any_format_is_converted_to_any_other(run: Run, tmp_path: Path, source: 
     assert report["read"] > 1
     assert 1 <= report["written"] <= report["read"]
     assert (tmp_path / out).exists()
+
+
+VECTORS = Path(__file__).parents[1] / "conformance" / "vectors" / "gbase.json"
+
+
+def test_the_captured_stream_of_the_source_document_is_its_one_transaction(run: Run, tmp_path: Path) -> None:
+    streams = json.loads(VECTORS.read_text(encoding="utf-8"))["streams"]
+    capture = next(stream for stream in streams if stream["name"] == "capture stream")
+    (tmp_path / "capture.cdc").write_bytes(bytes.fromhex(capture["hex"]))
+    (tmp_path / "map.json").write_text(json.dumps(capture["options"]))
+
+    code, listed, _ = run("decode", "--from", "gbase", "capture.cdc")
+    assert code == 0
+    assert "00000099  INSERT of label_111  transaction 0000000b01746018" in listed
+    assert "c2 varchar(20,0): 'abcabcabc'" in listed
+    assert "end of the stream, 0 transactions open" in listed
+
+    code, written, _ = run("convert", "--from", "gbase", "--to", "jsonl", "--map", "map.json", "capture.cdc", "-")
+    assert code == 0
+    (change,) = map(json.loads, written.splitlines())
+    assert (change["table"], change["op"], change["after"]) == ("t1", "INSERT", {"c1": 15, "c2": "abcabcabc"})
+    assert change["position"] == "0000000b017460a0:0000000b01746050"
+    assert change["last_in_transaction"] is True

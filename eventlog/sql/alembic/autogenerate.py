@@ -154,6 +154,7 @@ def _definitions(case: _Case, watches: Sequence[Watch], changes: Sequence[Migrat
     if "transactional_ddl" in case.dialect.capabilities:
         try:
             return _tried_out(case, changes, complete)
+        # Alembic raises NotImplementedError for a change that the database has no statement for (ALTER of SQLite).
         except (SQLAlchemyError, CommandError, NotImplementedError) as error:
             _log.warning("the changes cannot be tried out, so the watched tables are reflected at run time: %s", error)
     return [_definition_by_names(case, watch, changes) for watch in watches]
