@@ -274,11 +274,8 @@ def test_any_format_is_converted_to_any_other(run: Run, tmp_path: Path, source: 
     assert (tmp_path / out).exists()
 
 
-VECTORS = Path(__file__).parents[1] / "conformance" / "vectors" / "gbase.json"
-
-
 def test_the_captured_stream_of_the_source_document_is_its_one_transaction(run: Run, tmp_path: Path) -> None:
-    streams = json.loads(VECTORS.read_text(encoding="utf-8"))["streams"]
+    streams = json.loads((VECTORS / "gbase.json").read_text())["streams"]
     capture = next(stream for stream in streams if stream["name"] == "capture stream")
     (tmp_path / "capture.cdc").write_bytes(bytes.fromhex(capture["hex"]))
     (tmp_path / "map.json").write_text(json.dumps(capture["options"]))
