@@ -16,7 +16,9 @@ from eventlog.errors import ConfigError, LogTableError
 from eventlog.publisher.opening import find_log
 from eventlog.sql import dialects, migrations
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import tail
+from eventlog.sql.locate import new_log
+from eventlog.sql.log_rows import tail
+from eventlog.sql.log_table import split_name
 
 dialect_option = click.option(
     "--dialect",
@@ -90,7 +92,8 @@ def downgrade(
 ) -> None:
     """Go back to REVISION; the default, base, drops the log with its rows and companions (if we made it).
 
-    Drop the triggers before: triggers without a log fail the application's statements.
+    Drop the triggers before, since triggers without a log fail the application's statements: it is refused while
+    there are any.
     """
     config = context.config()
     if as_sql:
@@ -104,8 +107,10 @@ def downgrade(
         return
     refuse_dialect(dialect_name)
     with transaction(config) as (conn, dialect):
-        if revision == "base" and not force:
-            refuse_to_lose_rows(conn, dialect, config)
+        if revision == "base":
+            _refuse_to_orphan_triggers(conn, dialect, config)
+            if not force:
+                refuse_to_lose_rows(conn, dialect, config)
         migrations.downgrade(conn, revision=revision, **names(config))
         after = migrations.current(conn, **names(config))
     if not context.quiet:
@@ -142,6 +147,25 @@ def refuse_to_lose_rows(conn: Connection, dialect: Dialect, config: Config) -> N
         raise ConfigError(
             f"the log {log} holds rows that are not published (up to record_id {last}) and would be lost: "
             "publish them, or give --force"
+        )
+
+
+def _refuse_to_orphan_triggers(conn: Connection, dialect: Dialect, config: Config) -> None:
+    """Raise ConfigError if triggers write the log: without it every statement on their tables would fail."""
+    try:
+        log = find_log(conn, dialect, config)
+    except LogTableError:  # it is not as a publisher needs it; triggers write it all the same
+        own_schema, name = split_name(config.database.log_table)
+        log = new_log(dialect, own_schema or config.database.schema_name, name)
+    try:
+        installed = dialect.triggers.installed(conn, log)
+    except LogTableError:
+        return
+    if installed:
+        tables = ", ".join(sorted({one.table for one in installed}))
+        raise ConfigError(
+            f"triggers on {tables} write the log {config.database.log_table}, and without it every statement on these "
+            "tables would fail: run `eventlog triggers drop` first, or `eventlog triggers drop --drop-log` for both"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -21,8 +22,10 @@ from eventlog.errors import ConfigError
 from eventlog.publisher.opening import catalog_of, class_names, declared_watches, find_log
 from eventlog.sql import dialects, migrations
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import new_log, split_name
-from eventlog.sql.triggers import LOCK_TIMEOUT, TriggerPlan, Watch
+from eventlog.sql.locate import new_log
+from eventlog.sql.log_table import split_name
+from eventlog.sql.trigger_plan import LOCK_TIMEOUT, TriggerPlan
+from eventlog.sql.watches import Watch
 
 SIGNS: Final = {"create": ("+", "green"), "replace": ("~", "yellow"), "drop": ("-", "red"), "unchanged": ("=", None)}
 
@@ -158,6 +161,8 @@ def print_compiled(context: Context, dialect: Dialect, catalog_file: Path) -> No
     """Print the script that makes the declared triggers in a database that is not there. Raises ConfigError."""
     config = context.config()
     database = read_database(catalog_file)
+    for warning in _of_another_database(database, dialect):
+        note(f"warning: --catalog {catalog_file}: {warning}")
     own_schema, name = split_name(config.database.log_table)
     log = new_log(dialect, own_schema or config.database.schema_name or database.schema, name)
     _, tables = class_names(config)
@@ -165,6 +170,29 @@ def print_compiled(context: Context, dialect: Dialect, catalog_file: Path) -> No
     watches = declared_watches(config) or tuple(Watch(cls.name) for cls in catalog.classes if not cls.is_view)
     plan = TriggerPlan.of_new(dialect.triggers.compile(database, catalog, log, watches))
     sys.stdout.write(dialect.triggers.script(plan, LOCK_TIMEOUT))
+
+
+def _of_another_database(database: Database, dialect: Dialect) -> Iterator[str]:
+    """What of the tables of a file is not of this database. Raises ConfigError for a name that it cannot have."""
+    if database.dialect != dialect.name:
+        yield (
+            f"it says that its tables are of {database.dialect}, and the SQL is for {dialect.name}: names are taken in "
+            "the case they are written in, and types as they are called"
+        )
+    for one in database.tables:
+        for name in (one.name, *(column.name for column in one.columns)):
+            dialect.quote(name)
+            if len(name.encode()) > dialect.max_identifier:
+                raise ConfigError(
+                    f"the catalog names {name!r}, which has {len(name.encode())} bytes, and {dialect.name} takes "
+                    f"{dialect.max_identifier}: correct it, or give the --dialect that the file is of"
+                )
+        for column in one.columns:
+            if column.type.kind in dialect.lacks:
+                yield (
+                    f"{one.name}.{column.name} is {column.type.sql}, a type that {dialect.name} does not have: "
+                    "its values are taken for text"
+                )
 
 
 def read_database(path: Path) -> Database:

@@ -12,22 +12,22 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
-from sqlalchemy.sql import quoted_name
 
 from eventlog.sql.dialects import load
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.quoting import quoted, schema_of
 
 
 @lru_cache(maxsize=32)
 def _errors(log: LogTable) -> sa.TableClause:
     columns = ("record_id", "code", "message")
-    return sa.table(_name(log.error_table), *map(sa.column, columns), schema=_schema(log))
+    return sa.table(quoted(log.error_table), *map(sa.column, columns), schema=schema_of(log))
 
 
 @lru_cache(maxsize=32)
 def _inflight(log: LogTable) -> sa.TableClause:
     columns = ("flight_no", "composition")
-    return sa.table(_name(log.inflight_table), *map(sa.column, columns), schema=_schema(log))
+    return sa.table(quoted(log.inflight_table), *map(sa.column, columns), schema=schema_of(log))
 
 
 def add_errors(conn: Connection, log: LogTable, lines: Sequence[tuple[int, str, str]]) -> None:
@@ -84,14 +84,6 @@ class ErrorLine(NamedTuple):
 def read_errors(conn: Connection, log: LogTable, record_id: int) -> list[ErrorLine]:
     """The error lines of a row, the oldest first."""
     columns = [sa.column("error_time", sa.TIMESTAMP()), *map(sa.column, ("record_id", "code", "message"))]
-    errors = sa.table(_name(log.error_table), *columns, schema=_schema(log))
+    errors = sa.table(quoted(log.error_table), *columns, schema=schema_of(log))
     found = sa.select(errors.c.error_time, errors.c.code, errors.c.message).where(errors.c.record_id == record_id)
     return [ErrorLine(*row) for row in conn.execute(found.order_by(errors.c.error_time))]
-
-
-def _name(name: str) -> quoted_name:
-    return quoted_name(name, quote=True)
-
-
-def _schema(log: LogTable) -> quoted_name | None:
-    return None if log.schema is None else _name(log.schema)

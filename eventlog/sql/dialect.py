@@ -19,9 +19,12 @@ from eventlog.catalog import Attribute, Catalog, Column, Database, ObjectClass
 from eventlog.model import LogRow
 from eventlog.sql.bulk import Bulk
 from eventlog.sql.health import Health
-from eventlog.sql.log_table import DueWindow, LogTable, Queue, Ranges, Window
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.resync import Batch, Selection
-from eventlog.sql.triggers import InstalledTrigger, TableSql, TriggerPlan, Watch
+from eventlog.sql.trigger_plan import InstalledTrigger, TableSql, TriggerPlan
+from eventlog.sql.watches import Watch
+from eventlog.sql.windows import DueWindow, Queue, Ranges, Window
+from eventlog.values import Kind
 
 CAPABILITIES: Final[Mapping[str, str]] = {
     "server": "the database is a server, not a file",
@@ -82,6 +85,11 @@ class Wake:
     heard: Callable[[Connection], bool]
 
 
+def run_as_it_stands(conn: Connection, statement: str) -> None:
+    """Run SQL text: no colon in it begins a parameter, no percent sign is doubled."""
+    conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
+
+
 @dataclass(frozen=True, slots=True)
 class Ddl:
     """What the tables of a log are made of (spec/triggers.md 7, spec/event-log.md 10).
@@ -91,10 +99,16 @@ class Ddl:
     ``queue_index``: the columns of the index that the publisher reads by; it holds the rows N alone with capability
     ``partial_indexes``. ``utc_now`` SQL of the time in UTC as event_time holds it; ``is_letter`` SQL of a check that a
     column holds a letter. Statement by statement: ``before_log`` what the log's own columns need; ``after_log`` what
-    its triggers use, such as the key quoting function; ``flights`` what numbers flights, never twice; ``after_resync``
-    what the table of positions needs beyond its columns (given its index's name); ``drop_...`` away with them.
+    it needs beyond them and what its triggers use, such as the key quoting function; ``after_companions`` what they
+    need and what numbers flights, never twice; ``after_resync`` what the table of positions needs (given its index's
+    name); ``drop_...`` away with what does not go with a table.
     ``prologue`` and ``epilogue``: the lines that a script for the database's own tool begins and ends with;
     ``as_script``: what Alembic printed, as text that this tool runs, and runs again where it can.
+
+    ``run`` a statement of the dialect's own text; raises DatabaseError for a function or trigger that does not compile.
+    Where DDL is not transactional, a migration that broke off is run again from its beginning: ``guarded``: a statement
+    as Alembic has it, as it can be run again; ``half_made``: whether a table of the log's name is one of ours that such
+    a migration left.
     """
 
     types: Mapping[str, TypeEngine[Any]]
@@ -106,12 +120,15 @@ class Ddl:
     drop_before_log: Callable[[LogTable], Sequence[str]]
     after_log: Callable[[LogTable], Sequence[str]]
     drop_after_log: Callable[[LogTable], Sequence[str]]
-    flights: Callable[[LogTable], Sequence[str]]
-    drop_flights: Callable[[LogTable], Sequence[str]]
+    after_companions: Callable[[LogTable], Sequence[str]]
+    drop_after_companions: Callable[[LogTable], Sequence[str]]
     after_resync: Callable[[LogTable, str], Sequence[str]]
     prologue: Sequence[str] = ()
     epilogue: Sequence[str] = ()
     as_script: Callable[[str], str] = str
+    run: Callable[[Connection, str], None] = run_as_it_stands
+    guarded: Callable[[str], str] = str
+    half_made: Callable[[Connection, LogTable], bool] = lambda conn, log: False
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +190,7 @@ class Dialect:
     makes a database ready for a log by its URL, before the first migration, outside of any transaction; ``refuses``
     whether an operational error of the driver is the statement's own fault, so that trying again cannot help;
     ``passes`` whether another error of the driver is worth trying again; ``package`` what to install for the driver;
+    ``lacks`` the classes of column types that no version of it has;
     ``max_identifier`` in bytes;
     ``numbers_columns`` whether the columns of a table have an order of their own (spec/event-log.md 1.3); ``quote``
     an identifier; ``value_text`` SQL of a column's value as log text (triggers.md 6), given the SQL of the column
@@ -189,9 +207,10 @@ class Dialect:
     ``fold_name`` a name that is written without quotes as the database keeps it; ``spelled`` a name as SQLAlchemy and
     the configuration give it (lower case for names without case) as the database keeps it.
 
-    ``next_flight`` a flight number that was never given before. ``query_back`` the current rows of many keys of one
-    class in one statement, by canonical key, gone objects left out; ``current_user`` that triggers would log as
-    perpetrator, an empty text where they log none.
+    ``next_flight`` a flight number that was never given before; ``identity`` of what gives them: a text that no other
+    log has, nor this one when it is made anew, as far as the database can tell. ``query_back`` the current rows of many
+    keys of one class in one statement, by canonical key, gone objects left out; ``current_user`` that triggers would
+    log as perpetrator, an empty text where they log none.
 
     ``fingerprint`` a text that changes when a column of the tables of a catalogue comes, goes, or gets another name or
     type, by one quick statement; None = the tables are to be reflected to see it.
@@ -234,6 +253,7 @@ class Dialect:
     fold_name: Callable[[str], str]
     spelled: Callable[[str], str]
     next_flight: Callable[[Connection, LogTable], int]
+    identity: Callable[[Connection, LogTable], str]
     ddl: Ddl
     triggers: Triggers
     resync: Resync
@@ -242,3 +262,4 @@ class Dialect:
     fingerprint: Callable[[Connection, Catalog], str] | None = None
     passes: Callable[[BaseException], bool] = lambda error: False
     package: str = "eventlog-publisher"
+    lacks: frozenset[Kind] = frozenset()

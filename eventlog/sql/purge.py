@@ -13,13 +13,14 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
-from sqlalchemy.sql import quoted_name
 
 from eventlog.errors import DatabaseError
-from eventlog.model import LogRow, Status
+from eventlog.model import Status
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.failures import as_database_errors
+from eventlog.sql.log_rows import column_of, rows_of
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.quoting import quoted, schema_of
 
 REMOVED: Final = (Status.SUCCESS, Status.WARNING)
 """The letters of rows that are done for good."""
@@ -54,7 +55,7 @@ def _before(now: datetime, age: timedelta) -> datetime:
 
 def check_rights(conn: Connection, dialect: Dialect, log: LogTable) -> None:
     """Raise DatabaseError that names the table from which this session may not delete."""
-    for table in (_log(log), _errors(log)):
+    for table in (rows_of(log), _errors(log)):
         try:
             with as_database_errors(conn), conn.begin_nested():
                 conn.execute(sa.delete(table).where(sa.false()))
@@ -67,7 +68,7 @@ def check_rights(conn: Connection, dialect: Dialect, log: LogTable) -> None:
 
 def extent(conn: Connection, log: LogTable) -> tuple[int, int] | None:
     """The lowest and the highest positive record_id; None if there is none."""
-    record_id = _column(log, "record_id")
+    record_id = column_of(log, "record_id")
     lowest, highest = conn.execute(sa.select(sa.func.min(record_id), sa.func.max(record_id)).where(record_id > 0)).one()
     return None if lowest is None else (int(lowest), int(highest))
 
@@ -80,7 +81,7 @@ def purge_rows(
     Removes rows S and W whose event_time lies before ``older_than``, but for the record_ids ``kept``. ``dry``: counts
     them only.
     """
-    record_id = _column(log, "record_id")
+    record_id = column_of(log, "record_id")
     batch = _next(conn, record_id, record_id > after, size)
     if batch is None:
         return None
@@ -88,7 +89,7 @@ def purge_rows(
     old = [record_id.between(after + 1, last), *_is_old(log, older_than)]
     if spared := [one for one in kept if after < one <= last]:
         old.append(record_id.not_in(spared))
-    return Batch(last, number, _remove(conn, _log(log), old, dry))
+    return Batch(last, number, _remove(conn, rows_of(log), old, dry))
 
 
 def purge_errors(
@@ -103,13 +104,13 @@ def purge_errors(
         return None
     number, last = batch
     stays = sa.not_(sa.and_(*_is_old(log, older_than.event_time)))
-    row = sa.select(sa.literal(1)).select_from(_log(log)).where(_column(log, "record_id") == record_id, stays)
+    row = sa.select(sa.literal(1)).select_from(rows_of(log)).where(column_of(log, "record_id") == record_id, stays)
     old = [behind, record_id <= last, errors.c.error_time < older_than.error_time, ~sa.exists(row)]
     return Batch(last, number, _remove(conn, errors, old, dry))
 
 
 def _is_old(log: LogTable, older_than: datetime) -> list[sa.ColumnElement[bool]]:
-    return [_column(log, "status").in_(REMOVED), _column(log, "event_time") < older_than]
+    return [column_of(log, "status").in_(REMOVED), column_of(log, "event_time") < older_than]
 
 
 def _next(
@@ -128,22 +129,5 @@ def _remove(conn: Connection, table: sa.TableClause, old: list[sa.ColumnElement[
 
 
 @lru_cache(maxsize=32)
-def _log(log: LogTable) -> sa.TableClause:
-    return sa.table(_name(log.name), *(sa.column(_name(column)) for column in log.columns), schema=_schema(log))
-
-
-@lru_cache(maxsize=32)
 def _errors(log: LogTable) -> sa.TableClause:
-    return sa.table(_name(log.error_table), *map(sa.column, ("record_id", "error_time")), schema=_schema(log))
-
-
-def _column(log: LogTable, field: str) -> sa.ColumnElement[Any]:
-    return _log(log).c[log.columns[LogRow._fields.index(field)]]
-
-
-def _name(name: str) -> quoted_name:
-    return quoted_name(name, quote=True)
-
-
-def _schema(log: LogTable) -> quoted_name | None:
-    return None if log.schema is None else _name(log.schema)
+    return sa.table(quoted(log.error_table), *map(sa.column, ("record_id", "error_time")), schema=schema_of(log))

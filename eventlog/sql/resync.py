@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
-from sqlalchemy.sql import quoted_name
 
 from eventlog.catalog import ObjectClass
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.model import EventType
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.quoting import quoted, schema_of
 
 if TYPE_CHECKING:
     from eventlog.sql.dialect import Dialect
@@ -183,8 +183,7 @@ def _place(position: str | None) -> str:
 
 @lru_cache(maxsize=32)
 def _table(log: LogTable) -> sa.TableClause:
-    schema = None if log.schema is None else quoted_name(log.schema, quote=True)
-    return sa.table(quoted_name(log.resync_table, quote=True), *map(sa.column, COLUMNS), schema=schema)
+    return sa.table(quoted(log.resync_table), *map(sa.column, COLUMNS), schema=schema_of(log))
 
 
 COLUMNS: Final = ("digest", "class_name", "selection", "started", "position", "rows_written")

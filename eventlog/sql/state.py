@@ -65,7 +65,7 @@ def tables(name: str) -> PositionTables:
         sa.Column("source", sa.String(32), primary_key=True, comment="Format of the source"),
         sa.Column("token", sa.Text, comment="JSON: from where it is to be read again; null = from its beginning"),
         sa.Column("flight_no", sa.BigInteger, nullable=False, comment="Newest flight that may have been sent"),
-        sa.Column("saved", sa.DateTime, nullable=False, comment="When it was last written, in UTC"),
+        sa.Column("saved", sa.DateTime, nullable=False, comment="When the token last changed, in UTC"),
         comment="How far eventlog publish --from has come: all before it has been answered",
     )
     failures = sa.Table(
@@ -91,10 +91,11 @@ def ddl(name: str, database: str) -> str:
 class TablePosition:
     """The position of one source in a table, held by a session that keeps a second publisher away."""
 
-    __slots__ = ("_connection", "_source", "_tables")
+    __slots__ = ("_connection", "_source", "_tables", "_token")
 
     def __init__(self, connection: sa.Connection, tables: PositionTables, source: str) -> None:
         self._connection, self._tables, self._source = connection, tables, source
+        self._token: Any = None
 
     def load(self) -> Saved:
         """What was saved last. Raises DatabaseError, DatabaseAway."""
@@ -106,26 +107,38 @@ class TablePosition:
         if row is None:
             return Saved()
         try:
-            return Saved(None if row.token is None else json.loads(row.token), int(row.flight_no))
+            self._token = None if row.token is None else json.loads(row.token)
         except ValueError:
             raise DatabaseError(f"the position in {table.fullname} is no JSON; was it changed by hand?") from None
+        return Saved(self._token, int(row.flight_no))
 
     def save(self, saved: Saved, failures: Sequence[Failure] = ()) -> None:
         """Write the position and what failed up to it, in one transaction. Raises DatabaseError, DatabaseAway."""
         with as_database_errors(self._connection):
-            write(self._connection, self._tables, self._source, saved, failures)
+            write(self._connection, self._tables, self._source, saved, failures, has_moved=saved.token != self._token)
             self._connection.commit()
+        self._token = saved.token
 
 
 def write(
-    connection: sa.Connection, tables: PositionTables, source: str, saved: Saved, failures: Sequence[Failure] = ()
+    connection: sa.Connection,
+    tables: PositionTables,
+    source: str,
+    saved: Saved,
+    failures: Sequence[Failure] = (),
+    *,
+    has_moved: bool = True,
 ) -> None:
-    """Write the position of a source and what failed up to it, in the current transaction."""
+    """Write the position of a source and what failed up to it, in the current transaction.
+
+    ``has_moved``: whether the token is another one than the one that is there.
+    """
     table, now = tables.position, datetime.now(UTC).replace(tzinfo=None)
     token = None if saved.token is None else json.dumps(saved.token, separators=(",", ":"))
-    values = {"token": token, "flight_no": saved.flight, "saved": now}
-    if not connection.execute(sa.update(table).where(table.c.source == source).values(values)).rowcount:
-        connection.execute(sa.insert(table).values(source=source, **values))
+    values = {"token": token, "flight_no": saved.flight}
+    changed = {**values, "saved": now} if has_moved else values
+    if not connection.execute(sa.update(table).where(table.c.source == source).values(changed)).rowcount:
+        connection.execute(sa.insert(table).values(source=source, **values, saved=now))
     if failures:
         lines = [{"source": source, "error_time": now, **_storable(failure)} for failure in failures]
         connection.execute(sa.insert(tables.failures), lines)

@@ -10,7 +10,7 @@ import eventlog.sql.dialects
 from eventlog.catalog import database_from_json
 from eventlog.sql import dialects, templates
 from eventlog.sql.alembic.definition import WatchDefinition, compile_definition, with_tables
-from eventlog.sql.triggers import Watch
+from eventlog.sql.watches import Watch
 
 FROZEN = Path(__file__).with_name("frozen.json")
 PACKAGES = Path(eventlog.sql.dialects.__file__).parent

@@ -25,8 +25,9 @@ from eventlog.publisher.opening import catalog_of, class_names, declared_watches
 from eventlog.sql import migrations
 from eventlog.sql.connect import connect
 from eventlog.sql.dialect import CAPABILITIES, Dialect
-from eventlog.sql.log_table import LogTable, Window
-from eventlog.sql.triggers import TriggerPlan
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.trigger_plan import TriggerPlan
+from eventlog.sql.windows import Window
 
 Logged = tuple[int, str, str | None, str | None, str | None]
 """Type, table_key, column_name, old and new value of a row of the log."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,21 @@ def test_an_unknown_database_is_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("name", dialects.SUPPORTED)
+def test_what_migrations_print_is_one_transaction_where_ddl_is_part_of_one(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in (["db", "upgrade"], ["db", "downgrade"]):
+        assert run([*command, "--sql", "--dialect", name]) == 0
+        lines = [line for line in capsys.readouterr().out.splitlines() if line]
+        transactions = [line for line in lines if line in ("BEGIN;", "COMMIT;")]
+        if "transactional_ddl" in dialects.load(name).capabilities:
+            assert transactions == [lines[0], lines[-1]] == ["BEGIN;", "COMMIT;"]
+        else:
+            assert transactions == [lines[-1]] == ["COMMIT;"]
+
+
+@pytest.mark.parametrize("name", dialects.SUPPORTED)
 def test_everything_is_printed_without_a_database_or_a_url(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -61,3 +77,63 @@ def test_everything_is_printed_without_a_database_or_a_url(
         assert trigger in printed
     assert run(["triggers", "show", "--sql", "--dialect", name, "--catalog", "catalog.json"]) == 0
     assert capsys.readouterr().out.lower() == printed
+
+
+OF_ANOTHER = [
+    # dialect of the file, --dialect, exit code, in what is said
+    ("oracle", "oracle", 0, None),
+    ("postgresql", "oracle", 0, "it says that its tables are of postgresql, and the SQL is for oracle"),
+    ("mysql", "sqlite", 0, "it says that its tables are of mysql, and the SQL is for sqlite"),
+]
+
+
+@pytest.mark.parametrize(("of", "name", "code", "said"), OF_ANOTHER)
+def test_a_catalogue_of_another_database_is_warned_of(
+    of: str, name: str, code: int, said: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    assert show(name, {**CATALOG, "dialect": of}, tmp_path, monkeypatch) == code
+    printed, errors = capsys.readouterr()
+    assert "CREATE" in printed
+    assert errors == "" if said is None else f"warning: --catalog catalog.json: {said}" in " ".join(errors.split())
+
+
+NAMES_THAT_CANNOT_BE = [
+    ("oracle", 'a"b', "no name holds a quotation mark"),
+    ("oracle", "ä" * 65, "has 130 bytes, and oracle takes 128"),
+    ("postgresql", "a" * 64, "has 64 bytes, and postgresql takes 63"),
+]
+
+
+@pytest.mark.parametrize(("dialect", "name", "said"), NAMES_THAT_CANNOT_BE)
+def test_a_catalogue_with_a_name_that_the_database_cannot_have_is_refused(
+    dialect: str, name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    assert show(dialect, catalogue_of(dialect, {name: "integer"}), tmp_path, monkeypatch) == 2
+    printed, errors = capsys.readouterr()
+    assert printed == ""
+    assert said in " ".join(errors.split())
+
+
+def test_a_catalogue_with_types_that_the_database_lacks_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = catalogue_of("oracle", {"AT": "time", "WHO": "uuid", "ON": "date"})
+    assert show("oracle", tables, tmp_path, monkeypatch) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "T.AT is time, a type that oracle does not have: its values are taken for text" in said
+    assert "T.WHO is uuid" in said
+    assert "T.ON" not in said
+
+
+def catalogue_of(dialect: str, columns: Mapping[str, str]) -> dict[str, object]:
+    found = [{"name": "ID", "type": "integer"}, *({"name": name, "type": of} for name, of in columns.items())]
+    table = {"name": "T", "kind": "table", "columns": found, "primary_key": ["ID"]}
+    return {"dialect": dialect, "schema": None, "tables": [table]}
+
+
+def show(name: str, catalogue: Mapping[str, object], place: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.chdir(place)
+    Path("catalog.json").write_text(json.dumps(catalogue))
+    return run(["triggers", "show", "--sql", "--dialect", name, "--catalog", "catalog.json"])

@@ -24,7 +24,10 @@ from eventlog.sql.companions import (
     write_inflight,
 )
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import DueWindow, LogTable, Window, count_by_status, open_log, requeue, tail
+from eventlog.sql.locate import locate_log
+from eventlog.sql.log_rows import count_by_status, requeue, tail
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.windows import DueWindow, Window
 
 
 class Log(NamedTuple):
@@ -168,11 +171,11 @@ def test_one_publisher_a_log(platform: Platform) -> None:
 def test_what_the_log_lacks_is_named(platform: Platform) -> None:
     with platform.session() as (conn, log):
         with pytest.raises(LogTableError, match="db upgrade"):
-            open_log(conn, platform.dialect, name="nothing")
+            locate_log(conn, platform.dialect, name="nothing")
         conn.exec_driver_sql(f"DROP TABLE {platform.dialect.quote(log.inflight_table)}")
         conn.commit()
         with pytest.raises(LogTableError, match=r"(?i)inflight"):
-            open_log(conn, platform.dialect, name="eventlog")
+            locate_log(conn, platform.dialect, name="eventlog")
         if not platform.has("schemas"):
             with pytest.raises(ConfigError, match="no schemas"):
-                open_log(conn, platform.dialect, name="eventlog", schema="hr")
+                locate_log(conn, platform.dialect, name="eventlog", schema="hr")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from platforms import STYLES, Platform
+from watched import broken_off
 
 from eventlog.cli.database import transaction
 from eventlog.cli.triggers import planned_triggers
 from eventlog.errors import ConfigError, LogTableError, TriggerError
 from eventlog.publisher.opening import catalog_of, class_names, declared_watches
 from eventlog.sql import migrations
+from eventlog.sql.trigger_plan import TriggerPlan
 
 USR: dict[str, Any] = {"table": "usr"}
 
@@ -69,6 +73,30 @@ def test_a_table_of_the_logs_name_is_not_taken(platform: Platform) -> None:
         migrations.upgrade(conn, log_table="eventlog")
 
 
+def test_a_log_that_was_dropped_by_hand_is_missed_and_what_is_left_of_it_goes(platform: Platform) -> None:
+    with transaction(platform.config()) as (conn, _):
+        migrations.downgrade(conn, log_table="eventlog")
+    nothing = catalogue(platform)
+    platform.install()
+    platform.run("DROP TABLE eventlog")
+    with pytest.raises(LogTableError, match="is gone"):
+        platform.install()
+    with transaction(platform.config()) as (conn, _):
+        migrations.downgrade(conn, log_table="eventlog")
+    assert catalogue(platform) == nothing
+
+
+@pytest.mark.parametrize("ending", ["error", "inflight", "resync"])
+def test_a_table_of_a_companions_name_is_not_taken(platform: Platform, ending: str) -> None:
+    with transaction(platform.config()) as (conn, _):
+        migrations.downgrade(conn, log_table="eventlog")
+    platform.run(f"CREATE TABLE eventlog_{ending} (x {{integer}})")
+    before = catalogue(platform)
+    with pytest.raises(LogTableError, match=f"(?i)table eventlog_{ending} is there already"):
+        platform.install()
+    assert catalogue(platform) == before
+
+
 @pytest.mark.parametrize("style", STYLES[1:])
 def test_another_style_replaces_the_triggers(usr_platform: Platform, style: str) -> None:
     usr_platform.watch("usr")
@@ -108,6 +136,23 @@ def test_a_column_that_was_renamed_shows_in_the_plan(usr_platform: Platform) -> 
     assert kinds(usr_platform, USR)[0] == "replace"
     usr_platform.watch("usr")
     assert usr_platform.logged("INSERT INTO usr (idu, surname) VALUES (1, 'n')") == [(1, "idu=1", "surname", None, "n")]
+    assert kinds(usr_platform, USR) == ["unchanged", "unchanged"]
+
+
+RETYPE = {
+    "postgresql": "ALTER TABLE usr ALTER lname TYPE integer USING NULL",
+    "oracle": "ALTER TABLE usr MODIFY lname NUMBER(10)",
+}
+
+
+def test_a_column_of_another_type_shows_in_the_plan(usr_platform: Platform) -> None:
+    if usr_platform.name not in RETYPE:
+        pytest.skip(f"{usr_platform.name} cannot give a column another type")
+    usr_platform.watch("usr")
+    usr_platform.run(RETYPE[usr_platform.name])
+    assert kinds(usr_platform, USR) == ["replace", "unchanged"]
+    usr_platform.watch("usr")
+    assert usr_platform.logged("INSERT INTO usr (idu, lname) VALUES (1, 7)") == [(1, "idu=1", "lname", None, "7")]
     assert kinds(usr_platform, USR) == ["unchanged", "unchanged"]
 
 
@@ -172,6 +217,62 @@ def test_nothing_is_left_of_a_plan_that_fails(usr_platform: Platform) -> None:
         usr_platform.apply(plan)
     with usr_platform.session() as (conn, log):
         assert usr_platform.dialect.triggers.installed(conn, log) == []
+
+
+# --- broken off in the middle -----------------------------------------------------------------------------------------
+
+
+def broken_off_at(platform: Platform, after: int, work: Callable[[sa.Connection], None]) -> int | None:
+    """Do some work that breaks off after so many statements: how many it has, if it comes to its end, None if not."""
+    with suppress(TimeoutError), transaction(platform.config()) as (conn, _), broken_off(conn, after) as done:
+        work(conn)
+        return len(done)
+    return None
+
+
+def test_a_migration_that_breaks_off_anywhere_leaves_nothing_or_is_ended_by_the_next(platform: Platform) -> None:
+    def upgrade(conn: sa.Connection) -> None:
+        migrations.upgrade(conn, log_table="eventlog")
+
+    def downgrade(conn: sa.Connection) -> None:
+        migrations.downgrade(conn, log_table="eventlog")
+
+    whole = catalogue(platform)
+    broken_off_at(platform, 1_000_000, downgrade)
+    nothing = catalogue(platform)
+    for work, before, ended in ((upgrade, nothing, whole), (downgrade, whole, nothing)):
+        after = 0
+        while broken_off_at(platform, after, work) is None:
+            if platform.has("transactional_ddl"):
+                assert catalogue(platform) == before
+                after = 2 * after + 1
+            else:
+                assert broken_off_at(platform, 1_000_000, work) is not None
+                assert catalogue(platform) == ended
+                broken_off_at(platform, 1_000_000, downgrade if work is upgrade else upgrade)
+                after += 1
+        assert after > 9
+        assert catalogue(platform) == ended
+
+
+def test_triggers_that_break_off_anywhere_leave_nothing_or_are_ended_by_the_next(usr_platform: Platform) -> None:
+    def run(plan: TriggerPlan, after: int = 1_000_000) -> int | None:
+        return broken_off_at(usr_platform, after, lambda conn: usr_platform.dialect.triggers.apply(conn, plan, 5.0))
+
+    def drop_all() -> TriggerPlan:
+        with usr_platform.session() as (conn, log):
+            return usr_platform.dialect.triggers.plan_drop(conn, log)
+
+    def watch(style: str) -> TriggerPlan:
+        return usr_platform.plan({**USR, "style": style})
+
+    for planned in (lambda: watch("field"), lambda: watch("remove_all"), drop_all):
+        before, after = catalogue(usr_platform), 0
+        while run(planned(), after) is None:
+            assert catalogue(usr_platform) == before or not usr_platform.has("transactional_ddl")
+            after = 2 * after + 1
+        assert after > 1
+        assert planned().changes == ()
 
 
 def test_watches_that_cannot_be_are_refused(usr_platform: Platform) -> None:

@@ -30,10 +30,17 @@ from eventlog.catalog import Column, Database, ForeignKey, Table, build_catalog,
 from eventlog.errors import ConfigError, EventlogError, TriggerError
 from eventlog.sql import dialects, templates
 from eventlog.sql.alembic.autogenerate import Declared
-from eventlog.sql.alembic.definition import WatchDefinition, compile_definition, from_literals, to_literals, with_tables
+from eventlog.sql.alembic.definition import (
+    LogDefinition,
+    WatchDefinition,
+    compile_definition,
+    from_literals,
+    to_literals,
+    with_tables,
+)
 from eventlog.sql.alembic.operations import CreateEventLogOp, DropEventLogOp, UnwatchTableOp, WatchTableOp
-from eventlog.sql.log_table import new_log
-from eventlog.sql.triggers import Watch
+from eventlog.sql.locate import new_log
+from eventlog.sql.watches import Watch
 from eventlog.values import ColumnType, Kind
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "migrations"
@@ -472,7 +479,7 @@ def test_rendered_operations_are_the_operations(definition: WatchDefinition) -> 
 
 def test_rendered_operations_of_the_log_are_the_operations() -> None:
     for kind in (CreateEventLogOp, DropEventLogOp):
-        operation = kind('"Ev.log"', "hr", ("0003", "0005"), ("0002",))
+        operation = kind(LogDefinition('"Ev.log"', "hr", ("0003", "0005"), ("0002",)))
         assert vars(rerun(operation)) == vars(operation)
         assert vars(operation.reverse()) == vars(operation)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -12,7 +15,8 @@ from eventlog.model import LogRow
 from eventlog.sql.dialects.postgresql import triggers
 from eventlog.sql.dialects.postgresql.reflect import reflect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.triggers import Capture, Style, TriggerPlan, Watch
+from eventlog.sql.trigger_plan import TriggerPlan
+from eventlog.sql.watches import Capture, Style, Watch
 
 LOG = LogTable("log", "eventlog", LogRow._fields)
 LOG_DDL = (
@@ -104,3 +108,21 @@ def catalogue(conn: sa.Connection) -> list[tuple[object, ...]]:
             " UNION ALL SELECT 'comment', objoid, description FROM pg_description ORDER BY 1, 2, 3"
         )
     ]
+
+
+_CHANGES_NOTHING = re.compile(r"\s*(SELECT|PRAGMA|SAVEPOINT|RELEASE|ROLLBACK|SET|ALTER SESSION)\b")
+
+
+@contextmanager
+def broken_off(conn: sa.Connection, after: int) -> Iterator[list[str]]:
+    """A session that ends with TimeoutError when so many statements have changed something; they are in the list."""
+    done: list[str] = []
+
+    def count(_conn: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if _CHANGES_NOTHING.match(statement) is None:
+            if len(done) == after:
+                raise TimeoutError
+            done.append(statement)
+
+    sa.event.listen(conn, "before_cursor_execute", count)
+    yield done

@@ -27,6 +27,7 @@ from eventlog.errors import EventlogError, LogTableError, TriggerError
 from eventlog.sql import dialects, migrations
 from eventlog.sql.alembic.definition import (
     WATCH_OPTIONS,
+    LogDefinition,
     WatchDefinition,
     compile_definition,
     watch_of,
@@ -36,8 +37,9 @@ from eventlog.sql.alembic.definition import (
 from eventlog.sql.alembic.history import watches_in_force
 from eventlog.sql.alembic.operations import CreateEventLogOp, UnwatchTableOp, WatchTableOp
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable, new_log
-from eventlog.sql.triggers import Watch
+from eventlog.sql.locate import new_log
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.watches import Watch
 
 _log = logging.getLogger("eventlog.alembic")
 
@@ -238,7 +240,7 @@ def _log_operations(case: _Case) -> Iterable[MigrateOperation]:
     newest = migrations.heads()
     exists = sa.inspect(case.connection).has_table(case.log.name, case.log.schema)
     if not (set(reached) >= set(newest) or (exists and not reached)):
-        yield CreateEventLogOp(name, case.log.schema, newest, reached)
+        yield CreateEventLogOp(LogDefinition(name, case.log.schema, newest, reached))
 
 
 def _history(case: _Case) -> list[_Compiled]:

@@ -1,12 +1,12 @@
-"""A watch as a migration holds it: complete, so that it compiles to the same SQL for ever (design.md, "Migrations").
+"""A log and a watch as a migration holds them, to give the same SQL for ever (design.md, "Migrations").
 
-Beside what is declared it holds the tables as they were when the migration was written, and the version of the
+Beside what is declared a watch holds the tables as they were when the migration was written, and the version of the
 templates. All of it can be written as Python literals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
@@ -14,13 +14,35 @@ from sqlalchemy import Connection
 
 from eventlog.catalog import Catalog, Column, Database, ForeignKey, ObjectClass, Table, build_catalog, match_name
 from eventlog.errors import ConfigError, TriggerError
-from eventlog.sql import dialects, templates
+from eventlog.sql import dialects, migrations, templates
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import new_log
-from eventlog.sql.triggers import INSERT_TYPES, TableSql, Watch
+from eventlog.sql.locate import new_log
+from eventlog.sql.trigger_plan import TableSql
+from eventlog.sql.watches import INSERT_TYPES, Watch
 from eventlog.values import ColumnType, Kind
 
 Literals = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LogDefinition:
+    """What is to be known of a log to make it, or to bring it up to date.
+
+    ``log`` as ``log_table`` of the configuration; ``schema`` None: the connection's current one. ``revisions`` of
+    eventlog's own migrations, one a branch; ``before``: those that had been reached, none = there was no log.
+    """
+
+    log: str
+    schema: str | None
+    revisions: tuple[str, ...]
+    before: tuple[str, ...] = ()
+
+
+def log_definition(
+    log: str, schema: str | None = None, revisions: Sequence[str] = (), before: Sequence[str] = ()
+) -> LogDefinition:
+    """The log that these arguments of an operation mean; without ``revisions`` it is made by the newest."""
+    return LogDefinition(log, schema, tuple(revisions) or migrations.heads(), tuple(before))
 
 
 @dataclass(frozen=True, slots=True)

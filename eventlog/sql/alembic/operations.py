@@ -7,7 +7,7 @@ statements are run and, with ``alembic upgrade --sql``, printed.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -19,21 +19,24 @@ from sqlalchemy import Connection
 
 from eventlog.errors import ConfigError, TriggerError
 from eventlog.sql import dialects, migrations
-from eventlog.sql.alembic.definition import WatchDefinition, compile_definition, from_literals, with_facts
+from eventlog.sql.alembic.definition import (
+    LogDefinition,
+    WatchDefinition,
+    compile_definition,
+    from_literals,
+    log_definition,
+    with_facts,
+)
 from eventlog.sql.failures import as_database_errors
+from eventlog.sql.migrations.statements import run_or_print
 
 
 @Operations.register_operation("create_event_log")
 class CreateEventLogOp(MigrateOperation):
-    """The log with its companions, as far as ``revisions`` of eventlog's own migrations; ``before``: those reached."""
+    """The log with its companions, as far as its ``revisions``."""
 
-    def __init__(
-        self, log: str, schema: str | None = None, revisions: Sequence[str] = (), before: Sequence[str] = ()
-    ) -> None:
-        self.log = log
-        self.schema = schema
-        self.revisions = tuple(revisions) or migrations.heads()
-        self.before = tuple(before)
+    def __init__(self, definition: LogDefinition) -> None:
+        self.definition = definition
 
     @classmethod
     def create_event_log(
@@ -51,26 +54,21 @@ class CreateEventLogOp(MigrateOperation):
         them, as autogenerate does, so that the migration does the same with a later eventlog; none = the newest.
         ``before``: what the log had reached, for the way back. Raises LogTableError, DatabaseError.
         """
-        operations.invoke(cls(log, schema, revisions, before))
+        operations.invoke(cls(log_definition(log, schema, revisions, before)))
 
     def reverse(self) -> DropEventLogOp:
-        return DropEventLogOp(self.log, self.schema, self.revisions, self.before)
+        return DropEventLogOp(self.definition)
 
     def to_diff_tuple(self) -> tuple[Any, ...]:
-        return ("create_event_log", self.log, self.schema)
+        return ("create_event_log", self.definition.log, self.definition.schema)
 
 
 @Operations.register_operation("drop_event_log")
 class DropEventLogOp(MigrateOperation):
-    """The way back of ``CreateEventLogOp``, with its arguments."""
+    """The way back of ``CreateEventLogOp``: it holds the same, so that it can be turned round."""
 
-    def __init__(
-        self, log: str, schema: str | None = None, revisions: Sequence[str] = (), before: Sequence[str] = ()
-    ) -> None:
-        self.log = log
-        self.schema = schema
-        self.revisions = tuple(revisions) or migrations.heads()
-        self.before = tuple(before)
+    def __init__(self, definition: LogDefinition) -> None:
+        self.definition = definition
 
     @classmethod
     def drop_event_log(
@@ -87,13 +85,13 @@ class DropEventLogOp(MigrateOperation):
         Unwatch its tables first: triggers without a log fail the application's statements. Arguments as of
         ``create_event_log``.
         """
-        operations.invoke(cls(log, schema, revisions, before))
+        operations.invoke(cls(log_definition(log, schema, revisions, before)))
 
     def reverse(self) -> CreateEventLogOp:
-        return CreateEventLogOp(self.log, self.schema, self.revisions, self.before)
+        return CreateEventLogOp(self.definition)
 
     def to_diff_tuple(self) -> tuple[Any, ...]:
-        return ("drop_event_log", self.log, self.schema)
+        return ("drop_event_log", self.definition.log, self.definition.schema)
 
 
 @Operations.register_operation("watch_table")
@@ -149,26 +147,26 @@ class UnwatchTableOp(MigrateOperation):
 def _watch_table(operations: Operations, operation: WatchTableOp) -> None:
     context = operations.migration_context
     for table in compile_definition(complete(context, operation.definition), context.dialect.name):
-        _run(context, table.create)
+        run_or_print(context, table.create)
 
 
 @Operations.implementation_for(UnwatchTableOp)
 def _unwatch_table(operations: Operations, operation: UnwatchTableOp) -> None:
     context = operations.migration_context
     for table in reversed(compile_definition(complete(context, operation.definition), context.dialect.name)):
-        _run(context, table.drop)
+        run_or_print(context, table.drop)
 
 
 @Operations.implementation_for(CreateEventLogOp)
 def _create_event_log(operations: Operations, operation: CreateEventLogOp) -> None:
-    context = operations.migration_context
+    context, log = operations.migration_context, operation.definition
     printed = io.StringIO()
     with _own_migrations(operations):
         migrations.upgrade(
             None if context.as_sql else _bind(context),
-            log_table=operation.log,
-            schema=operation.schema,
-            revision=operation.revisions,
+            log_table=log.log,
+            schema=log.schema,
+            revision=log.revisions,
             sql=printed if context.as_sql else None,
             dialect_name=context.dialect.name,
         )
@@ -178,21 +176,19 @@ def _create_event_log(operations: Operations, operation: CreateEventLogOp) -> No
 
 @Operations.implementation_for(DropEventLogOp)
 def _drop_event_log(operations: Operations, operation: DropEventLogOp) -> None:
-    context = operations.migration_context
+    context, log = operations.migration_context, operation.definition
     printed = io.StringIO()
     with _own_migrations(operations):
         if not context.as_sql:
-            for revision in operation.before or ("base",):
-                migrations.downgrade(
-                    _bind(context), log_table=operation.log, schema=operation.schema, revision=revision
-                )
-        elif operation.before:
+            for revision in log.before or ("base",):
+                migrations.downgrade(_bind(context), log_table=log.log, schema=log.schema, revision=revision)
+        elif log.before:
             raise ConfigError(
-                f"drop_event_log({operation.log!r}) with before = cannot be printed: run it against the database"
+                f"drop_event_log({log.log!r}) with before = cannot be printed: run it against the database"
             )
         else:
             migrations.downgrade(
-                None, log_table=operation.log, schema=operation.schema, sql=printed, dialect_name=context.dialect.name
+                None, log_table=log.log, schema=log.schema, sql=printed, dialect_name=context.dialect.name
             )
     if context.as_sql:
         _print(context, printed.getvalue())
@@ -222,15 +218,6 @@ def complete(context: MigrationContext, definition: WatchDefinition) -> WatchDef
 
 
 # --- how --------------------------------------------------------------------------------------------------------------
-
-
-def _run(context: MigrationContext, statements: Iterable[str]) -> None:
-    """Run or print statements as they stand: no colon in them begins a parameter, no percent sign is doubled."""
-    for statement in statements:
-        if context.as_sql:
-            context.impl.execute(sa.text(statement.replace(":", "\\:")))
-        else:
-            _bind(context).exec_driver_sql(statement, execution_options={"no_parameters": True})
 
 
 def _print(context: MigrationContext, script: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from alembic.autogenerate import renderers
 from alembic.autogenerate.api import AutogenContext
 
-from eventlog.sql.alembic.definition import WatchDefinition, to_literals
+from eventlog.sql.alembic.definition import LogDefinition, WatchDefinition, to_literals
 from eventlog.sql.alembic.operations import CreateEventLogOp, DropEventLogOp, UnwatchTableOp, WatchTableOp
 
 _WIDTH = 100
@@ -15,12 +15,12 @@ _WIDTH = 100
 
 @renderers.dispatch_for(CreateEventLogOp)
 def _create_event_log(context: AutogenContext, operation: CreateEventLogOp) -> str:
-    return _log_call(context, "create_event_log", operation)
+    return _log_call(context, "create_event_log", operation.definition)
 
 
 @renderers.dispatch_for(DropEventLogOp)
 def _drop_event_log(context: AutogenContext, operation: DropEventLogOp) -> str:
-    return _log_call(context, "drop_event_log", operation)
+    return _log_call(context, "drop_event_log", operation.definition)
 
 
 @renderers.dispatch_for(WatchTableOp)
@@ -33,9 +33,9 @@ def _unwatch_table(context: AutogenContext, operation: UnwatchTableOp) -> str:
     return _watch_call(context, "unwatch_table", operation.definition)
 
 
-def _log_call(context: AutogenContext, name: str, operation: CreateEventLogOp | DropEventLogOp) -> str:
-    arguments = {"schema": operation.schema, "revisions": list(operation.revisions), "before": list(operation.before)}
-    return _call(context, name, operation.log, {key: value for key, value in arguments.items() if value})
+def _log_call(context: AutogenContext, name: str, log: LogDefinition) -> str:
+    arguments = {"schema": log.schema, "revisions": list(log.revisions), "before": list(log.before)}
+    return _call(context, name, log.log, {key: value for key, value in arguments.items() if value})
 
 
 def _watch_call(context: AutogenContext, name: str, definition: WatchDefinition) -> str:

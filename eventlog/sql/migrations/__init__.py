@@ -9,6 +9,7 @@ stands beside it, in ``<log>_version``.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,13 +23,14 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, Engine
-from sqlalchemy.sql import quoted_name
 
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
 from eventlog.sql import dialects
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.failures import as_database_errors
-from eventlog.sql.log_table import LogTable, new_log, refuse_schema, split_name
+from eventlog.sql.locate import new_log, refuse_schema
+from eventlog.sql.log_table import LogTable, split_name
+from eventlog.sql.quoting import quoted, schema_of
 
 _LOG_BRANCH: Final = "log"
 _COMPANIONS_BRANCH: Final = "companions"
@@ -91,7 +93,7 @@ def downgrade(
             for branch in branches:
                 command.downgrade(config, f"{branch}@head:{branch}@{revision}", sql=True)
             if revision == "base":
-                printed.write(f"DROP TABLE {_quoted(config.attributes['dialect'], log)};\n")
+                _drop_at_the_end(printed, _quoted(config.attributes["dialect"], log))
         return
     with _connection(target) as conn:
         log = _online_log(conn, log_table, schema)
@@ -140,12 +142,12 @@ def _online_log(conn: Connection, log_table: str, schema: str | None) -> LogTabl
 
 
 @contextmanager
-def _script(sql: TextIO, dialect: Dialect) -> Iterator[TextIO]:
+def _script(sql: TextIO, dialect: Dialect) -> Iterator[io.StringIO]:
     """Where Alembic prints; what the database's own tool runs is written to ``sql`` at the end."""
     printed = io.StringIO()
     yield printed
     sql.writelines(f"{line}\n" for line in dialect.ddl.prologue)
-    sql.write(dialect.ddl.as_script(printed.getvalue()))
+    sql.write(dialect.ddl.as_script(printed.getvalue().strip("\n") + "\n"))
     sql.writelines(f"{line}\n" for line in dialect.ddl.epilogue)
 
 
@@ -157,31 +159,55 @@ def _offline_log(log_table: str, schema: str | None, dialect: Dialect) -> LogTab
 
 
 def _check_before_upgrade(conn: Connection, log: LogTable, companions_only: bool) -> None:
-    exists = sa.inspect(conn).has_table(log.name, log.schema)
+    inspector = sa.inspect(conn)
+    exists = inspector.has_table(log.name, log.schema)
+    # The version table comes before all others, so without it none of them is ours.
+    is_begun = inspector.has_table(quoted(log.version_table), log.schema)
+    if not is_begun:
+        for companion in (log.error_table, log.inflight_table, log.flight_sequence, log.resync_table):
+            if inspector.has_table(quoted(companion), log.schema):
+                raise LogTableError(
+                    f"the table {companion} is there already and was not made by `eventlog db upgrade`: "
+                    "rename it, or choose another log_table"
+                )
     if companions_only:
         if not exists:
             raise LogTableError(f"there is no log {log} that companions could be made for: correct log_table")
         return
     scripts = ScriptDirectory(str(Path(__file__).parent)).walk_revisions("base", f"{_LOG_BRANCH}@head")
-    if exists and not {script.revision for script in scripts}.intersection(_heads(conn, log)):
+    is_ours = bool({script.revision for script in scripts}.intersection(_heads(conn, log)))
+    if exists and not is_ours and not (is_begun and dialects.load(conn.dialect.name).ddl.half_made(conn, log)):
         raise LogTableError(
             f"the table {log} is there already and was not made by `eventlog db upgrade`: "
             "give it its companions with --companions-only, or choose another log_table"
         )
+    if is_ours and not exists:
+        raise LogTableError(
+            f"the log {log} is gone, and {log.version_table} says that it was made: a downgrade broke off, or somebody "
+            "dropped it; `eventlog db downgrade` takes away what is left, then it can be made anew"
+        )
 
 
 def _heads(conn: Connection, log: LogTable) -> tuple[str, ...]:
-    options = {"version_table": _name(log.version_table), "version_table_schema": _schema(log)}
+    options = {"version_table": quoted(log.version_table), "version_table_schema": schema_of(log)}
     return MigrationContext.configure(conn, opts=options).get_current_heads()
 
 
 def _version_table(log: LogTable) -> sa.Table:
-    return sa.Table(_name(log.version_table), sa.MetaData(), schema=_schema(log))
+    return sa.Table(quoted(log.version_table), sa.MetaData(), schema=schema_of(log))
 
 
 def _quoted(dialect: Dialect, log: LogTable) -> str:
     table = dialect.quote(log.version_table)
     return table if log.schema is None else f"{dialect.quote(log.schema)}.{table}"
+
+
+def _drop_at_the_end(printed: io.StringIO, table: str) -> None:
+    """Drop the version table once, at the end of the script: Alembic before 1.20 does it behind each branch."""
+    text = re.sub(rf"^DROP TABLE {re.escape(table)}\s*?(;|\n\n/)\n+", "", printed.getvalue(), flags=re.MULTILINE)
+    printed.seek(0)
+    printed.truncate()
+    printed.write(f"{text}DROP TABLE {table};\n")
 
 
 def _revision(revision: str | tuple[str, ...], companions_only: bool) -> Any:
@@ -201,8 +227,8 @@ def _config(
         dialect=dialects.load(dialect_name),
         log=log,
         companions_only=companions_only,
-        version_table=_name(log.version_table),
-        version_table_schema=_schema(log),
+        version_table=quoted(log.version_table),
+        version_table_schema=schema_of(log),
     )
     return config
 
@@ -213,14 +239,6 @@ def _dialect_name(target: Engine | Connection | None, dialect_name: str | None) 
     if target is None:
         raise ConfigError("the SQL of migrations needs a database or the name of one, such as postgresql")
     return target.dialect.name
-
-
-def _name(name: str) -> quoted_name:
-    return quoted_name(name, quote=True)
-
-
-def _schema(log: LogTable) -> quoted_name | None:
-    return None if log.schema is None else _name(log.schema)
 
 
 @contextmanager

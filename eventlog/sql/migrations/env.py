@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from alembic import context
 
+from eventlog.sql.migrations.statements import every_statement
+
 given = context.config.attributes
 shared = {
     "version_table": given["version_table"],
@@ -12,12 +14,17 @@ shared = {
 }
 if context.is_offline_mode():
     context.configure(
-        dialect_name=given["dialect"].name, dialect_opts={"paramstyle": "named"}, literal_binds=True, **shared
+        dialect_name=given["dialect"].name,
+        dialect_opts={"paramstyle": "named"},
+        literal_binds=True,
+        transactional_ddl=False,  # the whole script is one transaction, whatever its branches: Ddl.prologue, epilogue
+        **shared,
     )
     # Nobody takes what a script returns, and on Oracle it would go into a variable that there is not.
     context.get_context().dialect.insert_returning = False
+    with context.begin_transaction():
+        context.run_migrations()
 else:
     context.configure(connection=given["connection"], **shared)
-
-with context.begin_transaction():
-    context.run_migrations()
+    with context.begin_transaction(), every_statement(given["connection"], given["dialect"].ddl.guarded):
+        context.run_migrations()

@@ -1,17 +1,44 @@
-"""Statements of a dialect's own, in a migration."""
+"""The statements of a migration: those of a dialect's own, and what becomes of all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import sqlalchemy as sa
-from alembic import context, op
+from alembic import op
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection
+
+from eventlog.sql import dialects
 
 
 def execute(statements: Iterable[str]) -> None:
-    """Run or print SQL text as it stands: no colon in it begins a parameter."""
+    """``run_or_print`` in the migration that is under way."""
+    run_or_print(op.get_context(), statements)
+
+
+def run_or_print(context: MigrationContext, statements: Iterable[str]) -> None:
+    """Run or print SQL text as it stands: no colon in it begins a parameter, no percent sign is doubled."""
+    run = dialects.load(context.dialect.name).ddl.run
     for statement in statements:
-        if context.is_offline_mode():
-            op.execute(sa.text(statement.replace(":", "\\:")))
+        if context.as_sql:
+            context.impl.execute(sa.text(statement.replace(":", "\\:")))
         else:
-            op.get_bind().exec_driver_sql(statement, execution_options={"no_parameters": True})
+            assert context.bind is not None
+            run(context.bind, statement)
+
+
+@contextmanager
+def every_statement(conn: Connection, written: Callable[[str], str]) -> Iterator[None]:
+    """Give each statement that the connection runs within the block the text that ``written`` makes of it."""
+
+    def rewrite(_conn: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> tuple[str, Any]:
+        return written(statement), parameters
+
+    sa.event.listen(conn, "before_cursor_execute", rewrite, retval=True)
+    try:
+        yield
+    finally:
+        sa.event.remove(conn, "before_cursor_execute", rewrite)

@@ -11,15 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from eventlog.catalog import Attribute, Catalog, Column, Database, ForeignKey, ObjectClass, Table, build_catalog
 from eventlog.model import EventType, LogRow
 from eventlog.sql import migrations
+from eventlog.sql.declared import declared_triggers
 from eventlog.sql.dialects.oracle import bulk, ddl, lock, log, resync
 from eventlog.sql.dialects.oracle.compile import compile_triggers
+from eventlog.sql.dialects.oracle.identity import IDENTITY
 from eventlog.sql.dialects.oracle.query_back import child_statement, own_statement
 from eventlog.sql.dialects.oracle.script import script
 from eventlog.sql.dialects.oracle.session import statements
 from eventlog.sql.dialects.oracle.types import column_type
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.resync import Selection
-from eventlog.sql.triggers import Action, TriggerPlan, Watch, declared_triggers, exclusions
+from eventlog.sql.trigger_plan import Action, TriggerPlan
+from eventlog.sql.watches import Watch, exclusions
 from eventlog.values import ColumnType, Kind
 
 Cases = Mapping[str, tuple[str, ...]]
@@ -215,11 +218,12 @@ def cases() -> Cases:
     return {
         **{f"trigger_{name}": triggers_of(*case) for name, case in WATCHES.items()},
         "functions": (*ddl.create_functions(LOG), *ddl.drop_functions(ODD_LOG)),
-        "sequences": (*ddl.DDL.before_log(LOG), *ddl.DDL.flights(LOG), *ddl.DDL.drop_before_log(LOG)),
+        "sequences": (*ddl.DDL.before_log(LOG), *ddl.DDL.after_companions(LOG), *ddl.DDL.drop_before_log(LOG)),
         "log_statements": tuple(_log_statements()),
         "query_back": tuple(_query_back()),
         "resync": tuple(_resync()),
         "catalogue": tuple(statements("reflect.sql").values()) + tuple(statements("installed.sql").values()),
+        "identity": (IDENTITY,),
         "lock": (lock.request_block(LOG), lock.release_block(LOG), lock.row_lock(LOG)),
         "bulk": (
             bulk.select_rows(LOG, "4711", "N", LogRow._fields),

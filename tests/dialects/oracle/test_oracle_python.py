@@ -20,10 +20,12 @@ from eventlog.catalog import Column, ForeignKey, build_catalog
 from eventlog.errors import BadValue, ConfigError, DatabaseAway, DatabaseError, TriggerError
 from eventlog.model import EventType, LogRow
 from eventlog.sql.bulk import arrow_schema
+from eventlog.sql.declared import declared_triggers
 from eventlog.sql.dialects import for_url, load
-from eventlog.sql.dialects.oracle import bulk, lock, log, resync, triggers
+from eventlog.sql.dialects.oracle import advice, bulk, lock, log, resync, triggers
 from eventlog.sql.dialects.oracle.compare import compare_table, drop_all, table_sql
 from eventlog.sql.dialects.oracle.compile import Compiled, compile_triggers
+from eventlog.sql.dialects.oracle.ddl import DDL, create_functions
 from eventlog.sql.dialects.oracle.installed import Installed, Trigger
 from eventlog.sql.dialects.oracle.query_back import NoSuchValueError, bound, key_reader, query_back
 from eventlog.sql.dialects.oracle.reflect import database
@@ -31,9 +33,11 @@ from eventlog.sql.dialects.oracle.script import ddl_lock_timeout, script
 from eventlog.sql.dialects.oracle.session import CHUNKS, chunks
 from eventlog.sql.dialects.oracle.text import fold_name, named, own_name, quote_identifier, spelled
 from eventlog.sql.failures import as_database_errors
-from eventlog.sql.log_table import DueWindow, LogTable, Window
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.resync import Selection
-from eventlog.sql.triggers import TriggerPlan, Watch, declared_triggers
+from eventlog.sql.trigger_plan import TriggerPlan
+from eventlog.sql.watches import Watch
+from eventlog.sql.windows import DueWindow, Window
 from eventlog.values import ColumnType, Kind
 
 
@@ -148,6 +152,14 @@ def test_the_grant_for_the_lock_is_looked_for_once_a_session() -> None:
     assert len(recorder.run) == 1
 
 
+def test_without_the_grant_and_without_a_row_to_lock_the_grant_is_asked_for() -> None:
+    session = conn([(0,)])
+    session.engine = SimpleNamespace(connect=lambda: Refusing(942))
+    position = LogTable("APP", "POSITIONS", ())
+    with pytest.raises(DatabaseError, match=r"off APP\.POSITIONS.*grant EXECUTE on SYS\.DBMS_LOCK"):
+        lock.try_lock(session, position)
+
+
 def test_no_range_is_no_statement() -> None:
     recorder = conn()
     assert log.mark(recorder, LOG, "S", []) == 0
@@ -179,6 +191,9 @@ class Refusing(Recorder):
     def __init__(self, code: int) -> None:
         super().__init__()
         self.code = code
+
+    def close(self) -> None:
+        pass
 
     def exec_driver_sql(self, statement: str, parameters: Any = None, execution_options: Any = None) -> Any:
         raise DBAPIError(statement, parameters, oracledb.DatabaseError(SimpleNamespace(code=self.code)))
@@ -441,6 +456,14 @@ def test_what_is_no_longer_watched_is_dropped_and_what_is_not_ours_stays() -> No
     assert not any("TGR_X" in statement for statement in action.statements)
 
 
+def test_always_is_said_to_have_no_effect() -> None:
+    for watch, said in ((Watch("LINK"), 0), (Watch("LINK", always=True), 1)):
+        declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [watch])
+        warnings = advice.warnings(LOG, declared, compile_triggers("APP", LOG, declared), installed())
+        assert sum("always has no effect on LINK" in warning for warning in warnings) == said
+        assert "what GoldenGate or another apply process writes" in advice.not_captured(declared)
+
+
 def test_a_name_that_somebody_else_has_is_left_to_him() -> None:
     declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK")])
     (made,) = compile_triggers("APP", LOG, declared, lambda schema, name: name == "TGR_LINK_I_1")
@@ -479,9 +502,27 @@ def test_applying_runs_each_statement_and_looks_whether_it_compiled() -> None:
 
 def test_a_trigger_that_does_not_compile_is_dropped_and_said() -> None:
     recorder = conn([], [], [(3, 7, "PL/SQL: ORA-00942: table or view does not exist")])
-    with pytest.raises(DatabaseError, match=r"TGR_LINK_I_1 of APP\.LINK does not compile: line 3, column 7"):
+    with pytest.raises(
+        DatabaseError, match=r"trigger APP\.TGR_LINK_I_1 does not compile: line 3, column 7.*was dropped"
+    ):
         triggers.apply(recorder, TriggerPlan((compare_table(compiled_link(), installed()),)), 5.0)
     assert "DROP TRIGGER" in recorder.run[-1][0]
+
+
+def test_a_function_that_does_not_compile_fails_the_migration() -> None:
+    recorder = conn([], [(2, 1, "PLS-00201: identifier 'UTL_ENCODE' must be declared")])
+    with pytest.raises(
+        DatabaseError, match=r"function LOGS\.PROC_EVENTLOG_BASE64 does not compile: line 2.*run it again"
+    ):
+        DDL.run(recorder, create_functions(LOG)[1])
+    assert "DROP" not in recorder.run[-1][0]
+
+
+def test_a_log_is_known_for_ours_by_its_sequence_when_its_migration_broke_off() -> None:
+    assert DDL.half_made(conn([(1,)]), LOG)
+    recorder = conn([])
+    assert not DDL.half_made(recorder, LOG)
+    assert recorder.run[0][1] == {"owner": "LOGS", "name": "SEQ_EVENTLOG_1"}
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(5.0, 5), (0.2, 1), (0, 1_000_000), (10**9, 1_000_000)])

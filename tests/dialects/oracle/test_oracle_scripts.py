@@ -9,8 +9,8 @@ import pytest
 from oracle_catalogue import downgrade_script, migration_script, script_statements
 
 from eventlog.errors import TriggerError
-from eventlog.sql.dialects.oracle.rerun import rerunnable
-from eventlog.sql.dialects.oracle.script import terminated
+from eventlog.sql.dialects.oracle.rerun import guarded, rerunnable
+from eventlog.sql.dialects.oracle.script import terminated, unless
 
 UPGRADE = script_statements(migration_script())
 DOWNGRADE = script_statements(downgrade_script())
@@ -66,6 +66,46 @@ def test_what_is_there_or_gone_already_is_no_error(statements: tuple[str, ...], 
 
 def test_a_column_that_a_later_migration_adds_may_be_there() -> None:
     assert "IF SQLCODE <> -1430 THEN" in rerunnable('ALTER TABLE "L"."T" ADD c NUMBER\n\n/\n')
+
+
+RUN_AGAIN = [
+    # as Alembic runs it, what it takes for success
+    ('\nCREATE TABLE "L"."T" (\n\tid NUMBER\n)\n\n', "SQLCODE <> -955"),
+    ('CREATE UNIQUE INDEX "L"."I" ON "L"."T" (id)', "SQLCODE NOT IN (-955, -1408)"),
+    ('ALTER TABLE "L"."T" ADD c NUMBER', "SQLCODE <> -1430"),
+    ('\nDROP TABLE "L"."T"', "SQLCODE <> -942"),
+]
+
+
+@pytest.mark.parametrize(("statement", "success"), RUN_AGAIN)
+def test_what_a_migration_runs_can_be_run_again_too(statement: str, success: str) -> None:
+    again = guarded(statement)
+    assert again.startswith(f"BEGIN\n    EXECUTE IMMEDIATE '{statement.strip()}'")
+    assert success in again
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "COMMENT ON TABLE t IS 'x'",
+        "INSERT INTO v (version_num) VALUES ('0001')",
+        "UPDATE v SET version_num='0004' WHERE v.version_num = '0001'",  # whose rows Alembic counts
+        "DELETE FROM v WHERE v.version_num = '0001'",
+        "SELECT 1 FROM DUAL",
+        'CREATE OR REPLACE FUNCTION "F" RETURN NUMBER IS BEGIN RETURN 1; END;',
+        unless("DROP SEQUENCE s", -2289),
+    ],
+)
+def test_what_can_be_run_again_as_it_is_is_left_so(statement: str) -> None:
+    assert guarded(statement) == statement
+
+
+def test_a_script_holds_what_a_migration_runs() -> None:
+    blocks = [one for one in UPGRADE if one.startswith("BEGIN") and "EXECUTE IMMEDIATE 'CREATE TABLE" in one]
+    assert len(blocks) == 5
+    for block in blocks:
+        inner = block[block.index("'") + 1 : block.index("';\nEXCEPTION")].replace("''", "'")
+        assert guarded(f"\n{inner}\n\n") == block
 
 
 def test_a_function_of_the_log_that_does_not_compile_stops_the_script() -> None:

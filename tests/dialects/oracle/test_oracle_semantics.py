@@ -13,7 +13,7 @@ from oracle_plsql import Logged, Row, fire, function
 
 from eventlog import table_key
 from eventlog.sql.dialects.oracle.compile import render_base64_function, render_quote_function
-from eventlog.sql.triggers import Watch
+from eventlog.sql.watches import Watch
 
 QUOTE = function(render_quote_function(LOG))
 BASE64 = function(render_base64_function(LOG))

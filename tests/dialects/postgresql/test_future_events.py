@@ -21,7 +21,7 @@ from eventlog.publisher.sinks import Document
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql import log as postgresql_log
-from eventlog.sql.log_table import open_log
+from eventlog.sql.locate import locate_log
 
 PAST = [f"2020-01-01 00:00:0{second}" for second in range(10)]
 FUTURE = "2999-01-01"
@@ -159,7 +159,7 @@ def test_a_time_with_zone_needs_no_zone(log: sa.Engine, event_time_zone: str) ->
     write(log, (1, after, 1), (2, before, 2))
     assert publish(log, event_time_zone=event_time_zone).sent == ["2"]
     with log.connect() as conn:
-        opened = open_log(conn, DIALECT, name="eventlog")
+        opened = locate_log(conn, DIALECT, name="eventlog")
         assert -61 < (DIALECT.queue(conn, opened, event_time_zone).oldest_seconds or 0) < 0
 
 
@@ -256,9 +256,9 @@ def test_the_window_is_read_by_the_index_of_the_queue(log: sa.Engine) -> None:
             )
         )
     with log.connect() as conn, postgresql_log._by_index(conn):
-        opened = open_log(conn, DIALECT, name="eventlog")
+        opened = locate_log(conn, DIALECT, name="eventlog")
         statement = postgresql_log._statement(opened, "read_due")
-        parameters = {"until": FUTURE, "after_time": None, "after_id": 0, "limit": 10, "user": None}
+        parameters = {"until": FUTURE, "after_time": None, "after_id": 0, "limit": 10, "perpetrator": None}
         plan = "\n".join(row[0] for row in conn.exec_driver_sql("EXPLAIN " + statement, parameters))
     assert "Index Scan using idx_eventlog_1" in plan
     assert "Seq Scan" not in plan

@@ -23,17 +23,10 @@ from eventlog.sql.companions import (
 )
 from eventlog.sql.connect import connect
 from eventlog.sql.dialects.postgresql import DIALECT, log
-from eventlog.sql.log_table import (
-    LogTable,
-    RefusedRow,
-    Requeued,
-    Window,
-    count_by_status,
-    open_log,
-    requeue,
-    tail,
-    to_ranges,
-)
+from eventlog.sql.locate import check_rights, locate_log
+from eventlog.sql.log_rows import RefusedRow, Requeued, count_by_status, requeue, tail
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.windows import Window, to_ranges
 
 EVERYTHING = Window(first=0, last=None, limit=None)
 
@@ -57,7 +50,7 @@ def conn(engine: Engine) -> Iterator[Connection]:
 
 @pytest.fixture
 def opened(conn: Connection) -> LogTable:
-    return open_log(conn, DIALECT, name="eventlog")
+    return locate_log(conn, DIALECT, name="eventlog")
 
 
 def write(conn: Connection, *rows: tuple[int, str], **fields: object) -> None:
@@ -245,7 +238,7 @@ def test_the_hot_statements_walk_an_index_whatever_the_statistics(
     for name, parameters in [
         ("read_window", window),
         ("read_window", window | {"limit": 2**62}),
-        ("read_window_left", window | {"user": "eventlog"}),
+        ("read_window_left", window | {"perpetrator": "eventlog"}),
         ("mark", ten_thousand | {"letter": "S"}),
         ("mark", one | {"letter": "S"}),
         ("delete", ten_thousand),
@@ -272,9 +265,9 @@ def test_a_log_is_found_by_its_schema_and_without_case(conn: Connection) -> None
     conn.execute(sa.text('CREATE SCHEMA "Other"'))
     migrations.upgrade(conn, log_table="Log", schema="Other")
     for name, schema in [('"Other".Log', None), ("Other.Log", "public"), ("log", "Other"), ("LOG", "Other")]:
-        assert (found := open_log(conn, DIALECT, name=name, schema=schema)).name == "Log"
+        assert (found := locate_log(conn, DIALECT, name=name, schema=schema)).name == "Log"
         assert found.schema == "Other"
-    assert open_log(conn, DIALECT, name="EVENTLOG") == open_log(conn, DIALECT, name="public.eventlog")
+    assert locate_log(conn, DIALECT, name="EVENTLOG") == locate_log(conn, DIALECT, name="public.eventlog")
 
 
 @pytest.mark.parametrize(
@@ -296,7 +289,7 @@ def test_a_log_is_found_by_its_schema_and_without_case(conn: Connection) -> None
 def test_a_log_that_lacks_something_is_refused(conn: Connection, statement: str, message: str) -> None:
     conn.execute(sa.text(statement))
     with pytest.raises(LogTableError) as refused:
-        open_log(conn, DIALECT, name="eventlog")
+        locate_log(conn, DIALECT, name="eventlog")
     assert message in str(refused.value)
 
 
@@ -311,18 +304,24 @@ GRANTS = {
 }
 
 
+def locate_with_rights(conn: Connection) -> LogTable:
+    log = locate_log(conn, DIALECT, name="eventlog", schema="public")
+    check_rights(conn, DIALECT, log, delete=True)
+    return log
+
+
 def test_every_right_that_is_missing_is_named_until_there_is_none(conn: Connection) -> None:
     conn.execute(sa.text("REVOKE ALL ON SCHEMA public FROM PUBLIC"))
     # SET ROLE to a role that the server has anyway, and that owns nothing
     for right, grant in GRANTS.items():
         conn.execute(sa.text("SET ROLE pg_monitor"))
         with pytest.raises(LogTableError, match=right) as refused, conn.begin_nested():
-            open_log(conn, DIALECT, name="eventlog", schema="public", delete=True)
+            locate_with_rights(conn)
         assert "have its owner grant" in str(refused.value)
         conn.execute(sa.text("RESET ROLE"))
         conn.execute(sa.text(grant))
     conn.execute(sa.text("SET ROLE pg_monitor"))
-    opened = open_log(conn, DIALECT, name="eventlog", schema="public", delete=True)
+    opened = locate_with_rights(conn)
     # and they are enough
     flight = next_flight(conn, opened)
     write_inflight(conn, opened, flight, "{}")
@@ -345,7 +344,7 @@ FOREIGN = """CREATE TABLE foreign_log (
 def test_a_log_of_another_layout_and_other_types_works_alike(conn: Connection) -> None:
     conn.execute(sa.text(FOREIGN))
     migrations.upgrade(conn, log_table="foreign_log", companions_only=True)
-    opened = open_log(conn, DIALECT, name="foreign_log", layout="3.5")
+    opened = locate_log(conn, DIALECT, name="foreign_log", layout="3.5")
     assert opened.columns == ("rid", "st", "et", "at", "who", "tab", "tkey", "col", "ov", "nv")
     insert = sa.text(
         "INSERT INTO foreign_log (rid, st, et, tkey, tab, who, at)"
@@ -378,7 +377,7 @@ def test_names_that_attack_the_statements_are_only_names(conn: Connection) -> No
     body = ", ".join(f"{column} {sql}" for column, sql in zip(quoted, types, strict=True))
     conn.connection.cursor().execute(f"CREATE TABLE {table} ({body})")
     migrations.upgrade(conn, log_table=table, companions_only=True)
-    opened = open_log(conn, DIALECT, name=name)
+    opened = locate_log(conn, DIALECT, name=name)
     conn.connection.cursor().execute(f"INSERT INTO {table} ({', '.join(quoted[:3])}) VALUES (1, 'N', 2), (2, 'N', 2)")
     assert ids(DIALECT.read_window(conn, opened, Window(0, None, None, "x"))) == [1, 2]
     assert DIALECT.mark(conn, opened, "E", [(1, 1)]) == DIALECT.delete(conn, opened, [(1, 2)]) == 1
@@ -491,7 +490,7 @@ def test_one_session_has_the_log(engine: Engine, conn: Connection, opened: LogTa
 def test_two_logs_are_two_locks(engine: Engine, conn: Connection, opened: LogTable) -> None:
     migrations.upgrade(conn, log_table="second")
     conn.commit()
-    second = open_log(conn, DIALECT, name="second")
+    second = locate_log(conn, DIALECT, name="second")
     assert DIALECT.try_lock(conn, opened)
     with engine.connect() as other:
         assert DIALECT.try_lock(other, second)

@@ -12,7 +12,8 @@ from eventlog.errors import ConfigError, DatabaseError, LogTableError
 from eventlog.sql import migrations
 from eventlog.sql.companions import next_flight
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.log_table import Window, open_log
+from eventlog.sql.locate import locate_log
+from eventlog.sql.windows import Window
 
 CATALOGUE = """
 SELECT 'class', relnamespace::regnamespace || '.' || relname || ' ' || relkind::text FROM pg_class
@@ -51,7 +52,7 @@ def test_a_downgrade_leaves_the_catalogue_as_it_was(database: Engine, log_table:
         made = catalogue(conn)
         assert made > before
         assert migrations.current(conn, log_table=log_table, schema=schema) == migrations.heads()
-        log = open_log(conn, DIALECT, name=log_table, schema=schema)
+        log = locate_log(conn, DIALECT, name=log_table, schema=schema)
         assert next_flight(conn, log) == 1
         migrations.upgrade(conn, log_table=log_table, schema=schema)
         assert catalogue(conn) == made
@@ -105,7 +106,7 @@ def test_a_row_gets_what_its_writer_leaves_out(database: Engine) -> None:
     with database.connect() as conn:
         conn.execute(sa.text("SET TimeZone = 'Asia/Tokyo'"))
         conn.execute(sa.text(ROW.format(more="", type=4, value="")))
-        log = open_log(conn, DIALECT, name="eventlog")
+        log = locate_log(conn, DIALECT, name="eventlog")
         (row,) = DIALECT.read_window(conn, log, Window(0, None, None))
         assert (row.record_id, row.status, row.perpetrator) == (1, "N", None)
         assert 0 <= (DIALECT.queue(conn, log, "utc").oldest_seconds or -1) < 60
@@ -207,4 +208,4 @@ def test_two_logs_live_in_one_schema(database: Engine) -> None:
         migrations.upgrade(conn, log_table="one")
         migrations.upgrade(conn, log_table="two")
         migrations.downgrade(conn, log_table="one")
-        assert open_log(conn, DIALECT, name="two").name == "two"
+        assert locate_log(conn, DIALECT, name="two").name == "two"

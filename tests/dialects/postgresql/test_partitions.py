@@ -6,7 +6,7 @@ import pytest
 from watched import STYLES, Watched, fields, run
 
 from eventlog.sql.dialects.postgresql import triggers
-from eventlog.sql.triggers import Style, Watch
+from eventlog.sql.watches import Style, Watch
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ from test_trigger_values import (  # noqa: F401 - tests that hold for both kinds
 from watched import PHONE, STYLES, Logged, Watched, fields, run
 
 from eventlog.errors import TriggerError
-from eventlog.sql.triggers import Style, Watch
+from eventlog.sql.watches import Style, Watch
 
 
 @pytest.fixture

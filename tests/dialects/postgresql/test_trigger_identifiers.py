@@ -8,7 +8,7 @@ from watched import LOG, Watched, run
 from eventlog import table_key
 from eventlog.sql.dialects.postgresql import triggers
 from eventlog.sql.dialects.postgresql.text import quote_identifier
-from eventlog.sql.triggers import Watch
+from eventlog.sql.watches import Watch
 
 NAMES = [
     "usr",

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from watched import Watched, run
 
 from eventlog import table_key
-from eventlog.sql.triggers import Watch
+from eventlog.sql.watches import Watch
 
 TEXTS = [
     "",

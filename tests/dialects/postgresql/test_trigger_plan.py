@@ -9,7 +9,7 @@ from eventlog.errors import DatabaseError, LogTableError, TriggerError
 from eventlog.model import LogRow
 from eventlog.sql.dialects.postgresql import triggers
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.triggers import Watch
+from eventlog.sql.watches import Watch
 from eventlog.values import ColumnType, Kind
 
 

@@ -9,8 +9,9 @@ from watched import JACK, Watched, catalogue, fields, run
 from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT, triggers
-from eventlog.sql.log_table import Window, open_log
-from eventlog.sql.triggers import Watch
+from eventlog.sql.locate import locate_log
+from eventlog.sql.watches import Watch
+from eventlog.sql.windows import Window
 
 
 def test_a_writer_without_rights_on_the_log_is_the_perpetrator(usr: Watched, writer: str) -> None:
@@ -130,7 +131,7 @@ def test_a_log_of_somebody_else_is_written_by_its_own_columns(usr: Watched) -> N
         "CREATE TRIGGER number BEFORE INSERT ON log.theirs FOR EACH ROW EXECUTE FUNCTION log.number()",
     )
     migrations.upgrade(usr.conn, log_table="theirs", schema="log", companions_only=True)
-    log = open_log(usr.conn, DIALECT, name="theirs", schema="log", layout="3.5")
+    log = locate_log(usr.conn, DIALECT, name="theirs", schema="log", layout="3.5")
     theirs = Watched(usr.conn, log)
     # The key needs quoting, and its function comes with the triggers.
     assert [action.table for action in theirs.watch(Watch("usr"), Watch("keyed")).changes] == [

@@ -8,7 +8,7 @@ from watched import JACK, PHONE, STYLES, Watched, fields, run
 from eventlog.catalog import Column
 from eventlog.sql.dialects.postgresql import triggers
 from eventlog.sql.dialects.postgresql.text import value_text
-from eventlog.sql.triggers import Style, Watch
+from eventlog.sql.watches import Style, Watch
 from eventlog.values import ColumnType, Kind
 
 VALUES = [

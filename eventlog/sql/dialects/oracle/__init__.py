@@ -8,10 +8,12 @@ from eventlog.sql.bulk import Bulk
 from eventlog.sql.dialect import Dialect, Resync, Triggers
 from eventlog.sql.dialects.oracle import bulk, doctor, lock, log, resync, script, triggers
 from eventlog.sql.dialects.oracle.ddl import DDL, next_flight
+from eventlog.sql.dialects.oracle.identity import identity
 from eventlog.sql.dialects.oracle.query_back import query_back
 from eventlog.sql.dialects.oracle.reflect import reflect
 from eventlog.sql.dialects.oracle.session import CONNECT_ADVICE, SESSION, connect_args, passes
 from eventlog.sql.dialects.oracle.text import MAX_IDENTIFIER, fold_name, quote_identifier, spelled, value_text
+from eventlog.values import Kind
 
 CAPABILITIES: Final = frozenset(
     {
@@ -70,6 +72,7 @@ DIALECT: Final = Dialect(
     fold_name=fold_name,
     spelled=spelled,
     next_flight=next_flight,
+    identity=identity,
     ddl=DDL,
     triggers=Triggers(
         compile=triggers.compile_tables,
@@ -96,4 +99,5 @@ DIALECT: Final = Dialect(
     ),
     health=doctor,
     passes=passes,
+    lacks=frozenset({Kind.TIME, Kind.UUID}),
 )

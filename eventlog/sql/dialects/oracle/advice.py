@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from eventlog.sql.declared import secret_names
 from eventlog.sql.dialects.oracle.compile import Compiled
 from eventlog.sql.dialects.oracle.ddl import number_sequence
 from eventlog.sql.dialects.oracle.installed import MARKER, Installed
 from eventlog.sql.dialects.oracle.text import base64_function, qualified, quote_function, quote_identifier
 from eventlog.sql.dialects.oracle.types import Family, family
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers, secret_names
+from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers
 
 
 def warnings(
@@ -21,6 +22,7 @@ def warnings(
     for triggers, made in zip(declared, compiled, strict=True):
         found += _secrets(triggers)
         found += _deferrable(triggers)
+        found += _always(triggers)
         found += _order(made, installed)
         found += _grants(log, made)
     return list(dict.fromkeys(found))
@@ -38,6 +40,14 @@ def _deferrable(triggers: TableTriggers) -> Iterable[str]:
             f"the primary key of {triggers.table.name} is DEFERRABLE: keys that several statements of one transaction "
             "exchange are logged in the order of the statements, and a key that two rows share for a while as if each "
             "were the object"
+        )
+
+
+def _always(triggers: TableTriggers) -> Iterable[str]:
+    if triggers.always:
+        yield (
+            f"always has no effect on {triggers.table.name}: whether triggers fire for what an apply process writes is "
+            "set by DBMS_DDL.SET_TRIGGER_FIRING_PROPERTY"
         )
 
 
@@ -81,6 +91,8 @@ def not_captured(declared: Sequence[TableTriggers]) -> tuple[str, ...]:
     return (
         "TRUNCATE",
         "direct-path loads of SQL*Loader, and Data Pump imports in the direct path",
+        "FLASHBACK TABLE without ENABLE TRIGGERS",
+        "what GoldenGate or another apply process writes",
         *(f"{table}: EXCHANGE, DROP and TRUNCATE of a partition" for table in partitioned),
         *([f"writes through a locator (DBMS_LOB, OCI) to {', '.join(lobs)}"] if lobs else []),
     )

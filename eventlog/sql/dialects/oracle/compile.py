@@ -34,7 +34,8 @@ from eventlog.sql.dialects.oracle.text import (
 )
 from eventlog.sql.dialects.oracle.types import Family, family, is_loggable, is_long
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers, first_free
+from eventlog.sql.trigger_plan import first_free
+from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers
 from eventlog.values import Kind
 
 OPERATIONS: Final[Mapping[str, str]] = {"i": "INSERT", "u": "UPDATE", "d": "DELETE"}

@@ -11,8 +11,10 @@ from sqlalchemy.types import TypeEngine
 
 from eventlog.sql.dialect import Ddl
 from eventlog.sql.dialects.oracle.compile import render_base64_function, render_quote_function
-from eventlog.sql.dialects.oracle.rerun import rerunnable
+from eventlog.sql.dialects.oracle.rerun import guarded, rerunnable
+from eventlog.sql.dialects.oracle.running import run
 from eventlog.sql.dialects.oracle.script import PROLOGUE, unless
+from eventlog.sql.dialects.oracle.session import fetch, statements
 from eventlog.sql.dialects.oracle.text import (
     base64_function,
     own_name,
@@ -70,6 +72,12 @@ def record_id(of: LogTable, comment: str) -> sa.Column[Any]:
     )
 
 
+def half_made(conn: Connection, of: LogTable) -> bool:
+    """Whether a table of the log's name is there from a migration of ours that broke off: its sequence is there too."""
+    binds = {"owner": of.schema, "name": own_name("seq_{}_1", of.name)}
+    return bool(fetch(conn, statements("installed.sql")["sequence"], binds))
+
+
 def is_letter(column: str) -> str:
     """SQL: the column holds a letter of ASCII."""
     code = f"ASCII({quote_identifier(spelled(column))})"
@@ -104,10 +112,13 @@ DDL: Final = Ddl(
     drop_before_log=lambda of: [_drop_sequence(number_sequence(of))],
     after_log=create_functions,
     drop_after_log=drop_functions,
-    flights=lambda of: [_create_sequence(flight_sequence(of))],
-    drop_flights=lambda of: [_drop_sequence(flight_sequence(of))],
+    after_companions=lambda of: [_create_sequence(flight_sequence(of))],
+    drop_after_companions=lambda of: [_drop_sequence(flight_sequence(of))],
     after_resync=lambda of, index: (),
     prologue=PROLOGUE,
     epilogue=("COMMIT;",),
     as_script=rerunnable,
+    guarded=guarded,
+    run=run,
+    half_made=half_made,
 )

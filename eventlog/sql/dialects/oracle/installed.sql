@@ -29,6 +29,11 @@ SELECT object_name
 FROM all_objects
 WHERE owner = :owner AND object_type = 'FUNCTION' AND object_name IN (:quote, :base64)
 
+-- name: sequence
+SELECT 1
+FROM all_sequences
+WHERE sequence_owner = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')) AND sequence_name = :name
+
 -- name: errors
 -- What the compiler found in an object.
 SELECT line, position, text

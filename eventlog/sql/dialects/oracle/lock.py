@@ -13,6 +13,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
+from eventlog.errors import DatabaseError
 from eventlog.sql.dialects.oracle.session import error_code, fetch
 from eventlog.sql.dialects.oracle.text import qualified
 from eventlog.sql.log_table import LogTable
@@ -22,6 +23,7 @@ _EXCLUSIVE: Final = 6
 _BESIDE: Final = "eventlog_lock_session"
 _MAY_LOCK: Final = "eventlog_may_use_dbms_lock"
 _BUSY: Final = 54
+_NO_TABLE: Final = 942
 
 
 def try_lock(conn: Connection, log: LogTable) -> bool:
@@ -125,9 +127,14 @@ def _lock_row(beside: Connection, log: LogTable) -> bool:
     try:
         fetch(beside, row_lock(log))
     except DBAPIError as error:
-        if error_code(error) == _BUSY:
-            return False
-        raise
+        if error_code(error) == _NO_TABLE:
+            raise DatabaseError(
+                f"nothing keeps a second publisher off {log}: this user may not execute SYS.DBMS_LOCK, and does not "
+                f"see {log.version_table}, whose rows would be locked instead; grant EXECUTE on SYS.DBMS_LOCK"
+            ) from error
+        if error_code(error) != _BUSY:
+            raise
+        return False
     return True
 
 

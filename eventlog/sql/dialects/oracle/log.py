@@ -17,7 +17,8 @@ from eventlog.model import LogRow
 from eventlog.sql.dialects.oracle.ddl import flight_sequence
 from eventlog.sql.dialects.oracle.session import chunks, error_code, fetch, many, statements
 from eventlog.sql.dialects.oracle.text import qualified, quote_identifier, value_text
-from eventlog.sql.log_table import DueWindow, LogTable, Queue, Ranges, Window
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.windows import DueWindow, Queue, Ranges, Window
 from eventlog.values import ColumnType, Kind
 
 LAST: Final = 10**38 - 1
@@ -28,18 +29,8 @@ _AS_ROW: Final = partial(tuple.__new__, LogRow)  # what LogRow._make does, witho
 
 
 def read_window(conn: Connection, log: LogTable, window: Window) -> list[LogRow]:
-    """The rows N of a window, in record_id order (spec/event-log.md 8.1).
-
-    Rows without a positive record_id never count.
-    """
-    parameters: dict[str, object] = {
-        "first": max(window.first, 1),
-        "last": LAST if window.last is None else min(window.last, LAST),
-        "limit": LAST if window.limit is None else window.limit,
-    }
-    if window.leave_user is None:
-        return _log_rows(conn, log, "read_window", parameters)
-    return _log_rows(conn, log, "read_window_left", parameters | {"perpetrator": window.leave_user.rstrip(" ")})
+    """The rows N of a window, in record_id order (spec/event-log.md 8.1)."""
+    return _log_rows(conn, log, window.statement, window.parameters(LAST))
 
 
 def read_rows(conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
@@ -92,16 +83,10 @@ def due_until(conn: Connection, log: LogTable, event_time_zone: str = "utc") -> 
 
 def read_due(conn: Connection, log: LogTable, window: DueWindow) -> list[LogRow]:
     """The rows N of a window that are due, in the order of event_time and record_id (spec/event-log.md 8.1)."""
-    after_time, after_id = (None, 0) if window.after is None else window.after
-    if after_time is not None:
-        after_time = after_time.removesuffix("Z")  # of a log whose event_time has a zone: it is compared in UTC
-    parameters = {
-        "until": window.until,
-        "after_time": after_time,
-        "after_id": after_id,
-        "limit": window.limit,
-        "perpetrator": None if window.leave_user is None else window.leave_user.rstrip(" "),
-    }
+    parameters = window.parameters()
+    if window.after is not None and window.after[0] is not None:
+        # Of a log whose event_time has a zone: it is compared in UTC.
+        parameters["after_time"] = window.after[0].removesuffix("Z")
     return _log_rows(conn, log, "read_due", parameters)
 
 

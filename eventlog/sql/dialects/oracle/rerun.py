@@ -1,7 +1,8 @@
-"""The SQL of the migrations as a script that can be run again: what is there already is left alone.
+"""The SQL of the migrations so that it can be run again: what is there already is left alone.
 
-Alembic prints statements that are for one run. Here each stands in a block that takes "exists already" (or "does not
-exist", on the way down) for success, and the lines of the version table are written only where they say something new.
+Oracle commits with every CREATE and DROP, so a migration that breaks off leaves what it has made, and Alembic's
+statements are for one run. Here each stands in a block that takes "exists already" (or "does not exist", on the way
+down) for success; in a script the lines of the version table are written only where they say something new.
 """
 
 from __future__ import annotations
@@ -12,15 +13,23 @@ from typing import Final
 
 from eventlog.sql.dialects.oracle.script import terminated, unless
 
+_NO_TABLE: Final = -942
 _TAKEN_FOR_SUCCESS: Final = (
     (re.compile("CREATE TABLE "), (-955,)),  # the name is taken
     (re.compile("CREATE (UNIQUE )?INDEX "), (-955, -1408)),  # such columns are indexed
     (re.compile("ALTER TABLE .+ ADD "), (-1430,)),  # the column is there
-    (re.compile("DROP TABLE "), (-942,)),
-    (re.compile("(UPDATE|DELETE FROM) "), (-942,)),  # of the version table, gone by an earlier run
+    (re.compile("DROP TABLE "), (_NO_TABLE,)),
 )
+_OF_VERSION_TABLE: Final = re.compile("(UPDATE|DELETE FROM) ")
 _FIRST: Final = re.compile(r"INSERT INTO (.+) \(version_num\) VALUES \('(\w+)'\)", re.DOTALL)
 _NEXT: Final = re.compile(r"UPDATE .+ SET version_num='(\w+)' WHERE .+ = '(\w+)'")
+
+
+def guarded(statement: str) -> str:
+    """A statement of a migration that is run: CREATE, ALTER and DROP can be run again, all others are as they were."""
+    bare = statement.strip()
+    codes = next((codes for begins, codes in _TAKEN_FOR_SUCCESS if begins.match(bare)), ())
+    return unless(bare, *codes) if codes else statement
 
 
 def rerunnable(printed: str) -> str:
@@ -47,8 +56,9 @@ def _again(statement: str, later: Mapping[str, str]) -> str:
     first = _FIRST.fullmatch(statement)
     if first is not None:
         return _recorded(first[1], first[2], later)
-    codes = next((codes for begins, codes in _TAKEN_FOR_SUCCESS if begins.match(statement)), ())
-    return unless(statement, *codes) if codes else statement
+    if _OF_VERSION_TABLE.match(statement):
+        return unless(statement, _NO_TABLE)  # gone by an earlier run
+    return guarded(statement)
 
 
 def _recorded(table: str, revision: str, later: Mapping[str, str]) -> str:

@@ -75,11 +75,6 @@ def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
         yield piece + piece[-1:] * (size - len(piece))
 
 
-def ddl(conn: Connection, statement: str) -> None:
-    """Run a statement past SQLAlchemy, for which ``:NEW`` would be a parameter."""
-    conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
-
-
 @cache
 def statements(name: str) -> dict[str, str]:
     """The statements of a file beside this module by name, without their comments."""

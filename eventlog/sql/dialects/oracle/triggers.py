@@ -12,25 +12,22 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.catalog import Catalog, Database
 from eventlog.errors import DatabaseError, TriggerError
+from eventlog.sql.declared import declared_triggers
+from eventlog.sql.dialect import run_as_it_stands
 from eventlog.sql.dialects.oracle import advice
-from eventlog.sql.dialects.oracle.compare import by_table, compare_table, digest_of, drop_all, drop_trigger, table_sql
+from eventlog.sql.dialects.oracle.compare import by_table, compare_table, digest_of, drop_all, table_sql
 from eventlog.sql.dialects.oracle.compile import Taken, compile_triggers
 from eventlog.sql.dialects.oracle.ddl import create_functions
 from eventlog.sql.dialects.oracle.installed import Installed, find_log, missing_functions, read_installed
 from eventlog.sql.dialects.oracle.reflect import reflect
-from eventlog.sql.dialects.oracle.script import ddl_lock_timeout, made_by
-from eventlog.sql.dialects.oracle.session import ddl, error_code, fetch, statements
+from eventlog.sql.dialects.oracle.running import run
+from eventlog.sql.dialects.oracle.script import ddl_lock_timeout
+from eventlog.sql.dialects.oracle.session import error_code
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.triggers import (
-    Action,
-    InstalledTrigger,
-    TableSql,
-    TableTriggers,
-    TriggerPlan,
-    Watch,
-    declared_triggers,
-)
+from eventlog.sql.trigger_plan import Action, InstalledTrigger, TableSql, TriggerPlan
+from eventlog.sql.triggers import TableTriggers
+from eventlog.sql.watches import Watch
 
 _BUSY = frozenset({54, 4021})  # resource busy; time-out while waiting to lock an object
 
@@ -91,7 +88,7 @@ def apply(conn: Connection, plan: TriggerPlan, lock_timeout: float) -> None:
     if not plan.changes:
         return
     with as_database_errors(conn):
-        ddl(conn, ddl_lock_timeout(lock_timeout))
+        run_as_it_stands(conn, ddl_lock_timeout(lock_timeout))
         for action in plan.changes:
             for statement in action.statements:
                 _run(conn, action, statement, lock_timeout)
@@ -99,7 +96,7 @@ def apply(conn: Connection, plan: TriggerPlan, lock_timeout: float) -> None:
 
 def _run(conn: Connection, action: Action, statement: str, lock_timeout: float) -> None:
     try:
-        ddl(conn, statement)
+        run(conn, statement)
     except DBAPIError as error:
         if error_code(error) not in _BUSY:
             raise
@@ -107,25 +104,6 @@ def _run(conn: Connection, action: Action, statement: str, lock_timeout: float) 
             f"{action.table} was locked for more than {lock_timeout:g} s by another transaction: run it again when "
             "that has ended, or wait longer with --lock-timeout; what was done before stays"
         ) from error
-    made = made_by(statement)
-    if made is not None:
-        _check(conn, action, *made)
-
-
-def _check(conn: Connection, action: Action, type_: str, schema: str | None, name: str) -> None:
-    binds = {"owner": schema, "name": name, "object_type": type_}
-    errors = fetch(conn, statements("installed.sql")["errors"], binds)
-    if not errors:
-        return
-    line, position, text = errors[0]
-    kept = "it stays as it is"
-    if type_ == "TRIGGER":
-        ddl(conn, drop_trigger(schema, name))
-        kept = "it was dropped, since the application's statements would fail by it, and nothing of its is captured"
-    raise DatabaseError(
-        f"{type_.lower()} {name} of {action.table} does not compile: line {line}, column {position}: "
-        f"{' '.join(str(text).split())}; {kept}: grant its schema the rights that `eventlog triggers plan` names"
-    )
 
 
 def _is_taken(installed: Installed) -> Taken:

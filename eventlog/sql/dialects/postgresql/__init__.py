@@ -9,9 +9,10 @@ from sqlalchemy import Connection
 
 from eventlog.sql.bulk import Bulk
 from eventlog.sql.dialect import Ddl, Dialect, Resync, Triggers
-from eventlog.sql.dialects.postgresql import arrow, doctor, lock, log, resync, show, snapshot, triggers, wake
+from eventlog.sql.dialects.postgresql import arrow, doctor, lock, log, resync, show, snapshot, storage, triggers, wake
 from eventlog.sql.dialects.postgresql.facts import facts_of
 from eventlog.sql.dialects.postgresql.fingerprint import fingerprint
+from eventlog.sql.dialects.postgresql.identity import identity
 from eventlog.sql.dialects.postgresql.query_back import query_back
 from eventlog.sql.dialects.postgresql.reflect import reflect
 from eventlog.sql.dialects.postgresql.session import SESSION
@@ -97,11 +98,13 @@ DDL: Final = Ddl(
     is_letter=is_letter,
     before_log=lambda of: (),
     drop_before_log=lambda of: (),
-    after_log=create_functions,
+    after_log=lambda of: [storage.of_log(of), *create_functions(of)],
     drop_after_log=drop_functions,
-    flights=create_flights,
-    drop_flights=drop_flights,
-    after_resync=resync.table_options,
+    after_companions=lambda of: [storage.of_inflight(of), *create_flights(of)],
+    drop_after_companions=drop_flights,
+    prologue=("BEGIN;", ""),
+    epilogue=("", "COMMIT;"),
+    after_resync=lambda of, index: [storage.of_resync(of), *resync.table_options(of, index)],
 )
 
 CAPABILITIES: Final = frozenset(
@@ -168,6 +171,7 @@ DIALECT: Final = Dialect(
     fold_name=fold_name,
     spelled=str,
     next_flight=next_flight,
+    identity=identity,
     ddl=DDL,
     triggers=Triggers(
         compile=triggers.compile_tables,

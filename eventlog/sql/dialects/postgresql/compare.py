@@ -24,7 +24,7 @@ from eventlog.sql.dialects.postgresql.installed import (
 from eventlog.sql.dialects.postgresql.text import literal, qualified, quote_identifier
 from eventlog.sql.drift import declared_otherwise, gone
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.triggers import Action, TableSql
+from eventlog.sql.trigger_plan import Action, TableSql
 
 
 def by_table(compiled: Iterable[Compiled]) -> list[list[Compiled]]:

@@ -13,7 +13,7 @@ from typing import Final
 
 import jinja2
 
-from eventlog.catalog import Column, Table
+from eventlog.catalog import Column
 from eventlog.errors import TriggerError
 from eventlog.sql import templates
 from eventlog.sql.dialects.postgresql.installed import Facts, Installed, Log, TableName, quote_function_name
@@ -25,11 +25,13 @@ from eventlog.sql.dialects.postgresql.text import (
     literal,
     qualified,
     quote_identifier,
+    relation,
     session_settings,
     value_text,
 )
 from eventlog.sql.log_table import LogTable, cut_name
-from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers, first_free
+from eventlog.sql.trigger_plan import first_free
+from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers
 from eventlog.values import Kind
 
 SEARCH_PATH: Final = "pg_catalog, pg_temp"
@@ -224,7 +226,7 @@ def _trigger(
 
 def _class_body(place: _Place, triggers: ClassTriggers, by_statement: frozenset[str]) -> str:
     key = [_named(column, triggers.names) for column in triggers.key]
-    table, quote_function = _only(place.home, triggers.table), place.log.quote_function
+    table, quote_function = relation(place.home, triggers.table), place.log.quote_function
 
     def key_of(refs: Sequence[str]) -> str:
         return key_text(key, refs, quote_function)
@@ -267,7 +269,7 @@ def _child_body(place: _Place, triggers: ChildTriggers, by_statement: frozenset[
     facts, quote_function = place.facts, place.log.quote_function
     child = (place.home, triggers.table.name)
     owner_place = (triggers.owner_schema or place.schema, triggers.owner.name)
-    table, owner = _only(place.home, triggers.table), _only(owner_place[0], triggers.owner)
+    table, owner = relation(place.home, triggers.table), relation(owner_place[0], triggers.owner)
     pairs = list(zip(triggers.key, triggers.owner_columns, strict=True))
     owner_key = [_named(column, triggers.names) for column in triggers.key]
     # The key as the child's row spells it: of its own types, under the names of the owner's columns.
@@ -340,11 +342,6 @@ def _log_for(log: Log, class_name: str) -> dict[str, str]:
         "now_type": log.now_type,
         "class_name": class_name,
     }
-
-
-def _only(schema: str, table: Table) -> str:
-    # Heirs' rows are no objects of the class; a partitioned root has rows in its partitions alone.
-    return ("" if table.partitioned else "ONLY ") + qualified(schema, table.name)
 
 
 def field(row: str, column: Column) -> str:

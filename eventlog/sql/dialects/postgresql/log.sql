@@ -15,7 +15,7 @@ LIMIT %(limit)s::bigint
 SELECT {fields}
 FROM {log}
 WHERE {status} = 'N' AND {record_id} BETWEEN %(first)s::bigint AND %(last)s::bigint
-  AND ({perpetrator} IS NULL OR rtrim({perpetrator}::text, ' ') COLLATE "C" <> %(user)s::text)
+  AND ({perpetrator} IS NULL OR rtrim({perpetrator}::text, ' ') COLLATE "C" <> %(perpetrator)s::text)
 ORDER BY {record_id}
 LIMIT %(limit)s::bigint
 
@@ -69,7 +69,7 @@ WHERE {status} = 'N' AND {record_id} > 0
   AND coalesce({time}, '-infinity') <= %(until)s::timestamp
   AND (coalesce({time}, '-infinity'), {record_id})
       > (coalesce(%(after_time)s::timestamp, '-infinity'), %(after_id)s::bigint)
-  AND (%(user)s::text IS NULL
-       OR {perpetrator} IS NULL OR rtrim({perpetrator}::text, ' ') COLLATE "C" <> %(user)s::text)
+  AND (%(perpetrator)s::text IS NULL
+       OR {perpetrator} IS NULL OR rtrim({perpetrator}::text, ' ') COLLATE "C" <> %(perpetrator)s::text)
 ORDER BY coalesce({time}, '-infinity'), {record_id}
 LIMIT %(limit)s::bigint

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import Connection
 
 from eventlog import table_key
-from eventlog.catalog import Attribute, ChildTable, Column, ObjectClass, Table
+from eventlog.catalog import Attribute, ChildTable, Column, ObjectClass
 from eventlog.errors import BadValue
 from eventlog.sql.dialects.postgresql.log import fetch
-from eventlog.sql.dialects.postgresql.text import key_value, qualified, quote_identifier, value_text
+from eventlog.sql.dialects.postgresql.text import key_value, quote_identifier, relation, value_text
 from eventlog.values import ColumnType, Kind, ValueOptions, converter
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _table(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
         )
         joins.append(
             f"LEFT JOIN (SELECT k.n, array_agg({text}) AS texts FROM k {parent}"  # noqa: S608
-            f" JOIN {_relation(schema, child.table)} AS c ON {conditions} GROUP BY k.n) AS {name} ON {name}.n = k.n"
+            f" JOIN {relation(schema, child.table)} AS c ON {conditions} GROUP BY k.n) AS {name} ON {name}.n = k.n"
         )
     return f"SELECT {', '.join(selected)}\nFROM k\n" + "\n".join(joins)
 
@@ -118,15 +118,9 @@ def _view(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute])
     return f"SELECT {', '.join(selected)}\nFROM k\n{_key_join(schema, cls)}\nGROUP BY k.n"
 
 
-def _relation(schema: str | None, table: Table) -> str:
-    # Rows of tables that inherit are no objects of the class: no trigger sees them, and the key does not bind them.
-    only = "ONLY " if table.kind == "table" and not table.partitioned else ""
-    return only + qualified(schema, table.name)
-
-
 def _key_join(schema: str | None, cls: ObjectClass) -> str:
     conditions = " AND ".join(_is_key(column, i) for i, column in enumerate(cls.key))
-    return f"JOIN {_relation(schema, cls.table)} AS p ON {conditions}"
+    return f"JOIN {relation(schema, cls.table)} AS p ON {conditions}"
 
 
 def _is_key(column: Column, i: int) -> str:

@@ -16,7 +16,7 @@ import jinja2
 from sqlalchemy import Connection
 
 from eventlog import table_key
-from eventlog.catalog import Column, ObjectClass, Table
+from eventlog.catalog import Column, ObjectClass
 from eventlog.model import LogRow
 from eventlog.sql.dialects.postgresql.log import fetch
 from eventlog.sql.dialects.postgresql.text import (
@@ -25,6 +25,7 @@ from eventlog.sql.dialects.postgresql.text import (
     needs_quoting,
     qualified,
     quote_identifier,
+    relation,
 )
 from eventlog.sql.dialects.postgresql.triggers import render_quote_function
 from eventlog.sql.log_table import LogTable, cut_name
@@ -75,9 +76,9 @@ def write_batch(conn: Connection, walk: Walk, position: str | None, limit: int) 
 
 def estimate(conn: Connection, walk: Walk, position: str | None) -> int:
     """How many rows the planner expects behind ``position``. Also tries out the operator's predicate."""
-    condition = _condition(walk, position is not None)
+    rows, condition = _rows_of(walk), _condition(walk, position is not None)
     # Every statement that holds the operator's text has a parameter: so the server takes one statement, not several.
-    statement = f"EXPLAIN (FORMAT JSON) SELECT %(event_type)s::smallint FROM {_relation(walk)} WHERE {condition}"  # noqa: S608
+    statement = f"EXPLAIN (FORMAT JSON) SELECT %(event_type)s::smallint FROM {rows} WHERE {condition}"  # noqa: S608
     parameters = {"event_type": int(walk.selection.event_type), **_position_values(walk.cls, position)}
     ((plan,),) = fetch(conn, statement, parameters)
     return int(plan[0]["Plan"]["Plan Rows"])
@@ -129,7 +130,7 @@ def _batch_statement(walk: Walk, goes_on: bool) -> str:
         is_view=walk.cls.is_view,
         key=[_escaped(ref) for ref in _references(walk.cls)],
         key_text=_escaped(key_text(walk.cls.key, refs, walk.quote_function)),
-        relation=_relation(walk),
+        relation=_rows_of(walk),
         condition=_condition(walk, goes_on),
         order=", ".join(places),
         log=_escaped(qualified(walk.log.schema, walk.log.name)),
@@ -142,13 +143,8 @@ def _by_value(cls: ObjectClass) -> bool:
     return all(map(is_one_spelling, cls.key))
 
 
-def _relation(walk: Walk) -> str:
-    return _escaped(_only(walk.cls.table) + qualified(walk.schema, walk.cls.table.name))
-
-
-def _only(table: Table) -> str:
-    # Rows of tables that inherit are no objects of the class.
-    return "ONLY " if table.kind == "table" and not table.partitioned else ""
+def _rows_of(walk: Walk) -> str:
+    return _escaped(relation(walk.schema, walk.cls.table))
 
 
 def _condition(walk: Walk, goes_on: bool) -> str:

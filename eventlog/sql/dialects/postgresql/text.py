@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from eventlog import table_key
-from eventlog.catalog import Column
+from eventlog.catalog import Column, Table
 from eventlog.values import Kind
 
 MAX_IDENTIFIER: Final = 63
@@ -35,6 +35,16 @@ def fold_name(name: str) -> str:
 def qualified(schema: str | None, name: str) -> str:
     """A name with its schema as SQL; without one as the search path finds it."""
     return quote_identifier(name) if schema is None else f"{quote_identifier(schema)}.{quote_identifier(name)}"
+
+
+def relation(schema: str | None, table: Table) -> str:
+    """The rows of a table or view as SQL, without those of tables that inherit from it.
+
+    They are no objects of the class: no trigger of its sees them, and its key does not bind them. A partitioned table
+    has rows in its partitions alone.
+    """
+    only = "ONLY " if table.kind == "table" and not table.partitioned else ""
+    return only + qualified(schema, table.name)
 
 
 def literal(text: str) -> str:

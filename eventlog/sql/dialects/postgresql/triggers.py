@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.catalog import Catalog, Database
 from eventlog.errors import DatabaseError, TriggerError
+from eventlog.sql.declared import declared_triggers
 from eventlog.sql.dialects.postgresql import advice
 from eventlog.sql.dialects.postgresql.compare import (
     by_table,
@@ -38,15 +39,9 @@ from eventlog.sql.dialects.postgresql.reflect import reflect
 from eventlog.sql.dialects.postgresql.text import needs_quoting, qualified
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.triggers import (
-    LOCK_TIMEOUT,
-    ChildTriggers,
-    TableSql,
-    TableTriggers,
-    TriggerPlan,
-    Watch,
-    declared_triggers,
-)
+from eventlog.sql.trigger_plan import LOCK_TIMEOUT, TableSql, TriggerPlan
+from eventlog.sql.triggers import ChildTriggers, TableTriggers
+from eventlog.sql.watches import Watch
 
 _NOT_AVAILABLE: Final = "55P03"
 

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from eventlog.sql.bulk import Bulk
 from eventlog.sql.dialect import Ddl, Dialect, Resync, Triggers
 from eventlog.sql.dialects.sqlite import doctor, lock, log, resync, session, snapshot, triggers
+from eventlog.sql.dialects.sqlite.identity import identity
 from eventlog.sql.dialects.sqlite.query_back import query_back
 from eventlog.sql.dialects.sqlite.reflect import fingerprint, reflect
 from eventlog.sql.dialects.sqlite.text import MAX_IDENTIFIER, quote_identifier, value_text
@@ -54,9 +55,11 @@ DDL: Final = Ddl(
     drop_before_log=lambda of: (),
     after_log=lambda of: (),
     drop_after_log=lambda of: (),
-    flights=create_flights,
-    drop_flights=drop_flights,
+    after_companions=create_flights,
+    drop_after_companions=drop_flights,
     after_resync=lambda of, index: (),
+    prologue=("BEGIN;", ""),
+    epilogue=("", "COMMIT;"),
 )
 
 DIALECT: Final = Dialect(
@@ -95,6 +98,7 @@ DIALECT: Final = Dialect(
     fold_name=str,
     spelled=str,
     next_flight=log.next_flight,
+    identity=identity,
     ddl=DDL,
     triggers=Triggers(
         compile=triggers.compile_tables,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from eventlog.sql.declared import secret_names, undecided_views
 from eventlog.sql.dialects.sqlite.installed import Installed
-from eventlog.sql.triggers import TableTriggers, secret_names, undecided_views
+from eventlog.sql.triggers import TableTriggers
 
 
 def warnings(declared: Sequence[TableTriggers], installed: Installed) -> list[str]:

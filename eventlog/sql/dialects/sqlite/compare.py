@@ -13,7 +13,7 @@ from eventlog.sql.dialects.sqlite.compile import Compiled, columns_of
 from eventlog.sql.dialects.sqlite.installed import Installed, StoredTrigger
 from eventlog.sql.dialects.sqlite.text import quote_identifier
 from eventlog.sql.drift import declared_otherwise
-from eventlog.sql.triggers import Action, TableSql
+from eventlog.sql.trigger_plan import Action, TableSql
 
 
 def compare_table(table: str, compiled: Sequence[Compiled], installed: Installed) -> Action:

@@ -31,7 +31,8 @@ from eventlog.sql.dialects.sqlite.text import (
     value_text,
 )
 from eventlog.sql.log_table import LogTable, cut_name
-from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers, first_free
+from eventlog.sql.trigger_plan import first_free
+from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers
 from eventlog.values import Kind
 
 MARKER: Final = re.compile("-- (eventlog sha256:([0-9a-f]{64}) log (.*))$", re.MULTILINE)

@@ -15,7 +15,8 @@ from eventlog.model import LogRow
 from eventlog.sql.dialects.sqlite.session import file_of
 from eventlog.sql.dialects.sqlite.statements import read
 from eventlog.sql.dialects.sqlite.text import quote_identifier
-from eventlog.sql.log_table import DueWindow, LogTable, Queue, Ranges, Window
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.windows import DueWindow, Queue, Ranges, Window
 
 _LAST: Final = 2**63 - 1
 _FORM: Final = "'%Y-%m-%d %H:%M:%f'"
@@ -25,18 +26,8 @@ _AS_ROW: Final = partial(tuple.__new__, LogRow)  # what LogRow._make does, witho
 
 
 def read_window(conn: Connection, log: LogTable, window: Window) -> list[LogRow]:
-    """The rows N of a window, in record_id order (spec/event-log.md 8.1).
-
-    Rows without a positive record_id never count.
-    """
-    parameters: dict[str, object] = {
-        "first": max(window.first, 1),
-        "last": _LAST if window.last is None else min(window.last, _LAST),
-        "limit": -1 if window.limit is None else window.limit,
-    }
-    if window.leave_user is None:
-        return _log_rows(conn, log, "read_window", parameters)
-    return _log_rows(conn, log, "read_window_left", parameters | {"user": window.leave_user.rstrip(" ")})
+    """The rows N of a window, in record_id order (spec/event-log.md 8.1)."""
+    return _log_rows(conn, log, window.statement, window.parameters(_LAST))
 
 
 def read_rows(conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
@@ -70,15 +61,7 @@ def due_until(conn: Connection, log: LogTable, event_time_zone: str = "utc") -> 
 
 def read_due(conn: Connection, log: LogTable, window: DueWindow) -> list[LogRow]:
     """The rows N of a window that are due, in the order of event_time and record_id (spec/event-log.md 8.1)."""
-    after_time, after_id = (None, 0) if window.after is None else window.after
-    parameters = {
-        "until": window.until,
-        "after_time": after_time,
-        "after_id": after_id,
-        "limit": window.limit,
-        "user": None if window.leave_user is None else window.leave_user.rstrip(" "),
-    }
-    return _log_rows(conn, log, "read_due", parameters)
+    return _log_rows(conn, log, "read_due", window.parameters())
 
 
 def local_time(_conn: Connection) -> datetime:

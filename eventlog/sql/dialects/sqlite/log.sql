@@ -15,7 +15,7 @@ LIMIT :limit
 SELECT {fields}
 FROM {log}
 WHERE {status} = 'N' AND {record_id} BETWEEN :first AND :last
-  AND ({perpetrator} IS NULL OR rtrim({perpetrator}, ' ') COLLATE BINARY <> :user)
+  AND ({perpetrator} IS NULL OR rtrim({perpetrator}, ' ') COLLATE BINARY <> :perpetrator)
 ORDER BY {record_id}
 LIMIT :limit
 
@@ -50,6 +50,6 @@ FROM {log}
 WHERE {status} = 'N' AND {record_id} > 0
   AND {time} <= {until}
   AND ({time}, {record_id}) > ({after}, :after_id)
-  AND (:user IS NULL OR {perpetrator} IS NULL OR rtrim({perpetrator}, ' ') COLLATE BINARY <> :user)
+  AND (:perpetrator IS NULL OR {perpetrator} IS NULL OR rtrim({perpetrator}, ' ') COLLATE BINARY <> :perpetrator)
 ORDER BY {time}, {record_id}
 LIMIT :limit

@@ -14,6 +14,7 @@ from sqlalchemy.sql import quoted_name
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.migrations.statements import execute
+from eventlog.sql.quoting import quoted, schema_of
 
 revision = "0001"
 down_revision = None
@@ -26,17 +27,17 @@ def upgrade() -> None:
     dialect: Dialect = context.config.attributes["dialect"]
     types, now = dialect.ddl.types, sa.text(dialect.ddl.utc_now)
     op.create_table(
-        _name(log.error_table),
+        quoted(log.error_table),
         sa.Column("record_id", types["integer"], nullable=False, comment="The row of the log that failed"),
         sa.Column("error_time", types["time"], nullable=False, server_default=now, comment="When it failed, in UTC"),
         sa.Column("code", types["code"], nullable=False, comment="Why: a code of the row checks, or receiver"),
         sa.Column("message", types["text"], nullable=False, comment="Why, for people"),
-        schema=_schema(log),
+        schema=schema_of(log),
         comment=f"Rows of {log.name} that failed: one line a failure, never changed afterwards",
     )
-    op.create_index(_index(log, 2), _name(log.error_table), ["record_id"], schema=_schema(log))
+    op.create_index(_index(log, 2), quoted(log.error_table), ["record_id"], schema=schema_of(log))
     op.create_table(
-        _name(log.inflight_table),
+        quoted(log.inflight_table),
         sa.Column(
             "flight_no",
             types["integer"],
@@ -51,30 +52,19 @@ def upgrade() -> None:
             nullable=False,
             comment="JSON: its envelopes, their events and the rows of each",
         ),
-        schema=_schema(log),
+        schema=schema_of(log),
         comment=f"What the publisher of {log.name} has sent and not yet marked: one line a flight",
-        # A few lines, written anew every second: left to itself, autovacuum would wait for fifty dead ones, and their
-        # texts (in TOAST) are large.
-        postgresql_with={"autovacuum_vacuum_scale_factor": "0", "toast.autovacuum_vacuum_scale_factor": "0"},
     )
-    execute(dialect.ddl.flights(log))
+    execute(dialect.ddl.after_companions(log))
 
 
 def downgrade() -> None:
     log: LogTable = context.config.attributes["log"]
     dialect: Dialect = context.config.attributes["dialect"]
-    execute(dialect.ddl.drop_flights(log))
-    op.drop_table(_name(log.inflight_table), schema=_schema(log))
-    op.drop_table(_name(log.error_table), schema=_schema(log))
+    execute(dialect.ddl.drop_after_companions(log))
+    op.drop_table(quoted(log.inflight_table), schema=schema_of(log))
+    op.drop_table(quoted(log.error_table), schema=schema_of(log))
 
 
 def _index(log: LogTable, number: int) -> quoted_name:
-    return _name(cut_name(f"idx_{log.name}_{number}", log.max_identifier))
-
-
-def _name(name: str) -> quoted_name:
-    return quoted_name(name, quote=True)
-
-
-def _schema(log: LogTable) -> quoted_name | None:
-    return None if log.schema is None else _name(log.schema)
+    return quoted(cut_name(f"idx_{log.name}_{number}", log.max_identifier))

@@ -9,32 +9,16 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import context, op
-from sqlalchemy.sql import quoted_name
 
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.migrations.statements import execute
+from eventlog.sql.quoting import quoted, schema_of
 
 revision = "0002"
 down_revision = None
 branch_labels = ("log",)
 depends_on = None
-
-_STORAGE = {
-    # A row is written twice: as N, and when it is marked. The mark cannot be a HOT update, since the partial index
-    # looks at status, but with some room it stays on the row's page, and the log keeps its order on the disk.
-    "fillfactor": "80",
-    # Every mark leaves a dead entry at the head of the partial index, which each window read has to step over until
-    # vacuum has taken it away. The default of a fifth of the table would be millions of them in a long log.
-    "autovacuum_vacuum_scale_factor": "0.01",
-    "autovacuum_vacuum_threshold": "10000",
-    "autovacuum_analyze_scale_factor": "0.02",
-    # Ten times the default: a vacuum that is slower than the publisher never comes to its end.
-    "autovacuum_vacuum_cost_limit": "2000",
-    # With delete_from_log the end of the table empties again and again; giving the pages back to the disk takes a
-    # lock that holds up every writer, and the next rows need the pages again.
-    "vacuum_truncate": "false",
-}
 
 
 def upgrade() -> None:
@@ -43,7 +27,7 @@ def upgrade() -> None:
     types = dialect.ddl.types
     execute(dialect.ddl.before_log(log))
     op.create_table(
-        _name(log.name),
+        quoted(log.name),
         dialect.ddl.record_id(log, "Place in the queue: ascending, with gaps"),
         sa.Column(
             "status",
@@ -74,17 +58,16 @@ def upgrade() -> None:
         sa.Column("new_value", types["value"], comment="Value after, for types 1 to 3; binary values are base64"),
         sa.CheckConstraint(dialect.ddl.is_letter("status")),
         sa.CheckConstraint("event_type BETWEEN 1 AND 8"),
-        schema=_schema(log),
+        schema=schema_of(log),
         comment="Event log: triggers write it, the eventlog publisher reads and marks it",
-        postgresql_with=_STORAGE,
         # A record_id is never given twice, even if the rows behind it are deleted.
         sqlite_autoincrement=True,
     )
     op.create_index(
-        _name(cut_name(f"idx_{log.name}_1", log.max_identifier)),
-        _name(log.name),
+        quoted(cut_name(f"idx_{log.name}_1", log.max_identifier)),
+        quoted(log.name),
         list(dialect.ddl.queue_index),
-        schema=_schema(log),
+        schema=schema_of(log),
         postgresql_where=sa.text("status = 'N'"),
         sqlite_where=sa.text("status = 'N'"),
     )
@@ -95,13 +78,7 @@ def downgrade() -> None:
     log: LogTable = context.config.attributes["log"]
     dialect: Dialect = context.config.attributes["dialect"]
     execute(dialect.ddl.drop_after_log(log))
-    op.drop_table(_name(log.name), schema=_schema(log))
+    # Somebody may have dropped it by hand: what is left of it goes all the same.
+    if context.is_offline_mode() or sa.inspect(op.get_bind()).has_table(quoted(log.name), schema_of(log)):
+        op.drop_table(quoted(log.name), schema=schema_of(log))
     execute(dialect.ddl.drop_before_log(log))
-
-
-def _name(name: str) -> quoted_name:
-    return quoted_name(name, quote=True)
-
-
-def _schema(log: LogTable) -> quoted_name | None:
-    return None if log.schema is None else _name(log.schema)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import context, op
-from sqlalchemy.sql import quoted_name
 
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.migrations.statements import execute
+from eventlog.sql.quoting import quoted, schema_of
 
 revision = "0004"
 down_revision = "0001"
@@ -26,7 +26,7 @@ def upgrade() -> None:
     index = cut_name(f"idx_{log.name}_3", log.max_identifier)
     # No primary key: a table with one would be a class of its schema.
     op.create_table(
-        _name(log.resync_table),
+        quoted(log.resync_table),
         sa.Column("digest", types["digest"], nullable=False, comment="SHA-256 of what is written again"),
         sa.Column("class_name", types["name"], nullable=False, comment="Class whose objects are written again"),
         sa.Column("selection", types["text"], nullable=False, comment="Which of them, for people"),
@@ -41,23 +41,13 @@ def upgrade() -> None:
             "position", types["text"], comment="Last key that is written, or last line of the file; NULL: none yet"
         ),
         sa.Column("rows_written", types["integer"], nullable=False, comment="Rows written so far"),
-        schema=_schema(log),
+        schema=schema_of(log),
         comment=f"Resyncs into {log.name} that are not finished: one line each, gone with its last batch",
-        # One line, written anew with every batch.
-        postgresql_with={"autovacuum_vacuum_scale_factor": "0", "fillfactor": "50"},
     )
-    op.create_index(_name(index), _name(log.resync_table), ["digest"], unique=True, schema=_schema(log))
+    op.create_index(quoted(index), quoted(log.resync_table), ["digest"], unique=True, schema=schema_of(log))
     execute(dialect.ddl.after_resync(log, index))
 
 
 def downgrade() -> None:
     log: LogTable = context.config.attributes["log"]
-    op.drop_table(_name(log.resync_table), schema=_schema(log))
-
-
-def _name(name: str) -> quoted_name:
-    return quoted_name(name, quote=True)
-
-
-def _schema(log: LogTable) -> quoted_name | None:
-    return None if log.schema is None else quoted_name(log.schema, quote=True)
+    op.drop_table(quoted(log.resync_table), schema=schema_of(log))

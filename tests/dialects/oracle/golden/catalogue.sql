@@ -54,6 +54,9 @@ ORDER BY s.owner, s.name, s.type, s.line;
 SELECT object_name
 FROM all_objects
 WHERE owner = :owner AND object_type = 'FUNCTION' AND object_name IN (:quote, :base64);
+SELECT 1
+FROM all_sequences
+WHERE sequence_owner = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')) AND sequence_name = :name;
 SELECT line, position, text
 FROM all_errors
 WHERE owner = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')) AND name = :name AND type = :object_type AND attribute = 'ERROR'

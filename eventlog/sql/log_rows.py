@@ -1,0 +1,133 @@
+"""The rows of a log, by statements that every database understands (spec/event-log.md 11).
+
+Reading, marking and what else is hot is the dialect's. No function commits: the caller decides what belongs to one
+transaction.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from eventlog.errors import ConfigError
+from eventlog.model import LogRow
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.quoting import quoted, schema_of
+from eventlog.sql.windows import Ranges
+
+
+class RefusedRow(NamedTuple):
+    """A row that ``requeue`` leaves alone, since it would bring an old value back."""
+
+    record_id: int
+    event_type: int
+    table_name: str
+    table_key: str
+
+
+class Requeued(NamedTuple):
+    """What ``requeue`` did: rows set back to N, rows logged anew as copies, rows refused."""
+
+    set_back: int
+    copied: int
+    refused: tuple[RefusedRow, ...]
+
+
+@lru_cache(maxsize=32)
+def rows_of(log: LogTable) -> sa.TableClause:
+    """The log in a statement, with its ten columns."""
+    return sa.table(quoted(log.name), *(sa.column(quoted(column)) for column in log.columns), schema=schema_of(log))
+
+
+def column_of(log: LogTable, field: str) -> sa.ColumnElement[Any]:
+    """The column of ``rows_of`` that holds a field of ``LogRow``."""
+    return rows_of(log).c[log.columns[LogRow._fields.index(field)]]
+
+
+def tail(conn: Connection, log: LogTable) -> int | None:
+    """The highest record_id with status N, or None if there is none."""
+    record_id = column_of(log, "record_id")
+    statement = (
+        sa.select(record_id)
+        .where(column_of(log, "status") == sa.literal_column("'N'"), record_id > 0)
+        .order_by(record_id.desc())
+        .limit(1)
+    )
+    found = conn.execute(statement).scalar()
+    return None if found is None else int(found)
+
+
+def count_by_status(conn: Connection, log: LogTable) -> dict[str, int]:
+    """The number of rows of each status letter, blanks at its end taken off. Reads the whole log."""
+    status = column_of(log, "status")
+    counts: Counter[str] = Counter()
+    for letter, number in conn.execute(sa.select(status, sa.func.count()).group_by(status)):
+        counts[str(letter).rstrip(" ")] += number
+    return dict(counts)
+
+
+def requeue(
+    conn: Connection, log: LogTable, statuses: Iterable[str], ids: Ranges | None = None, *, force: bool = False
+) -> Requeued:
+    """Queue rows that are done once more (spec/event-log.md 11).
+
+    E and F go back to N in their old place; W and S are logged anew as copies with new record_ids, since their
+    event-ids were applied. Rows of types 1 to 3 whose object (as table_name and table_key spell it) has a later row S
+    or W are refused, unless ``force``. ``ids`` None = all. Raises ConfigError for a status that cannot be requeued.
+    """
+    letters = set(statuses)
+    if unknown := letters - set("EFWS"):
+        raise ConfigError(f"status {min(unknown)!r} cannot be requeued: only E, F, W and S can")
+    status, record_id = column_of(log, "status"), column_of(log, "record_id")
+    chosen = [status.in_(sorted(letters)), record_id > 0]
+    if ids is not None:
+        chosen.append(sa.or_(sa.false(), *(record_id.between(first, last) for first, last in ids)))
+    refused: tuple[RefusedRow, ...] = ()
+    if not force:
+        stale = _stale(log, chosen)
+        rows = conn.execute(stale.order_by(stale.selected_columns[0]))
+        refused = tuple(RefusedRow(int(row[0]), int(row[1]), str(row[2]), str(row[3])) for row in rows)
+        if refused:
+            chosen.append(record_id.not_in(stale.with_only_columns(stale.selected_columns[0])))
+    # The copies first: a row that goes back to N must not be taken for one that is to be copied.
+    copied_fields = [column for column in rows_of(log).c if column not in (record_id, status)]
+    copies = (
+        sa.select(sa.literal_column("'N'"), *copied_fields).where(*chosen, status.in_(["S", "W"])).order_by(record_id)
+    )
+    copied = 0
+    if letters & {"S", "W"}:  # else the right to INSERT is not needed
+        inserted = conn.execute(
+            sa.insert(rows_of(log)).from_select([status, *copied_fields], copies),
+            execution_options={"preserve_rowcount": True},
+        )
+        copied = inserted.rowcount
+    updated = conn.execute(sa.update(rows_of(log)).where(*chosen, status.in_(["E", "F"])).values({status: "N"}))
+    return Requeued(set_back=updated.rowcount, copied=copied, refused=refused)
+
+
+def _stale(log: LogTable, chosen: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
+    """Of the chosen rows those of types 1 to 3 whose object has a later row S or W: what ``RefusedRow`` tells of it."""
+    record_id, event_type, table_name, table_key = (column_of(log, field) for field in RefusedRow._fields)
+    done_id = sa.case((column_of(log, "status").in_(["S", "W"]), record_id))
+    # By a window, which reads and sorts the log once. A join of the log with itself is planned by statistics, and those
+    # of a log may say that it is empty.
+    rows = sa.select(
+        record_id.label("record_id"),
+        event_type.label("event_type"),
+        table_name.label("table_name"),
+        table_key.label("table_key"),
+        sa.and_(*chosen).label("is_chosen"),
+        sa.func.max(done_id).over(partition_by=[table_name, table_key]).label("last_done"),
+    ).subquery("rows")
+    return sa.select(*(rows.c[field] for field in RefusedRow._fields)).where(
+        rows.c.is_chosen,
+        rows.c.event_type.in_([1, 2, 3]),
+        rows.c.last_done > rows.c.record_id,
+        rows.c.table_name.is_not(None),
+        rows.c.table_key.is_not(None),
+    )

@@ -1,0 +1,86 @@
+"""What is read of a log and marked in it, as values: windows of its queue, record_ids (spec/event-log.md 8.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+Ranges = Sequence[tuple[int, int]]
+"""record_ids as [first, last] of consecutive integers that were all read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which rows N to read, in record_id order: ids ``first`` to ``last`` at most ``limit`` (None = no limit).
+
+    ``leave_user``: rows of this perpetrator are left alone (``loopback_rows = leave``); None = none are.
+    """
+
+    first: int
+    last: int | None
+    limit: int | None
+    leave_user: str | None = None
+
+    def parameters(self, greatest: int) -> dict[str, object]:
+        """What the statement of a window binds: ``first`` (rows without a positive record_id never count), ``last``,
+        ``limit``; and ``perpetrator`` where one is left alone. ``greatest``: the record_id that there can be at most.
+        """
+        bounds: dict[str, object] = {
+            "first": max(self.first, 1),
+            "last": greatest if self.last is None else min(self.last, greatest),
+            "limit": greatest if self.limit is None else self.limit,
+        }
+        return bounds if self.leave_user is None else bounds | {"perpetrator": self.leave_user.rstrip(" ")}
+
+    @property
+    def statement(self) -> str:
+        """The name of the statement that reads it, in a dialect's ``log.sql``."""
+        return "read_window" if self.leave_user is None else "read_window_left"
+
+
+@dataclass(frozen=True, slots=True)
+class DueWindow:
+    """Which rows N to read by event_time, then record_id; NULL is the earliest time (``handle_future_events``).
+
+    ``until``: event_time at most, as text of the log's clock; ``after``: event_time and record_id of the row before the
+    window, None = from the first on; at most ``limit`` rows. ``leave_user`` as in ``Window``.
+    """
+
+    until: str
+    after: tuple[str | None, int] | None
+    limit: int
+    leave_user: str | None = None
+
+    def parameters(self) -> dict[str, object]:
+        """What the statement ``read_due`` of a dialect's ``log.sql`` binds; ``perpetrator`` None = none is left."""
+        after_time, after_id = (None, 0) if self.after is None else self.after
+        return {
+            "until": self.until,
+            "after_time": after_time,
+            "after_id": after_id,
+            "limit": self.limit,
+            "perpetrator": None if self.leave_user is None else self.leave_user.rstrip(" "),
+        }
+
+
+class Queue(NamedTuple):
+    """How much waits: rows with status N, and the age in seconds of the oldest by event_time, None if there is none."""
+
+    rows: int
+    oldest_seconds: float | None
+
+
+def to_ranges(ids: Iterable[int]) -> list[tuple[int, int]]:
+    """Ascending record_ids as ranges of consecutive integers."""
+    ranges: list[tuple[int, int]] = []
+    iterator = iter(ids)
+    for first in iterator:
+        last = first
+        for record_id in iterator:
+            if record_id != last + 1:
+                ranges.append((first, last))
+                first = record_id
+            last = record_id
+        ranges.append((first, last))
+    return ranges

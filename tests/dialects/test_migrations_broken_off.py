@@ -1,0 +1,106 @@
+"""Migrations where DDL is no part of a transaction, as on Oracle: what breaks off stays, and the next run ends it.
+
+On a real database that commits every statement by itself: SQLite in autocommit, with guards of its own kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from watched import broken_off
+
+from eventlog.errors import LogTableError
+from eventlog.sql import dialects, migrations
+
+NAMES = [f"eventlog{ending}" for ending in ("", "_error", "_flight", "_inflight", "_resync", "_version")]
+
+
+def guarded(statement: str) -> str:
+    """SQLite's words for what the blocks of Oracle do."""
+    made = re.sub(r"\A\s*(CREATE (?:TABLE|INDEX|UNIQUE INDEX)) ", r"\1 IF NOT EXISTS ", statement)
+    return re.sub(r"\A\s*DROP TABLE ", "DROP TABLE IF EXISTS ", made)
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> sa.Engine:
+    real = dialects.load("sqlite")
+    ddl = replace(real.ddl, guarded=guarded, half_made=lambda conn, log: sa.inspect(conn).has_table("eventlog_flight"))
+    monkeypatch.setattr(dialects, "load", lambda _name: replace(real, ddl=ddl))
+    made = sa.create_engine(f"sqlite:///{tmp_path / 'app.db'}", isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+    sa.event.listen(made, "connect", lambda driver, _: driver.execute("PRAGMA synchronous = OFF"))
+    return made
+
+
+def tables(engine: sa.Engine) -> list[str]:
+    return sorted(sa.inspect(engine).get_table_names())
+
+
+def runs(engine: sa.Engine, work: Callable[[sa.Connection], None], after: int = 1_000_000) -> bool:
+    """Whether some work comes to its end, if the session fails after so many statements that change something."""
+    with suppress(TimeoutError), engine.connect() as conn, broken_off(conn, after):
+        work(conn)
+        return True
+    return False
+
+
+def upgrade(conn: sa.Connection) -> None:
+    migrations.upgrade(conn, log_table="eventlog")
+
+
+def downgrade(conn: sa.Connection) -> None:
+    migrations.downgrade(conn, log_table="eventlog")
+
+
+def test_an_upgrade_that_broke_off_anywhere_is_ended_by_the_next(engine: sa.Engine) -> None:
+    after = 0
+    while not runs(engine, upgrade, after):
+        assert runs(engine, upgrade)
+        assert tables(engine) == NAMES
+        assert migrations.current(engine, log_table="eventlog") == migrations.heads()
+        assert runs(engine, downgrade)
+        assert tables(engine) == []
+        after += 1
+    assert after > 9
+
+
+def test_a_downgrade_that_broke_off_anywhere_is_ended_by_the_next(engine: sa.Engine) -> None:
+    assert runs(engine, upgrade)
+    after = 0
+    while not runs(engine, downgrade, after):
+        assert runs(engine, downgrade)
+        assert tables(engine) == []
+        assert runs(engine, upgrade)
+        after += 1
+    assert after > 9
+    assert tables(engine) == []
+
+
+def test_an_upgrade_that_breaks_off_again_and_again_comes_to_its_end(engine: sa.Engine) -> None:
+    attempts = next(attempt for attempt in range(1, 100) if runs(engine, upgrade, attempt))
+    assert attempts > 2  # not at once
+    assert tables(engine) == NAMES
+
+
+def test_a_log_that_somebody_else_made_is_refused_still(engine: sa.Engine) -> None:
+    with engine.connect() as conn:
+        conn.exec_driver_sql("CREATE TABLE eventlog (x)")
+        with pytest.raises(LogTableError, match="was not made by"):
+            upgrade(conn)
+    assert tables(engine) == ["eventlog"]
+
+
+def test_a_log_without_a_version_table_is_no_half_made_one(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    dialect = dialects.load("sqlite")
+    looks_like_ours = replace(dialect, ddl=replace(dialect.ddl, half_made=lambda conn, log: True))
+    monkeypatch.setattr(dialects, "load", lambda _name: looks_like_ours)
+    with engine.connect() as conn:
+        conn.exec_driver_sql("CREATE TABLE eventlog (x)")
+        with pytest.raises(LogTableError, match="was not made by"):
+            upgrade(conn)
+    assert tables(engine) == ["eventlog"]
