@@ -31,8 +31,8 @@ import sqlalchemy as sa
 from eventlog.catalog import build_catalog
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT, triggers
-from eventlog.sql.log_table import open_log
-from eventlog.sql.triggers import Capture, Style, Watch
+from eventlog.sql.locate import locate_log
+from eventlog.sql.watches import Capture, Style, Watch
 
 DEBIAN = Path("/usr/lib/postgresql/15")
 PGQ = Path("/usr/share/postgresql/15/extension/pgq.control")
@@ -144,7 +144,7 @@ def install(bench: common.Server, found: list[Variant]) -> None:
     watches = [Watch(variant.table, variant.style, variant.capture) for variant in found if variant.capture is not None]
     with bench.engine.execution_options(isolation_level="READ COMMITTED").connect() as conn, conn.begin():
         migrations.upgrade(conn, log_table="eventlog", schema=common.SCHEMA)
-        log = open_log(conn, DIALECT, name="eventlog", schema=common.SCHEMA)
+        log = locate_log(conn, DIALECT, name="eventlog", schema=common.SCHEMA)
         database = DIALECT.reflect(conn, common.SCHEMA)
         catalog = build_catalog(database, tables=[watch.table for watch in watches])
         triggers.apply(conn, triggers.plan(conn, database, catalog, log, watches))

@@ -22,6 +22,8 @@ import sqlalchemy as sa
 from eventlog import __version__
 from eventlog.sql import embedded, migrations
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))  # the mock cluster is that of the tests
+
 SCHEMA = "bench"
 LOG = f"{SCHEMA}.eventlog"
 COLUMNS = (
@@ -148,6 +150,15 @@ def configuration(directory: Path, *, delete: bool = False) -> Path:
         '[[watch]]\ntable = "usr"\n'
     )
     return file
+
+
+@contextmanager
+def kafka_brokers() -> Iterator[str]:
+    """The address of a mock cluster of its own, which holds nothing of the runs before (``tests/kafka_cluster.py``)."""
+    from kafka_cluster import cluster
+
+    with cluster() as made:
+        yield made.brokers
 
 
 def start_publisher(bench: Server, file: Path) -> subprocess.Popen[bytes]:

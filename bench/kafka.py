@@ -8,11 +8,8 @@ since database, brokers and client share the machine.
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -26,14 +23,6 @@ _FORMATS: Final[Mapping[str, str]] = {
     "JSON messages": 'type = "qlik-messages"\nencoding = "json"',
     "Avro messages": 'type = "qlik-messages"\nencoding = "avro"',
 }
-_HOST: Final = """
-import sys
-from confluent_kafka import Producer
-host = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 0})
-broker = next(iter(host.list_topics(timeout=30).brokers.values()))
-print(f"{broker.host}:{broker.port}", flush=True)
-sys.stdin.read()
-"""
 
 
 def main() -> None:
@@ -73,7 +62,7 @@ def _publish(bench: common.Server, place: Path, name: str, rows: int) -> common.
         f"VACUUM (ANALYZE) {common.LOG}",
         "CHECKPOINT",
     )
-    with _cluster() as brokers:
+    with common.kafka_brokers() as brokers:
         file = place / "eventlog.toml"
         file.write_text(
             f'[database]\nschema_name = "{common.SCHEMA}"\n[format]\n{_FORMATS[name]}\n'
@@ -86,17 +75,6 @@ def _publish(bench: common.Server, place: Path, name: str, rows: int) -> common.
     if code or marked != rows:
         raise SystemExit(f"eventlog publish of {name} ended with {code}: {marked} of {rows} rows are marked")
     return cost
-
-
-@contextmanager
-def _cluster() -> Iterator[str]:
-    """The address of a mock cluster of its own, which holds nothing of the runs before."""
-    with subprocess.Popen([sys.executable, "-c", _HOST], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().decode().strip()
-        finally:
-            process.kill()
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import sqlalchemy as sa
 
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.wake import WAKE
-from eventlog.sql.log_table import open_log
+from eventlog.sql.locate import locate_log
 
 _TRIGGER = "_tgr_eventlog_i_1"
 _NAIVE = f"""
@@ -158,7 +158,7 @@ def _cost(bench: common.Server, directory: Path, rounds: int, seconds: int, sess
 def _sleeper(bench: common.Server, asleep: bool) -> Iterator[None]:
     """Somebody who listens; with ``asleep`` he has the lock and never wakes up."""
     with bench.engine.connect() as connection:
-        log = open_log(connection, DIALECT, name="eventlog", schema=common.SCHEMA)
+        log = locate_log(connection, DIALECT, name="eventlog", schema=common.SCHEMA)
         if asleep:
             WAKE.listen(connection, log)
             assert WAKE.fall_asleep(connection, log)

@@ -67,6 +67,8 @@ _OF_THE_RECORD: Final = frozenset({
     KafkaError.INVALID_RECORD,
     KafkaError.INVALID_TIMESTAMP,
 })  # fmt: skip
+_MOST_EPOCHS: Final = 30_000
+"""Epochs of one producer id: it has 15 bits for them, and librdkafka does not look."""
 
 
 class KafkaAway(EventlogError):
@@ -87,6 +89,8 @@ class Record(NamedTuple):
     topic: str
     key: bytes | None
     value: bytes | None
+    partition: int
+    offset: int
 
 
 def settings(brokers: str, properties: Mapping[str, Any], **ours: Any) -> dict[str, Any]:
@@ -105,6 +109,10 @@ class Transmitter:
 
     ``send`` returns at once; ``flush`` waits for the brokers. ``timeout``: seconds for a record to be acknowledged.
     Raises ConfigError for settings that librdkafka refuses.
+
+    What was abandoned may still lie in a broker's socket, or in ours. So the same producer goes on, under the next
+    epoch of its id: a partition that has a record of the new epoch takes none of the old one any more, so that nothing
+    comes behind what is sent again. A new producer would have another id, which fences nothing.
     """
 
     def __init__(
@@ -125,6 +133,7 @@ class Transmitter:
         }
         self._sent = 0
         self._failed: dict[int, KafkaError] = {}
+        self._epochs = 0
         self._producer: Any = None
         self._connect()
 
@@ -139,7 +148,7 @@ class Transmitter:
         deadline = 0.0
         while True:
             try:
-                producer.produce(topic, value, key, on_delivery=partial(self._note, number))
+                producer.produce(topic, value, key, on_delivery=partial(_note, self._failed, number))
             except BufferError:
                 deadline = deadline or time.monotonic() + self._timeout
                 if time.monotonic() > deadline:
@@ -149,7 +158,7 @@ class Transmitter:
             except KafkaException as error:
                 self._sent -= 1
                 if error.args[0].code() not in _OF_THE_RECORD:
-                    self.abandon()
+                    self.close()
                     raise KafkaAway(f"Kafka takes no records: {error.args[0].str()}") from None
                 raise RecordRefused(error.args[0].str()) from None
             else:
@@ -175,16 +184,24 @@ class Transmitter:
 
     def abandon(self) -> None:
         """Drop what is not acknowledged, so that it cannot come behind what is sent afterwards."""
-        producer, self._producer = self._producer, None
         self._failed, self._sent = {}, 0
-        if producer is not None:
-            producer.purge()
-            producer.flush(_PATIENCE)
-            self._failed = {}
+        if self._producer is None:
+            return
+        self._producer.purge()
+        left = self._producer.flush(_PATIENCE)
+        self._epochs += 1
+        if left or self._epochs == _MOST_EPOCHS:
+            self._producer, self._epochs = None, 0
 
     def close(self) -> None:
-        """Drop what was not flushed."""
+        """Drop what was not flushed, and the producer; ``send`` begins with a new one.
+
+        What the brokers take at once they may take: left in a socket it could come behind records of the next one.
+        """
+        if self._producer is not None:
+            self._producer.flush(_PATIENCE)
         self.abandon()
+        self._producer, self._epochs = None, 0
 
     def _connect(self) -> Any:
         try:
@@ -193,9 +210,10 @@ class Transmitter:
             raise ConfigError(f"Kafka's settings are refused: {_refusal(error)}") from None
         return self._producer
 
-    def _note(self, number: int, error: Any, _message: Any) -> None:
-        if error is not None:
-            self._failed[number] = error
+
+def _note(failed: dict[int, KafkaError], number: int, error: Any, _message: Any) -> None:
+    if error is not None:
+        failed[number] = error
 
 
 def _refusal(error: Exception) -> str:
@@ -299,7 +317,7 @@ def _consume(consumer: Any, place: Place, follow: bool, timeout: float) -> Itera
         for message in messages:
             if message.error() is not None:
                 raise KafkaException(message.error())
-            yield Record(message.topic(), message.key(), message.value())
+            yield Record(message.topic(), message.key(), message.value(), message.partition(), message.offset())
         if not follow:
             _strike_ended(consumer, ends)
 

@@ -6,6 +6,7 @@ What a broker has not read from its sockets when it is stopped, it reads when it
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -41,6 +42,7 @@ class Cluster:
     def stopped(self) -> Iterator[None]:
         """The brokers hang while the block runs."""
         self.process.send_signal(signal.SIGSTOP)
+        os.waitpid(self.process.pid, os.WUNTRACED)  # until they do
         try:
             yield
         finally:

@@ -15,14 +15,16 @@ from eventlog.cli.context import Context
 from eventlog.config import Config, effective
 from eventlog.formats import Report
 from eventlog.options import toml
+from eventlog.publisher.claiming import claiming, open_to_publish
 from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.dry_run import dry_run
 from eventlog.publisher.health import health_file, patience
 from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import open_context, open_sink, open_unlocked
+from eventlog.publisher.opening import open_sink, open_unlocked
 from eventlog.publisher.sinks.stdout import StreamSink
 from eventlog.publisher.wake import StopRequest
+from eventlog.settings import SOURCE_FORMATS
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -39,7 +41,7 @@ _log = logging.getLogger("eventlog.publisher")
 @click.option(
     "--from",
     "source",
-    type=click.Choice(["gbase", "linter", "qlik-messages"]),
+    type=click.Choice(SOURCE_FORMATS),
     help="Follow the source of [source] in place of the log; in place of source.type.",
 )
 @click.pass_obj
@@ -68,12 +70,12 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
     stop = stop_on_signals()
     try:
         if once:
-            with open_context(config, counters) as opened, closing(open_sink(config, sys.stdout)) as sink:
+            with open_to_publish(config, counters) as opened, closing(open_sink(config, sys.stdout)) as sink:
                 publish_once(opened, sink, stop)
         else:
             _log.info("publishing the log %s", config.database.log_table)
             with health_file(config.publisher.health_file, patience(config)) as beat:
-                run_daemon(lambda: open_context(config, counters), lambda: open_sink(config, sys.stdout), stop, beat)
+                run_daemon(lambda: open_to_publish(config, counters), lambda: open_sink(config, sys.stdout), stop, beat)
     finally:
         report(config, counters)
 
@@ -82,6 +84,7 @@ def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> Non
     """Follow the source of ``[source]``."""
     from eventlog.publisher.follow import follow
     from eventlog.publisher.follow_opening import following, position_of, unsaved
+    from eventlog.publisher.follow_options import passed_over
 
     done = Report()
     followed, open_position = following(config, counters, done), position_of(config)
@@ -92,10 +95,13 @@ def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> Non
         _log.warning("publisher_disabled is set: nothing is published")
         return
     log_settings(config)
+    if ignored := passed_over(config):
+        _log.info("options that are about a log and do not count here: %s", ", ".join(ignored))
     stop = stop_on_signals()
     try:
         with health_file(config.publisher.health_file, patience(config)) as beat:
-            follow(followed, open_position, lambda: open_sink(config, sys.stdout), stop, once=once, beat=beat)
+            claimed = claiming(config, open_position)
+            follow(followed, claimed, lambda: open_sink(config, sys.stdout), stop, once=once, beat=beat)
     finally:
         counted = "".join(f", {number} {name}" for name, number in sorted(done.counters.items()))
         _log.info(

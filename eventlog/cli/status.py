@@ -1,4 +1,4 @@
-"""``eventlog status``: the queue, what is in flight, and whether somebody publishes."""
+"""``eventlog status``: the queue, what is in flight, and whether somebody publishes; of a source its position."""
 
 from __future__ import annotations
 
@@ -12,16 +12,20 @@ from sqlalchemy import Connection
 from eventlog.cli.context import Context
 from eventlog.cli.database import reading
 from eventlog.cli.output import note, print_json, table
+from eventlog.cli.source_status import show_source
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config import Config
 from eventlog.errors import EventlogError
 from eventlog.model import Status
+from eventlog.publisher.diagnosis.words import age
 from eventlog.publisher.flight import Record, decode
 from eventlog.publisher.opening import find_log
+from eventlog.settings import SOURCE_FORMATS
 from eventlog.sql.companions import read_inflight
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.failures import as_database_errors
-from eventlog.sql.log_table import LogTable, count_by_status
+from eventlog.sql.log_rows import count_by_status
+from eventlog.sql.log_table import LogTable
 
 LETTERS: Final = {
     Status.NEW: "new: to be published",
@@ -66,10 +70,22 @@ class Report:
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+@click.option(
+    "--from",
+    "source",
+    type=click.Choice(SOURCE_FORMATS),
+    help="Of the source of [source] in place of the log, as of publish; in place of source.type.",
+)
 @click.pass_obj
-def status(context: Context, as_json: bool) -> None:
-    """Show rows by status, what is in flight or parked, and whether a publisher runs."""
-    config = context.config()
+def status(context: Context, as_json: bool, source: str | None) -> None:
+    """Show rows by status, what is in flight or parked, and whether a publisher runs.
+
+    Of a source that is no log: its position, when it was saved, what lies behind it, and what failed.
+    """
+    config = context.config(source__type=source)
+    if config.source.type is not None:
+        show_source(config, as_json=as_json)
+        return
     with reading(config) as (conn, dialect):
         report = _report(conn, dialect, find_log(conn, dialect, config), config)
     if as_json:
@@ -136,7 +152,7 @@ def _print(report: Report) -> None:
         [(letter, report.rows.get(letter, 0), LETTERS.get(letter, "reserved, left alone")) for letter in letters],
     )
     if report.oldest_seconds is not None:
-        note(f"oldest new row: {_age(report.oldest_seconds)}")
+        note(f"oldest new row: {age(report.oldest_seconds)}")
     if report.in_flight:
         waits = (
             "in flight, or parked until the receiver takes them"
@@ -155,10 +171,3 @@ def _print(report: Report) -> None:
             note(f"... and {len(report.in_flight) - SHOWN} more (--json lists all)")
     for sentence in report.drift:
         note(f"triggers are not as declared: {sentence}; see `eventlog triggers plan`")
-
-
-def _age(seconds: float) -> str:
-    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.1f} seconds"

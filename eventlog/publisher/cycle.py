@@ -13,14 +13,14 @@ from eventlog.fold import Group
 from eventlog.model import LogRow, Status
 from eventlog.publisher.context import Context
 from eventlog.publisher.delivery import Landing, count_fates, deliver
-from eventlog.publisher.flight import Envelope, Flight, Sending, decode, encode, numbered, pack, record_of
+from eventlog.publisher.flight import Envelope, Flight, Sending, decode, encode, ids_of, numbered, pack, record_of
 from eventlog.publisher.future import DuePass, begin_due_pass, take_due_window
 from eventlog.publisher.marks import Marks
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.window import build_outcomes, query_back, split_by_rows, take_window
 from eventlog.sql.companions import next_flight, read_inflight, write_inflight
-from eventlog.sql.log_table import tail
+from eventlog.sql.log_rows import tail
 
 
 @dataclass(slots=True)
@@ -28,8 +28,8 @@ class State:
     """What a publisher knows between cycles; all of it can be had again from the database.
 
     ``flights``: what is recorded in the in-flight lines, by number. ``newest``: what the last numbered one began with.
-    ``first`` and ``last``: the rest of the current
-    pass over the queue, None between passes; ``due`` is it with ``handle_future_events``.
+    ``first`` and ``last``: the rest of the current pass over the queue, None between passes; ``due`` is it with
+    ``handle_future_events``.
     """
 
     parking: Parking
@@ -187,13 +187,13 @@ def _is_due(flight: Flight, parking: Parking) -> bool:
 
 
 def recorded_ids(flights: Iterable[Flight]) -> frozenset[int]:
+    """The record_ids of all rows that are in flight."""
     return frozenset(
         record_id
         for flight in flights
         for envelope in flight.envelopes
         for sending in envelope.sendings
-        for first, last in sending.record.rows
-        for record_id in range(first, last + 1)
+        for record_id in ids_of(sending.record.rows)
     )
 
 
@@ -271,10 +271,10 @@ def rebuild(context: Context, flight: Flight, parking: Parking, before_bad: Call
     bad = {row.record_id: row for row in checked.bad}
     decided = {}
     for record in wanted:
-        members = [good[i] for i in _ids(record.rows) if i in good]
+        members = [good[i] for i in ids_of(record.rows) if i in good]
         if members:
             group = Group(members[0].object_class, members[0].key, members)
-            decided[record] = apply_precedence(group, context.options.events, frozenset(_ids(record.dropped)))
+            decided[record] = apply_precedence(group, context.options.events, frozenset(ids_of(record.dropped)))
     current = query_back(context, list(decided.values()))
     context.connection.commit()
 
@@ -282,7 +282,7 @@ def rebuild(context: Context, flight: Flight, parking: Parking, before_bad: Call
         record = sending.record
         if parking.is_waiting(sending.object_id):
             return sending
-        failed = [bad[i] for i in _ids(record.rows) if i in bad]
+        failed = [bad[i] for i in ids_of(record.rows) if i in bad]
         precedence = decided.get(record)
         if precedence is None:
             return Sending(record, sending.object_id, None, Outcome(None, [], [], [], [], failed, 0))
@@ -297,7 +297,3 @@ def rebuild(context: Context, flight: Flight, parking: Parking, before_bad: Call
         tuple(Envelope(envelope.number, tuple(map(again, envelope.sendings))) for envelope in flight.envelopes),
         flight.first,
     )
-
-
-def _ids(ranges: Iterable[tuple[int, int]]) -> list[int]:
-    return [record_id for first, last in ranges for record_id in range(first, last + 1)]

@@ -51,9 +51,10 @@ class _Sent(NamedTuple):
 def deliver(context: Context, flight: Flight, sink: Sink, parking: Parking, stopping: Callable[[], bool]) -> Delivered:
     """Send the envelopes of a flight whose in-flight line is committed.
 
-    Rows are marked and the line is struck at the end, and whenever ``mark_interval`` has passed since the last time.
-    Events of objects that wait in ``parking``, and those that have not been built, stay in the line. ``stopping`` is
-    asked before each envelope.
+    Rows are marked and the line is struck at the end, whenever ``mark_interval`` has passed since the last time, and at
+    once when an event is to be sent under a new event-id: until that is in the line a crash repeats it under the old
+    one, which the receiver may know. Events of objects that wait in ``parking``, and those that have not been built,
+    stay in the line. ``stopping`` is asked before each envelope.
     """
     delivered = _deliver(context, flight, sink, parking, stopping)
     if delivered.landing is Landing.AWAY and context.numbered is not None:
@@ -71,6 +72,17 @@ def _deliver(context: Context, flight: Flight, sink: Sink, parking: Parking, sto
     def halted() -> bool:
         return landing is not Landing.DONE or stopping()
 
+    def write() -> ReceiverAway | None:
+        """Make what was answered count, and mark it; why not, if the sink has lost it."""
+        nonlocal recorded, unmarked, marked_at
+        try:
+            refused = sink.flush()
+        except ReceiverAway as away:
+            return away
+        recorded = _write_marks(context, recorded, left, _marks(context, unmarked, refused))
+        unmarked, marked_at = [], time.monotonic()
+        return None
+
     send = _send_concurrently if context.options.concurrency > 1 else _send_in_turn
     for envelope, sendings, answer in send(context, flight, sink, parking, halted):
         if isinstance(answer, ReceiverAway):
@@ -86,21 +98,15 @@ def _deliver(context: Context, flight: Flight, sink: Sink, parking: Parking, sto
         left[envelope.number] = tuple(
             again for sending in envelope.sendings if (again := kept.get(id(sending), sending)) is not None
         )
-        if landing is Landing.DONE and time.monotonic() - marked_at >= context.options.mark_interval:
-            try:
-                refused = sink.flush()
-            except ReceiverAway as away:
-                return Delivered(Landing.AWAY, recorded, str(away))
-            recorded = _write_marks(context, recorded, left, _marks(context, unmarked, refused))
-            unmarked = []
-            marked_at = time.monotonic()
+        is_renumbered = any(again is not None and again is not sending for sending, _, again in judged)
+        is_time = landing is Landing.DONE and time.monotonic() - marked_at >= context.options.mark_interval
+        if (is_renumbered or is_time) and (lost := write()) is not None:
+            return Delivered(Landing.AWAY, recorded, str(lost))
     if landing is Landing.DONE and stopping():
         landing, reason = Landing.STOPPED, "told to stop"
-    try:
-        refused = sink.flush()
-    except ReceiverAway as away:
-        return Delivered(Landing.AWAY, recorded, str(away))
-    return Delivered(landing, _write_marks(context, recorded, left, _marks(context, unmarked, refused)), reason)
+    if (lost := write()) is not None:
+        landing, reason = Landing.AWAY, str(lost)
+    return Delivered(landing, recorded, reason)
 
 
 def _send_in_turn(
@@ -225,8 +231,7 @@ def _settle(context: Context, judged: _Judged, answer: Answer, parking: Parking)
     counters.events_sent += sum(answered)
     counters.documents_sent += 1 if any(answered) else 0
     for level, count in zip(Level, answered, strict=True):
-        name = f"answers_{level.name.lower()}"
-        setattr(counters, name, getattr(counters, name) + count)
+        counters.count_answers(level, count)
     if landing is Landing.FATAL or retried is None:
         return landing, reason
     if not context.options.park or (answer.general is not None and answer.general.level is Level.RETRY):
@@ -258,9 +263,8 @@ def _marks(context: Context, judged: _Judged, refused: Mapping[str, Verdict] | N
             continue
         late = refused.get(sending.event.event_id) if refused else None
         if late is not None:
-            for level, count in ((verdict.level, -1), (late.level, 1)):
-                name = f"answers_{level.name.lower()}"
-                setattr(context.counters, name, getattr(context.counters, name) + count)
+            context.counters.count_answers(verdict.level, -1)
+            context.counters.count_answers(late.level, 1)
         marks.add_answered(outcome, verdict if late is None else late)
     return marks
 

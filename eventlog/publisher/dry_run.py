@@ -10,7 +10,7 @@ from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import State, rebuild, recorded_ids, recover
 from eventlog.publisher.future import DuePass, begin_due_pass, take_due_window
 from eventlog.publisher.window import build_outcomes, split_by_rows, take_window
-from eventlog.sql.log_table import tail
+from eventlog.sql.log_rows import tail
 
 
 def dry_run(context: Context) -> Iterator[str]:

@@ -14,9 +14,8 @@ from eventlog.checks import check_rows
 from eventlog.config import Config, connection_url
 from eventlog.errors import DatabaseError, EventlogError
 from eventlog.model import LogRow
-from eventlog.publisher import diagnosis
 from eventlog.publisher.cycle import recorded_ids
-from eventlog.publisher.diagnosis import Finding, Limits
+from eventlog.publisher.diagnosis import Finding, Limits, capture, log_table, rights, session, waiting
 from eventlog.publisher.flight import decode
 from eventlog.publisher.opening import catalog_of, class_names, find_log, publisher_options
 from eventlog.publisher.options import PublisherOptions
@@ -27,9 +26,10 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects import for_url
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.health import Health
-from eventlog.sql.log_table import LogTable, Window, split_name
+from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.pooling import is_pooled
-from eventlog.sql.triggers import TriggerPlan
+from eventlog.sql.trigger_plan import TriggerPlan
+from eventlog.sql.windows import Window
 
 Compare = Callable[[Connection, Dialect, Config], TriggerPlan]
 """Compares the triggers with what the configuration declares. Raises EventlogError."""
@@ -74,8 +74,8 @@ def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> li
             pooled = is_pooled(conn, dialect)
             health.begin_reading(conn, limits.statement)
             case = _Case(conn, dialect, health, config, limits)
-            case.findings += diagnosis.judge_pool(pooled)
-            case.findings += diagnosis.judge_clock(health.clock(conn), limits)
+            case.findings += session.judge_pool(pooled)
+            case.findings += session.judge_clock(health.clock(conn), limits)
             _examine_log(case, compare)
     finally:
         engine.dispose()
@@ -85,7 +85,7 @@ def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> li
 
 def _examine_log(case: _Case, compare: Compare) -> None:
     with case.checking("orphaned triggers"):
-        case.findings += diagnosis.judge_orphans(case.health.orphans(case.conn))
+        case.findings += capture.judge_orphans(case.health.orphans(case.conn))
     # The rights are looked at below: without them some of the rest can be examined still.
     lenient = replace(case.dialect, missing_rights=lambda *_: [])
     try:
@@ -111,7 +111,7 @@ def _examine_rights(case: _Case, log: LogTable) -> list[str]:
     with case.checking("the rights on the log"):
         missing = case.dialect.missing_rights(case.conn, log, deletes)
         user = case.dialect.current_user(case.conn)
-        case.findings += diagnosis.judge_rights(missing, user, case.health.grants(case.conn, log, deletes))
+        case.findings += rights.judge_rights(missing, user, case.health.grants(case.conn, log, deletes))
     return missing
 
 
@@ -123,7 +123,7 @@ def _examine_rights_on_unseen(case: _Case) -> None:
         log = LogTable(own or settings.schema_name, name, LogRow._fields, max_identifier=case.dialect.max_identifier)
         missing = case.dialect.missing_rights(case.conn, log, case.config.publisher.delete_from_log)
         user = case.dialect.current_user(case.conn)
-        case.findings += diagnosis.judge_rights(missing, user, case.health.grants(case.conn, log, deletes=False))
+        case.findings += rights.judge_rights(missing, user, case.health.grants(case.conn, log, deletes=False))
 
 
 def _examine_table(case: _Case, log: LogTable) -> None:
@@ -141,24 +141,24 @@ def _examine_table(case: _Case, log: LogTable) -> None:
         pass  # a publisher's user has no right on the version table and needs none
     with case.checking("the indexes of the log"):
         indexes = [index for index in health.indexes(conn, log) if index.is_valid]
-        case.findings += diagnosis.judge_indexes(
+        case.findings += log_table.judge_indexes(
             any(health.serves_reading(log, index) for index in indexes),
             any(health.serves_rows(log, index) for index in indexes),
             health.reading_index(log),
             health.row_index(log),
         )
     with case.checking("the sequence of record_id"):
-        case.findings += diagnosis.judge_numberings(health.numberings(conn, log))
+        case.findings += log_table.judge_numberings(health.numberings(conn, log))
     with case.checking("dead rows"):
-        case.findings += diagnosis.judge_storage(health.storage(conn, log), _sql_name(case, log), case.limits)
+        case.findings += log_table.judge_storage(health.storage(conn, log), _sql_name(case, log), case.limits)
     wake = case.dialect.wake
     if wake is not None and case.config.publisher.notify:
         with case.checking("the notification of changes"):
             interval = case.config.publisher.polling_interval
-            case.findings += diagnosis.judge_wake(wake.missing(conn, log), interval)
+            case.findings += log_table.judge_wake(wake.missing(conn, log), interval)
     with case.checking("open transactions"):
         found = health.transactions(conn, log, case.limits.shown)
-        case.findings += diagnosis.judge_transactions(found, case.limits)
+        case.findings += log_table.judge_transactions(found, case.limits)
 
 
 def _examine_classes(case: _Case, log: LogTable) -> tuple[Database | None, Catalog | None]:
@@ -177,7 +177,7 @@ def _examine_classes(case: _Case, log: LogTable) -> tuple[Database | None, Catal
     if database is None:
         return None, None
     quote = case.dialect.quote
-    case.findings += diagnosis.judge_classes(database, listed, catalog, own, quote)
+    case.findings += capture.judge_classes(database, listed, catalog, own, quote)
     if catalog is not None and database.schema is not None:
         with case.checking("the right to read back"):
             columns = [
@@ -185,7 +185,7 @@ def _examine_classes(case: _Case, log: LogTable) -> tuple[Database | None, Catal
             ]
             user = case.dialect.current_user(case.conn)
             found = case.health.unreadable(case.conn, database.schema, columns)
-            case.findings += diagnosis.judge_unreadable(found, user, database.schema, quote)
+            case.findings += rights.judge_unreadable(found, user, database.schema, quote)
     return database, catalog
 
 
@@ -220,21 +220,21 @@ def _examine_triggers(
             if not trigger.enabled:
                 disabled.setdefault(trigger.table, []).append(trigger.trigger)
         by_name = None if plan is not None else [f"{schema}.{table}" for table in watched]
-        case.findings += diagnosis.judge_installed(installed, by_name, reason)
+        case.findings += capture.judge_installed(installed, by_name, reason)
         if plan is not None:
-            case.findings += diagnosis.judge_plan(plan, disabled)
+            case.findings += capture.judge_plan(plan, disabled)
     with case.checking("triggers of partitions"):
-        case.findings += diagnosis.judge_partitions(health.partition_triggers(conn, log))
+        case.findings += capture.judge_partitions(health.partition_triggers(conn, log))
     if catalog is not None:
-        case.findings += diagnosis.judge_deferrable(catalog, () if plan is None else plan.warnings)
+        case.findings += capture.judge_deferrable(catalog, () if plan is None else plan.warnings)
         with case.checking("tables without triggers"):
             tables = [cls.name for cls in catalog.classes if not cls.is_view]
             bare = [table for table in health.without_triggers(conn, schema, tables) if table not in watched]
-            case.findings += diagnosis.judge_untouched(bare, case.config.database.tables is not None)
+            case.findings += capture.judge_untouched(bare, case.config.database.tables is not None)
     if watched:
         with case.checking("the right to apply triggers"):
             missing = health.rights_to_apply(conn, log, schema, watched)
-            case.findings += diagnosis.judge_rights_to_apply(missing, case.dialect.current_user(conn))
+            case.findings += rights.judge_rights_to_apply(missing, case.dialect.current_user(conn))
 
 
 def _watched_tables(config: Config, catalog: Catalog) -> list[str]:
@@ -254,41 +254,41 @@ def _examine_rows(case: _Case, log: LogTable, options: PublisherOptions, catalog
     status, record_id = (case.dialect.quote(_column(log, name)) for name in ("status", "record_id"))
     in_flight: frozenset[int] = frozenset()
     with case.checking("status letters"):
-        case.findings += diagnosis.judge_statuses(health.statuses(conn, log, limits.sample), log_sql, status, limits)
+        case.findings += waiting.judge_statuses(health.statuses(conn, log, limits.sample), log_sql, status, limits)
     with case.checking("rows without record_id"):
         found = health.without_record_id(conn, log, limits.rows)
-        case.findings += diagnosis.judge_record_ids(found, log_sql, record_id, limits)
+        case.findings += waiting.judge_record_ids(found, log_sql, record_id, limits)
     with case.checking("what is in flight"):
         runs = case.dialect.is_locked(conn, log)
         flights = [decode(number, composition) for number, composition in read_inflight(conn, log)]
         events = sum(len(envelope.sendings) for flight in flights for envelope in flight.envelopes)
         in_flight = recorded_ids(flights)
         seconds = health.inflight_seconds(conn, log)
-        case.findings += diagnosis.judge_in_flight(events, len(in_flight), seconds, runs, limits)
+        case.findings += waiting.judge_in_flight(events, len(in_flight), seconds, runs, limits)
         queue = case.dialect.queue(conn, log, settings.event_time_zone)
-        case.findings += diagnosis.judge_queue(queue, runs, settings.publisher_disabled)
+        case.findings += waiting.judge_queue(queue, runs, settings.publisher_disabled)
     if options.driver_user is not None:
         with case.checking("loopback rows"):
             rows = health.made_by(conn, log, options.driver_user, limits.rows)
-            case.findings += diagnosis.judge_loopback(rows, options.driver_user, options.leave_loopback, limits)
+            case.findings += waiting.judge_loopback(rows, options.driver_user, options.leave_loopback, limits)
     with case.checking("event_time"):
         if settings.handle_future_events:
             due = health.not_due(conn, log, settings.event_time_zone, limits.rows)
-            case.findings += diagnosis.judge_due(due, limits)
+            case.findings += waiting.judge_due(due, limits)
         else:
             ahead = health.ahead(conn, log, settings.event_time_zone, limits.sample)
-            case.findings += diagnosis.judge_event_time(ahead, settings.event_time_zone, limits)
+            case.findings += session.judge_event_time(ahead, settings.event_time_zone, limits)
     if catalog is not None:
         with case.checking("rows N"):
             leave = options.driver_user if options.leave_loopback else None
             window = case.dialect.read_window(conn, log, Window(1, None, limits.rows, leave_user=leave))
             rows_n = [row for row in window if row.record_id not in in_flight]
             bad = check_rows(rows_n, catalog, options.driver_user).bad
-            case.findings += diagnosis.judge_bad(bad, len(window), len(window) == limits.rows, limits)
+            case.findings += waiting.judge_bad(bad, len(window), len(window) == limits.rows, limits)
         with case.checking("the spelling of keys"):
             keys = health.spelled_keys(conn, log, limits.sample)
             cut = sum(key.rows for key in keys) >= limits.sample
-            case.findings += diagnosis.judge_keys(keys, catalog, cut, limits)
+            case.findings += log_table.judge_keys(keys, catalog, cut, limits)
 
 
 def _column(log: LogTable, field_name: str) -> str:

@@ -20,11 +20,11 @@ from eventlog.fold import Group, fold
 from eventlog.model import LogRow, Status
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import recorded_ids
-from eventlog.publisher.flight import Flight, ObjectId, Record, decode
+from eventlog.publisher.flight import Flight, ObjectId, Record, decode, ids_of
 from eventlog.publisher.window import query_back
 from eventlog.sql.companions import ErrorLine, read_errors, read_inflight
 from eventlog.sql.failures import as_database_errors
-from eventlog.sql.log_table import Ranges, Window
+from eventlog.sql.windows import Window
 
 _SECONDS: Final = 60
 """That one statement may take."""
@@ -265,7 +265,7 @@ def _event_ahead(context: Context, object_id: ObjectId, flights: Iterable[Flight
 
 def _recorded(context: Context, record: Record) -> _Made | None:
     """The event as its in-flight line has it, built anew from the rows that are still N (spec/event-log.md 10)."""
-    wanted = _ids(record.rows)
+    wanted = ids_of(record.rows)
     by_id = {row.record_id: row for row in context.dialect.read_rows(context.connection, context.log, record.rows)}
     rows = [by_id[one] for one in wanted if one in by_id]
     checked = check_rows([row for row in rows if row.status.rstrip(" ") == Status.NEW], context.catalog, None)
@@ -273,7 +273,7 @@ def _recorded(context: Context, record: Record) -> _Made | None:
         return None
     members = checked.good
     group = Group(members[0].object_class, members[0].key, members)
-    made = _made(context, "in_flight", group, rows, frozenset(_ids(record.dropped)), record.sent_id)
+    made = _made(context, "in_flight", group, rows, frozenset(ids_of(record.dropped)), record.sent_id)
     made.outcome.bad.extend(checked.bad)
     return made
 
@@ -345,10 +345,6 @@ def _made(
     current: dict[tuple[ObjectClass, str], CurrentRow] = dict(query_back(context, [precedence]))
     outcome = build_event(precedence, current.get((group.object_class, group.key)), events, event_id)
     return _Made(source, rows, precedence, outcome)
-
-
-def _ids(ranges: Ranges) -> list[int]:
-    return [record_id for first, last in ranges for record_id in range(first, last + 1)]
 
 
 # --- what became of its rows ------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from eventlog.catalog import ObjectClass
 from eventlog.errors import DatabaseError
 from eventlog.events import Outcome
 from eventlog.model import Event, LogRow
-from eventlog.sql.log_table import Ranges, to_ranges
+from eventlog.sql.windows import Ranges, to_ranges
 
 ObjectId = tuple[ObjectClass, str]
 """Class and canonical table_key: what an event is about."""
@@ -65,6 +65,11 @@ class Flight(NamedTuple):
     number: int
     envelopes: tuple[Envelope, ...]
     first: str = ""
+
+
+def ids_of(ranges: Ranges) -> list[int]:
+    """The record_ids of ranges, in their order."""
+    return [record_id for first, last in ranges for record_id in range(first, last + 1)]
 
 
 def record_of(outcome: Outcome, queue_order: Sequence[int] | None = None, place: int = 0) -> Record:

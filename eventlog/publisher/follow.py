@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Final
 
 from eventlog import change_json
+from eventlog.change_events import change_to_events
 from eventlog.change_keys import class_of_change
-from eventlog.changes import change_to_events
 from eventlog.errors import (
     AnotherPublisher,
     ConfigError,
@@ -31,6 +32,7 @@ from eventlog.publisher.follow_run import (
     OpenPosition,
     Run,
     begin,
+    is_enough,
     not_sent,
     save,
     save_if_due,
@@ -40,6 +42,7 @@ from eventlog.publisher.follow_run import (
 )
 from eventlog.publisher.health import Beat
 from eventlog.publisher.parking import back_off
+from eventlog.publisher.position_file import PositionAway
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sources import Mark, Read, SourceAway, Step, Unread
 from eventlog.publisher.wake import Stop
@@ -65,9 +68,10 @@ def follow(
 ) -> None:
     """Publish the source until ``stop`` is set or it ends; with ``once`` to where it ends now.
 
-    A source or a database that fails is opened again with a back-off, from the position saved last. ``beat`` is called
+    A source or a position that fails is opened again with a back-off, from the position saved last. ``beat`` is called
     when there is progress. Raises FatalAnswer, AnotherPublisher, what the source raises beside SourceAway and
-    DatabaseAway, these too if nothing has been read yet or with ``once``; then also ReceiverAway if something is left.
+    DatabaseAway, these and PositionAway too if nothing has been read yet or with ``once``; then also ReceiverAway if
+    something is left.
     """
     options = following.options
     attempts = 0
@@ -75,8 +79,12 @@ def follow(
     lost_at: float | None = None
     while not stop.is_set():
         try:
-            with open_position() as position, closing(open_sink()) as sink:
-                run = begin(following, position, sink, stop, beat, once)
+            with (
+                open_position() as position,
+                closing(open_sink()) as sink,
+                ThreadPoolExecutor(options.concurrency, thread_name_prefix="eventlog-send") as threads,
+            ):
+                run = begin(following, position, sink, threads, stop, beat, once)
                 with closing(_steps(run)) as steps:
                     for step in steps:
                         has_read, lost_at, attempts = True, None, 0
@@ -89,7 +97,7 @@ def follow(
             # The server may not have noticed yet that our former session is gone.
             if lost_at is None or time.monotonic() - lost_at > _LOCK_PATIENCE:
                 raise
-        except (SourceAway, DatabaseAway) as error:
+        except (SourceAway, DatabaseAway, PositionAway) as error:
             if once or not has_read:
                 raise
             lost_at = lost_at or time.monotonic()
@@ -111,8 +119,7 @@ def _steps(run: Run) -> Generator[Step, None, None]:
 
 
 def _take(run: Run, step: Step) -> None:
-    """Take one step, and send if that fills an envelope, or if there is nothing more for now."""
-    options = run.following.options
+    """Take one step, and send if that fills envelopes, or if there is nothing more for now."""
     if isinstance(step, Mark):
         if step.token is not None and step.token != run.saved.token:
             run.pending.mark(step.token)
@@ -121,6 +128,7 @@ def _take(run: Run, step: Step) -> None:
         if step.is_idle:
             _rest(run, step.rest)
         else:
+            run.beat()  # also where nothing is to be sent for long, as within a long transaction
             save_if_due(run)
         return
     run.following.counters.rows_read += 1
@@ -128,7 +136,7 @@ def _take(run: Run, step: Step) -> None:
         not_sent(run, Failure(step.event_id, step.code, step.message))
     else:
         _read(run, step)
-    if run.pending.ready >= options.batch_size:
+    if is_enough(run):
         send(run, everything=False)
     while _is_too_far(run) and not run.stop.is_set():
         if run.once:
@@ -173,15 +181,18 @@ def _is_too_far(run: Run) -> bool:
 
 
 def _rest(run: Run, seconds: float) -> None:
-    """Send and save what there is, then wait for more: so many seconds at most, or until a parked object is due."""
+    """Send and save what there is, then wait for more: so many seconds at most, or until a parked object or a heartbeat
+    is due.
+    """
     send_all(run)
     if run.stop.is_set():
         return
     run.beat()
-    if run.pulse.is_due(time.monotonic()):
+    now = time.monotonic()
+    if run.pulse.is_due(now):
         send_heartbeat(run)
-    due = run.pending.next_due()
-    pause = seconds if due is None else min(seconds, due - time.monotonic())
+    due, pulse = run.pending.next_due(), run.pulse.seconds_left(now)
+    pause = min(seconds, seconds if due is None else due - now, seconds if pulse is None else pulse)
     if pause > 0:
         run.stop.wait(pause)
 

@@ -14,20 +14,19 @@ from typing import Any, Final
 
 from eventlog.catalog import Catalog, build_catalog
 from eventlog.catalog_option import database_of, read_catalog
-from eventlog.changes import EventWriting
+from eventlog.change_events import EventWriting
 from eventlog.config import Config, SourceSettings
 from eventlog.convert import in_own_options
 from eventlog.errors import ConfigError
 from eventlog.formats import Report, parse_options
+from eventlog.publisher.follow_options import STANDARD_INPUT, check_options
 from eventlog.publisher.follow_run import Following, OpenPosition, Position
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import heartbeat_document, publisher_options, renderer, value_options
 from eventlog.publisher.position_file import position_file
-from eventlog.publisher.sources import Source
+from eventlog.publisher.sources import BadToken, Source
 from eventlog.sql.dialects import parse_url
 from eventlog.sql.state import Failure, Saved, position_table
-
-STANDARD_INPUT: Final = "-"
 
 
 def following(config: Config, counters: Counters, report: Report) -> Following:
@@ -37,9 +36,11 @@ def following(config: Config, counters: Counters, report: Report) -> Following:
     """
     if config.format.type != "xds":
         raise ConfigError(f"format.type = {config.format.type} is for a log; a source is published as xds")
+    source = source_of(config.source, report)
+    check_options(config)
     values = value_options(config)
     return Following(
-        source_of(config.source, report),
+        source,
         EventWriting(values.time_syntax, values.time_zone, values.char_padding, config.format.insert_query_back),
         _catalog(config),
         renderer(config),
@@ -53,13 +54,38 @@ def position_of(config: Config) -> OpenPosition:
     """What opens the position of the source. Raises ConfigError unless exactly one place is named."""
     settings = config.source
     kind = settings.type or ""
+    check_place(settings)
+    if settings.position_file is not None:
+        path = settings.position_file
+        return _naming(f"position_file {path}", partial(position_file, path, kind))
+    table = settings.position_table
+    return _naming(f"position_table {table}", partial(position_table, position_url(settings), table, kind))
+
+
+def check_place(settings: SourceSettings) -> None:
+    """Raises ConfigError unless exactly one place for the position is named."""
     in_table = settings.position_url is not None or settings.position_url_file is not None
     if (settings.position_file is not None) == in_table:
         raise ConfigError("where the position is kept: set either source.position_file or source.position_url")
-    if settings.position_file is not None:
-        return partial(position_file, settings.position_file, kind)
-    url = _url(settings.position_url, settings.position_url_file, settings.position_password, "position_url")
-    return partial(position_table, url, settings.position_table, kind)
+
+
+def position_url(settings: SourceSettings) -> str:
+    """The database that keeps the position, with its password. Raises ConfigError."""
+    return _url(settings.position_url, settings.position_url_file, settings.position_password, "position_url")
+
+
+def _naming(place: str, open_position: OpenPosition) -> OpenPosition:
+    """The same position; what the source cannot read of it is said with its place."""
+
+    @contextmanager
+    def opened() -> Iterator[Position]:
+        try:
+            with open_position() as position:
+                yield position
+        except BadToken as error:
+            raise ConfigError(f"{place}: {error}") from error
+
+    return opened
 
 
 def unsaved(open_position: OpenPosition) -> OpenPosition:
@@ -123,7 +149,8 @@ def _catalog(config: Config) -> Catalog | None:
 def _stream(settings: SourceSettings, given: Mapping[str, Any]) -> Source:
     from eventlog.gbase.options import ReadOptions
     from eventlog.gbase.session import Capture
-    from eventlog.publisher.sources.gbase import CaptureFiles, CaptureSession, StandardInput
+    from eventlog.publisher.sources.capture_files import CaptureFiles
+    from eventlog.publisher.sources.gbase import CaptureSession, StandardInput
 
     if (settings.path is None) == (settings.connect is None):
         raise ConfigError("a source gbase needs either source.path or source.connect")

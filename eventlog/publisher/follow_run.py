@@ -7,13 +7,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from functools import partial
+from typing import Final, NamedTuple, Protocol
 
 from eventlog.answer import Answer, Level, Verdict
 from eventlog.catalog import Catalog
-from eventlog.changes import EventWriting
+from eventlog.change_events import EventWriting
 from eventlog.errors import FatalAnswer, ReceiverAway
 from eventlog.publisher.context import Render
 from eventlog.publisher.health import Beat
@@ -35,7 +37,7 @@ _REPORT_INTERVAL: Final = 60.0
 
 
 class Position(Protocol):
-    """Where the position of the source is kept, held by this publisher alone. Raises DatabaseError, OSError."""
+    """Where the position of the source is kept, held by this publisher alone. Raises DatabaseError, PositionAway."""
 
     def load(self) -> Saved:
         """What was saved last."""
@@ -74,12 +76,13 @@ class Run:
     that came with answers since the last flush; ``unread``: those of changes that were never sent. ``attempts``: stops
     in a row without an answer. ``is_careful``: the receiver was away: each answer is saved, so that an envelope which
     fails again and again does not repeat those before it. ``saved_at``, ``told_at``: when it was last saved and
-    reported, on a monotonic clock.
+    reported, on a monotonic clock. ``threads`` send where several envelopes are in the air at once.
     """
 
     following: Following
     position: Position
     sink: Sink
+    threads: Executor
     stop: Stop
     beat: Beat
     once: bool
@@ -95,7 +98,9 @@ class Run:
     told_at: float = field(default_factory=time.monotonic)
 
 
-def begin(following: Following, position: Position, sink: Sink, stop: Stop, beat: Beat, once: bool) -> Run:
+def begin(
+    following: Following, position: Position, sink: Sink, threads: Executor, stop: Stop, beat: Beat, once: bool
+) -> Run:
     """Go on from the position, under a flight number that no document has borne yet."""
     saved = position.load()
     saved = saved._replace(flight=saved.flight + 1)
@@ -103,7 +108,7 @@ def begin(following: Following, position: Position, sink: Sink, stop: Stop, beat
     options = following.options
     pending = Pending(options.retry_initial, options.retry_max)
     pulse = Pulse(options.heartbeat_interval, time.monotonic())
-    return Run(following, position, sink, stop, beat, once, saved, pending, pulse)
+    return Run(following, position, sink, threads, stop, beat, once, saved, pending, pulse)
 
 
 # --- sending ----------------------------------------------------------------------------------------------------------
@@ -115,11 +120,12 @@ def send(run: Run, *, everything: bool) -> None:
     Raises FatalAnswer, and with ``once`` ReceiverAway.
     """
     options, pending = run.following.options, run.pending
-    while not run.stop.is_set() and (everything or pending.ready >= options.batch_size):
-        sendings = pending.envelope(options.batch_size, time.monotonic())
-        if not sendings:
+    while not run.stop.is_set() and (everything or is_enough(run)):
+        at_once = 1 if run.is_careful else options.concurrency
+        envelopes = pending.envelopes(options.batch_size, at_once, time.monotonic())
+        if not envelopes:
             return
-        why = _deliver(run, sendings)
+        why = _deliver(run, envelopes)
         if why is None and run.is_careful:
             why = save(run)
         if why is not None:
@@ -127,6 +133,11 @@ def send(run: Run, *, everything: bool) -> None:
             _back_off(run, why)
         else:
             save_if_due(run)
+
+
+def is_enough(run: Run) -> bool:
+    """Whether enough is ready to fill as many envelopes as may be in the air at once."""
+    return run.pending.ready >= run.following.options.batch_size * run.following.options.concurrency
 
 
 def send_all(run: Run) -> None:
@@ -141,34 +152,70 @@ def send_all(run: Run) -> None:
         _back_off(run, why)
 
 
-def _deliver(run: Run, sendings: Sequence[Sending]) -> str | None:
-    """Send one envelope; why sending has to stop, None = it need not."""
-    events = tuple(sending.event for sending in sendings)
-    document = Document(run.saved.flight, run.envelopes + 1, events, run.following.render(events))
-    try:
-        answer = run.sink.send(document)
-    except ReceiverAway as away:
-        run.pending.put_back(sendings)
+def _deliver(run: Run, envelopes: Sequence[Sequence[Sending]]) -> str | None:
+    """Send envelopes at once and take all their answers; why sending has to stop, None = it need not.
+
+    Raises FatalAnswer.
+    """
+    documents = [_document(run, number, sendings) for number, sendings in enumerate(envelopes, run.envelopes + 1)]
+    send = partial(_send, run.sink)
+    answers = list(run.threads.map(send, documents) if len(documents) > 1 else map(send, documents))
+    back: list[Sending] = []
+    away = why = fatal = None
+    for sendings, answer in zip(envelopes, answers, strict=True):
+        if isinstance(answer, ReceiverAway):
+            back += sendings
+            away = away or str(answer)
+            continue
+        judged = _judge(run, sendings, answer)
+        back += judged.back
+        why, fatal = why or judged.why, fatal or judged.fatal
+    run.pending.put_back(back)
+    if not all(isinstance(answer, ReceiverAway) for answer in answers):
+        run.envelopes += len(envelopes)
+        run.pulse.last = time.monotonic()
+    if fatal is not None:
+        save(run)  # there is no requeue for a stream: the position stays before what was refused so
+        raise FatalAnswer(f"the receiver answered fatal: {fatal}")
+    if away is not None:
         _forget_answers(run)  # a sink that keeps documents back until the flush may have lost them all
         run.is_careful = True
-        return str(away)
-    run.envelopes += 1
-    run.pulse.last = time.monotonic()
-    run.following.counters.documents_sent += 1
+    return away or why
+
+
+def _document(run: Run, number: int, sendings: Sequence[Sending]) -> Document:
+    events = tuple(sending.event for sending in sendings)
+    return Document(run.saved.flight, number, events, run.following.render(events))
+
+
+def _send(sink: Sink, document: Document) -> Answer | ReceiverAway:
+    try:
+        return sink.send(document)
+    except ReceiverAway as away:
+        return away
+
+
+class _Judged(NamedTuple):
+    """What of an envelope is to be sent again at once; why sending has to stop, None = it need not; the message of an
+    answer that is fatal.
+    """
+
+    back: Sequence[Sending] = ()
+    why: str | None = None
+    fatal: str | None = None
+
+
+def _judge(run: Run, sendings: Sequence[Sending], answer: Answer) -> _Judged:
+    """What becomes of each event of an envelope (spec/event-log.md 8.4)."""
+    options, counters, pending = run.following.options, run.following.counters, run.pending
     if answer.unknown_ids:
         _log.warning("the answer names event-ids that are not in the envelope: %s", ", ".join(answer.unknown_ids[:10]))
-    return _judge(run, sendings, answer)
-
-
-def _judge(run: Run, sendings: Sequence[Sending], answer: Answer) -> str | None:
-    """What becomes of each event (spec/event-log.md 8.4); why sending has to stop, None = it need not."""
-    options, pending = run.following.options, run.pending
     again: list[Sending] = []
     fatal: list[Sending] = []
-    reason = ""
+    reason = None
     for sending in sendings:
         verdict = answer.verdict(sending.event.event_id)
-        _count(run, verdict.level, 1)
+        counters.count_answers(verdict.level, 1)
         if verdict.level is Level.RETRY:
             again.append(sending)
             continue
@@ -179,35 +226,32 @@ def _judge(run: Run, sendings: Sequence[Sending], answer: Answer) -> str | None:
             fatal.append(sending)
             continue
         pending.answer(sending)
-    run.following.counters.events_sent += len(sendings)
-    if len(again) + len(fatal) < len(sendings):  # an answer without retry resets the back-off
-        run.attempts = 0
-        run.beat()
+    counters.documents_sent += 1
+    counters.events_sent += len(sendings)
+    if len(again) + len(fatal) < len(sendings) and not answer.is_pending:
+        _has_answered(run)
     if fatal:
-        # There is no requeue for a stream: the position stays before what was refused so.
-        pending.put_back([*fatal, *again])
-        save(run)
-        raise FatalAnswer(f"the receiver answered fatal: {reason}")
+        return _Judged([*fatal, *again], fatal=reason)
     if not again:
-        return None
+        return _Judged()
     if not options.park or (answer.general is not None and answer.general.level is Level.RETRY):
-        pending.put_back(again)
-        return f"event {again[0].event.event_id} is to be sent again later"
+        return _Judged(again, f"event {again[0].event.event_id} is to be sent again later")
     now = time.monotonic()
     for sending in again:
         pending.park(sending, now)
         _log.info("event %s got retry: its object is parked", sending.event.event_id)
-    return None
+    return _Judged()
+
+
+def _has_answered(run: Run) -> None:
+    """The receiver has answered otherwise than by retry, which ends a back-off."""
+    run.attempts = 0
+    run.beat()
 
 
 def _refused(sending: Sending, verdict: Verdict) -> Failure:
     message = verdict.message or f"the receiver answered {verdict.level.name.lower()}"
     return Failure(sending.event.event_id, "receiver", message, write_event(sending.event))
-
-
-def _count(run: Run, level: Level, number: int) -> None:
-    counters, name = run.following.counters, f"answers_{level.name.lower()}"
-    setattr(counters, name, getattr(counters, name) + number)
 
 
 def _back_off(run: Run, why: str) -> None:
@@ -234,10 +278,12 @@ def save(run: Run) -> str | None:
         except ReceiverAway as away:
             _forget_answers(run)
             return str(away)
+        if pending.answered:  # of a sink whose receiver speaks only now, too
+            _has_answered(run)
         for sending in pending.answered if late else ():
             if (verdict := late.get(sending.event.event_id)) is not None:
-                _count(run, Level.SUCCESS, -1)
-                _count(run, verdict.level, 1)
+                run.following.counters.count_answers(Level.SUCCESS, -1)
+                run.following.counters.count_answers(verdict.level, 1)
                 run.refused.append(_refused(sending, verdict))
     run.following.counters.rows_published += len(pending.answered)
     _report(run)

@@ -11,7 +11,7 @@ from eventlog.model import LogRow
 from eventlog.publisher.context import Context
 from eventlog.publisher.flight import ObjectId
 from eventlog.publisher.window import UNLIMITED_WINDOW, Taken
-from eventlog.sql.log_table import DueWindow
+from eventlog.sql.windows import DueWindow
 
 
 class DuePass(NamedTuple):

@@ -49,7 +49,10 @@ class Health(NamedTuple):
 
 def patience(config: Config) -> float:
     """Seconds within which a publisher of this configuration gives a sign, if it makes any progress."""
-    rest = LONGEST_REST if config.publisher.time_of_day else float(config.publisher.polling_interval)
+    if config.source.type is not None:
+        rest = config.source.poll_interval
+    else:
+        rest = LONGEST_REST if config.publisher.time_of_day else float(config.publisher.polling_interval)
     return _RESTS * rest + config.sink.timeout + _WORK
 
 

@@ -11,7 +11,7 @@ from eventlog.events import Outcome
 from eventlog.model import Status
 from eventlog.publisher.context import Context
 from eventlog.sql.companions import add_errors
-from eventlog.sql.log_table import to_ranges
+from eventlog.sql.windows import to_ranges
 
 _LETTERS = {
     Level.SUCCESS: Status.SUCCESS,

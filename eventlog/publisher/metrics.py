@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from eventlog.answer import Level
+
 if TYPE_CHECKING:
     from eventlog.publisher.context import Context
 
@@ -29,6 +31,11 @@ class Counters:
     answers_fatal: int = 0
     heartbeats_sent: int = 0
     sv_conflicts: int = 0
+
+    def count_answers(self, level: Level, number: int) -> None:
+        """So many more events were answered with this level; fewer, if the number is negative."""
+        name = f"answers_{level.name.lower()}"
+        setattr(self, name, getattr(self, name) + number)
 
 
 class Gauges(NamedTuple):

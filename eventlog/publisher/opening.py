@@ -27,9 +27,10 @@ from eventlog.sql.connect import connect, describe
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects import for_url
 from eventlog.sql.failures import as_database_errors
-from eventlog.sql.log_table import LogTable, check_rights, locate_log, split_name
+from eventlog.sql.locate import check_rights, locate_log
+from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.pooling import refuse_pooling
-from eventlog.sql.triggers import Capture, Style, Watch, exclusions
+from eventlog.sql.watches import Capture, Style, Watch, exclusions
 from eventlog.values import ValueOptions
 from eventlog.xds.writer import HEARTBEAT, Header, file_form, line_form, write_event
 

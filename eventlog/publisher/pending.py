@@ -1,7 +1,7 @@
 """The events of a source between being read and being answered, and how far all of them have been answered.
 
-An envelope holds at most one event of an object, so that a later event of an object is never in the air beside an
-earlier one, and each is sent under one event-id only.
+Of an object one event at most is in the air, in whatever envelope, so that a later one is never beside an earlier one,
+and each is sent under one event-id only.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Held:
 
 @dataclass(slots=True)
 class Pending:
-    """Events are added, taken by ``envelope``, and then each is put back, parked or answered.
+    """Events are added, taken by ``envelopes``, and then each is put back, parked or answered before more are taken.
 
     ``retry_initial``, ``retry_max``: back-off of a parked object in seconds; times are of one monotonic clock. What is
     in ``answered`` was answered since the last flush, which alone makes an answer count.
@@ -82,15 +82,16 @@ class Pending:
             self._marks.pop()
         self._marks.append((self._next, token))
 
-    def envelope(self, size: int, now: float) -> list[Sending]:
-        """The next events to send, in their order: of parked objects whose waiting is over, and those that are ready.
+    def envelopes(self, size: int, most: int, now: float) -> list[list[Sending]]:
+        """The next events to send, in their order, in ``most`` envelopes at most: of parked objects whose waiting is
+        over, and those that are ready.
 
         Those of parked objects among the latter are held on the way.
         """
         due = [held.queue for held in self._held.values() if held.queue and held.until <= now]
-        taken = [queue.popleft() for queue in due[:size]]
+        taken = [queue.popleft() for queue in due[: size * most]]
         objects = {sending.object_id for sending in taken}
-        while self._ready and len(taken) < size:
+        while self._ready and len(taken) < size * most:
             object_id = self._ready[0].object_id
             if object_id in self._held:
                 self._held[object_id].queue.append(self._ready.popleft())
@@ -99,13 +100,20 @@ class Pending:
                 break
             objects.add(object_id)
             taken.append(self._ready.popleft())
-        return sorted(taken)
+        taken.sort()
+        return [taken[first : first + size] for first in range(0, len(taken), size)]
 
     def put_back(self, sendings: Iterable[Sending]) -> None:
         """Events that were taken or answered and are to be sent again, before all that follows them."""
+        ready = []
         for sending in sorted(sendings, reverse=True):
             held = self._held.get(sending.object_id)
-            (self._ready if held is None else held.queue).appendleft(sending)
+            if held is None:
+                ready.append(sending)
+            else:
+                held.queue.appendleft(sending)
+        if ready:  # of several envelopes, between which others may have been put back before
+            self._ready = deque(sorted([*ready, *self._ready]))
 
     def park(self, sending: Sending, now: float) -> None:
         """An event that is to be sent again later; what follows of its object waits behind it."""

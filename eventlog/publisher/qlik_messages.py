@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from eventlog.answer import Level, Verdict
 from eventlog.catalog import Catalog, Column, ObjectClass, Table
-from eventlog.change_keys import Key
-from eventlog.changes import Origin, change_reader
+from eventlog.change_keys import Key, key_reader
 from eventlog.errors import BadValue, FormatError, ReceiverAway, RowError
+from eventlog.event_changes import Origin, change_reader
 from eventlog.model import Change, Event
 from eventlog.publisher.context import Numbered
 from eventlog.publisher.sinks import Record
@@ -20,9 +20,10 @@ from eventlog.qlik.flight_sequence import first_sequence, sequences
 from eventlog.qlik.message_options import WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.registry import Registry, RegistryError
-from eventlog.typed import moment_reader, value_reader
+from eventlog.typed import moment_reader
 from eventlog.values import ValueOptions
 
+_NO_EXTRAS: Final[Mapping[str, Any]] = {}
 _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 
 
@@ -46,7 +47,6 @@ class NumberedMessages:
         self._read_change = change_reader(None, values)
         self._key_readers: dict[str, Callable[[str], Key | None]] = {}
         self._read_moment = moment_reader(values.time_zone)
-        self._latest: tuple[str, datetime | None] = "", None  # the rows of a transaction have one event_time
 
     def first(self, flight: int, before: str) -> str:
         return first_sequence(flight, before, self._utc_now())
@@ -84,60 +84,38 @@ class NumberedMessages:
 
     def _records(self, numbered: Numbered, sequence: str) -> tuple[Record, ...] | Verdict:
         try:
-            change = self._change(numbered, sequence)
-            return tuple([_new(Record, message) for message in self._writer.messages(change)])
+            return tuple([_new(Record, each) for each in self._writer.messages(self._change(numbered), sequence)])
         except RegistryError as error:
             raise ReceiverAway(str(error)) from error
         except (FormatError, RowError) as error:
             return Verdict(Level.ERROR, str(error))
 
-    def _change(self, numbered: Numbered, sequence: str) -> Change:
+    def _change(self, numbered: Numbered) -> Change:
         event, _, row = numbered
         moment = user = None
         if row is not None:
-            user = row.perpetrator
-            text, moment = self._latest
-            if row.event_time != text:
-                moment = self._moment(row.event_time)
-        extras = {"stream_position": event.event_id.partition(".")[0]}
+            moment, user = self._moment(row.event_time), row.perpetrator
         read_key = self._key_readers.get(event.class_name)
         key = None if read_key is None else read_key(event.association)
-        return self._read_change(event, key, _new(Origin, (sequence, moment, user, extras)))
+        stream_position = event.event_id.partition(".")[0]
+        return self._read_change(event, key, _new(Origin, (stream_position, moment, user, _NO_EXTRAS)))
 
     def _moment(self, text: str | None) -> datetime | None:
-        if text is None:
-            return None
         try:
-            moment = self._read_moment(text)
+            return None if text is None else self._read_moment(text)
         except BadValue:
             return None
-        self._latest = text, moment
-        return moment
 
 
 def _key_reader(cls: ObjectClass) -> Callable[[str], Key | None]:
-    """The typed key of an association of a class, None if it is to be parsed: quotes make it more than a split."""
-    columns = [(column.name, len(column.name) + 1, value_reader(column.type)) for column in cls.key]
-    tail = cls.association_tail
+    """The typed key of an association of a class; None: it is to be parsed, since it does not end as others do."""
+    read, tail = key_reader(cls), cls.association_tail
 
-    def read(association: str) -> Key | None:
+    def read_key(association: str) -> Key | None:
         text = association.removesuffix(tail)
-        if len(text) == len(association) or '"' in text:
-            return None
-        parts = text.split("+")
-        return tuple([(name, read(part[start:])) for (name, start, read), part in zip(columns, parts, strict=True)])
+        return None if len(text) == len(association) else read(text)
 
-    if len(columns) > 1:
-        return read
-    ((name, start, read_value),) = columns
-
-    def read_one(association: str) -> Key | None:
-        text = association.removesuffix(tail)
-        if len(text) == len(association) or '"' in text:
-            return None
-        return ((name, read_value(text[start:])),)
-
-    return read_one
+    return read_key
 
 
 def class_columns(cls: ObjectClass) -> tuple[QlikColumn, ...]:

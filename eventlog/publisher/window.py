@@ -14,7 +14,7 @@ from eventlog.model import LogRow
 from eventlog.publisher.context import Context
 from eventlog.publisher.flight import ObjectId
 from eventlog.sql.dialect import CurrentRow
-from eventlog.sql.log_table import Window
+from eventlog.sql.windows import Window
 
 UNLIMITED_WINDOW = 10_000
 """Rows of a window with ``query_limit = 0``: windows do not change the result, and memory stays bounded."""

@@ -1,14 +1,18 @@
 """A publisher of a source that kills itself with SIGKILL at its n-th step: run by test_follow_kill.py.
 
-    python follow_driver.py CONFIG
+    python follow_driver.py CONFIG [told]
 
 Reads numbers from standard input, as ``kill_driver`` does: for each a forked process publishes once and dies there.
+``told``: it dies when it is told to, wherever it is.
 """
 
 from __future__ import annotations
 
 import os
+import select
+import signal
 import sys
+import traceback
 from pathlib import Path
 
 from kill_driver import Steps, forked
@@ -17,33 +21,65 @@ from eventlog.config import Config, load
 from eventlog.formats import Report
 from eventlog.publisher import follow as following_loop
 from eventlog.publisher import follow_run, position_file
+from eventlog.publisher.claiming import claiming
 from eventlog.publisher.follow_opening import following, position_of
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import open_sink
 from eventlog.publisher.sinks import files
-from eventlog.publisher.sources import gbase, linter, qlik_messages
+from eventlog.publisher.sources import capture_files, gbase, linter, qlik_messages
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql import state
 
-__all__ = ["gbase", "linter", "qlik_messages"]  # imported here once, not by each of those that die
+__all__ = ["capture_files", "gbase", "linter", "qlik_messages"]  # imported here once, not by each of those that die
 
 
 def publish(config: Config, steps: Steps) -> None:
     steps.around(following_loop, "begin", after="the flight number is saved")
     steps.around(follow_run, "_deliver", before="before an envelope is sent", after="after an envelope is answered")
-    steps.around(files, "_sync", before="before documents are fsynced", after="after documents are fsynced")
-    steps.around(files, "_sync_directory", after="the documents are there")
+    steps.around(files, "sync_file", before="before documents are fsynced", after="after documents are fsynced")
+    steps.around(files, "sync_path", after="the documents are there")
     steps.around(follow_run, "save", before="before the position is saved", after="after the position is saved")
     steps.around(state, "write", before="before the position is written", after="before the position is committed")
-    steps.around(position_file, "_sync_directory", before="before the rename is durable", after="the rename is durable")
+    steps.around(position_file, "sync_path", before="before the rename is durable", after="the rename is durable")
     os.fsync = lambda descriptor: None  # what a process wrote outlives its death; the machine stays
     steps.around(os, "fsync", before="before a file is durable")
+    publish_to_the_end(config)
+
+
+def publish_to_the_end(config: Config) -> None:
     followed = following(config, Counters(), Report())
     following_loop.follow(
-        followed, position_of(config), lambda: open_sink(config, sys.stdout), StopRequest(), once=True
+        followed, claiming(config, position_of(config)), lambda: open_sink(config, sys.stdout), StopRequest(), once=True
     )  # fmt: skip
+
+
+def told(config: Config) -> None:
+    """Publish in a process of its own at each ``r`` of standard input, kill it at a ``k``, answer what became of it."""
+    os.fsync = lambda descriptor: None
+    while letter := os.read(0, 1):
+        if letter != b"r":  # it has ended before
+            continue
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                publish_to_the_end(config)
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        ended = 0
+        while not ended:
+            if select.select([0], [], [], 0.001)[0] and os.read(0, 1) == b"k":
+                os.kill(child, signal.SIGKILL)
+            ended, status = os.waitpid(child, os.WNOHANG)
+        print("killed" if os.WIFSIGNALED(status) else "done" if status == 0 else "failed", flush=True)
 
 
 if __name__ == "__main__":
     configured = load(Path(sys.argv[1]), {})
-    forked(lambda steps: publish(configured, steps))
+    if "told" in sys.argv[2:]:
+        told(configured)
+    else:
+        forked(lambda steps: publish(configured, steps))

@@ -19,9 +19,10 @@ from typing import Any
 
 from eventlog.config import Config, load
 from eventlog.publisher import cycle, daemon, delivery
+from eventlog.publisher.claiming import open_to_publish
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import open_context, open_sink
-from eventlog.publisher.sinks import files
+from eventlog.publisher.sinks import directory, files
 
 
 class Steps:
@@ -51,17 +52,19 @@ class Steps:
 
 
 def publish(config: Config, steps: Steps) -> None:
+    steps.around(directory, "sync_file", after="the owner's file is fsynced")
+    steps.around(os, "link", after="the directory is owned")
     steps.around(cycle, "take_window", after="the window is read")
     steps.around(cycle, "write_inflight", after="the line is written")
     steps.around(cycle, "deliver", before="the line is committed", after="the flight has ended")
     steps.around(delivery, "_send", before="before an envelope is sent", after="after an envelope is sent")
-    steps.around(files, "_sync", before="before a file is fsynced", after="after a file is fsynced")
+    steps.around(files, "sync_file", before="before a file is fsynced", after="after a file is fsynced")
     steps.around(Path, "replace", before="before a file is renamed", after="after a file is renamed")
-    steps.around(files, "_sync_directory", after="the directory is fsynced")
+    steps.around(files, "sync_path", after="the directory is fsynced")
     steps.around(delivery, "update_inflight", before="rows are marked", after="a part of the line is struck")
     steps.around(delivery, "strike_inflight", before="rows are marked", after="the line is struck")
     steps.around(delivery, "_write_marks", before="before the marks", after="the marks are committed")
-    with open_context(config, Counters()) as context:
+    with open_to_publish(config, Counters()) as context:
         daemon.publish_once(context, open_sink(config, sys.stdout))
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from installed import Collecting, install, is_drained, publishing, rows, run, statuses, url_of, wait_until, write_config
+from installed import Collecting, install, is_drained, publishing, run, statuses, url_of, wait_until, write_config
+from publishing import runs
 
 from eventlog.cli.database import reading
 from eventlog.cli.status import drift as drift_in_status
@@ -17,7 +18,7 @@ from eventlog.cli.triggers import planned_triggers
 from eventlog.config import Config, load
 from eventlog.publisher import drift
 from eventlog.publisher.examination import examine
-from eventlog.sql.triggers import TriggerPlan
+from eventlog.sql.trigger_plan import TriggerPlan
 
 USR = "CREATE TABLE usr (id integer PRIMARY KEY, name text, age integer, nick varchar(40))"
 WATCH: dict[str, Any] = {"table": "usr"}
@@ -101,7 +102,7 @@ def test_a_look_at_the_tables_comes_by_the_clock_too(
     monkeypatch.setattr(drift, "INTERVAL", 0.0)
     config = watched(database, tmp_path)
     with publishing(config, Collecting()):
-        wait_until(lambda: bool(rows(database, "SELECT 1 FROM pg_locks WHERE locktype = 'advisory'")), "it runs")
+        wait_until(lambda: runs(database), "it runs")
         run(database, "ALTER TABLE usr DROP nick")
         wait_until(lambda: bool(warnings_of(caplog)), "it says so")
     (warning,) = warnings_of(caplog)

@@ -22,7 +22,7 @@ from installed import run, url_of
 from kafka_cluster import Cluster
 from lxml import etree
 
-from eventlog.changes import change_to_events
+from eventlog.change_events import change_to_events
 from eventlog.formats import Report
 from eventlog.gbase import stream_format
 from eventlog.gbase.scenarios import T1, drain, new_server, open_session

@@ -151,7 +151,7 @@ def test_a_row_that_was_inserted_and_read_back_is_an_insert(
 def test_nothing_is_marked_before_the_brokers_have_acknowledged(
     database: sa.Engine, brokers: Cluster, configure: Any
 ) -> None:
-    config = configure(sink={"topic": "hr.xds", "timeout": 1})
+    config = configure(sink={"topic": "hr.xds", "timeout": 2})
     run(database, *(f"INSERT INTO usr (idu, fname) VALUES ({n}, 'n')" for n in range(1, 11)))
     with brokers.stopped(), pytest.raises(ReceiverAway, match="Kafka has not taken all records"):
         publish(config)
@@ -234,7 +234,7 @@ def test_brokers_that_hang_in_the_middle_lose_nothing_and_turn_no_order(
     database: sa.Engine, brokers: Cluster, configure: Any
 ) -> None:
     config = configure(
-        sink={"timeout": 1}, properties="linger.ms=0", format=QLIK,
+        sink={"timeout": 2}, properties="linger.ms=0", format=QLIK,
         publisher={"flight_rows": 20, "retry_initial": 0.05, "retry_max": 0.1},
     )  # fmt: skip
     run(database, "INSERT INTO usr (idu, fname) SELECT n, '0' FROM generate_series(1, 20) n")
@@ -265,7 +265,7 @@ def test_brokers_that_hang_in_the_middle_lose_nothing_and_turn_no_order(
 
 def test_brokers_that_are_gone_leave_the_rows_new(database: sa.Engine, brokers: Cluster, configure: Any) -> None:
     run(database, "INSERT INTO usr (idu) VALUES (1)")
-    config = configure(sink={"timeout": 1})
+    config = configure(sink={"timeout": 2})
     brokers.kill()
     with pytest.raises(ReceiverAway, match="Kafka has not taken all records"):
         publish(config)

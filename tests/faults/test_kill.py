@@ -18,6 +18,7 @@ from lxml import etree
 from replay import Replay
 
 from eventlog.config import load
+from eventlog.publisher.sinks.directory import MARKER
 
 TABLES = (
     "CREATE TABLE usr (id integer PRIMARY KEY, a text, b text)",
@@ -123,7 +124,7 @@ class Publisher:
         assert ends == {**dict.fromkeys(ends, "S"), 7: "E"}
         assert rows(self.database, "SELECT record_id, code FROM eventlog_error") == [(7, "unknown_table")]
         assert rows(self.database, "SELECT * FROM eventlog_inflight") == []
-        assert [path for path in self.documents.iterdir() if path.name.startswith(".")] == []
+        assert [path.name for path in self.documents.iterdir() if path.name.startswith(".")] == [MARKER]
         replay = Replay()
         replay.documents(self.bodies())
         assert replay.objects == FINAL
@@ -160,6 +161,8 @@ def test_killed_at_any_step_everything_is_published_and_no_event_id_has_two_mean
             killed.check_end(later)
         killed.check_end()
     assert names >= {
+        "the owner's file is fsynced",
+        "the directory is owned",
         "the line is committed",
         "before an envelope is sent",
         "after an envelope is sent",

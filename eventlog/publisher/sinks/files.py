@@ -7,14 +7,15 @@ which is sent again replaces itself.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from eventlog.answer import Answer
-from eventlog.errors import ConfigError, ReceiverAway
+from eventlog.durable import sync_file, sync_path
+from eventlog.errors import ReceiverAway
 from eventlog.publisher.sinks import Document
+from eventlog.publisher.sinks.directory import make_directory, stem, unwritable
 
 
 class DocumentFiles:
@@ -27,11 +28,11 @@ class DocumentFiles:
         self._dirty = False
 
     def send(self, document: Document) -> Answer:
-        target = self._directory / f"{_stem(document)}.xml"
+        target = self._directory / f"{stem(document.flight, document.envelope)}.xml"
         with _receiver_away(target):
             with _temporary(target).open("wb") as file:
                 file.write(document.body.encode())
-                _sync(file)
+                sync_file(file)
             _temporary(target).replace(target)
         self._dirty = True
         return Answer()
@@ -39,7 +40,7 @@ class DocumentFiles:
     def flush(self) -> None:
         if self._dirty:
             with _receiver_away(self._directory):
-                _sync_directory(self._directory)
+                sync_path(self._directory)
             self._dirty = False
 
     def close(self) -> None:
@@ -67,7 +68,7 @@ class LineFiles:
             self.flush()
         with _receiver_away(self._directory):
             if self._file is None:
-                self._target = self._directory / f"{_stem(document)}.xmll"
+                self._target = self._directory / f"{stem(document.flight, document.envelope)}.xmll"
                 self._file = _temporary(self._target).open("wb")
                 self._flight = document.flight
             try:
@@ -85,9 +86,9 @@ class LineFiles:
             return
         file, self._file = self._file, None
         with _receiver_away(self._target), file:
-            _sync(file)
+            sync_file(file)
             _temporary(self._target).replace(self._target)
-            _sync_directory(self._directory)
+            sync_path(self._directory)
 
     def close(self) -> None:
         """Drop what was not flushed: its rows are not marked and its envelopes are sent again."""
@@ -100,10 +101,6 @@ class LineFiles:
                 _temporary(self._target).unlink()
 
 
-def _stem(document: Document) -> str:
-    return f"{document.flight:012d}-{document.envelope:06d}"
-
-
 def _temporary(target: Path) -> Path:
     return target.with_name(f".{target.name}.part")
 
@@ -111,26 +108,12 @@ def _temporary(target: Path) -> Path:
 def _prepare(directory: Path) -> Path:
     """Make the directory and remove what a publisher that was killed left half-written."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         for leftover in directory.glob(".*.part"):
             leftover.unlink()
     except OSError as error:
-        raise ConfigError(f"sink directory {directory}: {error.strerror}; name one that can be written") from error
+        raise unwritable(directory, error) from error
     return directory
-
-
-def _sync(file: BinaryIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make renames durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

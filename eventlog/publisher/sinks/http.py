@@ -18,24 +18,20 @@ import contextlib
 import http.client
 import ipaddress
 import re
-import select
-import socket
 import ssl
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final
 from urllib.parse import urlsplit
 
 from eventlog import __version__
 from eventlog.answer import Answer
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.publisher.sinks import Document
+from eventlog.publisher.sinks.http_connection import Connection, Target, TlsSocket
 from eventlog.xds.answers import read_answer
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer, WriteableBuffer
 
 DEFAULT_TIMEOUT: Final = 30.0
 """Seconds for one document and its answer if nothing else is said."""
@@ -105,7 +101,7 @@ class HttpSink:
             )
         self._timeout = timeout
         self._max_answer_bytes = max_answer_bytes
-        self._idle: deque[_Connection] = deque()
+        self._idle: deque[Connection] = deque()
 
     def send(self, document: Document) -> Answer:
         """Post one document and read the answer to its events. Raises ReceiverAway, with what came and from where."""
@@ -132,7 +128,7 @@ class HttpSink:
         while (connection := self._take_idle()) is not None:
             connection.close()
 
-    def _begin(self, document: Document) -> tuple[_Connection, http.client.HTTPResponse]:
+    def _begin(self, document: Document) -> tuple[Connection, http.client.HTTPResponse]:
         """Post, and wait for the head of the response."""
         deadline = time.monotonic() + self._timeout
         body = document.body.encode()
@@ -148,10 +144,10 @@ class HttpSink:
         if kept is not None:
             with contextlib.suppress(ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
                 return kept, kept.post(self._target.path, body, headers, deadline)
-        new = _Connection(self._target, self._tls)
+        new = Connection(self._target, self._tls)
         return new, new.post(self._target.path, body, headers, deadline)
 
-    def _take_idle(self) -> _Connection | None:
+    def _take_idle(self) -> Connection | None:
         """The connection used last that the receiver has not closed since."""
         while True:
             try:
@@ -213,132 +209,6 @@ class HttpSink:
         return text if len(text) <= most else text[:most] + "..."
 
 
-class _Target(NamedTuple):
-    """Where to post. ``shown`` is the URL without its query, which may hold a secret."""
-
-    tls: bool
-    host: str
-    port: int
-    path: str
-    shown: str
-
-
-class _Connection(http.client.HTTPConnection):
-    """A connection whose every wait ends at the deadline of the exchange."""
-
-    sock: _PlainSocket | _TlsSocket | None
-
-    def __init__(self, target: _Target, tls: ssl.SSLContext | None) -> None:
-        super().__init__(target.host, target.port)
-        self._tls = tls
-        self._deadline = 0.0
-        if tls is not None:
-            self.default_port = http.client.HTTPS_PORT
-
-    def post(self, path: str, body: bytes, headers: Mapping[str, str], deadline: float) -> http.client.HTTPResponse:
-        """Send a request and return the response, its body unread. The connection is closed if that fails."""
-        self._deadline = deadline
-        if self.sock is not None:
-            self.sock.deadline = deadline
-        try:
-            # A receiver may refuse before it has read everything, and close.
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                self.request("POST", path, body, dict(headers))
-            return self.getresponse()
-        except BaseException:
-            self.close()
-            raise
-
-    def connect(self) -> None:
-        """Connect, with TLS where it is asked for. Raises ReceiverAway, which says how that failed."""
-        try:
-            plain = _connect(self.host, self.port, self._deadline)
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._tls is None:
-                made: _PlainSocket | _TlsSocket = _PlainSocket(plain.family, plain.type, plain.proto, plain.detach())
-            else:
-                with plain:
-                    plain.settimeout(_left(self._deadline))
-                    wrapped = self._tls.wrap_socket(plain, server_hostname=self.host)
-                assert isinstance(wrapped, _TlsSocket)
-                made = wrapped
-        except socket.gaierror as error:
-            why = f"the host name {self.host} cannot be resolved: {error.strerror}"
-        except TimeoutError:
-            why = "no connection within the time-out (sink.timeout)"
-        except ssl.SSLCertVerificationError as error:
-            why = f"the certificate is not trusted: {error.verify_message}; sink.ca_file names further authorities"
-        except ssl.SSLError as error:
-            why = f"no TLS connection: {error.reason or error}"
-        except OSError as error:
-            why = f"no connection: {error.strerror or type(error).__name__}"
-        else:
-            made.deadline = self._deadline
-            self.sock = made
-            return
-        raise ReceiverAway(why)
-
-    def is_quiet(self) -> bool:
-        """Whether nothing has come since the last answer, the end of the connection neither."""
-        if self.sock is None:
-            return False
-        poll = select.poll()
-        poll.register(self.sock, select.POLLIN)
-        return not poll.poll(0)
-
-
-class _PlainSocket(socket.socket):
-    """A socket whose reads and writes end at ``deadline`` (of the monotonic clock)."""
-
-    deadline = 0.0
-
-    def recv_into(self, buffer: WriteableBuffer, nbytes: int = 0, flags: int = 0) -> int:
-        self.settimeout(_left(self.deadline))
-        return super().recv_into(buffer, nbytes, flags)
-
-    def sendall(self, data: ReadableBuffer, flags: int = 0) -> None:
-        self.settimeout(_left(self.deadline))
-        super().sendall(data, flags)
-
-
-class _TlsSocket(ssl.SSLSocket):
-    """The same with TLS, where ``sendall`` is a loop of ``send``."""
-
-    deadline = 0.0
-
-    def recv_into(self, buffer: WriteableBuffer, nbytes: int | None = None, flags: int = 0) -> int:
-        self.settimeout(_left(self.deadline))
-        return super().recv_into(buffer, nbytes, flags)
-
-    def send(self, data: ReadableBuffer, flags: int = 0) -> int:
-        self.settimeout(_left(self.deadline))
-        return super().send(data, flags)
-
-
-def _left(deadline: float) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    return left
-
-
-def _connect(host: str, port: int, deadline: float) -> socket.socket:
-    """A connection to the first address of the host that answers; each gets its share of the time."""
-    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    failed: OSError = ConnectionError(f"{host} has no address")
-    for number, (family, kind, protocol, _, address) in enumerate(addresses):
-        connection = socket.socket(family, kind, protocol)
-        try:
-            connection.settimeout(_left(deadline) / (len(addresses) - number))
-            connection.connect(address)
-        except OSError as error:
-            connection.close()
-            failed = error
-        else:
-            return connection
-    raise failed
-
-
 def _read(response: http.client.HTTPResponse, limit: int) -> bytes:
     """The whole body, of at most ``limit`` bytes."""
     encoding = response.getheader("Content-Encoding", "identity").strip().lower()
@@ -356,7 +226,7 @@ def _read(response: http.client.HTTPResponse, limit: int) -> bytes:
     return bytes(body)
 
 
-def _target(url: str) -> _Target:
+def _target(url: str) -> Target:
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -378,7 +248,7 @@ def _target(url: str) -> _Target:
     tls = parts.scheme == "https"
     default = http.client.HTTPS_PORT if tls else http.client.HTTP_PORT
     shown = f"{parts.scheme}://{parts.netloc}{parts.path}"
-    return _Target(tls, parts.hostname, default if port is None else port, path, shown)
+    return Target(tls, parts.hostname, default if port is None else port, path, shown)
 
 
 def _is_loopback(host: str) -> bool:
@@ -419,7 +289,7 @@ def _tls_context(ca_file: Path | None, certificate: Path | None, key: Path | Non
     except OSError as error:
         raise ConfigError(f"sink.ca_file {ca_file}: {_pem_trouble(error)}; PEM certificates needed") from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.sslsocket_class = _TlsSocket
+    context.sslsocket_class = TlsSocket
     if certificate is not None:
         files = f"{certificate}" if key is None else f"{certificate}, client_key {key}"
         try:

@@ -18,7 +18,8 @@ class StreamSink:
 
     def send(self, document: Document) -> Answer:
         try:
-            self.stream.write(document.body)
+            # The form of files does not end its last line; the next document is to begin one.
+            self.stream.write(document.body if document.body.endswith("\n") else f"{document.body}\n")
         except OSError as error:
             raise ReceiverAway(f"standard output cannot be written: {error}") from error
         return Answer()

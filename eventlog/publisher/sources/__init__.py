@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from eventlog.errors import EventlogError
+from eventlog.errors import ConfigError, EventlogError
 from eventlog.model import Change
 
 
@@ -19,6 +19,10 @@ class SourceLost(EventlogError):
     """What lies behind the position is not there any more: to go on would lose it."""
 
     code = "source_lost"
+
+
+class BadToken(ConfigError):
+    """A position that is none of this source, or of another stream."""
 
 
 class Read(NamedTuple):
@@ -50,13 +54,20 @@ class Mark(NamedTuple):
 Step: TypeAlias = Read | Unread | Mark
 
 
+class Backlog(NamedTuple):
+    """How much a source holds behind a position: so many ``unit``s."""
+
+    number: int
+    unit: str
+
+
 class Source(Protocol):
     """A source of changes.
 
     ``steps`` reads from behind ``token``, None = from where the source begins, until it is closed; with ``once`` it
     ends where the source ends now. It never blocks for more than some seconds without a step. A step is asked for when
     the one before has been taken, not when it has been answered. Raises SourceAway and DatabaseAway, after which it may
-    be called again, SourceLost, FormatError, DatabaseError, ConfigError.
+    be called again, SourceLost, FormatError, DatabaseError, ConfigError, of these BadToken for the position.
     """
 
     @property
@@ -66,4 +77,8 @@ class Source(Protocol):
 
     def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
         """The steps of the source."""
+        ...
+
+    def backlog(self, token: Any) -> Backlog | None:
+        """What lies behind ``token`` now, None where that cannot be told. Raises as ``steps``."""
         ...

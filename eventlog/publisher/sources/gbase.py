@@ -1,22 +1,21 @@
-"""A CDC stream as a source: files that grow, standard input, or a session with a server (spec/gbase-cdc.md 1, 4)."""
+"""A CDC stream as a source: standard input, or a session with a server (spec/gbase-cdc.md 1, 4)."""
 
 from __future__ import annotations
 
 import os
 import select
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final
 
-from eventlog.errors import EventlogError, FormatError
+from eventlog.errors import ConfigError, EventlogError, FormatError, placed
 from eventlog.gbase.errors import CdcError, ColumnError, SessionDead, error_name
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.session import Capture, Connection, Transport, capture_session
 from eventlog.gbase.token import Token
 from eventlog.gbase.transactions import Committed
-from eventlog.publisher.sources import Mark, Read, SourceAway, SourceLost, Step, Unread
+from eventlog.publisher.sources import BadToken, Mark, Read, SourceAway, SourceLost, Step, Unread
 
 NAME: Final = "gbase"
 
@@ -26,19 +25,31 @@ _PATIENCE: Final = 0.2
 
 
 @dataclass(slots=True)
-class _Stream:
+class CdcStream:
     """A reader with what its callbacks have told: rows that cannot be read, and whether the stream is idle.
 
-    ``token``: the last one marked; None on a stream that begins now, until its first transaction.
+    ``token``: the last one marked; None on a stream that begins now, until its first transaction. ``where`` says for
+    people where a byte of the stream lies.
     """
 
     reader: StreamReader
     token: Token | None
+    where: Callable[[int], str] | None = None
     bad: list[ColumnError] = field(default_factory=list)
     is_idle: bool = False
 
-    def steps(self, data: bytes) -> Iterator[Step]:
-        """The steps of some bytes of the stream, a mark at their end."""
+    def changes(self, data: bytes) -> Iterator[Step]:
+        """What is committed with some bytes of the stream; on one that begins now a mark before all else.
+
+        Raises FormatError.
+        """
+        try:
+            yield from self._changes(data)
+        except FormatError as error:
+            self._placed(error)
+            raise
+
+    def _changes(self, data: bytes) -> Iterator[Step]:
         self.is_idle = False
         for committed in self.reader.transactions(data):
             if self.token is None:
@@ -49,9 +60,8 @@ class _Stream:
                 yield from self._unread(place)
                 yield Read(change, change.position or place)
             yield from self._unread(place)
-        yield Mark(self._reached(), self.is_idle)
 
-    def _reached(self) -> Any:
+    def reached(self) -> dict[str, str | None] | None:
         """The token behind all that was read, None where that is not behind the last one: what was delivered before is
         read again. Not to be asked within a run of transactions, which it is ahead of.
         """
@@ -69,89 +79,28 @@ class _Stream:
     def _unread(self, place: str) -> Iterator[Unread]:
         for error in self.bad:
             sequence = "" if error.sequence is None else f":{error.sequence:016x}"
-            yield Unread(f"{place}{sequence}", error.code, str(error))
+            yield Unread(f"{place}{sequence}", error.code, str(self._placed(error)))
         self.bad.clear()
 
+    def _placed(self, error: FormatError) -> FormatError:
+        return error if self.where is None or error.offset is None else placed(error, self.where(error.offset))
 
-def _stream(options: ReadOptions, token: Any) -> _Stream:
-    """The reader of a stream that goes on behind ``token``."""
-    told: list[_Stream] = []
+
+def open_stream(options: ReadOptions, token: Any) -> CdcStream:
+    """The reader of a stream that goes on behind ``token``, of which restart and commit count. Raises BadToken."""
+    told: list[CdcStream] = []
+    if token is not None:
+        try:
+            options = replace(options, restart=Token.of({name: token[name] for name in Token._fields}))
+        except (ConfigError, TypeError, KeyError):
+            raise BadToken(f"{token!r} is no position of a CDC stream: was it changed by hand?") from None
     reader = StreamReader(
-        options if token is None else replace(options, restart=Token.of(token)),
+        options,
         on_idle=lambda _sequence: setattr(told[0], "is_idle", True),
         on_bad_row=lambda error: told[0].bad.append(error),
     )
-    told.append(_Stream(reader, None if reader.token == Token() else reader.token))
+    told.append(CdcStream(reader, None if reader.token == Token() else reader.token))
     return told[0]
-
-
-@dataclass(frozen=True, slots=True)
-class CaptureFiles:
-    """A file that grows, or a directory of files that continue one another in the order of their names.
-
-    Each start reads from the beginning of what is there, since the descriptions of the tables stand there, and skips
-    what was delivered. ``rest``: seconds between looks at its end.
-    """
-
-    path: Path
-    options: ReadOptions
-    rest: float
-    name: str = NAME
-
-    def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
-        """The steps of the files. Raises FormatError, SourceLost."""
-        stream = _stream(self.options, token)
-        try:
-            for data in self._pieces(once):
-                if data:
-                    yield from stream.steps(data)
-                else:
-                    yield Mark(None, is_idle=True, rest=self.rest)
-        finally:
-            stream.reader.close()
-
-    def _pieces(self, once: bool) -> Iterator[bytes]:
-        """What the files hold; empty where there is no more for now."""
-        current: Path | None = None
-        while True:
-            following = self._behind(current)
-            if following is None:
-                if once:
-                    return
-                yield b""
-                continue
-            current = following
-            yield from self._grown(current, once)
-
-    def _behind(self, current: Path | None) -> Path | None:
-        """The file that continues another one; None while there is none."""
-        try:
-            if not self.path.is_dir():
-                self.path.stat()
-                return self.path if current is None else None
-            names = sorted(one.name for one in self.path.iterdir() if one.is_file() and one.name[:1] != ".")
-        except OSError as error:
-            raise FormatError(f"the capture {self.path} cannot be read: {error.strerror}") from error
-        return next((self.path / name for name in names if current is None or name > current.name), None)
-
-    def _grown(self, path: Path, once: bool) -> Iterator[bytes]:
-        """A file to its end, until there is one behind it and its own end has been seen after that."""
-        try:
-            with path.open("rb", buffering=0) as file:
-                is_last = True
-                while True:
-                    if data := file.read(_CHUNK):
-                        yield data
-                        continue
-                    if os.fstat(file.fileno()).st_size < file.tell():
-                        raise SourceLost(f"the capture {path} has become shorter than what was read of it")
-                    if not is_last or (once and self._behind(path) is None):
-                        return
-                    is_last = self._behind(path) is None
-                    if is_last:
-                        yield b""
-        except OSError as error:
-            raise FormatError(f"the capture {path} cannot be read: {error.strerror}") from error
 
 
 @dataclass(slots=True)
@@ -163,12 +112,15 @@ class StandardInput:
     name: str = NAME
     _is_read: bool = False
 
+    def backlog(self, token: Any) -> None:
+        """What is still to come is not known."""
+
     def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
-        """The steps of the input. Raises FormatError, SourceLost."""
+        """The steps of the input. Raises FormatError, SourceLost, BadToken."""
         if self._is_read:
             raise SourceLost("standard input cannot be read a second time: pipe the stream again from its restart")
         self._is_read = True
-        stream = _stream(self.options, token)
+        stream = open_stream(self.options, token)
         try:
             while True:
                 if not select.select([self.descriptor], [], [], _PATIENCE)[0]:
@@ -177,7 +129,8 @@ class StandardInput:
                 data = os.read(self.descriptor, _CHUNK)
                 if not data:
                     return
-                yield from stream.steps(data)
+                yield from stream.changes(data)
+                yield Mark(stream.reached(), stream.is_idle)
         finally:
             stream.reader.close()
 
@@ -197,11 +150,20 @@ class CaptureSession:
     timeout: int = 1
     name: str = NAME
 
+    def backlog(self, token: Any) -> None:
+        """A server does not tell how much of its logs is behind a sequence."""
+
     def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
         """The steps of a session, which without a token begins now. Raises SourceAway, SourceLost, CdcError,
-        FormatError; what the driver raises is SourceAway.
+        FormatError, BadToken; what the driver raises is SourceAway.
         """
-        stream = _stream(self.options, token)
+        server = token.get("server", self.server) if isinstance(token, Mapping) else self.server
+        if server != self.server:
+            raise BadToken(
+                f"the position is of the server {server}, not {self.server}: name another position for this one; if it "
+                "has taken over the logs of that one, change server in the position"
+            )
+        stream = open_stream(self.options, token)
         try:
             connection, transport = self.connect()
             try:
@@ -214,7 +176,9 @@ class CaptureSession:
                     timeout=self.timeout,
                 ) as session:
                     while not (once and stream.is_idle):
-                        yield from stream.steps(session.read())
+                        for step in stream.changes(session.read()):
+                            yield self._named(step)
+                        yield self._named(Mark(stream.reached(), stream.is_idle))
             finally:
                 close = getattr(connection, "close", None)
                 if close is not None:
@@ -233,3 +197,9 @@ class CaptureSession:
             raise SourceAway(f"the server {self.server}: {type(error).__name__}: {error}") from error
         finally:
             stream.reader.close()
+
+    def _named(self, step: Step) -> Step:
+        """The step; a token with the name of the server, whose sequences mean nothing in another one's logs."""
+        if isinstance(step, Mark) and step.token is not None:
+            return step._replace(token={**step.token, "server": self.server})
+        return step

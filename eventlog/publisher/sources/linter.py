@@ -1,26 +1,30 @@
 """A dispatch queue in a database as a source (spec/linter-queue.md 5).
 
-The token is of a COMMIT: on a new start the transactions up to it are skipped, and rows of those that were open then
-are read again. Rows that the replication server removes before they were read, or read and not yet answered when the
-publisher is killed, are lost to it: the queue needs a replication rule of its own.
+The token is of a COMMIT and its source database, in whose log alone it has a place: on a new start the transactions up
+to it are skipped, and rows of those that were open then are read again. Rows that the replication server removes before
+they were read, or read and not yet answered when the publisher is killed, are lost to it: the queue needs a replication
+rule of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from eventlog.errors import NeedsRowCodec
+from eventlog.errors import ConfigError, NeedsRowCodec
 from eventlog.formats import Report
 from eventlog.linter.attributes import TableAttrs
+from eventlog.linter.fields import stripped
 from eventlog.linter.poller import QueuePoller
 from eventlog.linter.reader import ReaderOptions
+from eventlog.linter.rows import column_positions
 from eventlog.linter.tables import database_errors, find
+from eventlog.linter.transactions import place_of_token
 from eventlog.model import Change
-from eventlog.publisher.sources import Mark, Read, Step, Unread
+from eventlog.publisher.sources import Backlog, BadToken, Mark, Read, Step, Unread
 from eventlog.sql.connect import connect_any
 
 NAME: Final = "linter"
@@ -42,8 +46,10 @@ class DispatchQueue:
     name: str = NAME
 
     def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
-        """The steps of the queue. Raises FormatError, DatabaseError, DatabaseAway, ConfigError."""
-        options = self.options if token is None else replace(self.options, restart=str(token))
+        """The steps of the queue. Raises FormatError, DatabaseError, DatabaseAway, ConfigError, BadToken."""
+        place = _place_of(token, self.options)
+        options = self.options if place is None else replace(self.options, restart=place.restart)
+        self._check_node(place)
         poller = QueuePoller(
             connect_any(self.url),
             options,
@@ -55,6 +61,7 @@ class DispatchQueue:
             attrs=self.attrs,
         )
         marked = poller.restart_token
+        node = None if place is None else place.dbnode
         name = _namer()
         polls = self._rows() // self.batch_rows + 1 if once else 0
         while True:
@@ -63,7 +70,8 @@ class DispatchQueue:
                 found = True
                 if poller.restart_token != marked:  # the transactions before this one's were handed out whole
                     marked = poller.restart_token
-                    yield Mark(marked)
+                    yield Mark(_token(marked, node))
+                node = change.extras["dbnode"]
                 event_id = name(change)
                 if "part1" in change.extras:
                     why = f"the row of {change.table!r} at {change.position} cannot be decoded by {options.codec}"
@@ -73,15 +81,75 @@ class DispatchQueue:
             marked = poller.restart_token
             polls -= 1
             if once and polls <= 0:
-                yield Mark(marked)
+                yield Mark(_token(marked, node))
                 return
-            yield Mark(marked, is_idle=not found, rest=0.0 if once else self.rest)
+            yield Mark(_token(marked, node), is_idle=not found, rest=0.0 if once else self.rest)
 
-    def _rows(self) -> int:
-        """The number of rows in the queue now."""
+    def backlog(self, token: Any) -> Backlog:
+        """The rows of the queue, with ``order_by = syslog`` those behind ``token``. Raises as ``steps``."""
+        place = _place_of(token, self.options)
+        if place is None or self.options.order_by != "syslog":
+            return Backlog(self._rows(), "rows")
+        return Backlog(self._rows(int(place.restart, 16)), "rows")
+
+    def _check_node(self, place: _Place | None) -> None:
+        """Raises BadToken if the queue holds rows of other source databases than that of the place alone."""
+        if place is None or place.dbnode is None:
+            return
+        if self.options.dbnode is None:
+            with database_errors(), connect_any(self.url).connect() as connection:
+                column = _column(find(connection, self.queue_table, self.schema), "DBNODE")
+                nodes = {stripped(node) for node in connection.execute(sa.select(column).distinct()).scalars()}
+        else:
+            nodes = {stripped(self.options.dbnode)}
+        if nodes and place.dbnode not in nodes:
+            raise BadToken(
+                f"the position is of the source database {place.dbnode!r}, and the queue is of "
+                f"{', '.join(map(repr, sorted(nodes)))}, whose addresses are others: name another position for this one"
+            )
+
+    def _rows(self, behind: int | None = None) -> int:
+        """The number of rows in the queue now, with ``behind`` of those with a greater address."""
         with database_errors(), connect_any(self.url).connect() as connection:
             table = find(connection, self.queue_table, self.schema)
-            return int(connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
+            count = sa.select(sa.func.count()).select_from(table)
+            if behind is not None:
+                address = _column(table, "SYSLOG_ADDR")
+                # Unsigned numbers in signed columns: those above all positive ones are negative.
+                signed = behind - (1 << 64) if behind >= 1 << 63 else behind
+                later = address > signed
+                count = count.where(sa.and_(later, address < 0) if signed < 0 else sa.or_(later, address < 0))
+            return int(connection.execute(count).scalar_one())
+
+
+class _Place(NamedTuple):
+    """The restart token of the queue, and the source database that it is of, None = it is not known."""
+
+    restart: str
+    dbnode: str | None
+
+
+def _token(restart: str | None, dbnode: str | None) -> dict[str, str | None] | None:
+    return None if restart is None else _Place(restart, dbnode)._asdict()
+
+
+def _place_of(token: Any, options: ReaderOptions) -> _Place | None:
+    """The place of a token, which may be a restart token alone. Raises BadToken."""
+    if token is None:
+        return None
+    given = token if isinstance(token, Mapping) else {"restart": token}
+    place = _Place(str(given.get("restart")), given.get("dbnode"))
+    try:
+        place_of_token(place.restart, options.order_by)
+    except ConfigError as error:
+        raise BadToken(f"{error}; was the position changed by hand, or order_by after it?") from None
+    return place
+
+
+def _column(table: sa.Table, name: str) -> sa.Column[Any]:
+    names = [column.name for column in table.columns]
+    (place,) = column_positions(names, (name,), table=table.name)
+    return table.columns[names[place or 0]]
 
 
 def _namer() -> Callable[[Change], str]:

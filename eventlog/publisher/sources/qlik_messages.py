@@ -20,7 +20,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPar
 
 from eventlog.errors import ConfigError, FormatError
 from eventlog.formats import Report
-from eventlog.publisher.sources import Mark, Read, SourceAway, SourceLost, Step, Unread
+from eventlog.publisher.sources import Backlog, BadToken, Mark, Read, SourceAway, SourceLost, Step, Unread
 from eventlog.qlik.envelope import MAGIC, METADATA, open_avro, open_text
 from eventlog.qlik.errors import UnknownSchema
 from eventlog.qlik.message import Message
@@ -74,15 +74,43 @@ class Topics:
         """The steps of the topics; without a token from the oldest message that is kept.
 
         Raises SourceAway, SourceLost for messages behind the token that are not kept any more, UnknownSchema,
-        ConfigError.
+        ConfigError, BadToken.
         """
+        offsets = self._offsets(token)
         try:
             with closing(_consumer(self.brokers, self.properties)) as consumer:
-                yield from self._consume(consumer, token or {}, once)
+                yield from self._consume(consumer, offsets, once)
         except KafkaException as error:
             raise SourceAway(f"{self.brokers}: {error.args[0].str()}") from None
 
-    def _consume(self, consumer: Any, token: Mapping[str, Mapping[str, int]], once: bool) -> Iterator[Step]:
+    def backlog(self, token: Any) -> Backlog:
+        """The messages of the topics behind ``token``. Raises as ``steps``."""
+        offsets = self._offsets(token)
+        try:
+            with closing(_consumer(self.brokers, self.properties)) as consumer:
+                spans = self._spans(consumer).items()
+        except KafkaException as error:
+            raise SourceAway(f"{self.brokers}: {error.args[0].str()}") from None
+        own = [(partition, span) for partition, span in spans if partition[0] in self.topics]
+        return Backlog(sum(span.high - _next_offset(partition, span, offsets) for partition, span in own), "messages")
+
+    def _offsets(self, token: Any) -> Mapping[Partition, int]:
+        """The next offset of each partition that the token knows. Raises BadToken."""
+        try:
+            offsets = {
+                (topic, int(number)): int(offset)
+                for topic, partitions in (token or {}).items()
+                for number, offset in partitions.items()
+            }
+        except (AttributeError, ValueError, TypeError):
+            raise BadToken(f"{token!r} is no position of topics: was it changed by hand?") from None
+        if offsets and not {topic for topic, _ in offsets} & set(self.topics):
+            raise BadToken(
+                f"the position is of {', '.join(token)}, not of {', '.join(self.topics)}: name another position"
+            )
+        return offsets
+
+    def _consume(self, consumer: Any, token: Mapping[Partition, int], once: bool) -> Iterator[Step]:
         spans = self._spans(consumer)
         ends = {partition: span.high for partition, span in spans.items() if partition[0] in self.topics}
         start = {partition: _next_offset(partition, spans[partition], token) for partition in ends}
@@ -156,10 +184,10 @@ class _Span(NamedTuple):
     high: int
 
 
-def _next_offset(partition: Partition, span: _Span, token: Mapping[str, Mapping[str, int]]) -> int:
+def _next_offset(partition: Partition, span: _Span, token: Mapping[Partition, int]) -> int:
     """Where to go on in a partition. Raises SourceLost if that is not there any more."""
     topic, number = partition
-    offset = int(token.get(topic, {}).get(str(number), span.low))
+    offset = token.get(partition, span.low)
     if not span.low <= offset <= span.high:
         raise SourceLost(
             f"the position in {topic}, partition {number}, is {offset}, and the brokers have the messages from "

@@ -1,0 +1,257 @@
+"""A CDC stream in a file that grows, or in a directory of files that continue one another, as a source.
+
+A start reads from the oldest transaction that was open at the position, not from the beginning: what lies before can be
+taken away. Bytes that were read and are there no more, or are others, stop the source: to go on would lose changes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NamedTuple
+
+from eventlog.errors import FormatError
+from eventlog.gbase.options import ReadOptions
+from eventlog.input_files import files_in, order_of
+from eventlog.publisher.sources import Backlog, Mark, SourceAway, SourceLost, Step
+from eventlog.publisher.sources.capture_place import KNOWN, CapturePlace, FilePlace, digest_of
+from eventlog.publisher.sources.gbase import NAME, CdcStream, open_stream
+from eventlog.publisher.sources.landmarks import Landmarks
+
+_CHUNK: Final = 1 << 16
+_WORTH_A_MARK: Final = 1 << 20
+"""Bytes without an end of a transaction, as of idle marks, after which the position moves all the same."""
+
+
+class _Piece(NamedTuple):
+    """What was read of a file from ``place`` on, nothing where there is no more for now. ``before``: the bytes before
+    it.
+    """
+
+    place: FilePlace
+    data: bytes = b""
+    before: bytes = b""
+
+    @property
+    def known(self) -> bytes:
+        """The bytes before its end."""
+        return (self.before + self.data)[-KNOWN:]
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureFiles:
+    """A file that grows, or a directory of files that continue one another in the order of their names.
+
+    ``rest``: seconds between looks at its end. The token is that of the stream with a CapturePlace as ``capture``;
+    without this part all that is there is read, and what was delivered is skipped.
+    """
+
+    path: Path
+    options: ReadOptions
+    rest: float
+    name: str = NAME
+
+    def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
+        """The steps of the files. Raises FormatError, SourceAway, SourceLost, ConfigError, BadToken."""
+        saved = _place_of(token)
+        stream = open_stream(self.options, token)
+        track = _Track(stream, Landmarks(self.options.max_record))
+        stream.where = track.where
+        try:
+            if saved is not None:
+                self._recognise(saved)
+                stream.reader.size_order.found = saved.size_order
+                yield from track.read(_Piece(FilePlace("", 0), saved.tables))
+            for piece in self._pieces(None if saved is None else saved.restart, once):
+                if not piece.data:
+                    yield Mark(None, is_idle=True, rest=self.rest)
+                    continue
+                try:
+                    yield from track.read(piece)
+                except FormatError:
+                    yield track.mark()  # so that what came before is not sent again at each start that ends here
+                    raise
+                yield track.mark()
+        finally:
+            stream.reader.close()
+
+    def backlog(self, token: Any) -> Backlog:
+        """The bytes that were not read up to ``token``. Raises SourceAway, SourceLost, BadToken."""
+        saved = _place_of(token)
+        if saved is not None:
+            self._recognise(saved)
+        start = None if saved is None else saved.read
+        size = 0
+        for path in self._files():
+            if start is not None and path == self._path_of(start):
+                size += _size(path) - start.offset
+            elif start is None or order_of(path.name) > order_of(start.file):
+                size += _size(path)
+        return Backlog(size, "bytes")
+
+    def _recognise(self, saved: CapturePlace) -> None:
+        """Raises SourceLost unless the files are those that were read, as far as they were read."""
+        between = [(FilePlace(name, 0), None) for name in saved.between]
+        for place, digest in ((saved.restart, None), *between, (saved.read, saved.digest)):
+            path = self._path_of(place)
+            try:
+                with _opened(path) as file:
+                    known = _before(file, path, place.offset)
+            except SourceAway as error:
+                if isinstance(error.__cause__, FileNotFoundError):
+                    raise _lost(path, "it is not there") from None
+                raise
+            if digest not in (None, digest_of(known)):
+                raise _lost(path, f"the bytes before byte {place.offset} are others than those that were read")
+
+    def _path_of(self, place: FilePlace) -> Path:
+        return self.path / place.file if self.path.is_dir() else self.path
+
+    def _pieces(self, start: FilePlace | None, once: bool) -> Iterator[_Piece]:
+        """What the files hold from a place on."""
+        current: Path | None = None
+        while True:
+            following = self._behind(current) if current is not None or start is None else self._path_of(start)
+            if following is None:
+                if once:
+                    return
+                yield _Piece(FilePlace("", 0))
+                continue
+            offset = start.offset if current is None and start is not None else 0
+            current = following
+            yield from self._grown(current, offset, once)
+
+    def _behind(self, current: Path | None) -> Path | None:
+        """The file that continues another one; None while there is none."""
+        files = self._files()
+        if current is not None and not self.path.is_dir():
+            return None
+        return next((path for path in files if current is None or order_of(path.name) > order_of(current.name)), None)
+
+    def _files(self) -> list[Path]:
+        """The files of the capture that are there, in their order. Raises SourceAway."""
+        try:
+            if not self.path.is_dir():
+                self.path.stat()
+                return [self.path]
+            return files_in(self.path)
+        except OSError as error:
+            raise SourceAway(f"the capture {self.path} cannot be read: {error.strerror}") from error
+
+    def _grown(self, path: Path, offset: int, once: bool) -> Iterator[_Piece]:
+        """A file from a byte to its end, until there is one behind it and its own end has been seen after that.
+
+        It is opened at each look: it may have been replaced by one that is longer, as by rsync.
+        """
+        known: bytes | None = None
+        is_last = True
+        while True:
+            with _opened(path) as file:
+                found = _before(file, path, offset)
+                if known not in (None, found):
+                    raise _lost(path, f"the bytes before byte {offset} are others than those that were read")
+                known = found
+                file.seek(offset)
+                while data := file.read(_CHUNK):
+                    piece = _Piece(FilePlace(path.name, offset), data, known)
+                    yield piece
+                    known = piece.known
+                    offset += len(data)
+            if not is_last or (once and self._behind(path) is None):
+                return
+            is_last = self._behind(path) is None
+            if is_last:
+                yield _Piece(FilePlace(path.name, offset))
+
+
+@dataclass(slots=True)
+class _Track:
+    """The stream of the files, and which byte of which file each of its bytes is. ``starts``: from which byte of the
+    stream on a file is read; ``known``: the last bytes of that file.
+    """
+
+    stream: CdcStream
+    landmarks: Landmarks
+    length: int = 0
+    known: bytes = b""
+    starts: list[tuple[int, FilePlace]] = field(default_factory=list)
+    marked: tuple[Any, int] = (None, 0)
+    """The last token of the stream that was marked, and the length at that time."""
+
+    def read(self, piece: _Piece) -> Iterator[Step]:
+        """The changes of the next bytes. Raises FormatError."""
+        if not self.starts or self.starts[-1][1].file != piece.place.file:
+            self.starts.append((self.length, piece.place))
+        self.known = piece.before  # also of a mark where the first bytes of a file are no record
+        yield from self.stream.changes(piece.data)
+        self.landmarks.take(piece.data)
+        self.length += len(piece.data)
+        self.known = piece.known
+
+    def mark(self) -> Mark:
+        """The mark behind all that was read, without token where that is not worth a write."""
+        token = self.stream.reached()
+        if token is None or (token == self.marked[0] and self.length < self.marked[1] + _WORTH_A_MARK):
+            return Mark(None, self.stream.is_idle)
+        self.marked = token, self.length
+        restart, read = self.landmarks.restart, self._place(self.length)
+        place = CapturePlace(
+            self._place(restart),
+            self.landmarks.tables(),
+            self.stream.reader.size_order.found,
+            read,
+            digest_of(self.known),
+            tuple(one.file for start, one in self.starts if start > restart and one.file != read.file),
+        )
+        return Mark({**token, "capture": place.to_json()}, self.stream.is_idle)
+
+    def where(self, offset: int) -> str:
+        """Where a byte of the stream lies, for people."""
+        place = self._place(offset)
+        return f"byte {place.offset} of {place.file}"
+
+    def _place(self, offset: int) -> FilePlace:
+        """Which byte of which file a byte of the stream is."""
+        start, place = next(one for one in reversed(self.starts) if one[0] <= offset)
+        return FilePlace(place.file, place.offset + offset - start)
+
+
+def _place_of(token: Any) -> CapturePlace | None:
+    found = token.get("capture") if isinstance(token, Mapping) else None
+    return None if found is None else CapturePlace.of(found)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """The file, unbuffered. Raises SourceAway, also for what fails while it is read."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            yield file
+    except OSError as error:
+        raise SourceAway(f"the capture {path} cannot be read: {error.strerror}") from error
+
+
+def _before(file: BinaryIO, path: Path, offset: int) -> bytes:
+    """The last bytes before a place, at most ``KNOWN``. Raises SourceLost if the file ends before it."""
+    size = os.fstat(file.fileno()).st_size
+    if size < offset:
+        raise _lost(path, f"it has {size} bytes, and {offset} were read")
+    start = max(0, offset - KNOWN)
+    return os.pread(file.fileno(), offset - start, start)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise SourceAway(f"the capture {path} cannot be read: {error.strerror}") from error
+
+
+def _lost(path: Path, why: str) -> SourceLost:
+    return SourceLost(
+        f"the capture {path} is not the one that was read up to the position: {why}. Put it back; or, if what follows "
+        "in the server's log from the position's restart on is captured anew, take the part capture out of the position"
+    )
