@@ -24,15 +24,6 @@ import psutil
 FORMATS = ("xds", "qlik-change-table", "qlik-messages")
 _MOST = 1.3
 
-_BROKER = """
-import sys
-from confluent_kafka import Producer
-host = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 0})
-broker = next(iter(host.list_topics(timeout=30).brokers.values()))
-print(f"{broker.host}:{broker.port}", flush=True)
-sys.stdin.read()
-"""
-
 
 class Run(NamedTuple):
     """Seconds of the whole command, CPU seconds of all its processes, seconds that it says it took to ``_SUCCESS``;
@@ -130,12 +121,8 @@ def _to_kafka(bench: common.Server, directory: Path, rows: int, rounds: int) -> 
     for _ in range(rounds):
         for name, each in times.items():
             common.fill(bench, rows)
-            with subprocess.Popen(
-                [sys.executable, "-c", _BROKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            ) as broker:
-                assert broker.stdout is not None
-                seconds, events = _publish(bench, directory, name, broker.stdout.readline().strip())
-                broker.kill()
+            with common.kafka_brokers() as brokers:
+                seconds, events = _publish(bench, directory, name, brokers)
             each.append(seconds)
             print(f"| {name} | {seconds:.2f} | {rows / seconds:,.0f} | {events / seconds:,.0f} |", flush=True)
     ratio = median(times["qlik-messages"]) / median(times["xds"])

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from eventlog import table_key
 from eventlog.catalog import Catalog, ObjectClass
 from eventlog.errors import NeedsQueryBack, NeedsRowCodec, NotExpressible, RowError
 from eventlog.model import Change, ChangeOp, Value, differing, old_key
-from eventlog.typed import ReadValue, to_text, type_of, value_reader
+from eventlog.typed import to_text, type_of, value_reader
 from eventlog.values import check_xml, key_normalizer
+
+_WITHOUT_ROW_AFTER: Final = frozenset((ChangeOp.DELETE, ChangeOp.TRUNCATE))
 
 Key: TypeAlias = tuple[tuple[str, Value], ...]
 """Key columns with their values, in key order."""
@@ -37,23 +39,30 @@ def typed_key(parts: Sequence[table_key.Part], object_class: ObjectClass | None)
     """
     if object_class is None:
         return tuple((part.name, part.value) for part in parts)
-    return key_of_text(object_class.canonical_key(table_key.canonical(parts)), object_class)
+    return key_reader(object_class)(object_class.canonical_key(table_key.canonical(parts)))
 
 
-def key_of_text(text: str, object_class: ObjectClass) -> Key:
-    """The typed key of a canonical table_key of the class."""
-    columns = _key_columns(object_class)
-    if '"' not in text:  # canonical text without quotes, as nearly all is: names and values stand as they are
-        parts = zip(columns, text.split("+"), strict=True)
-        return tuple([(name, read(part[start:])) for (name, start, read), part in parts])
-    given = {part.name: part.value for part in table_key.parse(text)}
-    return tuple((name, read(given[name])) for name, _, read in columns)
+ReadKey = Callable[[str], Key]
+"""The canonical table_key of a class -> its typed key; raises BadValue."""
 
 
 @lru_cache(maxsize=1024)
-def _key_columns(object_class: ObjectClass) -> tuple[tuple[str, int, ReadValue], ...]:
-    """Name of each key column, where its value begins in its part of a key without quotes, and what reads it."""
-    return tuple((column.name, len(column.name) + 1, value_reader(column.type)) for column in object_class.key)
+def key_reader(object_class: ObjectClass) -> ReadKey:
+    """The function that reads the canonical table_keys of the class."""
+    columns = [(column.name, len(column.name) + 1, value_reader(column.type)) for column in object_class.key]
+    (first, start_of_first, read_first), *more = columns
+
+    def read(text: str) -> Key:
+        if '"' in text:
+            given = {part.name: part.value for part in table_key.parse(text)}
+            return tuple([(name, read_value(given[name])) for name, _, read_value in columns])
+        # Canonical text without quotes, as nearly all is: names and values stand as they are.
+        if not more:
+            return ((first, read_first(text[start_of_first:])),)
+        parts = zip(columns, text.split("+"), strict=True)
+        return tuple([(name, read_value(part[start:])) for (name, start, read_value), part in parts])
+
+    return read
 
 
 def with_key(change: Change, object_class: ObjectClass | None) -> Change:
@@ -74,13 +83,13 @@ def with_key(change: Change, object_class: ObjectClass | None) -> Change:
 
 def refuse_without_row(change: Change) -> None:
     """Raise NeedsRowCodec or NeedsQueryBack for a change whose row is not known (spec/change-model.md 3.1, 3.4)."""
+    is_gone = change.op in _WITHOUT_ROW_AFTER
+    if (change.before if is_gone else change.after) is not None or (is_gone and change.key is not None):
+        return
     what = f"{change.op} of {change.table!r} at {change.position}"
-    if change.op is ChangeOp.DELETE or change.op is ChangeOp.TRUNCATE:
-        if "part1" in change.extras and change.before is None and change.key is None:
-            raise NeedsRowCodec(f"{what} has its row in raw parts alone: give the reader a row codec")
-    elif change.after is None:
-        if "part1" in change.extras:
-            raise NeedsRowCodec(f"{what} has its row in raw parts alone: give the reader a row codec")
+    if "part1" in change.extras:
+        raise NeedsRowCodec(f"{what} has its row in raw parts alone: give the reader a row codec")
+    if not is_gone:
         raise NeedsQueryBack(f"{what} has no row: read it with a connection to its database")
 
 

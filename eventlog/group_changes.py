@@ -8,20 +8,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 
 from eventlog.catalog import Attribute
-from eventlog.change_keys import Key, key_of_text
-from eventlog.changes import Net, net_of_many
+from eventlog.change_keys import Key, key_reader
 from eventlog.checks import CheckedRow
 from eventlog.errors import BadValue, FormatError
+from eventlog.event_changes import net_of_many
 from eventlog.events import CurrentRow, Precedence
+from eventlog.fold import Group
 from eventlog.model import Change, ChangeOp, LogRow, Op, Value
 from eventlog.typed import ReadValue, moment_reader, value_reader
 from eventlog.values import ColumnType, Kind
+
+# Bound names: an enumeration's members are looked up slowly.
+_INSERT, _UPDATE, _DELETE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE
+_INSERTS: Final = frozenset((1, 5, 7))
+_NO_EXTRAS: Final[Mapping[str, Any]] = {}
+_MOST_ATTRIBUTES: Final = 4096
+_new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 
 
 class Unread(Enum):
@@ -73,140 +81,133 @@ _WITH_FRACTION: Final = frozenset((Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ))
 _BEYOND_MICROSECONDS = re.compile(r"\.[0-9]{6}0*[1-9]")
 
 
-def group_to_change(
-    precedence: Precedence, current: MaybeRow, log_rows: Mapping[int, LogRow], reading: GroupReading
-) -> Change | None:
-    """The change of a group after precedence, or None: the object is gone and nothing is left, or its rows say nothing.
+ReadGroup: TypeAlias = Callable[[Precedence, MaybeRow, Mapping[int, LogRow]], Change | None]
+"""A group after precedence, its current row, and its rows by record_id as the log has them -> its change."""
 
-    ``current``: what was read back, as ``build_event`` takes it, where precedence asks for it; ``UNREAD`` without a
-    connection, which leaves ``after`` None, ``extras["columns"]`` naming what is to be read and ``extras["known"]``
-    what the log holds. ``log_rows``: the group's rows by record_id, as the log has them. Time and user are those of
-    the group's first row. Raises FormatError naming the row.
+
+def group_reader(reading: GroupReading) -> ReadGroup:
+    """The function that gives the changes of groups; what follows from their classes is looked up once.
+
+    None: the object is gone and nothing is left, or its rows say nothing. The current row is what was read back, as
+    ``build_event`` takes it, where precedence asks for it; ``UNREAD`` without a connection, which leaves ``after``
+    None, ``extras["columns"]`` naming what is to be read and ``extras["known"]`` what the log holds. Time and user are
+    those of the group's first row. The function raises FormatError naming that row.
     """
-    group, rows, _, query_back = precedence
-    if query_back is not None and current is None:
-        rows = [row for row in rows if row.event_type < 5]
-    if not rows:
-        return None
-    first = group.rows[0].record_id
-    try:
-        key = key_of_text(group.key, group.object_class)
-        images = _images(rows, key, query_back or (), current, log_rows, reading)
-        commit_time = _commit_time(log_rows[first], reading)
-    except BadValue as error:
-        raise FormatError(f"the change of row {first}, {group.object_class.name!r} {group.key}: {error}") from error
-    if images is None:
-        return None
-    extras = {
+    schema = reading.schema
+    read_moment = moment_reader(reading.time_zone)
+    value_of = lru_cache(maxsize=_MOST_ATTRIBUTES)(reading.value_of)
+
+    def read(precedence: Precedence, current: MaybeRow, log_rows: Mapping[int, LogRow]) -> Change | None:
+        (object_class, key_text, group_rows), rows, _, query_back = precedence
+        if query_back is not None and current is None:
+            rows = [row for row in rows if row.event_type < 5]
+        if not rows:
+            return None
+        first = group_rows[0].record_id
+        first_row = log_rows[first]
+        event_time = first_row.event_time
+        try:
+            key = key_reader(object_class)(key_text)
+            images = _images(rows, key, query_back, current, log_rows, value_of)
+            commit_time = None if event_time is None else read_moment(event_time)
+        except BadValue as error:
+            raise FormatError(f"the change of row {first}, {object_class.name!r} {key_text}: {error}") from error
+        if images is None:
+            return None
+        op, before, after, changed, extras = images
+        # Valid by what has made it: not checked again.
+        return _new(
+            Change,
+            (schema, object_class.name, op, key, before, after, changed, str(first),
+             None, None, None, commit_time, first_row.perpetrator, extras),
+        )  # fmt: skip
+
+    return read
+
+
+def with_rows(change: Change, group: Group, log_rows: Mapping[int, LogRow]) -> Change:
+    """The change of a group, its ``extras`` telling of the group's rows: record_ids, types, status."""
+    rows = {
         "record_ids": [row.record_id for row in group.rows],
         "types": [row.event_type for row in group.rows],
         "status": [log_rows[row.record_id].status for row in group.rows],
-        **images.extras,
     }
-    return Change(
-        reading.schema,
-        group.object_class.name,
-        images.op,
-        key,
-        images.before,
-        images.after,
-        images.changed,
-        str(first),
-        commit_time=commit_time,
-        user=log_rows[first].perpetrator,
-        extras=extras,
-    )
+    return change._replace(extras={**rows, **change.extras})
 
 
-@dataclass(slots=True)
-class _Images:
-    op: ChangeOp
-    before: dict[str, Value] | None = None
-    after: dict[str, Value] | None = None
-    changed: frozenset[str] | None = None
-    extras: dict[str, Any] = field(default_factory=dict)
+_Columns: TypeAlias = dict[str, Value]
+_ValueOf: TypeAlias = Callable[[Attribute], ReadValue]
+_Images: TypeAlias = tuple[ChangeOp, _Columns | None, _Columns | None, frozenset[str] | None, Mapping[str, Any]]
+"""Operation, rows before and after, what was changed, extras."""
 
 
 def _images(
     rows: Sequence[CheckedRow],
     key: Key,
-    query_back: Sequence[Attribute],
+    query_back: Sequence[Attribute] | None,
     current: MaybeRow,
     log_rows: Mapping[int, LogRow],
-    reading: GroupReading,
+    value_of: _ValueOf,
 ) -> _Images | None:
     kind = rows[0].event_type
     if kind == 4:
-        return _Images(ChangeOp.DELETE, before=dict(key))
-    op = ChangeOp.INSERT if kind in (1, 5, 7) else ChangeOp.UPDATE
-    known: dict[str, Value] = dict(key)
-    unread: list[str] = []
-    if current is UNREAD:
-        unread = [attribute.name for attribute in query_back]
-    elif current is not None:
-        known.update((attribute.name, _read_back(attribute, current, reading)) for attribute in query_back)
-    if kind in (5, 6):
-        if current is UNREAD:
-            return _Images(op, extras={"query_back": "row"})
-        return _Images(op, after=known, extras={"query_back": "row"})
-    before, after, changed = _logged(rows, log_rows, reading)
-    extras: dict[str, Any] = {}
-    if any(row.event_type in (7, 8) for row in rows):
-        extras["query_back"] = "field"
-    image: dict[str, Value] | None = {**known, **after}
-    if unread:
-        extras |= {"columns": unread, "known": after}
-        image = None
-    if op is ChangeOp.INSERT:
-        return _Images(op, after=image, extras=extras)
+        return _DELETE, dict(key), None, None, _NO_EXTRAS
+    op = _INSERT if kind in _INSERTS else _UPDATE
+    old, new = _logged(rows, log_rows, value_of)
+    after: _Columns | None = {**dict(key), **new}
+    changed = frozenset(new)
+    extras = _NO_EXTRAS
+    if query_back is not None and current is not None:
+        extras = {"query_back": "row" if kind in (5, 6) else "field"}
+        changed |= {row.attribute.name for row in rows if row.attribute is not None and not row.attribute.is_key}
+        if current is not UNREAD:
+            read_back = {attribute.name: _read_back(attribute, current, value_of) for attribute in query_back}
+            after = {**dict(key), **read_back, **new}
+        elif kind in (5, 6):
+            after = None
+        elif query_back:
+            after = None
+            extras |= {"columns": [attribute.name for attribute in query_back], "known": new}
+    if op is _INSERT or kind == 6:
+        return op, None, after, None, extras
     if not changed:
         return None
-    return _Images(op, {**dict(key), **before} if before else None, image, frozenset(changed), extras)
-
-
-_Columns: TypeAlias = dict[str, Value]
+    return op, {**dict(key), **old} if old else None, after, changed, extras
 
 
 def _logged(
-    rows: Sequence[CheckedRow], log_rows: Mapping[int, LogRow], reading: GroupReading
-) -> tuple[_Columns, _Columns, list[str]]:
-    """Old and new values that the rows hold, and the columns they name; key columns say nothing (spec/xds.md 4.2)."""
-    by_attribute: dict[Attribute, list[CheckedRow]] = {}
-    for row in rows:
-        if row.attribute is not None and not row.attribute.is_key:
-            by_attribute.setdefault(row.attribute, []).append(row)
+    rows: Sequence[CheckedRow], log_rows: Mapping[int, LogRow], value_of: _ValueOf
+) -> tuple[_Columns, _Columns]:
+    """Old and new values of the columns that rows hold a value of; key columns say nothing (spec/xds.md 4.2)."""
     before: _Columns = {}
     after: _Columns = {}
-    for attribute, own in by_attribute.items():
-        if own[0].event_type in (7, 8):
+    steps: dict[str, list[_ValueStep]] = {}
+    for record_id, event_type, _, _, attribute, _, _ in rows:
+        if attribute is None or attribute.is_key or event_type > 4:
             continue
-        read = reading.value_of(attribute)
-        if len(own) == 1 and not attribute.multi_valued:  # as nearly always
-            event_type, old, new = _values(own[0], log_rows[own[0].record_id], read)
-            after[attribute.name] = new
-            if event_type == 2:
-                before[attribute.name] = old
-            continue
-        values = [_values(row, log_rows[row.record_id], read) for row in own]
+        name, read, log_row = attribute.name, value_of(attribute), log_rows[record_id]
+        old = None if event_type != 2 or log_row.old_value is None else read(log_row.old_value)
+        new = None if log_row.new_value is None else read(log_row.new_value)
         if attribute.multi_valued:
-            net = net_of_many(step for one in values for step in _steps(*one))
-        else:
-            net = Net(own[0].event_type == 2, values[0][1], values[-1][2])
-        after[attribute.name] = net.new
-        if net.is_known:
-            before[attribute.name] = net.old
-    return before, after, [attribute.name for attribute in by_attribute]
+            steps.setdefault(name, []).extend(_steps(event_type, old, new))
+            before[name] = after[name] = ()
+            continue
+        if event_type == 2 and name not in after:
+            before[name] = old
+        after[name] = new
+    for name, several in steps.items():
+        is_known, before[name], after[name] = net_of_many(several)
+        if not is_known:
+            del before[name]
+    return before, after
 
 
-def _values(row: CheckedRow, log_row: LogRow, read: ReadValue) -> tuple[int, Value, Value]:
-    """Type, old and new value of a row, each only where its type uses it."""
-    old = None if row.event_type != 2 or log_row.old_value is None else read(log_row.old_value)
-    return row.event_type, old, None if log_row.new_value is None else read(log_row.new_value)
+_ValueStep: TypeAlias = tuple[Op, tuple[Value, ...]]
 
 
-def _steps(event_type: int, old: Value, new: Value) -> list[tuple[Op, tuple[Value, ...]]]:
+def _steps(event_type: int, old: Value, new: Value) -> list[_ValueStep]:
     """The steps of a row of a multi-valued attribute."""
-    steps: list[tuple[Op, tuple[Value, ...]]] = [(Op.REMOVE_ALL, ())] if event_type == 3 else []
+    steps: list[_ValueStep] = [(Op.REMOVE_ALL, ())] if event_type == 3 else []
     if old is not None:
         steps.append((Op.REMOVE, (old,)))
     if new is not None:
@@ -214,14 +215,10 @@ def _steps(event_type: int, old: Value, new: Value) -> list[tuple[Op, tuple[Valu
     return steps
 
 
-def _read_back(attribute: Attribute, current: CurrentRow, reading: GroupReading) -> Value:
+def _read_back(attribute: Attribute, current: CurrentRow, value_of: _ValueOf) -> Value:
     """The value read back: of several in a single-valued column the first by its text (spec/xds.md 4.3)."""
     texts = sorted({text for text in current[attribute.name] if text is not None})
-    read = reading.value_of(attribute)
+    read = value_of(attribute)
     if attribute.multi_valued:
         return tuple(dict.fromkeys(map(read, texts)))
     return read(texts[0]) if texts else None
-
-
-def _commit_time(row: LogRow, reading: GroupReading) -> datetime | None:
-    return None if row.event_time is None else moment_reader(reading.time_zone)(row.event_time)

@@ -113,6 +113,10 @@ class ChangeOp(StrEnum):
     REFRESH = "REFRESH"
 
 
+# Bound names: an enumeration's members are looked up slowly.
+_UPDATE, _DELETE, _TRUNCATE = ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.TRUNCATE
+
+
 class Lob(NamedTuple):
     """A large object, opaque."""
 
@@ -178,19 +182,19 @@ class Change(_ChangeFields):
         user: str | None = None,
         extras: Mapping[str, Any] = _NO_EXTRAS,
     ) -> Self:
-        if op is not ChangeOp.UPDATE and changed is not None:
+        if op is not _UPDATE and changed is not None:
             raise InvalidChange("changed", f"{op} of {table!r} has changed columns: only UPDATE has")
-        if op is ChangeOp.DELETE:
+        if op is _DELETE:
             if after is not None:
                 raise InvalidChange("after", f"DELETE of {table!r} has a row after it")
             if before is None and key is None and "part1" not in extras:
                 raise InvalidChange("before", f"DELETE of {table!r} has neither a row before it nor a key")
-        elif op is ChangeOp.TRUNCATE:
+        elif op is _TRUNCATE:
             for name, value in (("before", before), ("after", after), ("key", key)):
                 if value is not None:
                     raise InvalidChange(name, f"TRUNCATE of {table!r} has {name}")
         else:
-            if op is not ChangeOp.UPDATE and before is not None:
+            if op is not _UPDATE and before is not None:
                 raise InvalidChange("before", f"{op} of {table!r} has a row before it")
             if after is None and "query_back" not in extras and "part1" not in extras:
                 raise InvalidChange("after", f"{op} of {table!r} has no row after it")
@@ -239,7 +243,7 @@ def old_key(change: Change) -> tuple[tuple[str, Value], ...] | None:
 
 def moves_key(change: Change) -> bool:
     """Whether an UPDATE changes its key (spec/change-model.md 1)."""
-    return change.op is ChangeOp.UPDATE and old_key(change) != change.key
+    return change.op is _UPDATE and old_key(change) != change.key
 
 
 def differing(before: Row, after: Row) -> frozenset[str] | None:
@@ -251,7 +255,7 @@ def differing(before: Row, after: Row) -> frozenset[str] | None:
 
 def changes_nothing(change: Change) -> bool:
     """Whether an UPDATE is known to change nothing (spec/change-model.md 4)."""
-    if change.op is not ChangeOp.UPDATE or change.extras.get("changed_unknown"):
+    if change.op is not _UPDATE or change.extras.get("changed_unknown"):
         return False
     if change.changed is not None:
         return not change.changed

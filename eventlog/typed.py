@@ -35,7 +35,7 @@ def value_reader(type: ColumnType, time_zone: str = "UTC", char_padding: str = "
     check = converter(type, ValueOptions("java", time_zone, char_padding))
     match type.kind:
         case Kind.INTEGER:
-            return _integer_reader(check)
+            return _integer_reader(check, type.bits)
         case Kind.EXACT:
             return lambda text: Decimal(check(text))
         case Kind.APPROXIMATE:
@@ -148,8 +148,13 @@ def type_of(value: Value) -> ColumnType:
             return ColumnType(Kind.CHARACTER)
 
 
-def _integer_reader(check: Callable[[str], str]) -> ReadValue:
+def _integer_reader(check: Callable[[str], str], bits: int) -> ReadValue:
+    # So many digits are in range whatever they are.
+    safe = len(str(1 << bits - 1)) - 1 if bits else 18
+
     def read(text: str) -> int:
+        if len(text) <= safe and text.isdecimal() and text.isascii():  # as nearly all are
+            return int(text)
         normal = check(text)
         try:
             return int(normal)
@@ -237,8 +242,22 @@ def _in_utc(read_local: Callable[[str], datetime], time_zone: str) -> Callable[[
 
 @lru_cache(maxsize=16)
 def moment_reader(time_zone: str) -> Callable[[str], datetime]:
-    """The function that turns a timestamp of the log (event_time) into an aware moment in UTC; raises BadValue."""
-    return _in_utc(_timestamp_reader(time_zone), time_zone)
+    """The function that turns a timestamp of the log (event_time) into an aware moment in UTC; raises BadValue.
+
+    It remembers the last one: the rows of a transaction, which come together, have one event_time.
+    """
+    read_moment = _in_utc(_timestamp_reader(time_zone), time_zone)
+    latest: tuple[str | None, datetime] = None, _EPOCH
+
+    def read(text: str) -> datetime:
+        nonlocal latest
+        known, moment = latest  # at once, since threads may share the function
+        if text != known:
+            moment = read_moment(text)
+            latest = text, moment
+        return moment
+
+    return read
 
 
 # --- XDS --------------------------------------------------------------------------------------------------------------

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
 from eventlog.errors import FormatError
 from eventlog.formats import Format, Report, parse_options
 from eventlog.model import Change
-from eventlog.qlik.change_table_options import ReadOptions, WriteOptions, described, full_name
+from eventlog.qlik.change_table_options import Described, ReadOptions, WriteOptions, described, full_name
 from eventlog.qlik.change_tables import TargetTable, rows_of, target_table
-from eventlog.qlik.columns import QlikColumn, infer_columns
+from eventlog.qlik.columns import ColumnsSeen, QlikColumn
 from eventlog.qlik.sequence import WriterState
 from eventlog.qlik.stored_tables import WriteRows, changes_of, reading
+from eventlog.spool import spooled
 
 NAME = "qlik-change-table"
 
@@ -46,7 +48,7 @@ def _read_files(source: str, options: ReadOptions, report: Report) -> Iterator[C
     context = reading(options, history, report)
     tables = file_tables.stored_tables(path, context)
     if not tables and not file_tables.is_written(path):
-        raise _nothing_found(source, options)
+        raise nothing_found(source, options)
     return changes_of(tables, context)
 
 
@@ -58,11 +60,12 @@ def _read_database(source: str, options: ReadOptions, report: Report) -> Iterato
         context = reading(options, history, report)
         tables = database_tables.stored_tables(connection, context)
         if not tables and not database_tables.is_written(connection):
-            raise _nothing_found("the database", options)
+            raise nothing_found("the database", options)
         yield from changes_of(tables, context)
 
 
-def _nothing_found(where: str, options: ReadOptions) -> FormatError:
+def nothing_found(where: str, options: ReadOptions) -> FormatError:
+    """The error of a source without a change table."""
     return FormatError(f"{where} has no change table that the options want: names end in {options.suffix}")
 
 
@@ -131,7 +134,7 @@ def _write(changes: Iterable[Change], opened: Target, options: WriteOptions, rep
 
 def _with_columns(changes: Iterable[Change], options: WriteOptions) -> Iterator[tuple[Change, tuple[QlikColumn, ...]]]:
     """Each change with the columns of its table. From the first table on that the options do not describe, changes are
-    kept in memory, since a mask needs all columns before it can be written.
+    kept in a temporary file, since a mask needs all columns before it can be written.
     """
     known = described(options.tables, options.catalog)
     columns = {name: table.columns for name, table in known.items() if table.columns is not None}
@@ -141,14 +144,20 @@ def _with_columns(changes: Iterable[Change], options: WriteOptions) -> Iterator[
         if name in columns:
             yield change, columns[name]
             continue
-        waiting = [change, *rest]
-        by_table: dict[str, list[Change]] = {}
-        for one in waiting:
-            by_table.setdefault(full_name(one.schema, one.table), []).append(one)
-        for other, own in by_table.items():
-            if other not in columns:
-                columns[other] = infer_columns(own, known[other].key or () if other in known else ())
-        yield from ((one, columns[full_name(one.schema, one.table)]) for one in waiting)
+        seen: dict[str, ColumnsSeen] = {}
+        with spooled(_seen(chain((change,), rest), seen, known)) as again:
+            columns = {**{other: own.columns() for other, own in seen.items()}, **columns}
+            yield from ((one, columns[full_name(one.schema, one.table)]) for one in again())
+
+
+def _seen(changes: Iterable[Change], seen: dict[str, ColumnsSeen], known: Mapping[str, Described]) -> Iterator[Change]:
+    """The changes as they come, what they show of their tables' columns put into ``seen``."""
+    for change in changes:
+        name = full_name(change.schema, change.table)
+        if name not in seen:
+            seen[name] = ColumnsSeen(known[name].key or () if name in known else ())
+        seen[name].see(change)
+        yield change
 
 
 FORMAT = Format(NAME, read, write)

@@ -66,7 +66,7 @@ class WriteOptions:
     """Options of the writer.
 
     ``tables``: the columns and key per ``<schema>.<table>``; ``catalog``: a JSON catalogue that has them; a table that
-    neither describes has those that its changes show, for which they are all kept in memory. ``suffix``,
+    neither describes has those that its changes show, for which they are all kept in a file. ``suffix``,
     ``header_prefix``, ``headers``, ``mask_offset``: how tables and columns are named and counted. ``before_images``:
     write B rows. ``byteorder``, ``empty_mask`` of binary masks. ``refresh``: skip rows of an initial load, or insert
     them. ``partitioned``: write partition_name by ``partition_seconds`` and ``partition_base``, and list ended

@@ -18,6 +18,9 @@ from eventlog.qlik.partitions import Partitioning, partition_of
 from eventlog.qlik.sequence import WriterState
 from eventlog.qlik.transactions import Waiting
 
+# Bound names: an enumeration's members are looked up slowly.
+_UPDATE, _DELETE, _TRUNCATE, _REFRESH = ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.TRUNCATE, ChangeOp.REFRESH
+
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
@@ -224,13 +227,34 @@ def images_of(change: Change, table: TargetTable, counters: Counter[str]) -> tup
 
     Raises NotExpressible, NeedsQueryBack, NeedsRowCodec as ``rows_of``.
     """
-    if change.op is ChangeOp.REFRESH and table.refresh == "skip":
+    op = change.op
+    if op is _REFRESH and table.refresh == "skip":
         counters["refresh_skipped"] += 1
         return ()
-    if change.op is ChangeOp.UPDATE and _is_no_op(change, table.lobs):
+    if op is _UPDATE and _is_no_op(change, table.lobs):
         counters["no_op_skipped"] += 1
         return ()
-    return _images(change, table)
+    refuse_without_row(change)
+    if op is _DELETE:
+        return (("D", _deleted_columns(change, table), _row(change.before or {}, change.key, table)),)
+    if op is _TRUNCATE:
+        return (("T", _NO_COLUMNS, {}),)
+    assert change.after is not None  # of all but DELETE and TRUNCATE, as refuse_without_row says
+    after = _row(change.after, change.key, table)
+    if op is not _UPDATE:
+        return (("I", _present(after, table), after),)
+    return _update(change, after, table)
+
+
+def _update(change: Change, after: Row, table: TargetTable) -> tuple[RowImage, ...]:
+    changed = _changed_columns(change, table)
+    update = "U", changed, after
+    before, key = change.before, change.key
+    if not before or not table.before_images:
+        return (update,)
+    if key and not changed.isdisjoint([name for name, _ in key]):  # a key that moved is not the old one
+        key = tuple(part for part in key if part[0] not in changed)
+    return ("B", _NO_COLUMNS, _row(before, key, table)), update
 
 
 def _is_no_op(change: Change, lobs: frozenset[str]) -> bool:
@@ -243,27 +267,12 @@ def _is_no_op(change: Change, lobs: frozenset[str]) -> bool:
 _NO_COLUMNS: frozenset[str] = frozenset()
 
 
-def _images(change: Change, table: TargetTable) -> tuple[RowImage, ...]:
-    refuse_without_row(change)
-    if change.op is ChangeOp.TRUNCATE:
-        return (("T", _NO_COLUMNS, {}),)
-    if change.op is ChangeOp.DELETE:
-        return (("D", _deleted_columns(change, table), _row(change.before or {}, change.key, table)),)
-    assert change.after is not None  # of all but DELETE and TRUNCATE, as refuse_without_row says
-    after = _row(change.after, change.key, table)
-    if change.op is not ChangeOp.UPDATE:
-        return (("I", _present(after, table), after),)
-    update = ("U", _changed_columns(change, table), after)
-    if not table.before_images or not change.before:
-        return (update,)
-    key = tuple(part for part in change.key or () if part[0] not in update[1])  # a key that moved is not the old one
-    return ("B", _NO_COLUMNS, _row(change.before, key, table)), update
-
-
 def _row(image: Row, key: tuple[tuple[str, Value], ...] | None, table: TargetTable) -> Row:
     """An image with the key columns that it does not know itself, so that every row says whose it is."""
-    if key and not all(name in image for name, _ in key):
-        image = {**dict(key), **image}
+    for name, _ in key or ():
+        if name not in image:
+            image = {**dict(key or ()), **image}
+            break
     if not image.keys() <= table.names:
         unknown = min(image.keys() - table.names)
         raise NotExpressible(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Final
@@ -172,17 +172,32 @@ def infer_columns(changes: Iterable[Change], key: Sequence[str] = ()) -> tuple[Q
 
     The key is that of the changes, else ``key``. A column whose values are of several types is a STRING.
     """
-    types: dict[str, str | None] = {}
-    key = tuple(key)
+    seen = ColumnsSeen(tuple(key))
     for change in changes:
+        seen.see(change)
+    return seen.columns()
+
+
+@dataclass(slots=True)
+class ColumnsSeen:
+    """What the changes of a table have shown of its columns so far, as ``infer_columns`` takes it."""
+
+    key: tuple[str, ...] = ()
+    types: dict[str, str | None] = field(default_factory=dict)
+
+    def see(self, change: Change) -> None:
+        """Take one change more into account."""
         if change.key is not None:
-            key = key or tuple(name for name, _ in change.key)
-            _widen(types, dict(change.key))
+            self.key = self.key or tuple(name for name, _ in change.key)
+            _widen(self.types, dict(change.key))
         for image in (change.after, change.before):
             if image is not None:
-                _widen(types, image)
-    places = {name: place for place, name in enumerate(key, 1)}
-    return tuple(QlikColumn(name, type or "STRING", pk=places.get(name, 0)) for name, type in types.items())
+                _widen(self.types, image)
+
+    def columns(self) -> tuple[QlikColumn, ...]:
+        """The columns in the order in which they were first seen."""
+        places = {name: place for place, name in enumerate(self.key, 1)}
+        return tuple(QlikColumn(name, type or "STRING", pk=places.get(name, 0)) for name, type in self.types.items())
 
 
 def _widen(types: dict[str, str | None], row: Row) -> None:

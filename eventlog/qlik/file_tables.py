@@ -42,6 +42,17 @@ class Part(NamedTuple):
     partition: str | None
 
 
+class TableFiles(NamedTuple):
+    """A change table of a directory: ``schema`` and ``table`` as its changes name them, its files, and the partitions
+    that are read, None = all.
+    """
+
+    schema: str | None
+    table: str
+    parts: list[Part]
+    wanted: frozenset[str] | None
+
+
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
@@ -66,6 +77,11 @@ def _names(stem: str) -> tuple[str | None, str]:
 
 def stored_tables(source: Path, reading: Reading) -> list[StoredTable]:
     """The change tables of a directory (or one of them) that the options want. Raises FormatError."""
+    return [stored_table(files, reading) for files in table_files(source, reading)]
+
+
+def table_files(source: Path, reading: Reading) -> list[TableFiles]:
+    """The same as files. Raises FormatError."""
     options = reading.options
     found = []
     for entry in _table_entries(source, options.suffix):
@@ -74,7 +90,7 @@ def stored_tables(source: Path, reading: Reading) -> list[StoredTable]:
         schema = reading.names(stored_schema)
         if reading.wants(schema, table):
             wanted = listed_partitions(source, stored_schema, table, options) if options.partitioned else None
-            found.append(_stored_table(entry, schema, table, wanted, reading))
+            found.append(TableFiles(schema, table, _parts(entry, options), wanted))
     return found
 
 
@@ -98,26 +114,27 @@ def _table_entries(source: Path, suffix: str) -> list[Path]:
     return [entry for entry in sorted(source.iterdir()) if _is_table(entry, suffix)]
 
 
-def _stored_table(
-    entry: Path, schema: str | None, table: str, wanted: frozenset[str] | None, reading: Reading
-) -> StoredTable:
-    parts = _parts(entry, reading.options)
+def stored_table(files: TableFiles, reading: Reading) -> StoredTable:
+    """A change table of files, the rows of each partition sorted in memory."""
 
     def rows() -> Iterator[ChangeRow]:
-        for group in _groups(parts):
-            read = [row for part in group for row in _rows(part, schema, table, reading)]
-            if wanted is not None:
-                read = [row for row in read if row.partition_name in wanted]
-            yield from sorted(read, key=row_order)
+        for group in _groups(files.parts):
+            yield from sorted((row for part in group for row in rows_of_part(part, files, reading)), key=row_order)
 
     def key() -> tuple[str, ...] | None:
-        for part in parts:
-            key = key_from_deletes(_rows(part, schema, table, reading.uncounted()))
+        for part in files.parts:
+            key = key_from_deletes(_rows(part, files, reading.uncounted()))
             if key is not None:
                 return key
         return None
 
-    return StoredTable(schema, table, rows, key)
+    return StoredTable(files.schema, files.table, rows, key)
+
+
+def rows_of_part(part: Part, files: TableFiles, reading: Reading) -> Iterator[ChangeRow]:
+    """The rows of one file that are wanted, in its order. Raises FormatError."""
+    rows, wanted = _rows(part, files, reading), files.wanted
+    return rows if wanted is None else (row for row in rows if row.partition_name in wanted)
 
 
 def _parts(entry: Path, options: ReadOptions) -> list[Part]:
@@ -150,11 +167,11 @@ def _groups(parts: Sequence[Part]) -> list[list[Part]]:
     return [group for _, group in sorted(groups.items())]  # names begin with the start time
 
 
-def _rows(part: Part, schema: str | None, table: str, reading: Reading) -> Iterator[ChangeRow]:
+def _rows(part: Part, files: TableFiles, reading: Reading) -> Iterator[ChangeRow]:
     columns, rows = read_part(part.path)
     if not columns:
         return
-    for row in stored_row_reader(columns, schema, table, reading)(rows):
+    for row in stored_row_reader(columns, files.schema, files.table, reading, part.path)(rows):
         yield row if row.partition_name or part.partition is None else row._replace(partition_name=part.partition)
 
 

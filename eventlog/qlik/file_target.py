@@ -6,7 +6,6 @@ The state of the writer is ``_change_sequence.json``; without it numbers go on b
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+from eventlog.durable import sync_path
 from eventlog.errors import ConfigError, FormatError
 from eventlog.formats import Report
 from eventlog.qlik import sequence
@@ -61,12 +61,12 @@ class FileTarget:
         folders = set()
         for temporary, final in self._parts:
             final.parent.mkdir(parents=True, exist_ok=True)
-            _sync(temporary)
+            sync_path(temporary)
             temporary.replace(final)
             folders.add(final.parent)
         self._save_state(state)
         for folder in (*folders, self._directory):
-            _sync(folder)
+            sync_path(folder)
 
     def close(self) -> None:
         """Remove what has not appeared."""
@@ -89,7 +89,7 @@ class FileTarget:
     def _save_state(self, state: WriterState) -> None:
         temporary = self._work / STATE_FILE
         temporary.write_text(json.dumps(state._asdict()) + "\n", encoding="utf-8")
-        _sync(temporary)
+        sync_path(temporary)
         temporary.replace(self._directory / STATE_FILE)
 
     def _list_partitions(self, state: WriterState) -> None:
@@ -202,14 +202,6 @@ def _file_columns(layout: TableLayout, columns: Sequence[QlikColumn], *, is_bina
 def _control_column(name: str) -> FileColumn:
     is_time = name in _CONTROL_TIMES
     return FileColumn(QlikColumn(name, "DATETIME" if is_time else "STRING"), is_time)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

@@ -16,11 +16,13 @@ from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from itertools import chain
+from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any, Final
 
-from eventlog.errors import ConfigError, FormatError, NeedsQueryBack, NeedsRowCodec, NotExpressible
+from eventlog.errors import ConfigError, FormatError, NeedsQueryBack, NeedsRowCodec, NotExpressible, placed
 from eventlog.formats import Format, Report, parse_options
+from eventlog.input_files import files_in
 from eventlog.model import Change
 from eventlog.qlik.errors import UnknownSchema
 from eventlog.qlik.message import Message, Written
@@ -29,6 +31,8 @@ from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.registry import Registry, RegistryError, open_registry
 from eventlog.qlik.transactions import count_events
+from eventlog.text_lines import numbered_lines
+from eventlog.whole_output import whole_file
 
 _NAME: Final = "qlik-messages"
 _REST: Final = 0.2
@@ -50,8 +54,8 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
         yield from _read_topics(source, chosen, report)
         return
     reader = _reader(chosen, report, clock=lambda: 0.0)  # a file has no time: what waits, waits for its end
-    for message in read_lines(Path(source), report.pass_over):
-        yield from _given(reader, partial(reader.changes, message), report)
+    for place, message in _placed_lines(Path(source), report.pass_over):
+        yield from _given(reader, partial(reader.changes, message), report, place)
     yield from _finished(reader, report)
 
 
@@ -63,19 +67,9 @@ def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], re
     if target.startswith("kafka:"):
         _write_topics(changes, target, chosen, report)
         return
-    path = Path(target)
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            for message in _messages(changes, chosen, report):
-                file.write(line_of(*message))
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        raise FormatError(f"{target} cannot be written: {error.strerror}") from error
-    finally:
-        part.unlink(missing_ok=True)
+    with whole_file(target) as file:
+        for message in _messages(changes, chosen, report):
+            file.write(line_of(*message))
 
 
 FORMAT: Final = Format(_NAME, read, write)
@@ -86,8 +80,14 @@ def _reader(options: ReadOptions, report: Report, **more: Any) -> MessageReader:
     return MessageReader(options, report, registry, **more)
 
 
-def _given(reader: MessageReader, give: Callable[[], Iterator[Change]], report: Report) -> Iterator[Change]:
-    """What the reader gives, and, where a message cannot be read, what stood behind it."""
+def _given(
+    reader: MessageReader, give: Callable[[], Iterator[Change]], report: Report, place: str | None = None
+) -> Iterator[Change]:
+    """What the reader gives, and, where a message cannot be read, what stood behind it. ``place``: of the message, for
+    errors, which may be about another one if any waits.
+    """
+    if reader.is_waiting:
+        place = None
     while True:
         try:
             for change in give():
@@ -96,8 +96,8 @@ def _given(reader: MessageReader, give: Callable[[], Iterator[Change]], report: 
         except RegistryError:
             raise
         except FormatError as error:
-            report.pass_over(error)
-            give = reader.overdue
+            report.pass_over(error if place is None else placed(error, place))
+            give, place = reader.overdue, None
         else:
             return
 
@@ -148,16 +148,16 @@ def _is_row(change: Change) -> bool:
 
 def line_of(topic: str | None, key: bytes | None, value: bytes) -> bytes:
     """A record as a line of a file, with the line break."""
-    text = value.decode() if value[:1] == b"{" else _hex(value)
-    name = json.dumps(topic, ensure_ascii=False)
-    return f'{{"topic":{name},"key":{_key_form(key)},"value":{text}}}\n'.encode()
+    name = "null" if topic is None else encode_basestring(topic)
+    text = value if value[:1] == b"{" else _hex(value).encode()
+    return b'{"topic":%b,"key":%b,"value":%b}\n' % (name.encode(), _key_form(key).encode(), text)
 
 
 def _key_form(key: bytes | None) -> str:
     if key is None:
         return "null"
     try:
-        return json.dumps(key.decode(), ensure_ascii=False)
+        return encode_basestring(key.decode())
     except UnicodeDecodeError:
         return _hex(key)
 
@@ -176,31 +176,37 @@ def read_lines(path: Path, refuse: Callable[[FormatError], None] = _stop) -> Ite
     A line that is none goes to ``refuse``, which raises the error if nothing else is given. Raises FormatError for a
     file that cannot be read.
     """
+    return (message for _, message in _placed_lines(path, refuse))
+
+
+def _placed_lines(path: Path, refuse: Callable[[FormatError], None]) -> Iterator[tuple[str, Message]]:
+    """The records with their places."""
     try:
         for file in _message_files(path) if path.is_dir() else [path]:
             with file.open("rb") as lines:
-                for number, line in enumerate(lines, 1):
-                    if line.isspace():
-                        continue
+                for number, line in numbered_lines(lines, file):
+                    place = f"{file}, line {number}"
                     try:
-                        message = _message_of(line, f"{file}, line {number}")
+                        message = _message_of(line, place)
                     except FormatError as error:
                         refuse(error)
                     else:
-                        yield message
+                        yield place, message
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _message_files(directory: Path) -> list[Path]:
-    """Its files; those whose names begin with ``_`` or ``.`` belong to whoever wrote them."""
-    return sorted(one for one in directory.iterdir() if one.is_file() and not one.name.startswith(("_", ".")))
+    files = files_in(directory)
+    if not files:
+        raise FormatError(f"the directory {directory} holds no file of messages")
+    return files
 
 
 def _message_of(line: bytes, where: str) -> Message:
     try:
         record = json.loads(line, parse_float=Decimal)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FormatError(f"{where}: no JSON: {error}") from None
     if not isinstance(record, dict) or "value" not in record:
         return Message(None, None, record)
@@ -247,8 +253,12 @@ def _read_topics(url: str, options: ReadOptions, report: Report) -> Iterator[Cha
 
 def _given_by(reader: MessageReader, records: Iterable[Any], report: Report) -> Iterator[Change]:
     for record in records:
-        give = reader.overdue if record is None else partial(reader.changes, Message(*record))
-        yield from _given(reader, give, report)
+        if record is None:
+            yield from _given(reader, reader.overdue, report)
+            continue
+        place = f"topic {record.topic}, partition {record.partition}, offset {record.offset}"
+        message = Message(record.topic, record.key, record.value)
+        yield from _given(reader, partial(reader.changes, message), report, place)
 
 
 def _write_topics(changes: Iterable[Change], url: str, options: WriteOptions, report: Report) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from eventlog.model import Row
 from eventlog.qlik.avro_binary import NULL
 from eventlog.qlik.message_table import MessageTable
 from eventlog.qlik.message_values import avro_writer, json_writer
+
+_ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 KeyOf = Callable[[Row], bytes | None]
 """The key of a row: the new one of an update, the deleted one of a delete. None = null."""
@@ -18,11 +20,15 @@ KeyOf = Callable[[Row], bytes | None]
 def key_text(values: Sequence[Any]) -> str:
     """The text of a primary key whose values are in their JSON form, in key order."""
     if len(values) == 1:
-        (value,) = values
-        if isinstance(value, str):
-            return value
-        return str(value) if type(value) is int else json.dumps(value)
-    return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+        return _text_of_one(values[0])
+    return _ENCODE(values)
+
+
+def _text_of_one(value: Any) -> str:
+    """The text of a primary key of one column, whose value is in its JSON form."""
+    if isinstance(value, str):
+        return value
+    return str(value) if type(value) is int else json.dumps(value)
 
 
 def table_key(table: MessageTable) -> KeyOf:
@@ -41,7 +47,7 @@ def primary_key(table: MessageTable) -> KeyOf:
         if only not in row:
             return None
         value = row[only]
-        return key_text((None if value is None else write_only(value),)).encode()
+        return _text_of_one(None if value is None else write_only(value)).encode()
 
     if not more:  # as most are
         return key_of_one
@@ -62,6 +68,16 @@ def avro_primary_key(table: MessageTable, prefix: bytes, logical_types: bool) ->
     """``key = primary_key`` in Avro: a ``KeyRecord`` behind a prefix, empty or of the registry."""
     columns = {column.name: avro_writer(column, logical_types) for column in table.columns}
     writers = [(name, columns[name]) for name in table.key]
+    (only, write_only), *more = writers
+
+    def key_of_one(row: Row) -> bytes | None:
+        if only not in row:
+            return None
+        value = row[only]
+        return prefix + (NULL if value is None else write_only(value))
+
+    if not more:  # as most are
+        return key_of_one
 
     def key_of(row: Row) -> bytes | None:
         fields = [prefix]

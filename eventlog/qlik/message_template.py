@@ -73,17 +73,22 @@ def _parts(fragments: Fragments[Form], nothing: Form) -> list[Form]:
 class Coding(Generic[Form]):
     """JSON or Avro: how the messages of a table are written.
 
-    ``template`` makes one; ``mask``, ``text``, ``number``, ``flag`` write headers, ``null`` is none; ``wrap`` makes the
-    joined parts a record's value.
+    ``template`` makes one; ``mask``, ``text``, ``number``, ``flag`` write headers, ``digits`` the texts of ``_TEXTS``
+    whose length is known, ``null`` is none; ``wrap`` makes the joined parts a record's value.
     """
 
     template: Callable[[Shape], Template[Form]]
     mask: Callable[[frozenset[str]], Form]
     text: Callable[[str], Form]
+    digits: Callable[[str], Form]
     number: Callable[[int], Form]
     flag: Callable[[bool], Form]
     null: Form
     wrap: Callable[[Iterable[Form]], bytes]
+
+
+_TEXTS: Final = {"changeSequence": 35, "timestamp": 23, "streamPosition": None, "transactionId": 32}
+"""The texts of a header. Those whose length is known are of digits and signs that stand as they are."""
 
 
 # --- what both say ----------------------------------------------------------------------------------------------------
@@ -149,7 +154,8 @@ def json_coding(table: MessageTable, options: WriteOptions, start: str) -> Codin
         is_refresh = shape.op is ChangeOp.REFRESH
         members: dict[str, Fragments[str]] = _json_texts(_names(table)) if options.names == "headers" else {}
         members |= _json_texts({"operation": shape.op.value})
-        members |= {name: ['""' if is_refresh else None] for name in _TEXTS}
+        for name, length in _TEXTS.items():
+            members[name] = ['""'] if is_refresh else [None] if length is None else ['"', None, '"']
         members["changeMask"] = ["null" if is_refresh else None]
         members["columnMask"] = ["null" if is_refresh else mask(frozenset(shape.known))]
         if options.external_schema_id:
@@ -160,12 +166,9 @@ def json_coding(table: MessageTable, options: WriteOptions, start: str) -> Codin
         return f'"{masks.message_text(table.layout, _mask(table, names))}"'
 
     return Coding(
-        template, _kept_masks(table, mask), encode_basestring, str, _json_flag, "null",
+        template, _kept_masks(table, mask), encode_basestring, str, str, _json_flag, "null",
         lambda parts: "".join(parts).encode(),
     )  # fmt: skip
-
-
-_TEXTS: Final = ("changeSequence", "timestamp", "streamPosition", "transactionId")
 
 
 def _json_texts(members: Mapping[str, str | None]) -> dict[str, Fragments[str]]:
@@ -214,7 +217,8 @@ def avro_coding(table: MessageTable, options: WriteOptions, wrap: Callable[[byte
     def headers(shape: Shape) -> Fragments[bytes]:
         is_refresh = shape.op is ChangeOp.REFRESH
         fragments: Fragments[bytes] = [avro_binary.long(_OPERATIONS.index(shape.op))]
-        fragments += [_EMPTY if is_refresh else None] * len(_TEXTS)
+        for length in _TEXTS.values():
+            fragments += [_EMPTY] if is_refresh else [None] if length is None else [avro_binary.long(length), None]
         fragments += [NULL] * 2 if is_refresh else [None, mask(frozenset(shape.known))]
         if options.external_schema_id:
             known_id = None if is_refresh else table.schema_id
@@ -225,7 +229,7 @@ def avro_coding(table: MessageTable, options: WriteOptions, wrap: Callable[[byte
         return VALUE + avro_binary.data(masks.message_bytes(table.layout, _mask(table, columns), order))
 
     return Coding(
-        template, _kept_masks(table, mask), avro_binary.text, _avro_number, _avro_flag, NULL,
+        template, _kept_masks(table, mask), avro_binary.text, str.encode, _avro_number, _avro_flag, NULL,
         lambda parts: wrap(b"".join(parts)),
     )  # fmt: skip
 

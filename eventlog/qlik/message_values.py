@@ -257,6 +257,8 @@ def avro_writer(column: QlikColumn, logical_types: bool) -> Callable[[Any], byte
     It raises NotExpressible, ValueRange, and UnicodeEncodeError for text with half a character.
     """
     form = _avro_form(column, logical_types)
+    if form is avro_binary.text:
+        return _writer(column, avro_binary.text_value)
     return _writer(column, lambda value: VALUE + form(value))
 
 

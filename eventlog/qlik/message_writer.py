@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any, Final
 
@@ -38,6 +38,10 @@ _UPDATE, _DELETE, _TRUNCATE = ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.TRUNCAT
 _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 
 
+_ShapeFields = tuple[ChangeOp, tuple[str, ...], tuple[str, ...] | None]
+"""A ``Shape`` before it is one: what is looked up need not be."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Form:
     """How the messages of one table version are written: what only depends on the table, and what was made of it.
@@ -55,7 +59,7 @@ class _Form:
     announcement: Written | None
     rounded: tuple[str, ...]
     is_whole: bool
-    templates: dict[Shape, Template[Any]] = field(default_factory=dict)
+    templates: dict[_ShapeFields, Template[Any]] = field(default_factory=dict)
 
 
 class MessageWriter:
@@ -87,33 +91,33 @@ class MessageWriter:
         self._forms: dict[tuple[str | None, str], _Form] = {}
         self._announced: dict[tuple[str | None, str], _Form] = {}
 
-    def messages(self, change: Change) -> Iterator[Written]:
+    def messages(self, change: Change, sequence: str | None = None) -> tuple[Written, ...]:
         """The messages of a change: none for TRUNCATE, an MD first where the table is new or has changed.
 
-        Raises NotExpressible, ValueRange, NeedsQueryBack, NeedsRowCodec; RegistryError.
+        ``sequence``: its change sequence, given by a caller who numbers changes himself; its position then is the
+        stream position. Raises NotExpressible, ValueRange, NeedsQueryBack, NeedsRowCodec; RegistryError.
         """
         if change.op is _TRUNCATE:
             if self._options.on_truncate == "error":
                 raise NotExpressible(f"TRUNCATE of {change.table!r} cannot be written as a message (on_truncate)")
             self._report.count("truncate_skipped")
-            return
+            return ()
         state = self.state
         image = _image(change)
         try:
             form = self._form(change)
-            message = self._message(change, form, image)
+            message = self._message(change, form, image, sequence)
         except NotExpressible as error:
             self.state = state  # what is not written takes no number
             raise type(error)(f"{_place(change)}: {error}") from None
         except UnicodeEncodeError as error:
             self.state = state
             raise NotExpressible(f"{_place(change)}: text with half a character: {error.reason}") from None
-        if form.announcement is not None:
-            name = change.schema, change.table
-            if self._announced.get(name) is not form:
-                self._announced[name] = form
-                yield form.announcement
-        yield message
+        announcement = form.announcement
+        if announcement is None or self._announced.get(name := (change.schema, change.table)) is form:
+            return (message,)
+        self._announced[name] = form
+        return announcement, message
 
     def announce_again(self) -> None:
         """Write each table's MD again before its next message, since what was written may be lost."""
@@ -205,16 +209,16 @@ class MessageWriter:
 
     # --- the message ---
 
-    def _message(self, change: Change, form: _Form, image: Row) -> Written:
+    def _message(self, change: Change, form: _Form, image: Row, sequence: str | None) -> Written:
         op, before = change.op, change.before
         if op is not _UPDATE:
             before = None
         elif before is not None and form.is_whole:
             before = self._whole_before(change, image, before, form)
-        shape = _new(Shape, (op, tuple(image), None if before is None else tuple(before)))
-        template = form.templates.get(shape) or _new_template(form, shape, image)
+        shape = op, tuple(image), None if before is None else tuple(before)
+        template = form.templates.get(shape) or _new_template(form, Shape(*shape), image)
         coding = form.coding
-        null = coding.null
+        null, digits = coding.null, coding.digits
         values = [null if (value := image[name]) is None else write(value) for name, write in template.data]
         if before is not None:
             values += [null if (value := before[name]) is None else write(value) for name, write in template.before]
@@ -222,14 +226,19 @@ class MessageWriter:
             self._count_rounded(form, image)
             self._count_rounded(form, before or {})
         if template.change_mask is not None:
-            sequence, stream_position = self._numbered(change, with_before=before is not None)
-            timestamp, transaction = _timestamp(change.commit_time), transaction_text(change.transaction_id)
+            stream_position = change.position or ""
+            if sequence is None:
+                sequence, stream_position = self._numbered(change, with_before=before is not None)
             changed = change.changed
             if changed is None and change.before is not None and change.after is not None:
                 changed = differing(change.before, change.after)
-            mask = template.change_mask if changed is None else coding.mask(changed)
-            text = coding.text
-            values += (text(sequence), text(timestamp), text(stream_position), text(transaction), mask)
+            values += (
+                digits(sequence),
+                digits(_timestamp(change.commit_time)),
+                coding.text(stream_position),
+                digits(transaction_text(change.transaction_id)),
+                template.change_mask if changed is None else coding.mask(changed),
+            )
         number, is_last = change.event_number, change.last_in_transaction
         values.append(null if number is None else coding.number(number))
         values.append(null if is_last is None else coding.flag(is_last))
@@ -243,9 +252,9 @@ class MessageWriter:
         What has not changed was the same before. None where a changed column is not known: what stood there would be
         read as NULL.
         """
-        unknown = after.keys() - before.keys()
-        if not unknown:
+        if after.keys() <= before.keys():  # as nearly always
             return before
+        unknown = after.keys() - before.keys()
         if change.changed is None or change.changed & unknown or form.table.lobs & unknown:
             self._report.count(f"before_image_dropped {form.full_name}")
             return None
@@ -259,11 +268,10 @@ class MessageWriter:
     def _numbered(self, change: Change, with_before: bool) -> tuple[str, str]:
         """Change sequence and stream position: a change that has a sequence keeps it (spec/change-model.md 4)."""
         position = change.position
-        if position is not None and len(position) == LENGTH and position.isascii() and position.isdigit():
-            prefix = position[:PREFIX_LENGTH]
-            if _is_time(prefix):
-                number = int(position[PREFIX_LENGTH:])
-                greatest, last = self.state
+        if position is not None and len(position) == LENGTH and position.isdigit() and position.isascii():
+            prefix, number = position[:PREFIX_LENGTH], int(position[PREFIX_LENGTH:])
+            greatest, last = self.state
+            if prefix == greatest or _is_time(prefix):
                 self.state = _new(
                     WriterState, (prefix if prefix > greatest else greatest, number if number > last else last)
                 )
@@ -315,9 +323,18 @@ def _new_template(form: _Form, shape: Shape, image: Row) -> Template[Any]:
 
 
 def _timestamp(moment: datetime | None) -> str:
+    """``YYYY-MM-DDTHH:MM:SS.mmm`` of an aware moment, in UTC; the epoch where it is not known."""
     if moment is None:
         return _UNKNOWN_TIME
     if moment.tzinfo is not UTC:
         moment = moment.astimezone(UTC)
-    # Without the zone, and in half the time of replace.
-    return datetime.combine(moment, moment.time()).isoformat("T", "milliseconds")
+    thousandths = _THREE_DIGITS[moment.microsecond // 1000]
+    return _to_second(moment.toordinal(), moment.hour, moment.minute, moment.second) + thousandths
+
+
+@lru_cache(maxsize=256)  # changes come many a second
+def _to_second(day: int, hour: int, minute: int, second: int) -> str:
+    return f"{date.fromordinal(day)}T{hour:02}:{minute:02}:{second:02}."
+
+
+_THREE_DIGITS: Final = tuple(f"{number:03}" for number in range(1000))

@@ -19,6 +19,7 @@ SUFFIXES: Final = {"csv": ".csv", "json": ".jsonl", "parquet": ".parquet"}
 
 _FORMATS: Final = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
 _ROWS_OF_A_GROUP: Final = 20_000
+_ROWS_READ_TOGETHER: Final = 10_000
 
 WriteRow = Callable[[Sequence[Any]], None]
 """Writes one row, as ``converter`` has made it."""
@@ -39,8 +40,8 @@ def format_of(path: Path) -> str | None:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_part(path: Path) -> tuple[tuple[str, ...], list[list[Any]]]:
-    """The column names and rows of a file: text, in Parquet typed values. Raises FormatError, ConfigError."""
+def read_part(path: Path) -> tuple[tuple[str, ...], Iterator[list[Any]]]:
+    """The column names and rows of a file: text, in Parquet typed values. Both raise FormatError, ConfigError."""
     match format_of(path):
         case "csv":
             return _read_csv(path)
@@ -50,43 +51,64 @@ def read_part(path: Path) -> tuple[tuple[str, ...], list[list[Any]]]:
             return _read_parquet(path)
 
 
-def _read_csv(path: Path) -> tuple[tuple[str, ...], list[list[Any]]]:
+def _read_csv(path: Path) -> tuple[tuple[str, ...], Iterator[list[Any]]]:
+    lines = _csv_lines(path)
+    names = tuple(name or "" for name in next(lines, []))
+    return names, _of_width(len(names), lines, path)
+
+
+def _csv_lines(path: Path) -> Iterator[list[Any]]:
     with _reading(path), path.open(encoding="utf-8-sig", newline="") as file:
-        lines = read_lines(file, path.name)
-        names = tuple(name or "" for name in next(lines, []))
-        rows: list[list[Any]] = list(lines)
+        yield from read_lines(file, path.name)
+
+
+def _of_width(width: int, rows: Iterator[list[Any]], path: Path) -> Iterator[list[Any]]:
     for number, row in enumerate(rows, 1):
-        if len(row) != len(names):
-            raise FormatError(f"{path}: record {number} has {len(row)} values, and the file {len(names)} columns")
-    return names, rows
+        if len(row) != width:
+            raise FormatError(f"{path}: record {number} has {len(row)} values, and the file {width} columns")
+        yield row
 
 
-def _read_json(path: Path) -> tuple[tuple[str, ...], list[list[Any]]]:
-    objects: list[dict[str, Any]] = []
+def _read_json(path: Path) -> tuple[tuple[str, ...], Iterator[list[Any]]]:
+    # Objects may leave members out, so the file is read for its names before it is read for its rows.
+    names = tuple(dict.fromkeys(name for value in _json_objects(path) for name in value))
+    return names, ([value.get(name) for name in names] for value in _json_objects(path))
+
+
+def _json_objects(path: Path) -> Iterator[dict[str, Any]]:
     with _reading(path), path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
             try:
                 value = json.loads(line)
-            except ValueError as error:
-                raise FormatError(f"{path} line {number} is no JSON: {error}") from None
+            except (ValueError, RecursionError) as error:
+                raise FormatError(f"{path}, line {number}: no JSON: {error}") from None
             if not isinstance(value, dict):
-                raise FormatError(f"{path} line {number} is no JSON object")
-            objects.append(value)
-    names = tuple(dict.fromkeys(name for value in objects for name in value))
-    return names, [[value.get(name) for name in names] for value in objects]
+                raise FormatError(f"{path}, line {number}: no JSON object")
+            yield value
 
 
-def _read_parquet(path: Path) -> tuple[tuple[str, ...], list[list[Any]]]:
+def _read_parquet(path: Path) -> tuple[tuple[str, ...], Iterator[list[Any]]]:
     arrow, parquet = _pyarrow()
     with _reading(path):
         try:
-            table = parquet.ParquetFile(path).read()
+            names = tuple(parquet.read_schema(path).names)
         except arrow.ArrowException as error:
             raise FormatError(f"{path} is no Parquet file: {error}") from None
-    columns = [column.to_pylist() for column in table.columns]
-    return tuple(table.column_names), [list(row) for row in zip(*columns, strict=True)]
+    return names, _parquet_rows(path)
+
+
+def _parquet_rows(path: Path) -> Iterator[list[Any]]:
+    arrow, parquet = _pyarrow()
+    with _reading(path):
+        try:
+            with parquet.ParquetFile(path) as file:
+                for batch in file.iter_batches(_ROWS_READ_TOGETHER):
+                    for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                        yield list(row)
+        except arrow.ArrowException as error:
+            raise FormatError(f"{path} is no Parquet file: {error}") from None
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -15,7 +15,7 @@ UNKNOWN_TIME: Final = "1970010100000000"
 """The prefix of a change whose commit time is not known."""
 
 _LAST_NUMBER: Final = 10**19 - 1
-_SEPARATORS: Final = str.maketrans("", "", "-T:.")
+_new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 
 
 class Sequence(NamedTuple):
@@ -56,14 +56,22 @@ def is_sequence(text: str | None) -> bool:
     return True
 
 
-@lru_cache(maxsize=256)  # the changes of a transaction have one commit time
 def time_prefix(time: datetime | None) -> str:
     """``YYYYMMDDHHmmSShh`` of a moment (UTC where naive), hundredths truncated; None is the time not known."""
     if time is None:
         return UNKNOWN_TIME
     if time.tzinfo is not None and time.tzinfo is not UTC:
         time = time.astimezone(UTC)
-    return time.isoformat(timespec="microseconds")[:22].translate(_SEPARATORS)
+    hundredths = _TWO_DIGITS[time.microsecond // 10_000]
+    return _to_second(time.toordinal(), time.hour, time.minute, time.second) + hundredths
+
+
+@lru_cache(maxsize=256)  # changes come many a second
+def _to_second(day: int, hour: int, minute: int, second: int) -> str:
+    return f"{date.fromordinal(day).isoformat().replace('-', '')}{hour:02}{minute:02}{second:02}"
+
+
+_TWO_DIGITS: Final = tuple(f"{number:02}" for number in range(100))
 
 
 def last_sequence_of(moment: datetime) -> str:
@@ -86,13 +94,16 @@ def next_sequence(
     ``with_before``: an update written with its before image, which takes two numbers and bears the second. The prefix
     is held where the clock goes back. Raises SequenceExhausted.
     """
-    prefix = max(state.prefix, time_prefix(commit_time))
-    number = state.number + (2 if with_before else 1)
+    greatest, last = state
+    prefix = time_prefix(commit_time)
+    if prefix < greatest:
+        prefix = greatest
+    number = last + (2 if with_before else 1)
     if number > _LAST_NUMBER:
         raise SequenceExhausted(
             f"change number {number} has more than 19 digits; begin a new task with a state of its own"
         )
-    return WriterState(prefix, number), f"{prefix}{number:019}"
+    return _new(WriterState, (prefix, number)), f"{prefix}{number:019}"
 
 
 def raise_to(state: WriterState, sequence: str) -> WriterState:

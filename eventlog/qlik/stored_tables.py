@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge
+from pathlib import Path
 from typing import Any, Final
 
-from eventlog.errors import FormatError
+from eventlog.errors import FormatError, placed
 from eventlog.formats import Report
 from eventlog.model import Change
 from eventlog.qlik.change_rows import ChangeRow, RowReader, row_reader
@@ -74,19 +75,23 @@ ReadRows = Callable[[Iterable[Sequence[Any]]], Iterator[ChangeRow]]
 """Stored values of rows -> the rows, without those that cannot be read and may be passed over."""
 
 
-def stored_row_reader(columns: Sequence[str], schema: str | None, table: str, reading: Reading) -> ReadRows:
+def stored_row_reader(
+    columns: Sequence[str], schema: str | None, table: str, reading: Reading, file: Path | None = None
+) -> ReadRows:
     """The function that reads rows of a stored table with these columns, data typed as the options say.
 
-    A row that cannot be read goes to ``Report.pass_over``. Raises MissingHeader, FormatError.
+    ``file``: that of the rows, None in a database. A row that cannot be read goes to ``Report.pass_over``. Raises
+    MissingHeader, FormatError.
     """
     read, pass_over = _row_reader(columns, schema, table, reading), reading.report.pass_over
+    where = f"change table of {full_name(schema, table)}"
 
     def read_rows(rows: Iterable[Sequence[Any]]) -> Iterator[ChangeRow]:
-        for values in rows:
+        for number, values in enumerate(rows, 1):
             try:
                 row = read(values)
             except FormatError as error:
-                pass_over(error)
+                pass_over(placed(error, where if file is None else f"{file}: record {number}"))
             else:
                 yield row
 
@@ -127,9 +132,10 @@ def _position(change: Change | Waiting) -> str:
     return change.position
 
 
-def _changes(stored: StoredTable, reading: Reading) -> Iterator[Change | Waiting]:
+def source_table(stored: StoredTable, reading: Reading) -> SourceTable:
+    """What turns the rows of a stored table into changes. Its key may be looked for in all of them."""
     known, options = reading.known(stored.schema, stored.table), reading.options
-    source = SourceTable(
+    return SourceTable(
         stored.schema,
         stored.table,
         known.key or stored.key_from_deletes(),
@@ -137,8 +143,13 @@ def _changes(stored: StoredTable, reading: Reading) -> Iterator[Change | Waiting
         options.absent_nulls,
         options.task,
     )
-    what = full_name(stored.schema, stored.table)
-    pass_over = reading.report.pass_over
+
+
+def _changes(stored: StoredTable, reading: Reading) -> Iterator[Change | Waiting]:
     yield from changes_of_rows(
-        stored.rows(), source, input_complete=options.input_complete, pass_over=pass_over, what=what
+        stored.rows(),
+        source_table(stored, reading),
+        input_complete=reading.options.input_complete,
+        pass_over=reading.report.pass_over,
+        what=full_name(stored.schema, stored.table),
     )

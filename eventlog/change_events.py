@@ -1,0 +1,224 @@
+"""Change -> events: how the change model is written as XDS (spec/change-model.md 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, time
+from typing import Final, NamedTuple
+
+from eventlog import table_key
+from eventlog.catalog import Attribute, Catalog, ObjectClass
+from eventlog.change_keys import (
+    Key,
+    class_of_change,
+    key_text,
+    old_and_new_key,
+    refuse_without_row,
+    with_key,
+    written_columns,
+)
+from eventlog.errors import NotExpressible, RowError
+from eventlog.model import (
+    AttributeSteps,
+    Change,
+    ChangeOp,
+    Event,
+    Op,
+    Operation,
+    Row,
+    Step,
+    Value,
+    changes_nothing,
+    column_name,
+)
+from eventlog.typed import to_text, type_of, values_of
+from eventlog.values import ValueOptions, check_xml, converter, xds_type
+
+ExistingKeys = Callable[[str], Iterable[Key] | None]
+"""Table -> the keys of its rows, None if they are not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventWriting:
+    """How changes are written as events: the options of spec/event-log.md 9 under their names.
+
+    ``existing_keys`` gives the keys that a TRUNCATE deletes; without it a TRUNCATE is refused. ``truncated`` is told
+    the columns (``schema.table.column``) whose fractions of a second are not written.
+    """
+
+    time_syntax: str = "integer"
+    time_zone: str = "UTC"
+    char_padding: str = "trim"
+    insert_query_back: str = "modify"
+    existing_keys: ExistingKeys | None = None
+    truncated: Callable[[str], None] | None = None
+
+    @property
+    def values(self) -> ValueOptions:
+        """Those that shape values."""
+        return ValueOptions(self.time_syntax, self.time_zone, self.char_padding)
+
+
+_AS_IT_COMES: Final = EventWriting()
+
+
+def change_to_events(
+    change: Change, event_id: str, catalog: Catalog | None = None, options: EventWriting = _AS_IT_COMES
+) -> list[Event]:
+    """The events that say a change (spec/change-model.md 4): none if it changes nothing, several for a new key and for
+    TRUNCATE, whose ids are ``event_id``, ``event_id.2``, ``event_id.3``, ...
+
+    ``catalog`` gives keys that the change does not know, and the types that values are written as. Raises
+    NotExpressible (no key, a value that XDS cannot hold, TRUNCATE without ``existing_keys``), NeedsQueryBack and
+    NeedsRowCodec.
+    """
+    object_class = class_of_change(catalog, change)
+    if change.schema is None and object_class is not None and catalog is not None:
+        change = change._replace(schema=catalog.schema)
+    if change.op is ChangeOp.TRUNCATE:
+        keys = existing_keys(change, options.existing_keys)
+        return [
+            _event(change, object_class, Operation.DELETE, key, _numbered(event_id, number))
+            for number, key in enumerate(keys, 1)
+        ]
+    if changes_nothing(change):
+        return []
+    refuse_without_row(change)
+    change = with_key(change, object_class)
+    old, new = old_and_new_key(change)
+    if change.op is ChangeOp.DELETE:
+        return [_event(change, object_class, Operation.DELETE, old, event_id)]
+    after = change.after or {}
+    write = _Writer(change, object_class, options)
+    if change.op is not ChangeOp.UPDATE or old != new:
+        add = write.insert(after, new, event_id if old == new else _numbered(event_id, 2))
+        return [add] if old == new else [_event(change, object_class, Operation.DELETE, old, event_id), add]
+    attributes = write.update(after)
+    if not attributes:
+        return []
+    return [_event(change, object_class, Operation.MODIFY, new, event_id, attributes)]
+
+
+def existing_keys(change: Change, given: ExistingKeys | None) -> Iterable[Key]:
+    """The keys that a TRUNCATE deletes. Raises NotExpressible without them (spec/change-model.md 4)."""
+    keys = None if given is None else given(change.table)
+    if keys is None:
+        raise NotExpressible(
+            f"TRUNCATE of {change.table!r} at {change.position}: one delete a key is written, and its keys are not "
+            "known; give them by existing_keys"
+        )
+    return keys
+
+
+def _numbered(event_id: str, number: int) -> str:
+    return event_id if number == 1 else f"{event_id}.{number}"
+
+
+def _event(
+    change: Change,
+    object_class: ObjectClass | None,
+    operation: str,
+    key: Key,
+    event_id: str,
+    attributes: Sequence[AttributeSteps] = (),
+) -> Event:
+    association = key_text(change, key, object_class) + _association_tail(change)
+    return Event(operation, change.table, association, event_id, tuple(attributes))
+
+
+def _association_tail(change: Change) -> str:
+    schema = "" if change.schema is None else f",schema={table_key.quote(change.schema)}"
+    tail = f",table={table_key.quote(change.table)}{schema}"
+    try:
+        check_xml(tail)
+    except RowError as error:
+        raise NotExpressible(f"the name of {change.table!r} cannot be written: {error}") from error
+    return tail
+
+
+class _Writer(NamedTuple):
+    """What the attributes of one change are written with."""
+
+    change: Change
+    object_class: ObjectClass | None
+    options: EventWriting
+
+    def insert(self, after: Row, key: Key, event_id: str) -> Event:
+        """add; what was queried back as a modify, unless it has nothing to carry (spec/xds.md 4.1, 4.3)."""
+        columns = [name for name in after if name not in dict(key)]
+        if self.change.extras.get("query_back") and self.options.insert_query_back == "modify":
+            steps = [self._attribute(name, _replaced(after[name])) for name in columns]
+            if steps:
+                return _event(self.change, self.object_class, Operation.MODIFY, key, event_id, steps)
+        added = [self._attribute(name, (_Values(Op.ADD, values_of(after[name])),)) for name in columns]
+        attributes = [attribute for attribute in added if attribute.steps[0].values]
+        return _event(self.change, self.object_class, Operation.ADD, key, event_id, attributes)
+
+    def update(self, after: Row) -> list[AttributeSteps]:
+        """Old value and new value where the old one is known, else all removed and the new one (spec/xds.md 4.3)."""
+        before = self.change.before or {}
+        unknown = self.change.extras.get("changed_unknown") or ()
+        attributes = []
+        for name in written_columns(self.change):
+            new = after[name]
+            if name in before and name not in unknown:
+                attributes.append(self._attribute(name, _from_old_to_new(before[name], new)))
+            else:
+                attributes.append(self._attribute(name, _replaced(new)))
+        return [attribute for attribute in attributes if attribute.steps]
+
+    def _attribute(self, name: str, steps: Sequence[_Values]) -> AttributeSteps:
+        attribute = None if self.object_class is None else _attribute_named(self.object_class, name)
+        values = [value for step in steps for value in step.values]
+        value_type, write = _value_writer(attribute, values, self.options.values)
+        try:
+            written = tuple(Step(step.op, tuple(write(to_text(value)) for value in step.values)) for step in steps)
+        except RowError as error:
+            refused = NotExpressible(f"{self.change.op} of {self.change.table!r}, column {name!r}: {error}")
+            refused.column = column_name(self.change, name)
+            raise refused from error
+        if self.options.truncated is not None and any(_loses_fraction(value, value_type) for value in values):
+            self.options.truncated(column_name(self.change, name))
+        return AttributeSteps(name, value_type, written)
+
+
+class _Values(NamedTuple):
+    """A step before its values are text."""
+
+    op: Op
+    values: tuple[Value, ...]
+
+
+def _attribute_named(object_class: ObjectClass, name: str) -> Attribute | None:
+    return next((attribute for attribute in object_class.attributes if attribute.name == name), None)
+
+
+def _value_writer(
+    attribute: Attribute | None, values: Sequence[Value], options: ValueOptions
+) -> tuple[str, Callable[[str], str]]:
+    """XDS type of an attribute's values, by its column or else by the values, and log text -> what is written."""
+    if attribute is not None:
+        return attribute.value_type, attribute.convert
+    types = {type_of(value) for value in values}
+    if len(types) == 1:
+        (type,) = types
+        return xds_type(type, options), converter(type, options)
+    return "string", converter(type_of(""), options)
+
+
+def _loses_fraction(value: Value, value_type: str) -> bool:
+    """Whether parts of a second are not written: of a time never, of a datetime not in whole seconds."""
+    if isinstance(value, time):
+        return value.microsecond != 0
+    return value_type == "time" and isinstance(value, datetime) and value.microsecond != 0
+
+
+def _replaced(new: Value) -> tuple[_Values, ...]:
+    values = values_of(new)
+    return (_Values(Op.REMOVE_ALL, ()), *((_Values(Op.ADD, values),) if values else ()))
+
+
+def _from_old_to_new(old: Value, new: Value) -> tuple[_Values, ...]:
+    steps = (_Values(Op.REMOVE, values_of(old)), _Values(Op.ADD, values_of(new)))
+    return tuple(step for step in steps if step.values)

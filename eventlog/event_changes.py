@@ -1,0 +1,249 @@
+"""An event -> Change: how XDS is read into the change model (spec/change-model.md 2, 3.2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+
+from eventlog import table_key
+from eventlog.catalog import Attribute, Catalog, ObjectClass
+from eventlog.change_keys import Key, class_of, typed_key
+from eventlog.errors import BadTableKey, BadValue, FormatError, shown
+from eventlog.model import AttributeSteps, Change, ChangeOp, Event, Op, Operation, Step, Value
+from eventlog.typed import ReadValue, xds_value_reader
+from eventlog.values import ValueOptions
+
+_OPS: Final = {
+    Operation.ADD: ChangeOp.INSERT,
+    Operation.MODIFY: ChangeOp.UPDATE,
+    Operation.DELETE: ChangeOp.DELETE,
+}
+_DEFAULTS: Final = ValueOptions()
+_MOST_CLASSES: Final = 1024
+_MOST_ATTRIBUTES: Final = 4096
+_ADD, _REMOVE = Op.ADD, Op.REMOVE
+_new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
+
+
+class Association(NamedTuple):
+    """An association taken apart (spec/xds.md 5.1): the parts of its key, table and schema where they stand in it."""
+
+    key: tuple[table_key.Part, ...]
+    table: str | None
+    schema: str | None
+
+
+class Origin(NamedTuple):
+    """What is known of a change beyond its event, in place of the event-id as its position."""
+
+    position: str | None
+    commit_time: datetime | None  # aware
+    user: str | None
+    extras: Mapping[str, Any]
+
+
+_UNKNOWN_ORIGIN: Final = Origin(None, None, None, {})
+
+
+class ReadChange(Protocol):
+    """``event_to_change`` for one catalog and one kind of values. ``origin`` None = the event-id is the position."""
+
+    def __call__(self, event: Event, key: Key | None = None, origin: Origin | None = None) -> Change: ...
+
+
+def event_to_change(
+    event: Event, catalog: Catalog | None = None, values: ValueOptions = _DEFAULTS, key: Key | None = None
+) -> Change:
+    """The change that an event says (spec/change-model.md 3.2): of a modify the net effect of its steps.
+
+    ``catalog`` types the values further than XDS does; a class or attribute that it does not know is read without it.
+    ``values``: the ``time_syntax``, ``time_zone`` and ``char_padding`` the event was written with. ``key``: that of the
+    association, where it and the catalog are known, so that it is not parsed. Before and after hold the key; before is
+    None where no old value is known. Raises FormatError naming the event.
+    """
+    return change_reader(catalog, values)(event, key)
+
+
+@lru_cache(maxsize=16)
+def change_reader(catalog: Catalog | None, values: ValueOptions) -> ReadChange:
+    """The function behind ``event_to_change`` for many events: what follows from the classes is looked up once."""
+    classes: dict[str, _ClassReader] = {}
+
+    def read(event: Event, key: Key | None = None, origin: Origin | None = None) -> Change:
+        operation, class_name, association, event_id, attributes = event
+        reader = classes.get(class_name)
+        if reader is None:
+            if len(classes) >= _MOST_CLASSES:
+                classes.clear()
+            reader = classes[class_name] = _ClassReader(class_of(catalog, class_name), values)
+        try:
+            if key is not None and catalog is not None:
+                schema = catalog.schema
+            else:
+                parsed = parse_association(association)
+                schema, key = parsed.schema, typed_key(parsed.key, reader.object_class)
+            before, after, changed = reader.images(operation, key, attributes)
+        except (BadValue, BadTableKey) as error:
+            raise FormatError(
+                f"{operation} of {class_name!r}, event {event_id!r}, association {shown(association)}: {error}"
+            ) from error
+        if origin is None:
+            origin = Origin(event_id, None, None, {"event_id": event_id}) if event_id else _UNKNOWN_ORIGIN
+        position, commit_time, user, extras = origin
+        # Valid by what has made it: not checked again.
+        return _new(
+            Change,
+            (schema, class_name, _OPS[operation], key, before, after, changed, position,
+             None, None, None, commit_time, user, extras),
+        )  # fmt: skip
+
+    return read
+
+
+_OUTSIDE_QUOTES = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*")*', re.DOTALL)
+
+
+def parse_association(text: str) -> Association:
+    """The parts of ``<table_key>,table=<class>[,schema=<schema>]``. Raises BadTableKey."""
+    pieces: list[str] = []
+    at = 0
+    while True:
+        found = _OUTSIDE_QUOTES.match(text, at)
+        assert found is not None
+        pieces.append(found[0])
+        at = found.end() + 1
+        if text[at - 1 : at] != ",":
+            break
+    if at <= len(text):
+        raise BadTableKey("unterminated_quote", at - 1, text)
+    named = {part.name.casefold(): part.value for piece in pieces[1:] for part in table_key.parse(piece)}
+    return Association(table_key.parse(pieces[0]), named.get("table"), named.get("schema"))
+
+
+_Images: TypeAlias = tuple[dict[str, Value] | None, dict[str, Value] | None, frozenset[str] | None]
+
+
+class _ClassReader:
+    """Reads the attributes of a class's events. ``object_class`` None = nothing is known of it."""
+
+    __slots__ = ("_attributes", "_readers", "_values", "object_class")
+
+    def __init__(self, object_class: ObjectClass | None, values: ValueOptions) -> None:
+        self.object_class = object_class
+        self._values = values
+        self._attributes = {} if object_class is None else {one.name: one for one in object_class.attributes}
+        self._readers: dict[str, _AttributeReader] = {}
+
+    def images(self, operation: str, key: Key, attributes: Sequence[AttributeSteps]) -> _Images:
+        """The rows before and after, and the columns that were changed."""
+        after: dict[str, Value] = dict(key)
+        if operation == Operation.DELETE:
+            return after, None, None
+        before = after.copy()
+        knows_before = False
+        changed = []
+        readers = self._readers
+        for name, value_type, steps in attributes:
+            reader = readers.get(name)
+            if reader is None or reader[0] != value_type:
+                reader = self._reader(name, value_type)
+            _, read, multi_valued = reader
+            if multi_valued is None:
+                multi_valued = any(len(step.values) > 1 for step in steps)
+            if name not in after:
+                changed.append(name)
+            is_known, old, after[name] = _net_of_many_texts(steps, read) if multi_valued else _net_of_one(steps, read)
+            if is_known:
+                before[name] = old
+                knows_before = True
+        if operation == Operation.ADD:
+            return None, after, None
+        return (before if knows_before else None), after, frozenset(changed)
+
+    def _reader(self, name: str, value_type: str) -> _AttributeReader:
+        attribute = self._attributes.get(name)
+        multi_valued = ("." in name or None) if attribute is None else attribute.multi_valued
+        if len(self._readers) >= _MOST_ATTRIBUTES:
+            self._readers.clear()
+        found = self._readers[name] = value_type, _value_reader(value_type, attribute, self._values), multi_valued
+        return found
+
+
+_AttributeReader: TypeAlias = tuple[str, ReadValue, bool | None]
+"""XDS type of an attribute, how its values are read, and whether it has several; None: its steps show that."""
+
+
+def _value_reader(value_type: str, attribute: Attribute | None, values: ValueOptions) -> ReadValue:
+    if attribute is None:
+        return xds_value_reader(value_type, None, values)
+    if value_type != "dn":
+        return xds_value_reader(value_type, attribute.column.type, values)
+    # A reference: the association of the target, whose one key value the column holds (spec/xds.md 6.4).
+    read = xds_value_reader("string", attribute.column.type, values)
+    return lambda text: read(parse_association(text).key[0].value)
+
+
+class Net(NamedTuple):
+    """The net effect on an attribute: ``old`` counts where it ``is_known``; of a multi-valued one tuples of what was
+    removed and added.
+    """
+
+    is_known: bool
+    old: Value
+    new: Value
+
+
+def _net_of_one(steps: Sequence[Step], read: ReadValue) -> tuple[bool, Value, Value]:
+    """Of a single-valued attribute: the first value removed that was not added before, and what is there at the end."""
+    # Nearly all are of these two shapes: from old to new, and a first value.
+    if len(steps) == 2:
+        (first, removed), (second, new) = steps
+        if first is _REMOVE and second is _ADD and len(removed) == 1 and len(new) == 1:
+            return True, read(removed[0]), read(new[0])
+    elif len(steps) == 1:
+        ((only, new),) = steps
+        if only is _ADD and len(new) == 1:
+            return True, None, read(new[0])
+    is_known, old, current = False, None, None
+    added: list[Value] = []
+    is_first = True
+    for op, texts in steps:
+        value = read(texts[-1]) if texts else None
+        if op is _ADD:
+            is_known = is_known or is_first
+            current = value
+            added.append(value)
+        elif op is _REMOVE:
+            if value not in added and (is_first or (is_known and old is None)):
+                is_known, old = True, value
+            if value == current:
+                current = None
+        else:
+            current = None
+        is_first = False
+    return is_known, old, current
+
+
+def _net_of_many_texts(steps: Sequence[Step], read: ReadValue) -> Net:
+    return net_of_many((op, tuple(map(read, texts))) for op, texts in steps)
+
+
+def net_of_many(steps: Iterable[tuple[Op, tuple[Value, ...]]]) -> Net:
+    """The net effect of steps on a multi-valued attribute; what remove-all-values removes is not known."""
+    removed: list[Value] = []
+    added: list[Value] = []
+    is_known = True
+    for op, values in steps:
+        if op is Op.REMOVE_ALL:
+            removed, added, is_known = [], [], False
+            continue
+        back, forth = (removed, added) if op is Op.ADD else (added, removed)
+        for value in values:
+            if value in back:
+                back.remove(value)
+            else:
+                forth.append(value)
+    return Net(is_known, tuple(removed) if is_known else None, tuple(added))
