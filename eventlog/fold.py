@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from eventlog.catalog import ObjectClass
@@ -51,15 +51,23 @@ def first_open(groups: Sequence[Group], window_end: int, fold_distance: int, fol
 
     ``window_end`` is the record_id of the window's last row, whatever that row was.
     """
-    newest = {(group.object_class, group.key): group for group in groups}
+    return next(open_groups(groups, window_end, fold_distance, fold_span), len(groups))
+
+
+def open_groups(groups: Sequence[Group], window_end: int, fold_distance: int, fold_span: int) -> Iterator[int]:
+    """The indices of the groups, of rows in record_id order, that a row behind ``window_end`` may still join
+    (spec/event-log.md 8.2).
+    """
     following = window_end + 1
-    for index, group in enumerate(groups):
-        last = group.rows[-1]
+    # An object's newest group has its last row: where that lies too far back, so do those of its other groups.
+    near = [
+        (index, group) for index, group in enumerate(groups) if following - group.rows[-1].record_id <= fold_distance
+    ]
+    newest = {(group.object_class, group.key): group for _, group in near}
+    for index, group in near:
         if (
-            following - last.record_id <= fold_distance
-            and last.event_type != 4
+            group.rows[-1].event_type != 4
             and (not fold_span or following - group.rows[0].record_id <= fold_span)
             and newest[group.object_class, group.key] is group
         ):
-            return index
-    return len(groups)
+            yield index

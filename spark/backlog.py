@@ -1,7 +1,8 @@
 """A whole backlog of the log as XDS documents, Qlik messages or Qlik change tables, by Spark (design.md, decision 8).
 
-The log is read in parts from one snapshot, shuffled by object, folded into the same events that the publisher would
-send, sorted into queue order and written to files. Afterwards exactly the rows that were read are marked.
+The log is read in parts from one snapshot and folded into the same events that the publisher would send; rows near the
+ends of a part, which may fold with rows of the next one, are shuffled by object first. The events are sorted into queue
+order and written to files. Afterwards exactly the rows that were read are marked.
 
 Also a program: ``spark-submit spark/backlog.py --config FILE --out DIR``.
 """
@@ -42,9 +43,9 @@ from eventlog.sql.bulk import Part
 from eventlog.sql.companions import read_inflight
 from eventlog.sql.connect import describe
 from eventlog.sql.failures import as_database_errors
-from eventlog.sql.log_table import to_ranges
+from eventlog.sql.windows import to_ranges
 from eventlog.xds.writer import write_event
-from spark import folding, in_flight, manifest, outputs, table_output, writing
+from spark import blobs, folding, in_flight, manifest, outputs, reading, table_output, writing
 from spark.directory import Directory
 from spark.documents import About, write_documents
 from spark.job import Job, Output, snapshot_context, without_settings_of_others
@@ -55,7 +56,6 @@ from spark.numbering import Numbered
 from spark.part_files import COMPRESSIONS, OutputFile
 from spark.place import place_for
 from spark.progress import Done, shown, spark_progress
-from spark.reading import checked_log
 from spark.rendering import BadLine
 from spark.session import as_spark_failed, cores_of, is_local, open_session
 
@@ -239,10 +239,13 @@ def _buckets(request: Request, cores: int, rows: int) -> int:
 
 
 def _run_job(spark: SparkSession, job: Job, request: Request) -> list[writing.PartReport]:
-    """The three stages; the reports of the parts in their order."""
+    """The three stages (``reading``, ``folding``, ``writing``); the reports of the parts in their order."""
     context = spark.sparkContext
     events = context.accumulator(0)
     count = events.add
+
+    def read_parts(batches: Iterator[object]) -> Iterator[object]:
+        return reading.read_parts(job, batches)
 
     def fold_buckets(batches: Iterator[object]) -> Iterator[object]:
         return folding.fold_bucket(job, batches)
@@ -252,16 +255,15 @@ def _run_job(spark: SparkSession, job: Job, request: Request) -> list[writing.Pa
 
     # A row here is a blob of many: Spark must not put ten thousand of them into one batch.
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "16")
-    source = checked_log(job)
-    spark.dataSource.register(source)
-    read = spark.read.format(source.name()).load()
-    if request.connections:
-        read = read.coalesce(request.connections)
+    parts = len(job.parts)
+    at_once = min(parts, request.connections) if request.connections else parts
     reports = (
-        read.repartitionById(job.buckets, "target")
+        spark.range(1, parts + 1, numPartitions=at_once)
+        .mapInArrow(read_parts, blobs.SCHEMA)
+        .repartitionById(job.buckets, "target")
         .sortWithinPartitions("kind", "target", "first_id")
-        .mapInArrow(fold_buckets, folding.SCHEMA)
-        .repartitionById(len(job.parts) + 1, "part")
+        .mapInArrow(fold_buckets, blobs.SCHEMA)
+        .repartitionById(parts + 1, "target")
         .mapInArrow(write_parts, writing.SCHEMA)
     )
     context.setJobGroup(job.name, "event log to documents", interruptOnCancel=True)

@@ -5,7 +5,8 @@ In a directory
 
 * a directory is a capture, whose files continue one another in the order of their names;
 * files that are named alike but for the numbers at the end of their stem, which ``-``, ``_`` or ``.`` sets off
-  (``shop-0001.cdc``, ``shop-0002.cdc``, ``shop.2024-05-10T12.cdc``), continue one another, in the order of the numbers;
+  (``shop-0001.cdc``, ``shop-0002.cdc``; ``shop.2024-05-10T12.cdc``; ``shop.cdc.1``), continue one another, in the order
+  of the numbers;
 * any other file is a capture of its own;
 * names that begin with ``_`` or ``.`` are not looked at.
 
@@ -19,12 +20,12 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from eventlog.convert import format_named
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, EventlogError, FormatError
 from eventlog.formats import Report
 from eventlog.linter.files import ATTRS_STEM
 from eventlog.model import Change
@@ -39,17 +40,49 @@ _SUFFIXES: Final[Mapping[str, frozenset[str]]] = {
 }
 """How files of a format are named; those of the others have any name."""
 
+_COMPRESSED: Final = frozenset({".gz", ".bz2", ".xz", ".zst", ".zip"})
+
 _NUMBERED: Final = re.compile(r"(?P<name>.*?)(?P<numbers>(?:(?:^|[-_.]|(?<=[0-9])T)[0-9]+)+)", re.DOTALL)
+
+_LARGEST_COUNT: Final = 9_999_999
+"""Of a file's number; a larger one is taken for a date or a time."""
+
+
+class MissingFile(FormatError):
+    """Between the numbers of two files that continue one another others are missing."""
+
+    code = "missing_file"
 
 
 class Capture(NamedTuple):
     """One task's input. ``name``: that of its output; ``paths``: files that continue one another, or one directory;
-    ``beside``: what describes them.
+    ``beside``: what describes them; ``gaps``: what seems to be missing between the files, for messages.
     """
 
     name: str
     paths: tuple[Path, ...]
     beside: tuple[Path, ...] = ()
+    gaps: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> Path:
+        """Where it is, for messages: the file, or the directory of its files."""
+        return self.paths[0] if len(self.paths) == 1 else self.paths[0].parent
+
+    def size(self) -> int:
+        """Bytes, as far as they can be told."""
+        files = (file for path in self.paths for file in (path.rglob("*") if path.is_dir() else (path,)))
+        return sum(file.stat().st_size for file in files if file.is_file())
+
+    def check(self, report: Report) -> None:
+        """Hand what seems to be missing to ``Report.pass_over``. Raises MissingFile if that is strict, FormatError for
+        compressed files.
+        """
+        for path in self.paths:
+            if path.suffix.lower() in _COMPRESSED:
+                raise FormatError(f"{path} is compressed: unpack it")
+        for gap in self.gaps:
+            report.pass_over(MissingFile(gap))
 
 
 def captures(format: str, source: str, options: Mapping[str, Any]) -> list[Capture]:
@@ -62,7 +95,7 @@ def captures(format: str, source: str, options: Mapping[str, Any]) -> list[Captu
         # Not repeated: a password may stand in it.
         raise ConfigError("IN is a URL, and Spark converts files: leave --spark out")
     if place.is_file():
-        return [Capture(place.stem, (place,))]
+        return [Capture(_stem(place), (place,))]
     if not place.is_dir():
         raise ConfigError(f"there is no file or directory {source}")
     found = sorted(_in_directory(format, place, options))
@@ -80,7 +113,7 @@ def _in_directory(format: str, place: Path, options: Mapping[str, Any]) -> Itera
     if format == "qlik-change-table" and _is_of_tables([place, *entries], str(options.get("suffix", "__ct"))):
         yield Capture(place.resolve().name, (place,))
         return
-    files = [entry for entry in entries if entry.is_file()]
+    files = [entry for entry in entries if _is_file(entry)]
     for directory in (entry for entry in entries if entry.is_dir()):
         within = _files(format, directory.iterdir()) if format in _INDEPENDENT else [directory]
         if within:
@@ -88,7 +121,7 @@ def _in_directory(format: str, place: Path, options: Mapping[str, Any]) -> Itera
     if format == "qlik-change-table":
         return  # a file that is no change table
     if format in _INDEPENDENT:
-        yield from (Capture(file.stem, (file,)) for file in _files(format, files))
+        yield from (Capture(_stem(file), (file,)) for file in _files(format, files))
         return
     beside = tuple(file for file in files if format == "linter" and file.stem.casefold() == ATTRS_STEM)
     yield from _continuing([file for file in _files(format, files) if file not in beside], beside)
@@ -99,48 +132,107 @@ def _is_of_tables(entries: Iterable[Path], suffix: str) -> bool:
 
 
 def _files(format: str, entries: Iterable[Path]) -> list[Path]:
-    known = _SUFFIXES.get(format)
     return sorted(
         entry
         for entry in entries
-        if entry.is_file()
-        and not entry.name.startswith(("_", "."))
-        and (known is None or entry.suffix.lower() in known)
+        if _is_file(entry) and not entry.name.startswith(("_", ".")) and _has_suffix(entry, _SUFFIXES.get(format))
     )
+
+
+def _is_file(entry: Path) -> bool:
+    """Whether this is a file, or a link to one that is gone, which is refused when it is read."""
+    return entry.is_file() or (entry.is_symlink() and not entry.exists())
+
+
+def _has_suffix(file: Path, known: frozenset[str] | None) -> bool:
+    """Whether a file is one of its format. One that is compressed is, so that it is refused and not overlooked."""
+    if known is not None and file.suffix.lower() in _COMPRESSED:
+        file = file.with_suffix("")
+    return known is None or file.suffix.lower() in known
 
 
 def _continuing(files: Sequence[Path], beside: tuple[Path, ...]) -> Iterator[Capture]:
     groups: dict[tuple[str, str], list[tuple[list[int], Path]]] = {}
     for file in files:
-        found = _NUMBERED.fullmatch(file.stem)
+        stem = _stem(file)
+        found = _NUMBERED.fullmatch(stem)
         if found is None:
-            yield Capture(file.stem, (file,), beside)
+            yield Capture(stem, (file,), beside)
         else:
             numbers = [int(number) for number in re.findall("[0-9]+", found["numbers"])]
-            groups.setdefault((found["name"], file.suffix.lower()), []).append((numbers, file))
+            groups.setdefault((found["name"], file.name[len(stem) :].lower()), []).append((numbers, file))
     for (name, _), members in groups.items():
-        paths = tuple(path for _, path in sorted(members))
+        ordered = sorted(members)
+        paths = tuple(path for _, path in ordered)
         is_alone = len(paths) == 1
-        yield Capture(paths[0].stem if is_alone or not name else name, paths, beside)
+        gaps = tuple(_gaps(ordered)) if name else ()
+        yield Capture(_stem(paths[0]) if is_alone or not name else name, paths, beside, gaps)
+
+
+def _stem(file: Path) -> str:
+    """The name without its suffix; what are digits alone is none: ``capture.1``."""
+    return file.name if file.suffix[1:].isdecimal() else file.stem
+
+
+def _gaps(ordered: Sequence[tuple[list[int], Path]]) -> Iterator[str]:
+    """Which numbers are missing where files are counted: 1, 2, 4 are, and 10, 20, 30 or dates and times are not."""
+    if any(len(numbers) != 1 or numbers[0] > _LARGEST_COUNT for numbers, _ in ordered):
+        return
+    counts = [numbers[0] for numbers, _ in ordered]
+    if counts[0] > 1 and all(later - former > 1 for former, later in pairwise(counts)):
+        return
+    for (former, file), (later, next_file) in pairwise(zip(counts, (path for _, path in ordered), strict=True)):
+        if later - former > 1:
+            missing = f"{former + 1} is" if later - former == 2 else f"{former + 1} to {later - 1} are"
+            yield f"{missing} missing between {file} and {next_file.name}, which continue one another by their numbers"
+
+
+def files_of(capture: Capture, format: str) -> list[Path]:
+    """The files of a capture in their order, those of a directory by name."""
+    return [file for path in capture.paths for file in (_files(format, path.iterdir()) if path.is_dir() else (path,))]
 
 
 def read_capture(capture: Capture, format: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
-    """The changes of a capture as the format's reader gives them. Raises what that raises."""
+    """The changes of a capture as the format's reader gives them. Raises what that raises, FormatError for a file that
+    is not there or may not be read, MissingFile.
+    """
+    capture.check(report)
     read = format_named(format).read
-    if format in _INDEPENDENT or len(capture.paths) == 1:
-        for path in capture.paths:
-            yield from read(str(path), options, report)
-        return
-    with _side_by_side(capture) as directory:
-        yield from read(directory, options, report)
+    with readable():
+        if format in _INDEPENDENT or len(capture.paths) == 1:
+            for path in capture.paths:
+                yield from read(str(path), options, report)
+            return
+        with _side_by_side(capture, report) as directory:
+            yield from read(directory, options, report)
 
 
 @contextmanager
-def _side_by_side(capture: Capture) -> Iterator[str]:
-    """A directory of nothing but the capture's files, named in their order."""
+def readable() -> Iterator[None]:
+    """What another attempt would find again, a file that is not there or may not be read, as a FormatError."""
+    try:
+        yield
+    except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError) as error:
+        raise FormatError(f"{error.filename} cannot be read: {error.strerror}") from error
+
+
+@contextmanager
+def _side_by_side(capture: Capture, report: Report) -> Iterator[str]:
+    """A directory of nothing but the capture's files, named in their order. Messages name the files themselves."""
     with tempfile.TemporaryDirectory(prefix="eventlog-capture-") as directory:
         for number, path in enumerate(capture.paths):
-            Path(directory, f"{number:09}{path.suffix}").symlink_to(path.resolve())
+            Path(directory, f"{number:09}-{path.name}").symlink_to(path.resolve())
         for path in capture.beside:
             Path(directory, path.name).symlink_to(path.resolve())
-        yield directory
+        numbered = re.compile(rf"{re.escape(directory)}/[0-9]{{9}}-")
+
+        def as_it_is(message: str) -> str:
+            return numbered.sub(f"{capture.place}/", message).replace(directory, str(capture.place))
+
+        try:
+            yield directory
+        except EventlogError as error:
+            error.args = tuple(as_it_is(one) if isinstance(one, str) else one for one in error.args)
+            raise
+        finally:
+            report.problems[:] = map(as_it_is, report.problems)

@@ -20,12 +20,12 @@ from eventlog.errors import FormatError
 from eventlog.formats import Report
 from eventlog.model import Change, Lob, Row, Value
 from eventlog.typed import to_text
-from spark.captures import Capture, captures, read_capture
+from spark.capture_tasks import work_on
+from spark.captures import captures
 from spark.job import tune_collector
 
 _TEXTS: Final = t.ArrayType(t.StringType())
 _BATCH: Final = 1000
-_MOST_TASKS: Final = 10_000
 
 SCHEMA: Final = t.StructType([
     t.StructField("schema", t.StringType()),
@@ -76,29 +76,17 @@ def read_changes(
     number) and, where needed, ``event_number``. Raises ConfigError; a query fails with FormatError.
     """
     own = in_own_options(format, "reader", read_options({"reader": options or {}}).reader)
-    found = captures(format, source, own)
+    frame, taken = work_on(spark, captures(format, source, own), format, own, strict=strict)
     schema = schema_with(columns)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()
-        for capture in taken(found, batches):
-            changes = read_capture(capture, format, own, Report(strict=strict))
+        for _, read_capture in taken(batches):
+            changes = read_capture(Report(strict=strict))
             while several := list(islice(changes, _BATCH)):
                 yield batch_of(several, columns)
 
-    return tasks(spark, found).mapInArrow(read, schema)
-
-
-def tasks(spark: SparkSession, found: Sequence[Capture]) -> DataFrame:
-    """A row a capture, its number, each in a partition of its own unless there are very many."""
-    return spark.range(0, len(found), 1, min(len(found), _MOST_TASKS))
-
-
-def taken(found: Sequence[Capture], batches: Iterator[pa.RecordBatch]) -> Iterator[Capture]:
-    """The captures whose numbers came to this task."""
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            yield found[number]
+    return frame.mapInArrow(read, schema)
 
 
 def batch_of(changes: Sequence[Change], columns: t.StructType | None = None) -> pa.RecordBatch:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from eventlog.errors import ConfigError
 from spark.directory import TEMPORARY, Directory
 
-__all__ = ["TEMPORARY", "begin", "finish", "finished"]
+__all__ = ["TEMPORARY", "abandon", "begin", "finish", "finished", "reopen"]
 
 _STARTED: Final = "_STARTED"
 _SUCCESS: Final = "_SUCCESS"
@@ -30,7 +30,7 @@ def finished(location: str, what: Mapping[str, str], outputs: Collection[str]) -
     if directory.is_file():
         raise ConfigError(f"{location} is a file; give a directory that is empty or does not exist")
     names = directory.names()
-    if not names:
+    if all(name.startswith(TEMPORARY) for name in names):  # a run was killed before it could say whose it is
         return None
     if not {_STARTED, _MANIFEST} & names.keys():
         raise ConfigError(
@@ -68,12 +68,30 @@ def begin(location: str, what: Mapping[str, str], outputs: Sequence[str]) -> Non
     directory.make(TEMPORARY)
 
 
+def abandon(location: str) -> None:
+    """Empty a directory that was begun: nothing in it counts, and another conversion may have it."""
+    directory = Directory(location)
+    for name in sorted(directory.names(), key=lambda name: name == _STARTED):
+        directory.delete(name)
+
+
+def reopen(location: str, what: Mapping[str, str], outputs: Sequence[str]) -> None:
+    """Make a finished directory an unfinished one in which everything stays."""
+    directory = Directory(location)
+    directory.write(_STARTED, json.dumps({**what, "outputs": outputs}).encode())
+    directory.delete(_SUCCESS)
+    directory.make(TEMPORARY)
+
+
 def finish(location: str, what: Mapping[str, str], captures: Sequence[Mapping[str, Any]]) -> None:
-    """Check that every output is there, write the manifest, and then ``_SUCCESS``. Raises ConfigError."""
+    """Check that every output is there whose capture has not failed, write the manifest, and then ``_SUCCESS``.
+
+    Raises ConfigError.
+    """
     directory = Directory(location)
     there = directory.names()
     for capture in captures:
-        if capture["output"] not in there:
+        if capture["failed"] is None and capture["output"] not in there:
             raise ConfigError(
                 f"{location} does not hold {capture['output']}, which was written; is it a directory that the driver "
                 "and all workers reach under the same name?"

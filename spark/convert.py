@@ -15,9 +15,11 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -27,14 +29,15 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from eventlog.convert import format_named, in_own_options, read_options
-from eventlog.errors import ConfigError, EventlogError
+from eventlog.errors import ConfigError, EventlogError, FormatError
 from eventlog.formats import PROBLEMS_KEPT, Report
 from eventlog.log_format.files import FILE_FORMATS
-from spark.captures import Capture, captures, read_capture
-from spark.change_frame import taken, tasks
-from spark.conversion_directory import TEMPORARY, begin, finish, finished
+from spark.capture_tasks import Read, work_on
+from spark.captures import Capture, captures
+from spark.conversion_directory import TEMPORARY, abandon, begin, finish, finished, reopen
+from spark.conversion_progress import followed, progress_of
 from spark.job import tune_collector
-from spark.progress import Done, shown
+from spark.progress import shown
 from spark.session import as_spark_failed, open_session
 
 
@@ -46,7 +49,10 @@ class CaptureFailed(EventlogError):
 
 @dataclass(frozen=True, slots=True)
 class CaptureReport:
-    """What a capture became: ``output`` within the target, and the report of its conversion."""
+    """What a capture became: ``output`` within the target, and the report of its conversion.
+
+    ``failed``: why there is no output, None if there is; ``failed_by_options``: it is a ConfigError that says so.
+    """
 
     name: str
     output: str
@@ -54,11 +60,13 @@ class CaptureReport:
     written: int
     counters: Mapping[str, int]
     problems: Sequence[str]
+    failed: str | None = None
+    failed_by_options: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A finished conversion. ``captures`` by name; ``resumed``: it was finished before."""
+    """A finished conversion. ``captures`` by name; ``resumed``: it was finished before, and nothing was done."""
 
     captures: tuple[CaptureReport, ...]
     resumed: bool
@@ -68,7 +76,11 @@ class Conversion:
         counters: Counter[str] = Counter()
         for one in self.captures:
             counters.update(one.counters)
-        problems = [f"{one.name}: {problem}" for one in self.captures for problem in one.problems]
+        failed = [one for one in self.captures if one.failed is not None]
+        if failed:
+            counters["captures_failed"] = len(failed)
+        problems = [f"{one.name}, not converted: {one.failed}" for one in failed]
+        problems += [f"{one.name}: {problem}" for one in self.captures for problem in one.problems]
         return Report(
             sum(one.read for one in self.captures),
             sum(one.written for one in self.captures),
@@ -87,6 +99,7 @@ class _Job:
     writer: Mapping[str, Any]
     target: str
     strict: bool
+    quiet: bool
 
 
 def convert(
@@ -103,9 +116,11 @@ def convert(
 ) -> Conversion:
     """Convert all captures of ``source`` to files in the directory ``target``, both reached by driver and workers.
 
-    ``map``, ``strict``: as of ``eventlog.convert.convert``. ``spark``: the session, else that of ``master``. A target
-    that is finished is left as it is; what an unfinished run left in it is discarded. Raises ConfigError, CaptureFailed
-    (the first capture by name that cannot be converted), SparkFailed; the target has no ``_SUCCESS`` then.
+    ``map``, ``strict``: as of ``eventlog.convert.convert``. ``spark``: the session, else that of ``master``. A capture
+    that cannot be converted has no output, and the others go on. A target that is finished is left as it is, but for
+    such captures, which are tried again; what an unfinished run left in it is discarded. Raises ConfigError,
+    SparkFailed and, if it is ``strict`` or none could be converted, CaptureFailed for the first by name; the target has
+    no ``_SUCCESS`` then.
     """
     if "://" in target:  # not repeated: a password may stand in it
         raise ConfigError("OUT is a URL and no path: Spark converts files, to a file system that all workers share")
@@ -117,7 +132,13 @@ def convert(
         in_own_options(target_format, "writer", options.writer),
         str(Path(target).resolve()),
         strict,
+        quiet,
     )
+    if Path(source).resolve() in Path(job.target).parents:
+        raise ConfigError(
+            f"OUT {target} lies in IN {source}: what is written there would be read by the next conversion"
+        )
+    _check_writer(job)
     found = captures(source_format, source, job.reader)
     outputs = [_output_name(job, capture) for capture in found]
     what = {
@@ -127,12 +148,37 @@ def convert(
         "options": _digest({"strict": strict, **options._asdict()}),
     }
     known = finished(job.target, what, outputs)
+    kept: list[CaptureReport] = []
     if known is not None:
-        return Conversion(tuple(CaptureReport(**one) for one in known), resumed=True)
-    begin(job.target, what, outputs)
-    reports = _run(spark or open_session(master, "eventlog convert"), job, found, quiet)
-    finish(job.target, what, [asdict(report) for report in reports])
-    return Conversion(tuple(reports), resumed=False)
+        reports = [CaptureReport(**one) for one in known]
+        failed = {one.name for one in reports if one.failed is not None}
+        found = [capture for capture in found if capture.name in failed]
+        if not found:
+            return Conversion(tuple(reports), resumed=True)
+        kept = [one for one in reports if one.name not in {capture.name for capture in found}]
+    session = spark or open_session(master, "eventlog convert")
+    if known is None:
+        begin(job.target, what, outputs)
+    else:
+        reopen(job.target, what, outputs)
+    try:
+        done = sorted([*kept, *_run(session, job, found)], key=lambda report: report.name)
+        _check(done, strict)
+    except ConfigError:
+        if known is None:
+            abandon(job.target)  # so that the command with better options may use it
+        raise
+    finish(job.target, what, [asdict(report) for report in done])
+    return Conversion(tuple(done), resumed=False)
+
+
+def _check_writer(job: _Job) -> None:
+    """Raise ConfigError for options of the writer before anything has been begun: it writes nothing, somewhere."""
+    if job.target_format == "linter" and job.writer.get("attrs") is not None:
+        raise ConfigError("the writer's option attrs is one file, and each capture has its own: leave it out")
+    with tempfile.TemporaryDirectory(prefix="eventlog-") as directory, suppress(FormatError):
+        written = Path(directory, _file_in(job) or _output_name(job, Capture("capture", ())))
+        format_named(job.target_format).write(iter(()), str(written), job.writer, Report())
 
 
 def _digest(options: Mapping[str, Any]) -> str:
@@ -162,62 +208,60 @@ def _file_in(job: _Job) -> str:
     return {"qlik-messages": "messages.jsonl", "gbase": "capture.cdc"}.get(job.target_format, "")
 
 
-def _run(spark: SparkSession, job: _Job, found: Sequence[Capture], quiet: bool) -> list[CaptureReport]:
-    context = spark.sparkContext
-    done, read, written = context.accumulator(0), context.accumulator(0), context.accumulator(0)
+def _run(spark: SparkSession, job: _Job, found: Sequence[Capture]) -> list[CaptureReport]:
+    frame, taken = work_on(spark, found, job.source_format, job.reader, strict=job.strict)
 
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def convert_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()
-        for capture in taken(found, batches):
-            answer = _convert(job, capture)
-            done.add(1)
-            read.add(answer.get("read", 0))
-            written.add(answer.get("written", 0))
-            yield pa.RecordBatch.from_pydict({"answer": [json.dumps(answer)]})
-
-    def told() -> Done:
-        return Done(int(done.value) / len(found), int(read.value), int(written.value))
+        for capture, read in taken(batches):
+            report = _convert(job, capture, read)
+            yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(report))]})
 
     what_then = f"nothing in {job.target} counts; run the same command again"
-    with shown("converting", told, quiet), as_spark_failed(what_then):
-        rows = tasks(spark, found).mapInArrow(work, "answer string").collect()
-    answers = sorted((json.loads(row.answer) for row in rows), key=lambda answer: str(answer["name"]))
-    for answer in answers:
-        if "failed" in answer:
-            kind = ConfigError if answer["is_config"] else CaptureFailed
-            raise kind(f"{answer['name']}: {answer['failed']}")
-    return [CaptureReport(**answer) for answer in answers]
+    with shown("converting", progress_of(job.target, found), job.quiet), as_spark_failed(what_then):
+        rows = frame.mapInArrow(convert_all, "report string").collect()
+    return [CaptureReport(**json.loads(row.report)) for row in rows]
 
 
-def _convert(job: _Job, capture: Capture) -> dict[str, Any]:
-    """Convert a capture in a place of its own, then move it to where it belongs: whole, or not there.
+def _check(reports: Sequence[CaptureReport], strict: bool) -> None:
+    """Raise the first failure, by name, if that is to stop the conversion: any if it is ``strict``, else that of all.
 
-    Returns the ``CaptureReport``, or what failed, as JSON takes it.
+    One of options comes first. What is wrong with these is so for all captures, unless a file has to do with it.
     """
+    failed = [report for report in reports if report.failed is not None]
+    if failed and (strict or len(failed) == len(reports)):
+        first = next((report for report in failed if report.failed_by_options), failed[0])
+        raise (ConfigError if first.failed_by_options else CaptureFailed)(f"{first.name}: {first.failed}")
+
+
+def _convert(job: _Job, capture: Capture, read: Read) -> CaptureReport:
+    """Convert a capture in a place of its own, then move it to where it belongs: whole, or not there."""
     report = Report(strict=job.strict)
     place = Path(job.target, TEMPORARY, uuid.uuid4().hex)
     place.mkdir(parents=True)
     output = _output_name(job, capture)
     is_directory = output == capture.name
+    changes = read(report)
+    failed, by_options = None, False
     try:
-        changes = read_capture(capture, job.source_format, job.reader, report)
         written = place / (_file_in(job) if is_directory else output)
         write = format_named(job.target_format).write
-        write(changes, str(written), job.writer, report)
+        write(changes if job.quiet else followed(changes, job.target, capture), str(written), job.writer, report)
         _move(place if is_directory else written, Path(job.target, output))
     except EventlogError as error:  # foreseeable: another attempt would say the same
-        return {"name": capture.name, "failed": str(error), "is_config": isinstance(error, ConfigError)}
+        failed, by_options = str(error), isinstance(error, ConfigError)
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    return asdict(
-        CaptureReport(capture.name, output, report.read, report.written, dict(report.counters), tuple(report.problems))
-    )
+    written_changes = 0 if failed is not None else report.written
+    counted = report.read, written_changes, dict(report.counters), tuple(report.problems)
+    return CaptureReport(capture.name, output, *counted, failed, by_options)
 
 
 def _move(made: Path, final: Path) -> None:
     """Give an output its name; what an attempt before left there goes."""
     if final.is_dir():
-        shutil.rmtree(final)
+        # Moved, not removed: an attempt that outlives the job finds _temporary gone, and harms nothing.
+        final.replace(made.with_name(f"{made.name}-before"))
     made.replace(final)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import fs
 
+from eventlog.durable import sync_path
 from eventlog.errors import ConfigError
 
 TEMPORARY: Final = "_temporary"
@@ -63,29 +64,28 @@ class Directory:
         self.settle(temporary, name)
 
     def open(self, name: str) -> Any:
-        return self._fs.open_output_stream(self.within(name))
+        """A stream to a new file. Raises ConfigError if its folder is not there, as where workers have another disk."""
+        try:
+            return self._fs.open_output_stream(self.within(name))
+        except FileNotFoundError:
+            raise ConfigError(
+                f"{self.within(name)} cannot be written: its folder is not there; is {self.location} a directory that "
+                "the driver and all workers reach under the same name?"
+            ) from None
 
     def settle(self, temporary: str, name: str) -> None:
         """Give a finished file its name. On this machine it is on the disk then; its directory is not yet."""
         if self.is_local:
-            _sync(self.within(temporary))
+            sync_path(self.within(temporary))
         self._fs.move(self.within(temporary), self.within(name))
 
     def sync(self, name: str = "") -> None:
         """Make the names in the directory durable."""
         if self.is_local:
-            _sync(self.within(name) if name else self.path)
+            sync_path(self.within(name) if name else self.path)
 
     def delete(self, name: str) -> None:
         if self._fs.get_file_info(self.within(name)).is_file:
             self._fs.delete_file(self.within(name))
         else:
             self._fs.delete_dir(self.within(name))
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -15,7 +15,7 @@ from eventlog.publisher.context import Context
 from eventlog.publisher.flight import Flight, Record
 from eventlog.qlik.flight_sequence import sequence_at
 from eventlog.qlik.sequence import is_sequence
-from eventlog.sql.log_table import Ranges
+from eventlog.sql.windows import Ranges
 from spark import message_output
 from spark.directory import Directory
 from spark.job import Job, snapshot_context

@@ -51,8 +51,8 @@ class Job:
 
     ``parts``: the ranges of record_ids, ascending; output part ``n`` holds the events whose first row is in
     ``parts[n - 1]``. ``in_flight``: rows that are recorded in flight and so are not folded. ``buckets``: into how many
-    the objects are divided. ``started`` is the time in all that says when it was made. ``before``: what was numbered
-    before the first part.
+    the objects of border rows are divided. ``started`` is the time in all that says when it was made. ``before``: what
+    was numbered before the first part.
     """
 
     name: str

@@ -30,12 +30,12 @@ from eventlog.model import LogRow
 from eventlog.sql.bulk import Part
 from eventlog.sql.connect import connect
 from eventlog.sql.dialects import for_url
-from eventlog.sql.log_table import open_log
+from eventlog.sql.locate import check_rights, locate_log
 from spark.place import Place, refuse_secrets, worker_url
 
 FORMAT: Final = "eventlog"
 PARTITION_ROWS: Final = 200_000
-"""Rows a partition at most, by default: a worker holds the events of one of them."""
+"""Rows a partition at most, by default: a worker of a job holds the events of one of them."""
 
 _LAST: Final = 2**63 - 1
 
@@ -121,7 +121,7 @@ class _LogReader(DataSourceReader):
             conn = opened.execution_options(**dialect.bulk.execution_options)
             if "snapshot" in self.options:
                 dialect.bulk.join(conn, self.options["snapshot"])
-            log = open_log(
+            log = locate_log(
                 conn,
                 dialect,
                 name=self.options.get("log_table", "eventlog"),
@@ -129,6 +129,7 @@ class _LogReader(DataSourceReader):
                 layout=self.options.get("layout", "2.x"),
                 column_sort=self.options.get("column_sort", "bytes"),
             )
+            check_rights(conn, dialect, log)
             rows = self._integer("partition_rows", PARTITION_ROWS)
             parts = dialect.bulk.parts(conn, log, self.status, self.first, self.last, rows, 1)
         # What has been found out here reaches the workers with the partitions only.

@@ -1,4 +1,4 @@
-"""Events as Qlik messages: what the second and third stage do for the format ``qlik-messages`` (spec/qlik.md 5).
+"""Events as Qlik messages: what the three stages do for the format ``qlik-messages`` (spec/qlik.md 5).
 
 A message is made where its event is, by the publisher's own functions, with a change sequence that nobody else has: it
 is cut out again, and the third stage, which knows the order of all events, puts the true one into its place.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Final
 
 from eventlog.catalog import Catalog
-from eventlog.change_keys import key_of_text
-from eventlog.changes import Origin, change_reader
+from eventlog.change_keys import key_reader
 from eventlog.errors import BadValue, FormatError, RowError
+from eventlog.event_changes import Origin, change_reader
 from eventlog.events import build_event
 from eventlog.fold import Group
 from eventlog.model import Change, Event, LogRow
@@ -39,23 +39,16 @@ _HOLE: Final = WriterState("9999123123595999", 8 * 10**18 + secrets.randbelow(10
 """
 
 
-class Line(NamedTuple):
-    """A message as a line of a file, with a hole of 35 digits (in Avro: 70 hex digits) for its change sequence.
+Line = tuple[int, bytes, bytes, int, str, str]
+"""A message as a line of a file, with a hole of 35 digits (in Avro: 70 hex digits) for its change sequence: the place
+of its event in the queue; what stands before the hole, and behind it; the numbers it takes, the prefix of its time; the
+table whose metadata message is to come before it.
+"""
 
-    ``place`` of its event in the queue; ``head`` and ``tail`` stand around the hole; ``numbers`` it takes, ``prefix``
-    of its time; ``table`` whose metadata message is to come before it.
-    """
+_TABLE: Final = 5
 
-    place: int
-    head: bytes
-    tail: bytes
-    numbers: int
-    prefix: str
-    table: str
-
-
-Lines = tuple[list[tuple[Any, ...]], dict[str, bytes]]
-"""Lines as plain tuples, and the metadata messages of their tables, which may be none."""
+Lines = tuple[list[Line], dict[str, bytes]]
+"""Lines, and the metadata messages of their tables, which may be none."""
 
 
 def renderer(job: Job) -> Render:
@@ -82,16 +75,12 @@ def renderer(job: Job) -> Render:
                 continue
             lines.append(line)
             if description is not None:
-                described[line.table] = description
+                described[line[_TABLE]] = description
         if not lines:
             return Rendered(None, bad, counts)
-        taken = Numbered(
-            sum(line.numbers for line in lines),
-            max(line.prefix for line in lines),
-            frozenset(line.table for line in lines),
-        )
-        blob: Lines = [tuple(line) for line in lines], described
-        return Rendered(blob, bad, counts, taken)
+        *_, numbers, prefixes, tables = zip(*lines, strict=True)
+        blob: Lines = lines, described
+        return Rendered(blob, bad, counts, Numbered(sum(numbers), max(prefixes), frozenset(tables)))
 
     return render
 
@@ -101,10 +90,10 @@ def _change_reader(classes: Catalog, values: ValueOptions) -> Callable[[Event, G
     position is not yet a sequence. ``LogRow`` is the group's first row.
     """
     read_change = change_reader(classes, values)
-    read_moment = lru_cache(maxsize=4096)(moment_reader(values.time_zone))
+    read_moment = moment_reader(values.time_zone)
 
     def change_of(event: Event, group: Group, row: LogRow) -> Change:
-        key = key_of_text(group.key, group.object_class)
+        key = key_reader(group.object_class)(group.key)
         try:
             moment = None if row.event_time is None else read_moment(row.event_time)
         except BadValue:
@@ -119,7 +108,8 @@ def _line_writer(job: Job) -> Callable[[Change, int], tuple[Line, bytes | None]]
     options = job.output.messages
     assert options is not None
     classes = catalog(job)
-    columns = {_full_name(classes.schema, cls.name): class_columns(cls) for cls in classes.classes}
+    names = {cls.name: _full_name(classes.schema, cls.name) for cls in classes.classes}
+    columns = {names[cls.name]: class_columns(cls) for cls in classes.classes}
     registry = open_registry(options.registry) if options.metadata == "registry" and options.registry else None
     writer = MessageWriter(options, registry=registry, columns=columns, utc_now=lambda: job.started)
     encode = _encoded if options.encoding == "avro" else str.encode
@@ -129,13 +119,13 @@ def _line_writer(job: Job) -> Callable[[Change, int], tuple[Line, bytes | None]]
     def write(change: Change, place: int) -> tuple[Line, bytes | None]:
         writer.state = _HOLE
         *described, message = writer.messages(change)
-        name = _full_name(change.schema, change.table)
+        name = names[change.table]
         for description in described:
             descriptions[name] = line_of(*description)
         number = writer.state.number
         head, _, tail = line_of(*message).partition(holes[number])
         assert tail
-        line = Line(place, head, tail, number - _HOLE.number, time_prefix(change.commit_time), name)
+        line = place, head, tail, number - _HOLE.number, time_prefix(change.commit_time), name
         return line, descriptions.get(name)
 
     return write
@@ -159,9 +149,7 @@ def write(job: Job, directory: Directory, part: int, blobs: Sequence[Lines], bef
     return Written(files, after.state)
 
 
-def sequences_of(
-    before: Numbered, lines: Sequence[tuple[Any, ...]], given: Mapping[int, str]
-) -> tuple[Numbered, list[str]]:
+def sequences_of(before: Numbered, lines: Sequence[Line], given: Mapping[int, str]) -> tuple[Numbered, list[str]]:
     """The sequences of lines in their order, numbered on from what was before (spec/qlik.md 3), and what was numbered
     then. ``given`` by place: sequences that are kept as they are.
     """
@@ -175,14 +163,14 @@ def sequences_of(
         prefix = max(prefix, own)
         number += numbers
         sequences.append(f"{prefix}{number:019}")
-    return Numbered(number, prefix, tables | {line[5] for line in lines}), sequences
+    return Numbered(number, prefix, tables | {line[_TABLE] for line in lines}), sequences
 
 
 def write_lines(
     job: Job,
     directory: Directory,
     part: int,
-    lines: Sequence[tuple[Any, ...]],
+    lines: Sequence[Line],
     sequences: Iterable[str],
     descriptions: Mapping[str, bytes],
     described: Iterable[str],

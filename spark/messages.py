@@ -142,7 +142,7 @@ def _read_topics(spark: SparkSession, url: str, options: ReadOptions) -> DataFra
     described: list[Message] = []
     if about is not None and about not in place.topics and about in kafka.topics_of(place, properties):
         records = kafka.read_topics(kafka.Place(place.brokers, (about,), None), properties)
-        described = [Message(*record) for record in records if record is not None]
+        described = [Message(*record[:3]) for record in records if record is not None]
 
     def messages(number: int) -> Iterator[Message]:
         yield from described
@@ -150,7 +150,7 @@ def _read_topics(spark: SparkSession, url: str, options: ReadOptions) -> DataFra
         # A secret comes to the workers by their environment, as it came here.
         for record in kafka.read_topics(own, with_password(options.properties)):
             if record is not None:
-                yield Message(*record)
+                yield Message(*record[:3])
 
     return _read(spark, len(place.topics), messages, options)
 

@@ -1,9 +1,10 @@
 """Change sequences over all parts of a job (spec/qlik.md 3), without a pass of their own.
 
 What is written is sorted into queue order part by part, by many workers at once, and each must know how the parts
-before its own were numbered. A worker that folds knows for each of its changes which part it goes to, how many numbers
-it takes and its commit time; so at its end it tells every part the sum of what it has sent to earlier ones. The writer
-of a part adds up what all of them have told: numbers taken, greatest time prefix, tables that were described.
+before its own were numbered. Whoever builds a change knows which part it goes to, how many numbers it takes and its
+commit time. The first stage tells a bucket what its part has taken; a worker of the second adds what it has built
+itself, and at its end tells every part the sum for earlier ones. The writer of a part adds up what all of them have
+told: numbers taken, greatest time prefix, tables that were described.
 """
 
 from __future__ import annotations

@@ -17,17 +17,21 @@ from rich.progress import BarColumn, Progress, TextColumn
 _log = logging.getLogger("eventlog.backlog")
 
 _LINE_SECONDS: Final = 10.0
-_STAGE_WEIGHTS: Final = (0.4, 0.4, 0.2)
+_STAGE_WEIGHTS: Final = (0.85, 0.05, 0.1)
 """How much of the time reading, folding and writing take, roughly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """``share`` of the whole, 0 to 1; ``rows`` read (or marked) and ``events`` written so far."""
+    """``share`` of the whole, 0 to 1; ``rows`` read (or marked) and ``events`` written so far; ``name`` is what
+    the rows are; ``parts``: how many of its parts are done, in words.
+    """
 
     share: float
     rows: int
     events: int
+    name: str = "rows"
+    parts: str = ""
 
 
 def spark_progress(context: SparkContext, group: str, rows: int, events: Callable[[], int]) -> Callable[[], Done]:
@@ -85,4 +89,5 @@ def _told(at: Done, began: float) -> str:
     seconds = max(time.monotonic() - began, 0.001)
     left = f"{seconds / at.share - seconds:,.0f} s left" if at.share > 0.01 else "time left unknown"
     events = f", {at.events:,} events" if at.events else ""
-    return f"{at.share:.0%}, {at.rows:,} rows{events}, {at.rows / seconds:,.0f} rows/s, {left}"
+    parts = f", {at.parts}" if at.parts else ""
+    return f"{at.share:.0%}{parts}, {at.rows:,} {at.name}{events}, {at.rows / seconds:,.0f} {at.name}/s, {left}"

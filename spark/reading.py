@@ -1,111 +1,119 @@
-"""First stage: a part of the log is read, checked row by row, and its good rows are packed by object.
+"""First stage: a part of the log is read, checked, folded and built into events, but for the rows near its ends.
 
-A data source of its own and not a step behind ``format("eventlog")``: between the two Spark would turn every row into
-its own form and back, which takes as long as reading it.
+Spark is told of parts only, and the workers read them: between a data source and a step behind it Spark would turn
+every row into its own form and back, which takes as long as reading it. For the same reason the events wait in a file
+for the third stage, which puts those that come from the border rows between them.
 """
 
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import chain
+from operator import itemgetter
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from eventlog.checks import BadRow, check_rows
+from eventlog.checks import BadRow, CheckedRow, check_rows
 from eventlog.model import LogRow, Status
-from eventlog.sql.bulk import Part
-from eventlog.sql.log_table import to_ranges
+from eventlog.sql.windows import to_ranges
 from eventlog.values import Kind
+from spark.blobs import READ, ROWS, TAKEN, Blob, ReadRows, as_batch, write_run
+from spark.borders import Borders
+from spark.building import Builder
+from spark.directory import Directory
 from spark.job import Job, catalog, tune_collector
 from spark.log_source import read_batches
-from spark.rows import FIELDS, FIELDS_WITH_TIME, event_times, kinds_of, log_rows, pack_log_rows, pack_rows
-
-ROWS: Final = 0
-"""A blob of good rows of some objects, for the bucket it names."""
-READ: Final = 1
-"""A blob that says what was read: see ``ReadRows``. It goes to the part it names."""
-
-SCHEMA: Final = "kind int, target int, first_id bigint, blob binary"
-_ARROW: Final = pa.schema(
-    [("kind", pa.int32()), ("target", pa.int32()), ("first_id", pa.int64()), ("blob", pa.binary())]
-)
+from spark.rendering import BadLine
+from spark.rows import FIELDS, FIELDS_WITH_TIME, event_times, kinds_of, log_rows, pack_rows
+from spark.runs import RUN_ROWS, Runs
 
 _EVENT_TIME: Final = LogRow._fields.index("event_time")
 
-ReadRows = tuple[list[tuple[int, int]], list[tuple[int, str, str]], int]
-"""What was read: ranges of record_ids, bad rows as (record_id, code, message), the number of loopback rows."""
 
-
-def checked_log(job: Job) -> type[DataSource]:
-    """The data source of a job's rows: its parts, checked and packed. The job travels with the class."""
-
-    class CheckedLog(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return f"eventlog_checked_{job.name}"
-
-        def __init__(self, options: MutableMapping[str, str]) -> None:
-            super().__init__(options)
-
-        def schema(self) -> str:
-            return SCHEMA
-
-        def reader(self, schema: object) -> DataSourceReader:
-            return CheckedReader()
-
-    class CheckedReader(DataSourceReader):
-        def partitions(self) -> Sequence[InputPartition]:
-            return [InputPartition(number) for number in range(1, len(job.parts) + 1)]
-
-        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-            return read_part(job, partition.value)
-
-    return CheckedLog
-
-
-def read_part(job: Job, number: int) -> Iterator[pa.RecordBatch]:
-    """The blobs of one part, batch by batch."""
+def read_parts(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The blobs of the parts whose numbers the batches hold."""
     tune_collector()
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield as_batch(_read_part(job, number))
+
+
+def _read_part(job: Job, number: int) -> list[Blob]:
+    """The blobs of one part: its border rows by bucket, and the file that holds all else."""
+    distances = job.options.fold_distance, job.options.fold_span
+    part = _Part()
+    runs, borders = Runs(*distances), Borders(job.parts[number - 1], *distances)
+    with ExitStack() as stack:
+        builder = Builder(job, stack)
+        built: list[Blob] = []
+        for good in _good_rows(job, number, part):
+            built += builder.blobs(borders.final(runs.take(good)), part.log_rows)
+            if part.log_rows:
+                left = chain(runs.rows, borders.rows)
+                part.log_rows = {row.record_id: part.log_rows[row.record_id] for row in left}
+        built += builder.blobs(borders.final_at_end(runs.finish()), part.log_rows)
+    if not part.ids:
+        return []
+    read = ReadRows(to_ranges(part.ids), part.bad, part.loopback)
+    run = [Blob(READ, number, 0, marshal.dumps((*read,))), *built]
+    blobs = [write_run(Directory(job.output.directory), number, run)]
+    numbers = {kind: i for i, kind in enumerate(kinds_of(catalog(job)))}
+    border = sorted(borders.rows, key=itemgetter(0))
+    blobs += [Blob(ROWS, *packed) for packed in pack_rows(border, numbers, job.buckets, part.log_rows)]
+    for taken_of, taken in builder.taken.items():
+        blobs.append(Blob(TAKEN, number % job.buckets, 0, marshal.dumps((taken_of, tuple(taken)))))
+    return blobs
+
+
+@dataclass(slots=True)
+class _Part:
+    """What has been read of a part: record_ids, bad rows, the number of loopback rows; for formats that need them the
+    rows as the log has them.
+    """
+
+    ids: list[int] = field(default_factory=list)
+    bad: list[BadLine] = field(default_factory=list)
+    loopback: int = 0
+    log_rows: dict[int, LogRow] = field(default_factory=dict)
+
+
+def _good_rows(job: Job, number: int, part: _Part) -> Iterator[list[CheckedRow]]:
+    """The good rows of a part in queue order, some at a time; ``part`` is told all else."""
     classes = catalog(job)
-    numbers = {kind: i for i, kind in enumerate(kinds_of(classes))}
     user = job.options.driver_user
     left = user if job.options.leave_loopback else None
-    part: Part = job.parts[number - 1]
-    is_timed, is_raw = job.output.format != "xds", job.output.format == "qlik-change-table"
+    is_timed = job.output.format != "xds"
     is_utc = bool(job.place.log.types) and job.place.log.types[_EVENT_TIME].kind is Kind.TIMESTAMPTZ
-    for batch in read_batches(job.place, job.snapshot, Status.NEW, part, FIELDS_WITH_TIME if is_timed else FIELDS):
-        rows: Iterable[LogRow] = log_rows(batch)
+    fields = FIELDS_WITH_TIME if is_timed else FIELDS
+    # All batches first, which take little room: so the connection is closed before another one queries back.
+    batches = list(read_batches(job.place, job.snapshot, Status.NEW, job.parts[number - 1], fields))
+    for batch in chain.from_iterable(map(_slices, batches)):
+        rows: Iterable[LogRow] = log_rows(batch, event_times(batch, is_utc=is_utc) if is_timed else None)
         if job.in_flight or left is not None:
             rows = [row for row in rows if row[0] not in job.in_flight and not _is_of(row[4], left)]
-            ids = [row[0] for row in rows]
+            part.ids += [row[0] for row in rows]
         else:
-            ids = batch.column("record_id").to_pylist()
-        if is_raw:
-            rows = list(rows)
-        checked = check_rows(rows, classes, user)
-        read: ReadRows = to_ranges(ids), [_storable(row) for row in checked.bad], len(checked.loopback)
+            part.ids += batch.column("record_id").to_pylist()
         if is_timed:
-            times = dict(zip(batch.column("record_id").to_pylist(), event_times(batch, is_utc=is_utc), strict=True))
-            raw = {row[0]: row for row in rows} if is_raw else None
-            packed = pack_log_rows(checked.good, numbers, job.buckets, times, raw)
-        else:
-            packed = pack_rows(checked.good, numbers, job.buckets)
-        blobs = [(ROWS, *one) for one in packed]
-        if ids:
-            blobs.append((READ, number, ids[0], marshal.dumps(read)))
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(column, field.type) for column, field in zip(zip(*blobs, strict=True), _ARROW, strict=True)]
-            if blobs
-            else [pa.array([], field.type) for field in _ARROW],
-            schema=_ARROW,
-        )
+            rows = list(rows)
+            part.log_rows.update((row[0], row) for row in rows)
+        checked = check_rows(rows, classes, user)
+        part.bad += [_storable(row) for row in checked.bad]
+        part.loopback += len(checked.loopback)
+        yield checked.good
+
+
+def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    return (batch.slice(start, RUN_ROWS) for start in range(0, len(batch), RUN_ROWS))
 
 
 def _is_of(perpetrator: str | None, user: str | None) -> bool:
     return user is not None and perpetrator is not None and perpetrator.rstrip(" ") == user
 
 
-def _storable(row: BadRow) -> tuple[int, str, str]:
+def _storable(row: BadRow) -> BadLine:
     return row.record_id, row.code, row.message

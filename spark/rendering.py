@@ -1,4 +1,4 @@
-"""What one format makes of groups after precedence, where they were folded: the second stage."""
+"""What one format makes of groups after precedence, where they were folded: in the first or second stage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Counts = dict[str, int]
 class Rendered(NamedTuple):
     """What groups of one part became.
 
-    ``blob``: what the writing stage gets, as marshal takes it; None = nothing is written. ``bad``: rows that get E.
+    ``blob``: what the third stage gets, as marshal takes it; None = nothing is written. ``bad``: rows that get E.
     ``taken``: what the blob takes of the numbering.
     """
 

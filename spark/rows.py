@@ -1,15 +1,12 @@
-"""Arrow batches of the log to rows, and rows to small blobs that Spark carries from one stage to the next.
-
-Spark moves a few large values much faster than many small ones, and needs to know no more of a row than which object
-it is of and where it stands. So a blob holds the rows of some objects in record_id order.
-"""
+"""Arrow batches of the log to rows, and rows to blobs that hold those of some objects in record_id order."""
 
 from __future__ import annotations
 
 import marshal
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from functools import partial
 from itertools import repeat
-from typing import Final, cast
+from typing import Final
 from zlib import crc32
 
 import pyarrow as pa
@@ -33,16 +30,16 @@ FIELDS: Final = (
 FIELDS_WITH_TIME: Final = (*FIELDS, "event_time")
 """What formats need that say when a change was made."""
 
-_new: Final = tuple.__new__
+_AS_ROW: Final = partial(tuple.__new__, LogRow)  # what LogRow._make does, without a Python frame a row
 Kind = tuple[int, ObjectClass, Attribute | None]
 """Event type, class and attribute: few of them, so a row carries the number of its kind."""
 
 
-def log_rows(batch: pa.RecordBatch) -> Iterator[LogRow]:
-    """The rows of a batch with ``FIELDS``. Their status is N and their event_time is not known."""
+def log_rows(batch: pa.RecordBatch, event_times: Sequence[str | None] | None) -> Iterator[LogRow]:
+    """The rows of a batch with ``FIELDS``. Their status is N; ``event_times``: None = not known."""
     record_id, event_type, *texts = (batch.column(name).to_pylist() for name in FIELDS)
-    # Tuples in the order of LogRow's fields, which is all that the checks look at.
-    return cast("Iterator[LogRow]", zip(record_id, repeat(Status.NEW), event_type, repeat(None), *texts, strict=False))
+    times = repeat(None) if event_times is None else event_times
+    return map(_AS_ROW, zip(record_id, repeat(Status.NEW), event_type, times, *texts, strict=False))
 
 
 def kinds_of(catalog: Catalog) -> list[Kind]:
@@ -54,57 +51,35 @@ def kinds_of(catalog: Catalog) -> list[Kind]:
     return kinds
 
 
-def pack_rows(rows: Iterable[CheckedRow], numbers: dict[Kind, int], buckets: int) -> list[tuple[int, int, bytes]]:
+def pack_rows(
+    rows: Iterable[CheckedRow], numbers: Mapping[Kind, int], buckets: int, log_rows: Mapping[int, LogRow]
+) -> list[tuple[int, int, bytes]]:
     """Rows in record_id order as (bucket, first record_id, blob), one for each bucket that has rows.
 
-    The bucket follows from the object's canonical key, in every process alike.
+    The bucket follows from the object's canonical key, in every process alike. ``log_rows``: by record_id the rows as
+    the log has them, which go along, if it holds any.
     """
     packed: list[list[tuple[int, int, str, str | None, str | None]]] = [[] for _ in range(buckets)]
     for record_id, event_type, object_class, key, attribute, old, new in rows:
         packed[crc32(key.encode()) % buckets].append(
             (record_id, numbers[event_type, object_class, attribute], key, old, new)
         )
-    return [(bucket, members[0][0], marshal.dumps(members)) for bucket, members in enumerate(packed) if members]
+    blobs = []
+    for bucket, members in enumerate(packed):
+        if members:
+            as_logged = [tuple(log_rows[member[0]]) for member in members] if log_rows else []
+            blobs.append((bucket, members[0][0], marshal.dumps((members, as_logged))))
+    return blobs
 
 
-def unpack_rows(blob: bytes, kinds: Sequence[Kind]) -> list[CheckedRow]:
-    """The rows of a blob."""
-    rows: list[CheckedRow] = []
-    add = rows.append
-    for record_id, number, key, old, new in marshal.loads(blob):  # noqa: S302 - made by ``pack_rows`` in this job
+def unpack_rows(blob: bytes, kinds: Sequence[Kind], log_rows: MutableMapping[int, LogRow]) -> list[CheckedRow]:
+    """The rows of a blob; ``log_rows`` gets them as the log has them, if the blob tells."""
+    members, as_logged = marshal.loads(blob)  # noqa: S302 - made by ``pack_rows`` in this job
+    log_rows.update((row[0], _AS_ROW(row)) for row in as_logged)
+    rows = []
+    for record_id, number, key, old, new in members:
         event_type, object_class, attribute = kinds[number]
-        add(_new(CheckedRow, (record_id, event_type, object_class, key, attribute, old, new)))
-    return rows
-
-
-def pack_log_rows(
-    rows: Iterable[CheckedRow],
-    numbers: dict[Kind, int],
-    buckets: int,
-    times: Mapping[int, str | None],
-    raw: Mapping[int, LogRow] | None,
-) -> list[tuple[int, int, bytes]]:
-    """As ``pack_rows``, each row with its event_time of ``times``; with old and new value as the log has them, of
-    ``raw``, if that is given, in place of those that XDS writes.
-    """
-    packed: list[list[tuple[int, int, str, str | None, str | None, str | None]]] = [[] for _ in range(buckets)]
-    for record_id, event_type, object_class, key, attribute, old, new in rows:
-        if raw is not None and event_type < 4:
-            old, new = raw[record_id][8:10]
-        packed[crc32(key.encode()) % buckets].append(
-            (record_id, numbers[event_type, object_class, attribute], key, old, new, times[record_id])
-        )
-    return [(bucket, members[0][0], marshal.dumps(members)) for bucket, members in enumerate(packed) if members]
-
-
-def unpack_log_rows(blob: bytes, kinds: Sequence[Kind], log_rows: MutableMapping[int, LogRow]) -> list[CheckedRow]:
-    """The rows of a blob of ``pack_log_rows``; ``log_rows`` gets them as far as the log's own fields are known."""
-    rows: list[CheckedRow] = []
-    add = rows.append
-    for record_id, number, key, old, new, time in marshal.loads(blob):  # noqa: S302 - made by ``pack_log_rows``
-        event_type, object_class, attribute = kinds[number]
-        add(_new(CheckedRow, (record_id, event_type, object_class, key, attribute, old, new)))
-        log_rows[record_id] = _new(LogRow, (record_id, Status.NEW, event_type, time, None, None, None, None, old, new))
+        rows.append(CheckedRow(record_id, event_type, object_class, key, attribute, old, new))
     return rows
 
 

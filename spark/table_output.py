@@ -1,4 +1,4 @@
-"""Change tables as files: what the second and third stage do for the format ``qlik-change-table`` (spec/qlik.md 1, 4).
+"""Change tables as files: what the three stages do for the format ``qlik-change-table`` (spec/qlik.md 1, 4).
 
 The third stage sorts the rows of its part and adds what depends on the order of all changes: change_seq, and the
 partition that follows from it. The output is the directory that ``eventlog.qlik.file_tables`` describes.

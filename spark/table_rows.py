@@ -1,7 +1,7 @@
 """Changes as rows of Qlik change tables, as far as they do not depend on the order of all changes (spec/qlik.md 1).
 
-The second stage of ``qlik-change-table``: groups become the rows of their tables as Arrow columns. ``table_output`` is
-the third.
+What the first and second stage do for ``qlik-change-table``: groups become the rows of their tables as Arrow columns.
+``table_output`` is the third.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow as pa
 from eventlog.catalog import ObjectClass
 from eventlog.errors import FormatError, NotExpressible, RowError, ValueRange, shown
 from eventlog.events import CurrentRow, Precedence
-from eventlog.group_changes import GroupReading, group_to_change
+from eventlog.group_changes import GroupReading, group_reader
 from eventlog.model import Change, ChangeOp, LogRow, Operation
 from eventlog.publisher.qlik_messages import class_columns
 from eventlog.qlik import masks
@@ -38,6 +39,8 @@ _OPERATIONS: Final = {
     ChangeOp.UPDATE: Operation.MODIFY,
     ChangeOp.DELETE: Operation.DELETE,
 }
+
+_MOST_MASKS: Final = 4096
 
 Blob = dict[str, bytes]
 """By the name of a class, the rows of its change table as an Arrow stream with the columns of ``_schema``."""
@@ -90,7 +93,7 @@ def _table(cls: ObjectClass, schema: str | None, options: WriteOptions) -> Table
 
 
 def _fixed_columns(options: WriteOptions) -> list[tuple[str, pa.DataType]]:
-    """What the second stage tells of every row beside its data."""
+    """What is told of every row beside its data."""
     mask = pa.binary() if options.file_format == "parquet" else pa.string()
     return [("place", pa.int64()), ("numbers", pa.int64()), ("prefix", pa.string()), ("letter", pa.string()),
             ("mask", mask), ("position", pa.string()), ("time", pa.timestamp("us", "UTC"))]  # fmt: skip
@@ -102,13 +105,14 @@ def _schema(table: Table, options: WriteOptions) -> pa.Schema:
     return pa.schema([*_fixed_columns(options), *data])
 
 
-# --- second stage -----------------------------------------------------------------------------------------------------
+# --- first and second stage -------------------------------------------------------------------------------------------
 
 
 def renderer(job: Job) -> Render:
     """Groups to the rows of their changes."""
     options = options_of(job)
-    reading = GroupReading(catalog(job).schema, job.config.format.time_zone, job.config.format.char_padding)
+    settings = job.config.format
+    read = group_reader(GroupReading(catalog(job).schema, settings.time_zone, settings.char_padding))
     own = tables(job)
     writers = {name: _row_writer(table, options) for name, table in own.items()}
     schemas = {name: _schema(table, options) for name, table in own.items()}
@@ -123,57 +127,52 @@ def renderer(job: Job) -> Render:
     def attempt(
         decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow], *, is_careful: bool
     ) -> Rendered:
-        counts: Counter[str] = Counter()
+        done: list[_Done] = []
         bad: list[BadLine] = []
-        made: dict[str, _Made] = {}
+        dropped = 0
+        made: dict[str, list[_Stored]] = {}
         for (precedence, current), place in zip(decided, places, strict=True):
             name = precedence.group.object_class.name
-            rows = made.get(name)
-            if rows is None:
-                rows = made[name] = _Made()
             try:
-                change = group_to_change(precedence, current, log_rows, reading)
+                change = read(precedence, current, log_rows)
                 stored = () if change is None else writers[name](change, place)
                 if is_careful:
                     values[name].check(stored)
             except (FormatError, RowError) as error:
                 bad += [(row.record_id, RECEIVER, str(error)) for row in precedence.surviving]
-                counts["rows_dropped"] += len(precedence.dropped)
+                dropped += len(precedence.dropped)
                 continue
-            rows.add(stored)
-            _count(counts, precedence, current, change if stored else None)
-        named = {name: one for name, one in made.items() if one.rows}
-        if not named:
+            if stored:
+                rows = made.get(name)
+                if rows is None:
+                    rows = made[name] = []
+                rows += stored
+            done.append((precedence, current, change.op if stored and change is not None else None))
+        counts = _counts_of(done)
+        if dropped:
+            counts["rows_dropped"] += dropped
+        if not made:
             return Rendered(None, bad, counts)
-        blob = {name: _stream(values[name].columns(one.rows), schemas[name]) for name, one in named.items()}
-        taken = Numbered(
-            sum(one.numbers for one in named.values()), max(one.prefix for one in named.values()), frozenset(named)
-        )
-        return Rendered(blob, bad, counts, taken)
+        numbers, prefix = 0, ""
+        blob = {}
+        for name, rows in made.items():
+            columns = values[name].columns(rows)
+            numbers += sum(columns[_NUMBERS])
+            prefix = max(prefix, max(columns[_PREFIX]))
+            blob[name] = _stream(columns, schemas[name])
+        return Rendered(blob, bad, counts, Numbered(numbers, prefix, frozenset(made)))
 
     return render
 
 
 _Stored = tuple[Any, ...]
-"""A row as the second stage has it: the values of ``_fixed_columns``, then those of the data columns."""
+"""A row as the third stage gets it: the values of ``_fixed_columns``, then those of the data columns."""
 
+_NUMBERS, _PREFIX = 1, 2
+"""Which of the fixed columns they are."""
 
-class _Made:
-    """The rows of one table that some groups became."""
-
-    __slots__ = ("numbers", "prefix", "rows")
-
-    def __init__(self) -> None:
-        self.rows: list[_Stored] = []
-        self.numbers = 0
-        self.prefix = ""
-
-    def add(self, rows: Sequence[_Stored]) -> None:
-        """Add the rows of a change."""
-        if rows:
-            self.rows += rows
-            self.numbers += len(rows)
-            self.prefix = max(self.prefix, rows[0][2])
+_Done = tuple[Precedence, CurrentRow | None, ChangeOp | None]
+"""A group, its current row, and the operation of its change, None = nothing is written of it."""
 
 
 def _row_writer(table: Table, options: WriteOptions) -> Callable[[Change, int], Sequence[_Stored]]:
@@ -184,15 +183,15 @@ def _row_writer(table: Table, options: WriteOptions) -> Callable[[Change, int], 
     uncounted: Counter[str] = Counter()
 
     def write(change: Change, place: int) -> Sequence[_Stored]:
-        rows = images_of(change, target, uncounted)
+        images = images_of(change, target, uncounted)
         position, moment = change.position, change.commit_time
         prefix = time_prefix(moment)
-        # A before image and its update bear the second of two numbers.
-        taken = (len(rows), 0)
-        return [
-            (place, numbers, prefix, oper, mask(bits), position, moment, *map(data.get, names))
-            for numbers, (oper, bits, data) in zip(taken, rows, strict=False)
-        ]
+        numbers = len(images)
+        rows = []
+        for oper, bits, data in images:
+            rows.append((place, numbers, prefix, oper, mask(bits), position, moment, *map(data.get, names)))
+            numbers = 0  # a before image and its update bear the second of two numbers
+        return rows
 
     return write
 
@@ -269,9 +268,9 @@ _KEPT: Final[Mapping[str, type]] = {
 }  # fmt: skip
 
 
-def _mask_writer(layout: TableLayout, options: WriteOptions) -> Callable[[frozenset[str] | None], bytes | str | None]:
+def _mask_writer(layout: TableLayout, options: WriteOptions) -> Callable[[frozenset[str]], bytes | str | None]:
     """The mask of a set of columns as it is stored. Statements are few, so few sets come again and again."""
-    own, known = layout.masks, {}
+    own = layout.masks
     is_text = options.file_format != "parquet"
     empty = None if options.empty_mask == "null" else b""
 
@@ -280,13 +279,7 @@ def _mask_writer(layout: TableLayout, options: WriteOptions) -> Callable[[frozen
             return masks.table_text(own, own.bits(columns))
         return masks.table_bytes(own, own.bits(columns), options.byteorder) if columns else empty
 
-    def mask(columns: frozenset[str] | None) -> bytes | str | None:
-        columns = columns or frozenset()
-        if columns not in known:
-            known[columns] = stored(columns)
-        return known[columns]
-
-    return mask
+    return lru_cache(maxsize=_MOST_MASKS)(stored)
 
 
 def _stream(columns: Sequence[Any], schema: pa.Schema) -> bytes:
@@ -297,17 +290,21 @@ def _stream(columns: Sequence[Any], schema: pa.Schema) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _count(counts: Counter[str], precedence: Precedence, current: CurrentRow | None, change: Change | None) -> None:
-    """What became of the rows of a group (spec/event-log.md 7.3)."""
-    _, surviving, dropped, query_back = precedence
-    gone = 0
-    if query_back is not None and current is None:
-        gone = sum(row.event_type > 4 for row in surviving)
-        counts["rows_gone"] += gone
-    if dropped:
-        counts["rows_dropped"] += len(dropped)
-    if change is None:
-        counts["rows_empty"] += len(surviving) - gone
-    else:
-        counts["rows_published"] += len(surviving) - gone
-        counts[_OPERATIONS[change.op]] += 1
+def _counts_of(done: Sequence[_Done]) -> Counter[str]:
+    """How many changes of which operation, and what became of the rows of groups (spec/event-log.md 7.3)."""
+    counts = Counter([_OPERATIONS[op] for _, _, op in done if op is not None])
+    published = 0
+    for (_, surviving, dropped, query_back), current, op in done:
+        rows = len(surviving)
+        if query_back is not None and current is None:
+            gone = sum(row.event_type > 4 for row in surviving)
+            counts["rows_gone"] += gone
+            rows -= gone
+        if dropped:
+            counts["rows_dropped"] += len(dropped)
+        if op is None:
+            counts["rows_empty"] += rows
+        else:
+            published += rows
+    counts["rows_published"] = published
+    return counts

@@ -13,13 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eventlog.model import Status
-from eventlog.sql.log_table import Ranges
+from eventlog.sql.windows import Ranges
+from spark.blobs import BEFORE, EVENTS, FATES, READ, RUN, Blob, Fates, ReadRows, of_batch, read_run
 from spark.directory import TEMPORARY, Directory
-from spark.folding import BEFORE, EVENTS, FATES, Fates
 from spark.job import Job, tune_collector
 from spark.numbering import Numbered, total
 from spark.part_files import OutputFile
-from spark.reading import READ, ReadRows
 from spark.rendering import BadLine, Counts, Written, module_of
 
 IDS: Final = "_ids"
@@ -57,14 +56,17 @@ def write_part(job: Job, count: Callable[[int], None], batches: Iterator[pa.Reco
     ``count`` is told how many events were written.
     """
     tune_collector()
+    directory = Directory(job.output.directory)
     parts: dict[int, _Part] = {}
     for batch in batches:
-        for kind, part, blob in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            parts.setdefault(part, _Part(part)).take(kind, blob)
+        for blob in of_batch(batch):
+            parts.setdefault(blob.target, _Part(blob.target)).take(blob, directory)
     reports = []
-    directory = Directory(job.output.directory)
     for number in sorted(parts):
-        report = parts.pop(number).write(job, directory)
+        part = parts.pop(number)
+        if not part.ranges:  # all its rows were left alone
+            continue
+        report = part.write(job, directory)
         count(sum(file.events for file in report.files))
         reports.append(json.dumps(asdict(report)))
     yield pa.RecordBatch.from_pydict({"report": pa.array(reports, pa.string())})
@@ -78,32 +80,36 @@ class _Part:
         self.ranges: list[tuple[int, int]] = []
         self.bad: list[BadLine] = []
         self.loopback = 0
-        self.blobs: list[Any] = []
+        self.built: list[Any] = []
         self.before: list[Numbered] = []
         self.counts: Counts = {}
 
-    def take(self, kind: int, blob: bytes) -> None:
-        content = marshal.loads(blob)  # noqa: S302 - made in this job
-        if kind == READ:
-            read: ReadRows = content
-            self.ranges += read[0]
-            self.bad += read[1]
-            self.loopback += read[2]
-        elif kind == FATES:
-            fates: Fates = content
-            self.bad += fates[0]
-            for name, number in fates[1].items():
+    def take(self, blob: Blob, directory: Directory) -> None:
+        if blob.kind == RUN:
+            for inner in read_run(directory, blob):
+                self.take(inner, directory)
+            return
+        content = marshal.loads(blob.content)  # noqa: S302 - made in this job
+        if blob.kind == READ:
+            read = ReadRows(*content)
+            self.ranges += read.ranges
+            self.bad += read.bad
+            self.loopback += read.loopback
+        elif blob.kind == FATES:
+            fates = Fates(*content)
+            self.bad += fates.bad
+            for name, number in fates.counts.items():
                 self.counts[name] = self.counts.get(name, 0) + number
-        elif kind == BEFORE:
+        elif blob.kind == BEFORE:
             self.before.append(Numbered(*content))
         else:
-            assert kind == EVENTS
-            self.blobs.append(content)
+            assert blob.kind == EVENTS
+            self.built.append(content)
 
     def write(self, job: Job, directory: Directory) -> PartReport:
-        blobs, self.blobs = self.blobs, []
+        built, self.built = self.built, []
         before = total((job.before, *self.before))
-        written: Written = module_of(job).write(job, directory, self.number, blobs, before)
+        written: Written = module_of(job).write(job, directory, self.number, built, before)
         ranges = sorted(self.ranges)
         name = f"{IDS}/part-{self.number:06d}.parquet"
         write_ids(directory, name, ranges, self.bad)

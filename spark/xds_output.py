@@ -1,4 +1,4 @@
-"""Events as XDS documents: what the second and third stage do for the format ``xds``."""
+"""Events as XDS documents: what the three stages do for the format ``xds``."""
 
 from __future__ import annotations
 

@@ -97,3 +97,13 @@ def test_a_group_without_a_bound_is_folded_as_the_publisher_folds_it(log: sa.Eng
     ours = list(events_of(documents_of(tmp_path / "out")))
     assert len(ours) == 45_001
     assert ours == publish(config)
+
+
+def test_a_part_of_which_every_row_is_left_alone_is_no_obstacle(log: sa.Engine, tmp_path: Path) -> None:
+    users = ("app", "publisher", "app")
+    log_rows(log, [(i + 1, 2, users[i // 50], "usr", f"idu={i + 1}", "fname", "a", "b") for i in range(150)])
+    config = config_of(log, publisher__loopback_rows="leave")
+    for format in ("xds", "qlik-messages"):
+        report = convert(config, tmp_path / format, format=format, partition_rows=50)
+        assert report.manifest.totals["events"] == 100
+        assert [(part.first, part.last) for part in report.manifest.parts] == [(1, 50), (101, 150)]

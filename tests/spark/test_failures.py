@@ -17,13 +17,17 @@ from pyspark.sql import SparkSession
 from eventlog import cli
 from eventlog.config import load
 from eventlog.errors import ConfigError, DatabaseError
-from spark import folding
+from spark import blobs
+from spark.directory import Directory
 from spark.session import SparkFailed, as_spark_failed, check_java, cores_of
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_worker_that_is_killed_is_replaced_and_the_result_is_the_same(log: sa.Engine, tmp_path: Path) -> None:
+@pytest.mark.parametrize("begun", ["_STARTED", "_temporary/*"])
+def test_a_worker_that_is_killed_is_replaced_and_the_result_is_the_same(
+    log: sa.Engine, tmp_path: Path, begun: str
+) -> None:
     log_rows(log, random_rows(20_000, seed=30))
     config = config_of(log)
     convert(config, tmp_path / "calm", partition_rows=4_000)
@@ -32,7 +36,7 @@ def test_a_worker_that_is_killed_is_replaced_and_the_result_is_the_same(log: sa.
 
     def kill_one() -> None:
         while not over.is_set() and not killed:
-            if not (tmp_path / "stormy" / "_STARTED").exists():
+            if not list((tmp_path / "stormy").glob(begun)):
                 continue
             for process in psutil.Process().children(recursive=True):
                 try:
@@ -60,7 +64,7 @@ def test_a_job_that_fails_says_why_and_marks_nothing(
     log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_rows(log, random_rows(500, seed=31))
-    monkeypatch.setattr(folding, "SCHEMA", "kind int, part int, blob int")
+    monkeypatch.setattr(blobs, "SCHEMA", "kind int, target int, first_id bigint, blob int")
     with pytest.raises(SparkFailed, match="nothing was marked and nothing is lost; run the same command again"):
         convert(config_of(log), tmp_path / "out", mark=True)
     assert set(statuses(log).values()) == {"N"}
@@ -83,6 +87,12 @@ def test_a_database_that_cannot_be_reached_is_named_before_spark_starts(tmp_path
     with pytest.raises(DatabaseError, match="cannot connect to database 'none' at localhost:1") as failed:
         convert(config, tmp_path / "out")
     assert "hidden" not in str(failed.value)
+
+
+def test_a_worker_that_does_not_reach_the_directory_says_so(tmp_path: Path) -> None:
+    directory = Directory(str(tmp_path / "mounted elsewhere"))
+    with pytest.raises(ConfigError, match="mounted elsewhere a directory that the driver and all workers reach"):
+        blobs.write_run(directory, 1, [])
 
 
 def _java(directory: Path, version: str) -> None:

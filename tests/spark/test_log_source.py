@@ -13,7 +13,7 @@ from eventlog.model import LogRow
 from eventlog.sql.connect import connect
 from eventlog.sql.dialects import for_url
 from eventlog.sql.dialects.postgresql import snapshot
-from eventlog.sql.log_table import open_log
+from eventlog.sql.locate import locate_log
 from spark.log_source import register
 from spark.place import Place, place_for, without_secrets, worker_url
 
@@ -102,7 +102,7 @@ def test_the_plan_shows_no_password(spark: SparkSession, log: sa.Engine, url_fil
 def place_of(log: sa.Engine, url_file: Path) -> Place:
     engine = connect(log.url)
     with engine.connect() as connection:
-        return Place("", str(url_file), open_log(connection, for_url(log.url), name="eventlog", schema="hr"))
+        return Place("", str(url_file), locate_log(connection, for_url(log.url), name="eventlog", schema="hr"))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,86 @@
+"""What Spark carries from one stage to the next: rows of a kind, a target and a blob.
+
+Spark moves a few large values much faster than many small ones, and needs to know no more than where each goes.
+"""
+
+from __future__ import annotations
+
+import marshal
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import starmap
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from spark.directory import TEMPORARY, Directory
+from spark.rendering import BadLine, Counts
+
+ROWS: Final = 0
+"""Good rows of some objects, for the bucket that is the target."""
+TAKEN: Final = 1
+"""What the events of a part take of the numbering, for any bucket: (part, the fields of ``Numbered``)."""
+READ: Final = 2
+"""What was read of a part: see ``ReadRows``. The target of this and all that follow is a part."""
+EVENTS: Final = 3
+"""What is written of a part, in the terms of its format."""
+FATES: Final = 4
+"""What became of rows: see ``Fates``."""
+BEFORE: Final = 5
+"""What is numbered before the part: the fields of ``Numbered``."""
+RUN: Final = 6
+"""The name of a file that holds blobs of the part."""
+
+SCHEMA: Final = "kind int, target int, first_id bigint, blob binary"
+_ARROW: Final = pa.schema(
+    [("kind", pa.int32()), ("target", pa.int32()), ("first_id", pa.int64()), ("blob", pa.binary())]
+)
+
+
+class ReadRows(NamedTuple):
+    """What was read: ranges of record_ids, the bad rows among them, the number of loopback rows."""
+
+    ranges: list[tuple[int, int]]
+    bad: list[BadLine]
+    loopback: int
+
+
+class Fates(NamedTuple):
+    """Rows that cannot be written, and how many rows had which fate."""
+
+    bad: list[BadLine]
+    counts: Counts
+
+
+class Blob(NamedTuple):
+    """A row as Spark has it. ``first_id``: of the first row in it, where the order counts."""
+
+    kind: int
+    target: int
+    first_id: int
+    content: bytes
+
+
+def as_batch(blobs: Sequence[Blob]) -> pa.RecordBatch:
+    """Blobs as Spark takes them."""
+    columns = zip(*blobs, strict=True) if blobs else [()] * len(_ARROW)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+
+
+def of_batch(batch: pa.RecordBatch) -> list[Blob]:
+    """The blobs of a batch."""
+    return [Blob(*row) for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
+
+
+def write_run(directory: Directory, part: int, blobs: Iterable[Blob]) -> Blob:
+    """Put blobs of a part into a file, which ``read_run`` reads; what Spark has to carry of them."""
+    name = f"{TEMPORARY}/{uuid.uuid4().hex}"
+    with directory.open(name) as stream:
+        stream.write(marshal.dumps([tuple(blob) for blob in blobs]))
+    return Blob(RUN, part, 0, name.encode())
+
+
+def read_run(directory: Directory, run: Blob) -> Iterator[Blob]:
+    """The blobs of a run in their order."""
+    return starmap(Blob, marshal.loads(directory.read(run.content.decode())))  # noqa: S302 - made in this job

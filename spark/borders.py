@@ -1,0 +1,57 @@
+"""What of a part's groups is known from the part alone.
+
+Rows fold only within ``fold_distance`` record_ids (spec/event-log.md 6): what lies further from both ends of a part
+folds alike whatever the other parts hold. Only the rows near the ends, few as a rule, have to meet those of other
+parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eventlog.catalog import ObjectClass
+from eventlog.checks import CheckedRow
+from eventlog.fold import Group, open_groups
+from eventlog.sql.bulk import Part
+
+
+class Borders:
+    """Sets those groups of a part apart that may fold with rows of other parts; ``rows``: the rows of these groups.
+
+    The ``rows`` of all parts, folded together, give exactly the groups that are missing: they begin and end where
+    groups do, and wherever rows of an object are left out between them, those lie more than ``fold_distance`` apart.
+    """
+
+    def __init__(self, part: Part, fold_distance: int, fold_span: int) -> None:
+        self.rows: list[CheckedRow] = []
+        self._distance, self._span = fold_distance, fold_span
+        self._before, self._last = part.first - 1, part.last
+        self._run_ends: dict[tuple[ObjectClass, str], int] = {}
+        self._reach = self._before
+
+    def final(self, groups: Sequence[Group]) -> list[Group]:
+        """The final ones of groups that no later row of the part joins. All groups of the part come in queue order."""
+        return [group for group in groups if not self._may_begin_before(group)]
+
+    def final_at_end(self, groups: Sequence[Group]) -> list[Group]:
+        """The final ones of the part's last groups."""
+        still_open = set(open_groups(groups, self._last, self._distance, self._span))
+        for index in still_open:
+            self.rows += groups[index].rows
+        return self.final([group for index, group in enumerate(groups) if index not in still_open])
+
+    def _may_begin_before(self, group: Group) -> bool:
+        """Whether the group belongs to a run of its object's rows, none too far from the next to fold, whose first one
+        is near the part before: where such a run is cut into groups depends on what that part holds.
+        """
+        rows = group.rows
+        first = rows[0].record_id
+        if first - self._reach > self._distance:
+            return False
+        object_id = group.object_class, group.key
+        if first - self._run_ends.get(object_id, self._before) > self._distance:
+            return False
+        self._run_ends[object_id] = last = rows[-1].record_id
+        self._reach = max(self._reach, last)
+        self.rows += rows
+        return True

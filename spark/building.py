@@ -1,0 +1,86 @@
+"""Groups to what their format writes of them: what the reading and the folding stage have in common."""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Final, cast
+
+from sqlalchemy import Connection
+
+from eventlog.fold import Group
+from eventlog.model import LogRow
+from eventlog.publisher.context import Context
+from eventlog.publisher.metrics import Counters
+from eventlog.publisher.opening import renderer
+from eventlog.sql.dialects import for_url
+from eventlog.sql.failures import as_database_errors
+from spark.blobs import EVENTS, FATES, Blob, Fates
+from spark.job import Job, catalog, snapshot_context
+from spark.numbering import NOTHING, Numbered, total
+from spark.rendering import BadLine, Decided, decide, module_of
+
+_BLOB_EVENTS: Final = 2_000
+
+
+class Builder:
+    """Builds the events of groups. ``taken``: what those of each part have taken of the numbering."""
+
+    def __init__(self, job: Job, stack: ExitStack) -> None:
+        self.taken: dict[int, Numbered] = {}
+        self._job = job
+        self._stack = stack
+        self._render = module_of(job).renderer(job)
+        self._context: Context | None = None
+
+    def blobs(self, groups: Sequence[Group], log_rows: Mapping[int, LogRow]) -> Iterator[Blob]:
+        """What is written of groups in queue order, and what becomes of their rows, part by part.
+
+        ``log_rows``: their rows as the log has them, for formats that need them.
+        """
+        if not groups:
+            return
+        decided = self._decided(groups)
+        part_of = self._job.part_of
+        places = [group.rows[0].record_id for group in groups]
+        start, part = 0, part_of(places[0])
+        for at, first in enumerate(places):
+            if at - start >= _BLOB_EVENTS or first > self._job.parts[part - 1].last:
+                yield from self._part_blobs(part, decided[start:at], places[start:at], log_rows)
+                start, part = at, part_of(first)
+        yield from self._part_blobs(part, decided[start:], places[start:], log_rows)
+
+    def _part_blobs(
+        self, part: int, decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow]
+    ) -> Iterator[Blob]:
+        blob, bad, counts, taken = self._render(decided, places, log_rows)
+        if blob is not None:
+            yield Blob(EVENTS, part, places[0], marshal.dumps(blob))
+        if taken is not NOTHING:
+            self.taken[part] = total((self.taken.get(part, NOTHING), taken))
+        by_part: dict[int, list[BadLine]] = {part: []}
+        for line in bad:
+            by_part.setdefault(self._job.part_of(line[0]), []).append(line)
+        for number, lines in by_part.items():
+            fates = Fates(lines, dict(counts) if number == part else {})
+            yield Blob(FATES, number, places[0], marshal.dumps(tuple(fates)))
+
+    def _decided(self, groups: Sequence[Group]) -> list[Decided]:
+        if self._context is None:
+            self._context = self._new_context(reads=False)
+        if any(row.event_type > 4 for group in groups for row in group.rows):
+            if self._context.connection is None:
+                self._context = self._new_context(reads=True)
+            with as_database_errors(self._context.connection):
+                return decide(self._context, groups)
+        return decide(self._context, groups)
+
+    def _new_context(self, *, reads: bool) -> Context:
+        job = self._job
+        if reads:
+            return self._stack.enter_context(snapshot_context(job))
+        # Nothing is queried back, so nothing is connected to.
+        nowhere = cast("Connection", None)
+        dialect = for_url(job.place.url)
+        return Context(nowhere, dialect, job.place.log, catalog(job), job.options, renderer(job.config), Counters())

@@ -1,0 +1,61 @@
+"""What a part alone tells of its groups is right, and the rows that it gives away make the rest."""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventlog.catalog import build_catalog, database_from_json
+from eventlog.checks import CheckedRow
+from eventlog.fold import Group, fold
+from eventlog.sql.bulk import Part
+from spark.borders import Borders
+from spark.runs import Runs
+
+_TABLE = {"name": "t", "kind": "table", "columns": [{"name": "id", "type": "integer"}], "primary_key": ["id"]}
+_CATALOG = build_catalog(database_from_json({"dialect": "postgresql", "schema": None, "tables": [_TABLE]}))
+_CLASS = _CATALOG.class_named("t")
+
+
+def _row(record_id: int, event_type: int, key: str) -> CheckedRow:
+    return CheckedRow(record_id, event_type, _CLASS, key, None, None, None)
+
+
+def _ids(groups: list[Group]) -> list[list[int]]:
+    return [[row.record_id for row in group.rows] for group in groups]
+
+
+_ROWS = st.lists(
+    st.tuples(st.integers(1, 6), st.sampled_from((1, 2, 2, 2, 4, 6)), st.sampled_from("AAB")), min_size=1, max_size=60
+)
+
+
+@given(_ROWS, st.lists(st.integers(1, 40), min_size=1, max_size=8), st.integers(0, 12), st.integers(0, 30),
+       st.integers(1, 20))  # fmt: skip
+def test_final_groups_and_those_of_the_border_rows_are_the_groups_of_all_rows(
+    steps: list[tuple[int, int, str]], widths: list[int], distance: int, span: int, at_a_time: int
+) -> None:
+    record_ids = accumulate(step for step, _, _ in steps)
+    rows = [_row(record_id, kind, key) for record_id, (_, kind, key) in zip(record_ids, steps, strict=True)]
+    firsts = [1, *(1 + width for width in accumulate(widths)), rows[-1].record_id + 50]
+    parts = [Part(first, after - 1, 0) for first, after in pairwise(firsts)]
+    found: list[Group] = []
+    border: list[CheckedRow] = []
+    for part in parts:
+        own = [row for row in rows if part.first <= row.record_id <= part.last]
+        runs, borders = Runs(distance, span, at_a_time), Borders(part, distance, span)
+        for row in own:
+            found += borders.final(runs.take([row]))
+        found += borders.final_at_end(runs.finish())
+        border += sorted(borders.rows)
+    found += fold(border, distance, span)
+    assert sorted(_ids(found)) == _ids(fold(rows, distance, span))
+
+
+def test_rows_far_from_both_ends_stay_in_their_part() -> None:
+    rows = [_row(1100, 2, "A"), _row(1101, 2, "B"), _row(2500, 2, "A"), _row(2600, 4, "B"), _row(3900, 2, "C")]
+    borders = Borders(Part(1001, 4899, 0), 1000, 10_000)
+    assert _ids(borders.final_at_end(fold(rows, 1000, 10_000))) == [[2500], [2600]]
+    assert sorted(row.record_id for row in borders.rows) == [1100, 1101, 3900]

@@ -1,0 +1,201 @@
+"""What of a directory is a capture, and what is said of one that is not as it should be."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from loss_forms import FORMS
+from loss_samples import SAMPLES
+from pyspark.sql import SparkSession
+
+from eventlog import cli
+from eventlog.errors import ConfigError
+from spark.captures import captures
+from spark.convert import CaptureFailed, Conversion, convert
+
+MAP = {"reader": FORMS["G"].reader}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    place = tmp_path / "in"
+    place.mkdir()
+    return place
+
+
+def to_lines(spark: SparkSession, source: Path, target: Path, *, strict: bool = False) -> Conversion:
+    return convert("gbase", "jsonl", str(source), str(target), MAP, spark=spark, strict=strict)
+
+
+@pytest.mark.parametrize(
+    ("names", "in_order"),
+    [
+        (["capture.1", "capture.10", "capture.2"], ["capture.1", "capture.2", "capture.10"]),
+        (["shop.cdc.01", "shop.cdc.02"], ["shop.cdc.01", "shop.cdc.02"]),
+        (["capture.1.cdc", "capture.10.cdc", "capture.2.cdc"], ["capture.1.cdc", "capture.2.cdc", "capture.10.cdc"]),
+        (["shop_007.cdc", "shop_010.cdc", "shop_0009.cdc"], ["shop_007.cdc", "shop_0009.cdc", "shop_010.cdc"]),
+        (
+            ["shop.20240510T235959.cdc", "shop.20240511T000000.cdc", "shop.20240510T9.cdc"],
+            ["shop.20240510T9.cdc", "shop.20240510T235959.cdc", "shop.20240511T000000.cdc"],
+        ),
+        (["shop-2024-05-10.cdc", "shop-2024-4-30.cdc"], ["shop-2024-4-30.cdc", "shop-2024-05-10.cdc"]),
+        (["_SUCCESS", ".shop-1.cdc.crc", "_temporary", "shop-1.cdc", "shop-2.cdc"], ["shop-1.cdc", "shop-2.cdc"]),
+    ],
+)
+def test_files_continue_one_another_in_the_order_of_their_numbers(
+    source: Path, names: list[str], in_order: list[str]
+) -> None:
+    for name in names:
+        (source / name).touch()
+    (source / ".hidden").mkdir()
+    (capture,) = captures("gbase", str(source), {})
+    assert [path.name for path in capture.paths] == in_order
+
+
+@pytest.mark.parametrize(
+    ("names", "gaps"),
+    [
+        (["shop-1", "shop-2", "shop-3"], []),
+        (["shop-7", "shop-8"], []),
+        (["shop-1", "shop-2", "shop-4"], ["3 is missing between"]),
+        (["shop-0001", "shop-0005", "shop-0007"], ["2 to 4 are missing between", "6 is missing between"]),
+        (["shop-10", "shop-20", "shop-40"], []),  # not counted one by one
+        (["shop-2024-05-10", "shop-2024-05-12"], []),
+        (["shop-20240510", "shop-20240511", "shop-20240513"], []),
+        (["shop-1-1", "shop-1-3"], []),
+    ],
+)
+def test_a_file_that_is_missing_in_between_is_named(source: Path, names: list[str], gaps: list[str]) -> None:
+    for name in names:
+        (source / f"{name}.cdc").touch()
+    (capture,) = captures("gbase", str(source), {})
+    assert [gap.partition(f" {source}")[0] for gap in capture.gaps] == gaps
+
+
+def test_a_missing_file_is_counted_or_stops_it(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    for number in (1, 2, 4):
+        SAMPLES["G"](source / f"shop-{number}.cdc")
+    done = to_lines(spark, source, tmp_path / "out").report()
+    assert done.counters["missing_file"] == 1
+    message = "3 is missing between {0}/shop-2.cdc and shop-4.cdc, which continue one another by their numbers"
+    assert f"shop: {message.format(source)}" in done.problems
+    with pytest.raises(CaptureFailed, match="shop: 3 is missing between"):
+        to_lines(spark, source, tmp_path / "strict", strict=True)
+
+
+def test_the_files_of_a_directory_continue_one_another(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    SAMPLES["G"](tmp_path / "whole.cdc")
+    data = (tmp_path / "whole.cdc").read_bytes()
+    (source / "shop").mkdir()
+    for number, start in enumerate(range(0, len(data), 101), 8):  # 10 comes after 9
+        (source / "shop" / f"{number}.cdc").write_bytes(data[start : start + 101])
+    for name in ("_SUCCESS", ".8.cdc.crc"):
+        (source / "shop" / name).write_bytes(b"other")
+    (done,) = to_lines(spark, source, tmp_path / "out", strict=True).captures
+    assert (done.name, done.read) == ("shop", len(FORMS["G"].read(tmp_path / "whole.cdc")))
+
+
+def test_a_bad_capture_is_named_and_the_others_are_converted(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    SAMPLES["G"](source / "good.cdc")
+    data = (source / "good.cdc").read_bytes()
+    (source / "bad-1.cdc").write_bytes(data[:150])
+    (source / "bad-2.cdc").write_bytes(data[170:])
+    (source / "empty.cdc").touch()
+    (source / "gone.cdc").symlink_to(tmp_path / "nowhere")
+    (source / "packed.cdc.gz").write_bytes(b"\x1f\x8b")
+    out = tmp_path / "out"
+    done = to_lines(spark, source, out)
+    found = {one.name: one.failed for one in done.captures}
+    assert {name for name, failed in found.items() if failed is None} == {"good", "empty"}
+    assert found["packed.cdc"] == f"{source}/packed.cdc.gz is compressed: unpack it"
+    assert f"{source}/bad-" in str(found["bad"])
+    assert found["gone"] == f"the capture {source}/gone.cdc cannot be read: No such file or directory"
+    assert done.report().counters["captures_failed"] == 3
+    assert sorted(entry.name for entry in out.iterdir()) == [
+        "_SUCCESS", "_manifest.json", "empty.jsonl", "good.jsonl",
+    ]  # fmt: skip
+    with pytest.raises(CaptureFailed, match="bad: "):
+        to_lines(spark, source, tmp_path / "strict", strict=True)
+    assert not (tmp_path / "strict" / "_SUCCESS").exists()
+
+    # The same command again tries those again that failed, and leaves the others.
+    (out / "good.jsonl").write_text("as it was\n")
+    (source / "bad-2.cdc").write_bytes(data[150:])
+    again = to_lines(spark, source, out)
+    assert [one.name for one in again.captures if one.failed is not None] == ["gone", "packed.cdc"]
+    assert (out / "good.jsonl").read_text() == "as it was\n"
+    assert (out / "bad.jsonl").read_text().count("\n") == len(FORMS["G"].read(source / "good.cdc"))
+    for name in ("gone.cdc", "packed.cdc.gz"):
+        (source / name).unlink()
+    last = to_lines(spark, source, out)
+    assert (last.resumed, last.report().counters["captures_failed"]) == (True, 2)
+
+
+def test_a_capture_that_does_not_fit_the_options_does_not_stop_the_others(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
+    for name in ("a", "b", "c"):
+        SAMPLES["E"](source / f"{name}.jsonl")
+    (source / "b.jsonl").write_text('{"no": 1}\n')
+    done = convert("eventlog", "jsonl", str(source), str(tmp_path / "out"), spark=spark)
+    assert [one.failed is None for one in done.captures] == [True, False, True]
+    assert "has no columns record_id" in str(done.captures[1].failed)
+    with pytest.raises(ConfigError, match=r"attrs is one file, and each capture has its own"):
+        convert("eventlog", "linter", str(source), str(tmp_path / "x"), {"reader": {}, "writer": {"attrs": "a.csv"}})
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_that_may_not_be_read_is_named(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        SAMPLES["G"](source / f"{name}.cdc")
+    (source / "b.cdc").chmod(0)
+    done = to_lines(spark, source, tmp_path / "out")
+    assert done.captures[1].failed == f"the capture {source}/b.cdc cannot be read: Permission denied"
+
+
+def test_two_captures_with_the_same_table_are_two_outputs(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    for name in ("monday", "tuesday"):
+        SAMPLES["G"](source / f"{name}.cdc")
+    convert("gbase", "qlik-change-table", str(source), str(tmp_path / "out"), MAP, spark=spark)
+    for name in ("monday", "tuesday"):
+        assert (tmp_path / "out" / name / "app.item__ct").is_dir()
+
+
+def test_if_no_capture_can_be_converted_nothing_is_finished(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    (source / "bad.cdc").write_bytes(b"no stream, by any means: " * 9)
+    with pytest.raises(CaptureFailed, match=r"bad: .*bad\.cdc"):
+        to_lines(spark, source, tmp_path / "out")
+    assert not (tmp_path / "out" / "_SUCCESS").exists()
+
+
+def test_options_that_are_wrong_leave_nothing_behind(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+    SAMPLES["G"](source / "a.cdc")
+    out = str(tmp_path / "out")
+    for map, message in (
+        ({"reader": {"lables": {}}}, "'lables' of .* is not known: do you mean labels"),
+        ({**MAP, "writer": {"form": "lines"}}, "'form' of .* is not known"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            convert("gbase", "jsonl", str(source), out, map, spark=spark)
+    assert to_lines(spark, source, tmp_path / "out").captures[0].written > 5
+    with pytest.raises(ConfigError, match="lies in IN"):
+        to_lines(spark, source, source / "out")
+
+
+def test_the_command_says_what_was_not_converted(
+    spark: SparkSession, source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    SAMPLES["G"](source / "good.cdc")
+    (source / "bad.cdc").write_bytes((source / "good.cdc").read_bytes()[9:])
+    map = tmp_path / "map.json"
+    map.write_text('{"reader": {"labels": {"1": "shop:app.item"}}}')
+    out = tmp_path / "out"
+    assert (
+        cli.run(["convert", "--spark", "--from", "gbase", "--to", "jsonl", "--map", str(map), str(source), str(out)])
+        == 0
+    )
+    said = capfd.readouterr().err
+    assert "passed over: bad, not converted: " in said
+    assert f"1 captures in {out}, 1 not converted" in said
