@@ -87,6 +87,9 @@ _FLAG, _ENVIRONMENT, _OPTION, _ALIAS = range(4)
 _SERVICE_LINK: Final = re.compile(r".*_(SERVICE_(HOST|PORT(_.*)?)|PORT(_\d+_(TCP|UDP|SCTP)(_.*)?)?)")
 """What Kubernetes sets in every container for a service that is called eventlog-database or the like."""
 
+_MISSPELLED: Final = 0.9
+"""From how much likeness on a variable is taken for a setting with a slip of the pen."""
+
 
 class _Given(NamedTuple):
     rank: int
@@ -188,7 +191,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 (byte {error.start})") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: is not TOML: {error}") from None
+        quotes = '; a text stands in quotes, such as url = "..."' if "Invalid value" in str(error) else ""
+        raise ConfigError(f"{path}: is not TOML: {error}{quotes}") from None
 
 
 def _keys(section: str) -> dict[str, _Place]:
@@ -208,6 +212,9 @@ def _from_file(document: Mapping[str, Any], path: Path | None) -> Iterator[tuple
         if section == "watch":
             continue
         if section not in SECTIONS:
+            homes = [f"[{home}]" for home in SECTIONS if section in options_of(SECTIONS[home])]
+            if homes and not isinstance(table, dict):
+                raise ConfigError(f"{path}: {section} stands in no section; write it below {' or '.join(homes)}")
             known = [*SECTIONS, "watch"]
             raise ConfigError(
                 f"{path}: [{section}] is not known; the nearest known section is [{_nearest(section, known)}]"
@@ -245,6 +252,18 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[_Place, _Giv
                 raise ConfigError(f"environment variable {name} is not known; the nearest known one is {near}")
             source = f"environment variable {name}"
             yield keys[key], _Given(_ENVIRONMENT, _parse_given_text(keys[key], environ[name], source), source)
+    _refuse_misspelled_sections(environ)
+
+
+def _refuse_misspelled_sections(environ: Mapping[str, str]) -> None:
+    # Only what is much like a setting: other programs may have EVENTLOG_ variables of their own.
+    sections = tuple(f"EVENTLOG_{section.upper()}_" for section in SECTIONS)
+    known = [f"EVENTLOG_{key.replace('.', '_').upper()}" for key in _all_keys()]
+    for name in sorted(environ):
+        if not name.startswith("EVENTLOG_") or name.startswith(sections) or _SERVICE_LINK.fullmatch(name):
+            continue
+        if near := difflib.get_close_matches(name, known, n=1, cutoff=_MISSPELLED):
+            raise ConfigError(f"environment variable {name} is not known; the nearest known one is {near[0]}")
 
 
 def _from_flags(flags: Mapping[str, str]) -> Iterator[tuple[_Place, _Given]]:
@@ -331,10 +350,18 @@ def _check(config: Config, chosen: Mapping[tuple[str, str], _Given]) -> None:
         raise ConfigError("format.metadata = registry needs format.encoding = avro and format.registry, its URL")
     if (config.sink.type == "kafka") and (config.sink.password is None) != (config.sink.user is None):
         raise ConfigError("Kafka needs both EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD, or neither")
+    if config.sink.type == "kafka" and config.sink.timeout < _LEAST_KAFKA_TIMEOUT:
+        raise ConfigError(
+            f"{config.sources['sink.timeout']} = {toml(config.sink.timeout)} is too short for Kafka, whose producer "
+            f"asks for its number first: at least {_LEAST_KAFKA_TIMEOUT:g} s, better 10 or more"
+        )
     needed = _SINK_NEEDS.get(config.sink.type)
     if needed is not None and getattr(config.sink, needed[0]) is None:
         raise ConfigError(f"{chosen['sink', 'type'].source}: {config.sink.type} needs sink.{needed[0]}, {needed[1]}")
 
+
+_LEAST_KAFKA_TIMEOUT: Final = 2.0
+"""Seconds. An idempotent producer that asks the brokers a second time for its number has waited for one by then."""
 
 _SINK_NEEDS: Final = {
     "files": ("directory", "where the documents are written"),

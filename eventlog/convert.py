@@ -12,11 +12,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from eventlog.catalog import Database
+from eventlog.catalog import Database, database_from_json
 from eventlog.catalog_option import database_of, read_catalog
-from eventlog.errors import ConfigError, DatabaseError
+from eventlog.errors import ConfigError, DatabaseError, placed
 from eventlog.formats import Format, Report
 from eventlog.model import Change
+from eventlog.whole_output import check_parent
 
 FORMATS: Final[Mapping[str, str]] = {
     "xds": "eventlog.xds.document_format",
@@ -73,6 +74,21 @@ def check_source(format: str, source: str) -> None:
             raise DatabaseError(f"there is no database file {file!r}: correct the database URL")
 
 
+def check_target(format: str, target: str, source_format: str, source: str) -> None:
+    """Raise ConfigError for a URL that a format does not take, for a path into a directory that is not there, and for
+    a target that is the source, lies in it, where the next run would read it, or is the directory that holds it among
+    others of its format.
+    """
+    check_place(format, target)
+    if "://" in target:
+        return
+    check_parent(Path(target))
+    out, read = Path(target).resolve(), Path(source).resolve()
+    is_path = "://" not in source and (read.is_file() or read.is_dir())
+    if is_path and (read in (out, out.parent) or (source_format == format and out == read.parent)):
+        raise ConfigError(f"OUT {target} is IN, holds it or lies in it, and could overwrite it: name another place")
+
+
 def convert(
     source_format: str,
     target_format: str,
@@ -93,7 +109,7 @@ def convert(
     """
     reader, writer = format_named(source_format), format_named(target_format)
     check_source(source_format, source)
-    check_place(target_format, target)
+    check_target(target_format, target, source_format, source)
     options = read_options(map or {})
     done = Report(strict=strict)
     changes = reader.read(source, in_own_options(source_format, "reader", options.reader), done)
@@ -159,8 +175,15 @@ def read_options(map: Mapping[str, Any]) -> Mapped:
 
 
 def _with_catalog(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    catalog = options.get("catalog")
-    return {**options, "catalog": read_catalog(Path(catalog))} if isinstance(catalog, str) else options
+    path = options.get("catalog")
+    if not isinstance(path, str):
+        return options
+    content = read_catalog(Path(path))
+    try:
+        database_from_json(content)
+    except ConfigError as error:
+        raise placed(error, path) from None
+    return {**options, "catalog": content}
 
 
 def in_own_options(format: str, side: str, options: Mapping[str, Any]) -> Mapping[str, Any]:

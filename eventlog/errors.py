@@ -30,7 +30,7 @@ A message says what is wrong, where, and what to do about it.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 
 class EventlogError(Exception):
@@ -128,11 +128,13 @@ class TriggerError(EventlogError):
 class FormatError(EventlogError):
     """A change format: input that is not of the format, or a change that it cannot hold.
 
-    ``column``: ``schema.table.column`` where it is about the value of one (spec/change-model.md 5.1).
+    ``column``: ``schema.table.column`` where it is about the value of one (spec/change-model.md 5.1). ``offset``: where
+    the record begins in a stream of bytes.
     """
 
     code = "format"
     column: str | None = None
+    offset: int | None = None
 
 
 class InvalidChange(FormatError):
@@ -191,6 +193,15 @@ class FatalAnswer(EventlogError):
     """The receiver answered fatal: the publisher stops (spec/event-log.md 8.4)."""
 
     code = "fatal_answer"
+
+
+Placed = TypeVar("Placed", bound=EventlogError)
+
+
+def placed(error: Placed, where: object) -> Placed:
+    """The same error, its message begun with where it is: a file, perhaps a line or an offset in it."""
+    error.args = (f"{where}: {error}", *error.args[1:])
+    return error
 
 
 def shown(text: str) -> str:

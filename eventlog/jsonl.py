@@ -14,6 +14,7 @@ from eventlog.change_keys import class_of_change
 from eventlog.errors import FormatError, RowError
 from eventlog.formats import Format, Report, parse_options
 from eventlog.model import Change, Value
+from eventlog.text_lines import numbered_lines, text_of
 from eventlog.typed import typed_by
 from eventlog.values import ColumnType
 from eventlog.whole_output import whole_file
@@ -39,11 +40,9 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
     database = database_of(chosen.catalog)
     catalog = None if database is None else build_catalog(database)
     with Path(source).open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if line.isspace():
-                continue
+        for number, line in numbered_lines(file, source):
             try:
-                change = typed_change(change_json.loads(line), catalog)
+                change = typed_change(change_json.loads(text_of(line)), catalog)
             except FormatError as error:
                 report.pass_over(FormatError(f"{source}, line {number}: {error}"))
                 continue

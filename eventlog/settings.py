@@ -37,6 +37,9 @@ from eventlog.options import (
 
 MANY: Final = 2147483647
 
+SOURCE_FORMATS: Final = ("gbase", "linter", "qlik-messages")
+"""The formats that can be followed in place of a log."""
+
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSettings:
@@ -142,8 +145,9 @@ class SinkSettings:
     )
     url: str | None = option(None, TEXT, "http: where documents are posted to", example="https://receiver/xds")
     timeout: float = option(
-        30.0, number(0.001, 3600), "http: seconds for a document and its answer; kafka: until a record is acknowledged"
-    )
+        30.0, number(0.001, 3600),
+        "seconds; http: for a document and its answer; kafka: until a record is acknowledged, 2 at least",
+    )  # fmt: skip
     ca_file: Path | None = option(
         None, PATH, "http: certificates to trust in place of the system's", example="/etc/ssl/receiver-ca.pem"
     )
@@ -187,12 +191,12 @@ class FormatSettings:
         "value", choice("value", "dn"), "foreign keys as stored, or as associations", aliases=("enable-refs",),
         alias_values={"1": "dn", "yes": "dn", "true": "dn", "0": "value", "no": "value", "false": "value"},
     )  # fmt: skip
-    noop_updates: str = option("drop", choice("drop", "emit"), "type 2 with equal values")
-    emit_keys: bool = option(False, BOOLEAN, "key columns as attributes")
+    noop_updates: str = option("drop", choice("drop", "emit"), "rows of type 2 whose two values are equal")
+    emit_keys: bool = option(False, BOOLEAN, "send key columns as attributes too")
     char_padding: str = option("trim", choice("trim", "keep"), "trailing blanks of CHAR(n) values")
     indent: int = option(0, integer(0, 16), "blanks a level in form documents, 0 = no indentation")
-    product_name: str = option("eventlog", TEXT, "text of product")
-    product_version: str = option(__version__, TEXT, "its version")
+    product_name: str = option("eventlog", TEXT, "text of the element product in each document")
+    product_version: str = option(__version__, TEXT, "version in that element")
     encoding: str = option("json", choice("json", "avro"), "messages: JSON or Avro")
     metadata: str = option(
         "publish", choice("publish", "none", "registry"), "messages: publish metadata, or register schemas (Avro)"
@@ -243,9 +247,7 @@ class WatchSettings:
 class SourceSettings:
     """``[source]``: what ``eventlog publish --from`` follows in place of a log, and where its position is kept."""
 
-    type: str | None = option(
-        None, choice("gbase", "linter", "qlik-messages"), "the format to follow, as --from has it", example="gbase"
-    )
+    type: str | None = option(None, choice(*SOURCE_FORMATS), "the format to follow, as --from has it", example="gbase")
     path: Path | None = option(
         None, PATH, "gbase: a file that grows, a directory of files that continue one another, or - for standard input",
         example="captures",
@@ -280,8 +282,8 @@ class SourceSettings:
     )
     user: str | None = option(None, SECRET, "qlik-messages: user, only by EVENTLOG_SOURCE_USER", secret=True)
     password: str | None = option(
-        None, SECRET, "linter, qlik-messages: only by EVENTLOG_SOURCE_PASSWORD", secret=True
-    )  # fmt: skip
+        None, SECRET, "linter, qlik-messages: password, only by EVENTLOG_SOURCE_PASSWORD", secret=True
+    )
     reader: Mapping[str, Any] | None = option(
         None, TABLE, "options of the format's reader, as those of convert --map",
         example={"keys": {"app.item": ["id"]}},

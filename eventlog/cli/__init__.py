@@ -101,6 +101,8 @@ def cli(
 ) -> None:
     """Database triggers fill an event log; eventlog publishes it as XDS documents.
 
+    Begin with `eventlog init`; `eventlog demo` shows all of it. What is wrong and what mends it: `eventlog doctor`.
+
     Settings come from eventlog.toml, are overridden by EVENTLOG_<SECTION>_<KEY> in the environment, and these by flags.
     Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 stopped by a fatal answer.
     """
@@ -116,8 +118,14 @@ def run(arguments: Sequence[str]) -> int:
     with_traceback = os.environ.get("EVENTLOG_TRACEBACK", "") not in ("", "0") or _asks_for_traceback(arguments)
     try:
         result = cli.main(list(arguments), prog_name="eventlog", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return USAGE
     except click.ClickException as error:
         where = getattr(error, "ctx", None)
+        if isinstance(error, click.NoSuchOption) and where is not None and (usage := _global_usage(error, where)):
+            error_line(usage)
+            return USAGE
         help_line = f"; see `{where.command_path} --help`" if where is not None else ""
         error_line(" ".join(error.format_message().split()).rstrip(".") + help_line)
         return error.exit_code
@@ -133,6 +141,16 @@ def run(arguments: Sequence[str]) -> int:
         error_line(_message(error))
         return USAGE if isinstance(error, ConfigError) else FATAL if isinstance(error, FatalAnswer) else FAILED
     return result if isinstance(result, int) else DONE
+
+
+def _global_usage(error: click.NoSuchOption, where: click.Context) -> str | None:
+    """What to write where an option of all commands stands behind the command; None for any other option."""
+    for option in cli.params:
+        if error.option_name in option.opts:
+            value = f" {option.metavar}" if option.metavar else ""
+            command = where.command_path.removeprefix("eventlog ")
+            return f"{error.option_name} stands before the command: eventlog {error.option_name}{value} {command}"
+    return None
 
 
 def _asks_for_traceback(arguments: Sequence[str]) -> bool:

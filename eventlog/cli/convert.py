@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import stat
 import sys
 import tempfile
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from types import FrameType
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -17,7 +24,7 @@ from eventlog import convert as conversion
 from eventlog.cli.context import Context
 from eventlog.cli.output import note, print_json, table
 from eventlog.cli.spark import master_of, spark_module
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, EventlogError
 from eventlog.formats import Report
 
 STANDARD: Final = "-"
@@ -25,6 +32,10 @@ STANDARD: Final = "-"
 
 _FORMAT: Final = click.Choice(list(conversion.FORMATS))
 _STEP: Final = 1000
+_PROBLEMS_SHOWN: Final = 20
+_SEVERAL_FILES: Final = frozenset({"qlik-change-table", "linter"})
+_READ_ONCE: Final = frozenset({"xds", "qlik-messages", "gbase", "jsonl"})
+"""Formats that are read front to back, so that a pipe need not be kept in a file."""
 
 
 @click.command()
@@ -54,8 +65,9 @@ def convert(
 ) -> None:
     """Convert changes from IN to OUT: paths, `-` for standard input and output, or URLs where a format has live ones.
 
-    What cannot be read or written is passed over and named in the closing report; OUT is written whole or not at all.
-    With --spark OUT counts only when it holds _SUCCESS; run again over an unfinished one, the command begins anew.
+    What cannot be read or written is passed over and named in the closing report; OUT is written whole or not at all,
+    in the place of a file that is there, into a directory that is there. With --spark OUT counts only when it holds
+    _SUCCESS; run again over an unfinished one, the command begins anew.
     """
     if as_json and target == STANDARD:
         raise ConfigError("OUT - and --json both write to standard output: name a file for OUT")
@@ -67,10 +79,17 @@ def convert(
             raise ConfigError("with --spark IN and OUT are directories, not standard input or output")
         _convert_on_spark(context, source_format, target_format, source, target, options, strict, as_json, master)
         return
-    with standard_input_as_file(source) as path, _output(target) as out, _progress(context.quiet) as follow:
+    if target == STANDARD and target_format in _SEVERAL_FILES:
+        raise ConfigError(f"{target_format} is written to several files, not to standard output: name a place for OUT")
+    with ExitStack() as stack:
+        stack.enter_context(_stopped_by_signals())
+        given = stack.enter_context(standard_input(source, source_format))
+        out = stack.enter_context(_output(target))
+        follow = stack.enter_context(_progress(context.quiet))
         done = conversion.convert(
-            source_format, target_format, path, out, options, strict=strict, report=True, progress=follow
+            source_format, target_format, given.path, out, options, strict=strict, report=True, progress=follow
         )
+        done.problems = [given.named(problem) for problem in done.problems]
     if as_json:
         print_json(as_data(done))
     elif not context.quiet:
@@ -105,7 +124,8 @@ def _convert_on_spark(
         if done.resumed:
             note(f"{target} is finished already")
         print_report(done.report())
-        note(f"{len(done.captures)} captures in {target}")
+        failed = sum(one.failed is not None for one in done.captures)
+        note(f"{len(done.captures) - failed} captures in {target}" + (f", {failed} not converted" if failed else ""))
 
 
 def as_data(report: Report) -> dict[str, Any]:
@@ -120,23 +140,74 @@ def as_data(report: Report) -> dict[str, Any]:
 
 def print_report(report: Report, what: Sequence[str] = ("read", "written")) -> None:
     """What was read and written, what was skipped or lost by reason, and the first things passed over."""
-    for problem in report.problems:
-        note(f"passed over: {problem}")
+    problems = Counter(report.problems)
+    for problem, times in islice(problems.items(), _PROBLEMS_SHOWN):
+        note(f"passed over: {problem}" + (f" ({times} times or more)" if times > 1 else ""))
+    if len(problems) > _PROBLEMS_SHOWN:
+        note(f"passed over: {len(problems) - _PROBLEMS_SHOWN} or more others; --strict stops at the first")
     lines = [(f"changes {name}", getattr(report, name)) for name in what]
     table(("what", "number"), [*lines, *sorted(report.counters.items())])
 
 
+class Given(NamedTuple):
+    """A source as its reader gets it: a path, which messages call ``name``."""
+
+    path: str
+    name: str
+
+    def named(self, text: str) -> str:
+        """A message with the name in the place of the path."""
+        return text if self.path == self.name else text.replace(self.path, self.name)
+
+
 @contextmanager
-def standard_input_as_file(source: str) -> Iterator[str]:
-    """The path of a source; standard input is kept in a file, since some formats read it twice."""
+def standard_input(source: str, format: str) -> Iterator[Given]:
+    """The path of a source; standard input is read as it comes where the format is read once and it is a pipe, else
+    kept in a file. Errors that are raised within name it.
+    """
     if source != STANDARD:
-        yield source
+        yield Given(source, source)
         return
-    with tempfile.TemporaryDirectory(prefix="eventlog-") as directory:
-        path = Path(directory) / "standard-input.jsonl"
-        with path.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-        yield str(path)
+    with ExitStack() as stack:
+        path = _pipe() if format in _READ_ONCE else None
+        if path is None:
+            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="eventlog-"))
+            path = f"{directory}/standard-input.jsonl"
+            with Path(path).open("wb") as file:
+                shutil.copyfileobj(sys.stdin.buffer, file)
+        given = Given(path, "standard input")
+        try:
+            yield given
+        except EventlogError as error:
+            error.args = tuple(given.named(one) if isinstance(one, str) else one for one in error.args)
+            raise
+
+
+def _pipe() -> str | None:
+    """The path that standard input can be opened by, if it is a pipe and the system has one."""
+    try:
+        number = sys.stdin.buffer.fileno()
+        path = f"/dev/fd/{number}"
+        return path if stat.S_ISFIFO(os.fstat(number).st_mode) and Path(path).exists() else None
+    except OSError:  # no file at all
+        return None
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """SIGTERM stops as SIGINT does, so that nothing is left of the output."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

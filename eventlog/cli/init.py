@@ -15,7 +15,7 @@ from eventlog.errors import ConfigError
 from eventlog.options import BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, Option, options_of, toml
 from eventlog.settings import SECTIONS, WatchSettings
 
-_SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL)
+SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL)
 """Kinds whose values show by themselves what is legal."""
 
 
@@ -63,7 +63,7 @@ def _from_driver(export: Path) -> tuple[str, list[str]]:
 def template() -> str:
     """The text of the file: a line of help and the default for every option, all commented out."""
     lines = [
-        "# eventlog.toml: every option with its default; take the # off to change it.",
+        "# eventlog.toml: every option with its default, or an example where it has none; take the # off to change it.",
         "# EVENTLOG_<SECTION>_<KEY> in the environment overrides this file, --set SECTION.KEY=VALUE overrides both.",
         "# `eventlog config` shows what is in effect.",
         "",
@@ -80,12 +80,13 @@ def _options(settings: type) -> Iterator[str]:
         if option.secret:
             yield f"# {key}: {option.about}"
             continue
-        default = defaults[key]
+        has_default = defaults[key] not in (None, ())
+        mark = "" if has_default or not option.example else "  # example"
         yield f"# {_help(option)}"
-        yield f"#{key} = {toml(option.example if default in (None, ()) else default)}"
+        yield f"#{key} = {toml(defaults[key] if has_default else option.example)}{mark}"
 
 
 def _help(option: Option) -> str:
-    legal = "" if option.kind in _SELF_EXPLAINING else f": {option.kind.legal}"
+    legal = "" if option.kind in SELF_EXPLAINING else f": {option.kind.legal}"
     idm = "" if option.idm is None else f"; profile idm: {toml(option.idm)}"
     return f"{option.about}{legal}{idm}"

@@ -11,7 +11,7 @@ from eventlog.cli.database import transaction
 from eventlog.cli.output import note, print_json, table
 from eventlog.errors import ConfigError
 from eventlog.publisher.opening import find_log
-from eventlog.sql import log_table
+from eventlog.sql import log_rows
 
 
 @click.command()
@@ -30,7 +30,7 @@ def requeue(context: Context, statuses: str, ids: str | None, force: bool, as_js
     letters = parse_letters(statuses)
     ranges = None if ids is None else parse_ids(ids)
     with transaction(config) as (conn, dialect):
-        done = log_table.requeue(conn, find_log(conn, dialect, config), letters, ranges, force=force)
+        done = log_rows.requeue(conn, find_log(conn, dialect, config), letters, ranges, force=force)
     if as_json:
         print_json({**done._asdict(), "refused": [row._asdict() for row in done.refused]})
     else:

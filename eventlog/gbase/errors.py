@@ -18,9 +18,19 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Self, TypeVar
 
-from eventlog.errors import DatabaseError, FormatError
+from eventlog.errors import DatabaseError, FormatError, placed
+
+AtOffset = TypeVar("AtOffset", bound=FormatError)
+
+
+def at_offset(error: AtOffset, offset: int) -> AtOffset:
+    """The error, with the offset in the stream of the record that it is about, unless it has one."""
+    if error.offset is None:
+        error.offset = offset
+        placed(error, f"at offset {offset} (0x{offset:x}) of the stream")
+    return error
 
 
 class FramingError(FormatError):
@@ -29,7 +39,9 @@ class FramingError(FormatError):
     code = "framing"
 
     def __init__(self, offset: int, problem: str) -> None:
-        super().__init__(f"at offset {offset} of the stream: {problem}; is this a CDC stream, read from its start?")
+        super().__init__(
+            f"at offset {offset} (0x{offset:x}) of the stream: {problem}; is this a CDC stream, read from its start?"
+        )
         self.offset = offset
 
 

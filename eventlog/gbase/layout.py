@@ -98,13 +98,15 @@ class Layout:
 
 
 class Layouts(dict[int, Layout]):
-    """The layouts in force, by label. ``define`` takes a TABSCHEM record, which replaces that of its label."""
+    """The layouts in force, by label. ``define`` takes a TABSCHEM record, which replaces that of its label. ``order``:
+    what the size arrays of the stream have shown.
+    """
 
     def __init__(self, options: ReadOptions, counters: Counter[str]) -> None:
         super().__init__()
         self._options = options
         self._counters = counters
-        self._order = SizeOrder()
+        self.order = SizeOrder()
 
     def define(self, record: bytes, header_size: int) -> Layout:
         """The layout of a TABSCHEM record. Raises UnknownType, SchemaMismatch, ConfigError for a key column that is
@@ -119,7 +121,7 @@ class Layouts(dict[int, Layout]):
             if name not in names:
                 raise ConfigError(f"key column {name!r} of {table!r} is not captured: captured are {', '.join(names)}")
         qualified = table if schema is None else f"{schema}.{table}"
-        sizes = _sizes_reader(qualified, described.columns, options.size_order, self._order)
+        sizes = _sizes_reader(qualified, described.columns, options.size_order, self.order)
         layout = Layout(
             described.label,
             schema,
@@ -129,7 +131,7 @@ class Layouts(dict[int, Layout]):
             None if key is None else _key_reader(key),
             SIZES_AT + 4 * described.variable,
             sizes,
-            _row_decoder(qualified, described.columns, sizes, options, self._order, self._count_lenient),
+            _row_decoder(qualified, described.columns, sizes, options, self.order, self._count_lenient),
             described,
         )
         self[described.label] = layout

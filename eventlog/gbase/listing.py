@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from eventlog.errors import FormatError
 from eventlog.gbase.column_types import ColumnType
 from eventlog.gbase.datetimes import datetime_text
-from eventlog.gbase.errors import error_name
-from eventlog.gbase.framing import BEGINTX, COMMTX, DISCARD, ERROR, HEADER, RBTX, TABSCHEM, TIMEOUT, Framer
+from eventlog.gbase.errors import ColumnError, at_offset, error_name
+from eventlog.gbase.framing import BEGINTX, COMMTX, DISCARD, ERROR, HEADER, RBTX, ROWS, TABSCHEM, TIMEOUT, Framer
 from eventlog.gbase.layout import SIZES_AT, Layouts
 from eventlog.gbase.options import ReadOptions
-from eventlog.gbase.records import Record, moment, read_record
+from eventlog.gbase.records import Record, moment, read_head, read_record
 from eventlog.model import Lob, Value
 
 _FORMS: Final = {"seq": ">Q", "time": ">q", "code": ">i"}
@@ -22,27 +22,48 @@ _MEANINGS: Final = {"seq": "sequence", "tx": "transaction id", "os_user": "opera
 _HEX_SHOWN: Final = 16  # bytes of a line; longer fields go on in an ellipsis
 
 
-def listing(chunks: Iterable[bytes], options: ReadOptions | None = None) -> Iterator[str]:
+def listing(
+    chunks: Iterable[bytes],
+    options: ReadOptions | None = None,
+    on_bad_row: Callable[[ColumnError], None] | None = None,
+) -> Iterator[str]:
     """The lines of a stream: every field of every record with its offset, its bytes and what they mean.
 
     A transaction is named by its BEGINTX sequence. What cannot be read ends the listing with a line that says so, and
-    its error is raised then: FormatError.
+    its error is raised then: FormatError. ``on_bad_row`` is called with what is wrong with a row, which the listing
+    goes on behind if that returns.
     """
     options = options or ReadOptions()
     framer, layouts = Framer(options.max_record), Layouts(options, Counter())
     open_transactions: dict[int, int] = {}
     offset = 0
+    bad_row: FormatError | None = None
     try:
         for chunk in chunks:
             for frame in framer.feed(chunk):
                 offset = frame[0]
-                yield from _record(read_record(frame, layouts), frame[3], open_transactions)
+                try:
+                    record = read_record(frame, layouts)
+                except ColumnError as error:
+                    if on_bad_row is None or frame[1] not in ROWS:
+                        raise
+                    yield from _record(read_head(frame), frame[3], open_transactions)
+                    yield _fault(offset, error)
+                    bad_row = error
+                    on_bad_row(at_offset(error, offset))
+                else:
+                    yield from _record(record, frame[3], open_transactions)
             offset = framer.offset
         framer.finish()
     except FormatError as error:
-        yield f"{max(offset, getattr(error, 'offset', 0)):08x}  !! {type(error).__name__}: {error}"
-        raise
+        if error is not bad_row:
+            yield _fault(offset if error.offset is None else error.offset, error)
+        raise at_offset(error, offset) from None
     yield f"{framer.offset:08x}  end of the stream, {len(open_transactions)} transactions open"
+
+
+def _fault(offset: int, error: FormatError) -> str:
+    return f"{offset:08x}  !! {type(error).__name__}: {error}"
 
 
 def _record(record: Record, data: bytes, open_transactions: dict[int, int]) -> Iterator[str]:
@@ -66,6 +87,9 @@ def _record(record: Record, data: bytes, open_transactions: dict[int, int]) -> I
             variable = [column.name for column in record.layout.columns if column.type.variable]
             yield _line(record, begin, data[begin : begin + 4], f"size of {variable[place]}", f"{size} bytes")
         at += 4 * len(record.sizes)
+    elif record.number in ROWS:
+        yield _line(record, at, data[at : record.header_size], "size array", "not read")
+        at = record.header_size
     if at < record.header_size:
         yield _line(record, at, data[at : record.header_size], "unknown header", "skipped")
     yield from _payload(record, data)
@@ -120,7 +144,7 @@ def _payload(record: Record, data: bytes) -> Iterator[str]:
             )
             at += size
     elif at < len(data):
-        yield _line(record, at, data[at:], "payload", "skipped")
+        yield _line(record, at, data[at:], "payload", "not read" if record.number in ROWS else "skipped")
 
 
 def _shown(value: Value, column_type: ColumnType) -> str:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from eventlog.gbase.errors import ColumnError
+from eventlog.gbase.errors import ColumnError, at_offset
 from eventlog.gbase.framing import Framer
-from eventlog.gbase.layout import Layout, Layouts
+from eventlog.gbase.layout import Layout, Layouts, SizeOrder
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.records import moment
 from eventlog.gbase.spill import Entry
@@ -47,6 +47,11 @@ class StreamReader:
         """The restart token (spec/gbase-cdc.md 4.1)."""
         return self._transactions.token
 
+    @property
+    def size_order(self) -> SizeOrder:
+        """What the stream has shown of its size arrays; who goes on in the midst of it gives it to the next reader."""
+        return self._layouts.order
+
     def transactions(self, data: bytes | bytearray | memoryview) -> Iterator[Committed]:
         """The transactions that are committed with ``data``; with ``empty_transactions`` empty ones too."""
         return self._transactions.take(self._framer.feed(data))
@@ -77,6 +82,7 @@ class StreamReader:
             try:
                 change = make(operation, event_number)
             except ColumnError as error:
+                at_offset(error, _offset(error, operation))
                 if on_bad_row is None:
                     raise
                 on_bad_row(error)
@@ -87,6 +93,12 @@ class StreamReader:
             event_number += 1
         if waiting is not None:
             yield tuple.__new__(Change, (*waiting[:_LAST], True, *waiting[_LAST + 1 :]))
+
+
+def _offset(error: ColumnError, operation: Operation) -> int:
+    """Where the record begins that the error is about: that of the row, or of the row before it."""
+    _, entry, old = operation
+    return old.offset if old is not None and error.sequence == old.sequence != entry.sequence else entry.offset
 
 
 def _maker(options: ReadOptions, committed: Committed) -> Callable[[Operation, int], Change]:

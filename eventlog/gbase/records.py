@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from eventlog.gbase.errors import BadValue, FramingError
+from eventlog.gbase.errors import BadValue, FramingError, at_offset
 from eventlog.gbase.framing import (
     BEGINTX,
     COMMTX,
@@ -69,7 +69,7 @@ def read_record(frame: Frame, layouts: Layouts) -> Record:
     offset, number, header_size, record = frame
     head = (offset, number, RECORD_NAMES.get(number), header_size, len(record) - header_size)
     if number in ROWS:
-        fields = dict(zip(("seq", "tx", "label", "flags"), _ROW.unpack_from(record, 16), strict=True))
+        fields = _row_fields(record)
         layout = layouts[fields["label"]]
         wrong = check_header(layout, header_size)
         if wrong:
@@ -85,12 +85,23 @@ def read_record(frame: Frame, layouts: Layouts) -> Record:
     return Record(*head, {})
 
 
+def read_head(frame: Frame) -> Record:
+    """A row record without its row, where that cannot be read."""
+    offset, number, header_size, record = frame
+    head = (offset, number, RECORD_NAMES.get(number), header_size, len(record) - header_size)
+    return Record(*head, _row_fields(record))
+
+
+def _row_fields(record: bytes) -> dict[str, int]:
+    return dict(zip(("seq", "tx", "label", "flags"), _ROW.unpack_from(record, 16), strict=True))
+
+
 def moment(seconds: int, offset: int) -> datetime | None:
-    """The time of a BEGINTX or COMMTX record, None for 0; ``offset`` of the record is for messages. Raises BadValue."""
+    """The time of a BEGINTX or COMMTX record at ``offset``, None for 0. Raises BadValue."""
     try:
         return _EPOCH + timedelta(seconds=seconds) if seconds else None
     except OverflowError:
-        raise BadValue(f"the record at offset {offset} has the time {seconds}, outside the years 1 to 9999") from None
+        raise at_offset(BadValue(f"the time {seconds} s since 1970 is outside the years 1 to 9999"), offset) from None
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from eventlog.gbase.layout import Layout
 
 
 class Entry(NamedTuple):
-    """A row record or TRUNCATE (which has no layout) of a transaction; an UPDAFT has the UPDBEF that it is paired with
-    and the place of that.
+    """A row record or TRUNCATE (which has no layout) of a transaction, at ``offset`` of the stream; an UPDAFT has the
+    UPDBEF that it is paired with and the place of that.
     """
 
     number: int
@@ -23,16 +23,17 @@ class Entry(NamedTuple):
     layout: Layout | None
     header_size: int
     record: bytes
+    offset: int
     before_at: int = -1
     before: Entry | None = None
 
 
-ENTRY_OVERHEAD: Final = 200
+ENTRY_OVERHEAD: Final = 240
 """Bytes that an entry takes in memory beside its record."""
 
 _BLOCK_ENTRIES: Final = 1000
 _BLOCK_BYTES: Final = 1 << 20
-_ENTRY: Final = struct.Struct("<BQIiIIq?")
+_ENTRY: Final = struct.Struct("<BQIiIIQq?")
 
 
 def weight(entry: Entry) -> int:
@@ -205,16 +206,15 @@ class Held:
         return [self._from_file(file) for _ in range(block.length)]
 
     def _to_bytes(self, entry: Entry) -> bytes:
-        number, seq, label, layout, header_size, record, before_at, before = entry
+        number, seq, label, layout, header_size, record, offset, before_at, before = entry
         if layout not in self._layouts:
             self._layouts.append(layout)
-        head = _ENTRY.pack(
-            number, seq, label, self._layouts.index(layout), header_size, len(record), before_at, before is not None
-        )
+        at, size, paired = self._layouts.index(layout), len(record), before is not None
+        head = _ENTRY.pack(number, seq, label, at, header_size, size, offset, before_at, paired)
         return head + record + (self._to_bytes(before) if before is not None else b"")
 
     def _from_file(self, file: IO[bytes]) -> Entry:
-        number, seq, label, layout, header_size, size, before_at, paired = _ENTRY.unpack(file.read(_ENTRY.size))
+        number, seq, label, layout, header_size, size, offset, before_at, paired = _ENTRY.unpack(file.read(_ENTRY.size))
         record = file.read(size)
         before = self._from_file(file) if paired else None
-        return Entry(number, seq, label, self._layouts[layout], header_size, record, before_at, before)
+        return Entry(number, seq, label, self._layouts[layout], header_size, record, offset, before_at, before)

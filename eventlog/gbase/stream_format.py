@@ -3,33 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from eventlog.errors import FormatError
+from eventlog.errors import FormatError, placed
 from eventlog.formats import Format, Report, parse_options
+from eventlog.gbase.listing import listing
 from eventlog.gbase.options import ReadOptions, WriteOptions
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.writer import write_stream
+from eventlog.input_files import files_in
 from eventlog.model import Change
 from eventlog.whole_output import whole_file
 
 _CHUNK: Final = 1 << 18
 
 
-def chunks(source: str) -> Iterator[bytes]:
-    """The bytes of a capture in bounded pieces: a file of records, or a directory whose files continue one another in
-    the order of their names. Raises FormatError if it cannot be read.
-    """
-    path = Path(source)
-    try:
-        files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
-        for file in files:
-            with file.open("rb") as capture:
-                while data := capture.read(_CHUNK):
-                    yield data
-    except OSError as error:
-        raise FormatError(f"the capture {source} cannot be read: {error.strerror}") from error
+Of = TypeVar("Of", bound=FormatError)
+
+
+@dataclass(slots=True)
+class CaptureFiles:
+    """A capture: a file of records, or a directory whose files continue one another in the order of their names."""
+
+    source: str
+    _begun: list[tuple[int, Path]] = field(default_factory=list)
+    _placed: FormatError | None = None
+
+    def chunks(self) -> Iterator[bytes]:
+        """Its bytes in bounded pieces. Raises FormatError if it cannot be read."""
+        path = Path(self.source)
+        at = 0
+        try:
+            for file in _files_in(path) if path.is_dir() else [path]:
+                self._begun.append((at, file))
+                with file.open("rb") as capture:
+                    while data := capture.read(_CHUNK):
+                        at += len(data)
+                        yield data
+        except OSError as error:
+            raise FormatError(f"the capture {self.source} cannot be read: {error.strerror}") from error
+
+    def placed(self, error: Of) -> Of:
+        """The error with the file that its record begins in, and, where that is not the first, the offset there."""
+        if error.offset is not None and error is not self._placed:
+            begin, file = next(begun for begun in reversed(self._begun) if begun[0] <= error.offset)
+            placed(error, f"{file}, offset {error.offset - begin}" if begin else file)
+            self._placed = error
+        return error
+
+    @contextmanager
+    def placing(self) -> Iterator[None]:
+        """Errors that are raised within are ``placed``."""
+        try:
+            yield
+        except FormatError as error:
+            raise self.placed(error) from error.__cause__
+
+
+def _files_in(directory: Path) -> list[Path]:
+    files = files_in(directory)
+    if not files:
+        raise FormatError(f"the directory {directory} holds no file of a capture")
+    return files
 
 
 def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
@@ -38,30 +76,43 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
     Counts in ``report`` what the specification counts; rows that cannot be read are passed over. Raises FormatError,
     ConfigError.
     """
-    reader = StreamReader(parse_options(ReadOptions, options, "the gbase reader"), on_bad_row=report.pass_over)
+    capture = CaptureFiles(source)
+    reader = StreamReader(
+        parse_options(ReadOptions, options, "the gbase reader"),
+        on_bad_row=lambda error: report.pass_over(capture.placed(error)),
+    )
     try:
-        for data in chunks(source):
-            for change in reader.feed(data):
-                report.read += 1
-                yield change
-        reader.finish()
+        with capture.placing():
+            for data in capture.chunks():
+                for change in reader.feed(data):
+                    report.read += 1
+                    yield change
+            reader.finish()
     finally:
         reader.close()
         report.counters.update(reader.counters)
 
 
+def listing_of(source: str, options: Mapping[str, Any], report: Report) -> Iterator[str]:
+    """A capture as annotated text (``listing``); rows that cannot be read are passed over behind what is known of them.
+
+    Raises FormatError, ConfigError.
+    """
+    capture = CaptureFiles(source)
+    chosen = parse_options(ReadOptions, options, "the gbase reader")
+    with capture.placing():
+        yield from listing(capture.chunks(), chosen, lambda error: report.pass_over(capture.placed(error)))
+
+
 def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
     """Changes to a file of records, whole or not at all; ``options`` are those of ``WriteOptions``.
 
-    Changes that a stream cannot hold are passed over. Raises FormatError, ConfigError.
+    Changes that a stream cannot hold are passed over. Raises FormatError, ConfigError, OSError.
     """
     parsed = parse_options(WriteOptions, options, "the gbase writer")
-    try:
-        with whole_file(target) as file:
-            for data in write_stream(changes, parsed, report):
-                file.write(data)
-    except OSError as error:
-        raise FormatError(f"the stream {target} cannot be written: {error.strerror}") from error
+    with whole_file(target) as file:
+        for data in write_stream(changes, parsed, report):
+            file.write(data)
 
 
 FORMAT: Final = Format("gbase", read, write)

@@ -11,7 +11,8 @@ from heapq import merge
 from itertools import chain
 from typing import Final
 
-from eventlog.gbase.errors import DuplicateBegin, FramingError, OrphanRecord, SessionDead, error_name
+from eventlog.errors import FormatError
+from eventlog.gbase.errors import DuplicateBegin, FramingError, OrphanRecord, SessionDead, at_offset, error_name
 from eventlog.gbase.framing import (
     BEGINTX,
     COMMTX,
@@ -107,37 +108,41 @@ class Transactions:
             raise self._dead
         layouts, open_transactions = self._layouts, self._open
         unpack_row, make, max_open_bytes = _ROW.unpack_from, tuple.__new__, self._options.max_open_bytes
-        for offset, number, header_size, record in frames:
-            if number in ROWS:
-                seq, tx, label = unpack_row(record, 16)
-                layout = layouts[label]
-                if header_size < layout.header_size:
-                    raise FramingError(offset, check_header(layout, header_size))
-                held = open_transactions.get(tx)
-                if held is None:
-                    self._orphan(offset, number, tx)
+        offset = 0
+        try:
+            for offset, number, header_size, record in frames:
+                if number in ROWS:
+                    seq, tx, label = unpack_row(record, 16)
+                    layout = layouts[label]
+                    if header_size < layout.header_size:
+                        raise FramingError(offset, check_header(layout, header_size))
+                    held = open_transactions.get(tx)
+                    if held is None:
+                        self._orphan(number, tx)
+                        continue
+                    entry = make(Entry, (number, seq, label, layout, header_size, record, offset, -1, None))
+                    if number >= UPDBEF:
+                        entry = held.pair(entry)
+                elif number == TRUNCATE:
+                    seq, tx, label = unpack_row(record, 16)
+                    held = open_transactions.get(tx)
+                    if held is None:
+                        self._orphan(number, tx)
+                        continue
+                    entry = Entry(number, seq, label, None, header_size, record, offset)
+                else:
+                    committed = self._other(offset, number, header_size, record)
+                    if committed is not None:
+                        yield from self._deliver(committed)
                     continue
-                entry = make(Entry, (number, seq, label, layout, header_size, record, -1, None))
-                if number >= UPDBEF:
-                    entry = held.pair(entry)
-            elif number == TRUNCATE:
-                seq, tx, label = unpack_row(record, 16)
-                held = open_transactions.get(tx)
-                if held is None:
-                    self._orphan(offset, number, tx)
-                    continue
-                entry = Entry(number, seq, label, None, header_size, record)
-            else:
-                committed = self._other(offset, number, header_size, record)
-                if committed is not None:
-                    yield from self._deliver(committed)
-                continue
-            held.entries.append(entry)
-            size = len(record) + ENTRY_OVERHEAD if entry.before is None else weight(entry)
-            held.bytes_in_memory += size
-            self._bytes_in_memory += size
-            if self._bytes_in_memory > max_open_bytes:
-                self._spill()
+                held.entries.append(entry)
+                size = len(record) + ENTRY_OVERHEAD if entry.before is None else weight(entry)
+                held.bytes_in_memory += size
+                self._bytes_in_memory += size
+                if self._bytes_in_memory > max_open_bytes:
+                    self._spill()
+        except FormatError as error:
+            raise at_offset(error, offset) from None
 
     def close(self) -> None:
         """Drop what is open; ``token`` stays."""
@@ -165,7 +170,7 @@ class Transactions:
             seq, tx = _PLAIN.unpack_from(record, 16)
             held = self._open.get(tx)
             if held is None:
-                self._orphan(offset, number, tx)
+                self._orphan(number, tx)
             else:
                 self._bytes_in_memory -= held.bytes_in_memory
                 held.discard(seq)
@@ -221,10 +226,10 @@ class Transactions:
         self._delivering = None
         self._last_end = seq
 
-    def _orphan(self, offset: int, number: int, tx: int) -> None:
+    def _orphan(self, number: int, tx: int) -> None:
         if self._options.orphans == "raise" and not self._restarted:
             raise OrphanRecord(
-                f"{RECORD_NAMES[number]} at offset {offset} is of transaction {tx}, which has not begun: "
+                f"{RECORD_NAMES[number]} is of transaction {tx}, which has not begun: "
                 "read the capture from its start, or set orphans = skip"
             )
         self._counters["orphan_records"] += 1

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from eventlog.catalog import Column, Table
-from eventlog.errors import ConfigError, NotExpressible
+from eventlog.errors import ConfigError, NotExpressible, placed
+from eventlog.linter.errors import BadColumnValue
 from eventlog.linter.fields import integer, stripped
 from eventlog.linter.rows import column_positions
 from eventlog.values import Kind
@@ -71,24 +72,29 @@ def table_attrs(tabnum: int, columns: Iterable[ColumnAttrs]) -> TableAttrs:
     return TableAttrs(tabnum, tuple(sorted(columns, key=lambda column: column.atrnum)))
 
 
-def attrs_of_rows(names: Sequence[str], values: Iterable[Sequence[Any]]) -> dict[int, TableAttrs]:
+def attrs_of_rows(
+    names: Sequence[str], values: Iterable[Sequence[Any]], place: Callable[[int], str] | None = None
+) -> dict[int, TableAttrs]:
     """The tables by their number, of rows of DISPATCH_ATTRS whose columns are ``names``.
 
-    Raises MissingColumn, BadColumnValue.
+    ``place`` says where the row of an index stands, for errors. Raises MissingColumn, BadColumnValue.
     """
     positions = [position or 0 for position in column_positions(names, COLUMNS, table="DISPATCH_ATTRS")]
     columns: dict[int, list[ColumnAttrs]] = {}
-    for row in values:
+    for index, row in enumerate(values):
         tabnum, name, atrnum, typ, pkey, length = (row[position] for position in positions)
-        columns.setdefault(integer("TABNUM_SRC", tabnum), []).append(
-            ColumnAttrs(
-                stripped(name),
-                integer("ATRNUM", atrnum),
-                integer("TYP", typ),
-                integer("PKEY", pkey or 0),
-                integer("LEN", length),
+        try:
+            columns.setdefault(integer("TABNUM_SRC", tabnum), []).append(
+                ColumnAttrs(
+                    stripped(name),
+                    integer("ATRNUM", atrnum),
+                    integer("TYP", typ),
+                    integer("PKEY", pkey or 0),
+                    integer("LEN", length),
+                )
             )
-        )
+        except BadColumnValue as error:
+            raise error if place is None else placed(error, place(index)) from None
     return {tabnum: table_attrs(tabnum, described) for tabnum, described in columns.items()}
 
 

@@ -8,24 +8,35 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from functools import partial
 from itertools import chain, groupby, islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from eventlog.errors import ConfigError, FormatError
+from eventlog.errors import ConfigError, FormatError, placed
+from eventlog.input_files import files_in
 from eventlog.linter import attributes, rows
 from eventlog.linter.attributes import TableAttrs, attrs_of_rows, attrs_values
+from eventlog.linter.errors import MissingColumn
 from eventlog.linter.rows import QueueRow, column_values, queue_rows
+from eventlog.text_lines import numbered_lines, text_of
+from eventlog.whole_output import directory_of, whole_path
 
 ATTRS_STEM: Final = "dispatch_attrs"
 QUEUE_STEM: Final = "dispatch_queue"
 
-Part = tuple[Sequence[str], Iterable[Sequence[Any]]]
-"""Names of columns, and rows of them."""
+
+class Part(NamedTuple):
+    """Rows that are read together: the names of their columns and where those stand, the rows, and where the row of an
+    index among them stands.
+    """
+
+    names: Sequence[str]
+    heading: str
+    rows: Sequence[Sequence[Any]]
+    place: Callable[[int], str]
+
 
 _ROWS_A_BATCH: Final = 5_000
 
@@ -34,7 +45,7 @@ def export_files(source: Path) -> tuple[list[Path], Path | None]:
     """The queue files of a directory or file by name, and the attrs file beside them, if any. Raises FormatError."""
     directory = source if source.is_dir() else source.parent
     try:
-        files = sorted(path for path in directory.iterdir() if path.is_file() and path.suffix.lower() in _READERS)
+        files = files_in(directory, _READERS)
     except OSError as error:
         raise FormatError(f"{source} cannot be read: {error.strerror}") from error
     described = [path for path in files if path.stem.casefold() == ATTRS_STEM]
@@ -49,15 +60,25 @@ def export_files(source: Path) -> tuple[list[Path], Path | None]:
 
 def read_queue(paths: Iterable[Path]) -> Iterator[QueueRow]:
     """The rows of all files, in the order of the files. Raises FormatError."""
-    return chain.from_iterable(queue_rows(names, values) for path in paths for names, values in _parts(path))
+    return chain.from_iterable(_queue_rows(part) for path in paths for part in _parts(path))
+
+
+def _queue_rows(part: Part) -> Iterator[QueueRow]:
+    try:
+        return queue_rows(part.names, part.rows, part.place)
+    except FormatError as error:
+        raise placed(error, part.heading) from None
 
 
 def read_attrs(path: Path) -> dict[int, TableAttrs]:
     """The tables by number. Raises FormatError."""
     columns: dict[int, TableAttrs] = {}
-    parts = [(names, list(values)) for names, values in _parts(path)]
-    for names, alike in groupby(parts, key=lambda part: tuple(part[0])):
-        for tabnum, table in attrs_of_rows(names, chain.from_iterable(values for _, values in alike)).items():
+    for part in _parts(path):
+        try:
+            tables = attrs_of_rows(part.names, part.rows, part.place)
+        except MissingColumn as error:
+            raise placed(error, part.heading) from None
+        for tabnum, table in tables.items():
             known = columns.get(tabnum)
             columns[tabnum] = table if known is None else attributes.table_attrs(tabnum, known.columns + table.columns)
     return columns
@@ -71,51 +92,72 @@ def _parts(path: Path) -> Iterator[Part]:
         yield from reader(path)
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (csv.Error, ValueError, RecursionError) as error:  # ValueError: JSON, UTF-8, Arrow
+    except ValueError as error:  # of Arrow
         raise FormatError(f"{path} cannot be read: {error}") from error
+
+
+def _place(what: str, numbers: Sequence[int], index: int) -> str:
+    return f"{what} {numbers[index]}"
 
 
 def _read_csv(path: Path) -> Iterator[Part]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         lines = csv.reader(file)
-        names = next(lines, None)
-        whole = (_whole(line, names or [], path, number) for number, line in enumerate(lines, 2) if line)
-        while several := list(islice(whole, _ROWS_A_BATCH)):
-            yield names or [], several
+        try:
+            names = next(lines, None)
+            rows = _whole(lines, names or [], path)
+            while several := list(islice(rows, _ROWS_A_BATCH)):
+                place = partial(_place, f"{path}, line", [number for number, _ in several])
+                yield Part(names or [], f"{path}, line 1", [row for _, row in several], place)
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise FormatError(f"{path}, at or behind line {lines.line_num}: no CSV in UTF-8: {error}") from None
 
 
-def _whole(line: list[str], names: list[str], path: Path, number: int) -> list[str]:
-    if len(line) != len(names):
-        raise FormatError(f"row {number} of {path} has {len(line)} values for {len(names)} columns")
-    return line
+def _whole(lines: Any, names: list[str], path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a reader of CSV with the numbers of their lines."""
+    for row in lines:
+        if len(row) == len(names):
+            yield lines.line_num, row
+        elif row:
+            raise FormatError(f"{path}, line {lines.line_num}: {len(row)} values for {len(names)} columns")
 
 
 def _read_jsonl(path: Path) -> Iterator[Part]:
-    with path.open(encoding="utf-8") as file:
-        objects = (_object(line, path, number) for number, line in enumerate(file, 1) if not line.isspace())
+    with path.open("rb") as file:
+        objects = ((number, _object(line, f"{path}, line {number}")) for number, line in numbered_lines(file, path))
         while several := list(islice(objects, _ROWS_A_BATCH)):
-            for names, alike in groupby(several, key=tuple):
-                yield names, [tuple(one.values()) for one in alike]
+            for names, alike in groupby(several, key=lambda numbered: tuple(numbered[1])):
+                numbers, values = zip(*alike, strict=True)
+                place = partial(_place, f"{path}, line", numbers)
+                yield Part(names, place(0), [tuple(one.values()) for one in values], place)
 
 
-def _object(line: str, path: Path, number: int) -> dict[str, Any]:
+def _object(line: bytes, place: str) -> dict[str, Any]:
     try:
-        value = json.loads(line)
-    except ValueError as error:
-        raise FormatError(f"line {number} of {path} is no JSON: {error}") from None
+        value = json.loads(text_of(line))
+    except FormatError as error:
+        raise placed(error, place) from None
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{place}: no JSON: {error}") from None
     if not isinstance(value, dict):
-        raise FormatError(f"line {number} of {path} is no JSON object")
+        raise FormatError(f"{place}: no JSON object")
     return value
 
 
 def _read_parquet(path: Path) -> Iterator[Part]:
     arrow = _pyarrow()
+    number = 0
     try:
         with arrow.parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=_ROWS_A_BATCH):
-                yield batch.schema.names, list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
-    except arrow.ArrowException as error:
-        raise FormatError(f"{path} is no Parquet file that can be read: {error}") from error
+                rows = list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+                numbers = range(number + 1, number + 1 + len(rows))
+                yield Part(batch.schema.names, str(path), rows, partial(_place, f"{path}, row", numbers))
+                number += len(rows)
+    except FileNotFoundError:
+        raise
+    except (arrow.ArrowException, OSError) as error:  # OSError: a page that cannot be unpacked
+        raise FormatError(f"{path}, behind row {number}: no Parquet that can be read: {error}") from error
 
 
 _READERS: Final[Mapping[str, Callable[[Path], Iterator[Part]]]] = {
@@ -146,37 +188,14 @@ def check_suffix(suffix: str) -> None:
 
 
 def write_export(queue: Path, attrs: Path, rows_of_queue: Iterable[QueueRow], tables: Iterable[TableAttrs]) -> None:
-    """Write both files; each is whole or not there. Raises what the rows raise, ConfigError, FormatError."""
-    with _replaced(queue) as new_queue, _replaced(attrs) as new_attrs:
+    """Write both files; each is whole or not there. Their directory is made, that above must be there.
+
+    Raises what the rows raise, ConfigError, OSError.
+    """
+    with directory_of(queue), whole_path(str(queue)) as new_queue, whole_path(str(attrs)) as new_attrs:
         _WRITERS[queue.suffix.lower()](new_queue, rows.COLUMNS, map(column_values, rows_of_queue), _QUEUE_TYPES)
         values = chain.from_iterable(map(attrs_values, tables))
         _WRITERS[attrs.suffix.lower()](new_attrs, attributes.COLUMNS, values, _ATTRS_TYPES)
-
-
-@contextmanager
-def _replaced(path: Path) -> Iterator[Path]:
-    """A file beside ``path`` that takes its place when all went well."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise FormatError(f"{path} cannot be written: {error.strerror}") from error
-    os.close(handle)
-    made = Path(name)
-    try:
-        yield made
-        made.chmod(0o666 & ~_umask())
-        made.replace(path)
-    except OSError as error:
-        raise FormatError(f"{path} cannot be written: {error.strerror}") from error
-    finally:
-        made.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _text(value: Any) -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from eventlog.catalog_option import CatalogOption
+from eventlog.errors import FormatError, placed
 from eventlog.formats import Format, Report, parse_options
 from eventlog.linter import files, tables
 from eventlog.linter.attributes import attrs_of_option
@@ -55,7 +56,7 @@ class TargetOptions:
 
 def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
     """The changes of an export (a file or a directory) or of a queue in a database (a URL of SQLAlchemy), all that is
-    there now. An export is sorted in memory.
+    there now. An export is sorted in memory; ``export_reader`` takes one in order.
 
     Raises ConfigError, FormatError, DatabaseError.
     """
@@ -67,7 +68,6 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
 
 
 def _changes(source: str, place: SourceOptions, options: ReaderOptions, report: Report) -> Iterator[Change]:
-    given = attrs_of_option(place.dispatch_attrs)
     if "://" in source:
         poller = QueuePoller(
             connect_any(source),
@@ -77,14 +77,38 @@ def _changes(source: str, place: SourceOptions, options: ReaderOptions, report: 
             attrs_table=place.attrs_table,
             schema=place.schema,
             batch_rows=place.batch_rows,
-            attrs=given or None,
+            attrs=attrs_of_option(place.dispatch_attrs) or None,
         )
         return poller.drain()
     queue, beside = files.export_files(Path(source))
+    reader = _export_reader(beside, place, options, report)
+    return _of_export(source, reader.read(files.read_queue(queue)))
+
+
+def _of_export(source: str, changes: Iterator[Change]) -> Iterator[Change]:
+    """The changes, errors with the name of the export; the rows are read already."""
+    try:
+        yield from changes
+    except FormatError as error:
+        raise placed(error, source) from error.__cause__
+
+
+def export_reader(source: str, options: Mapping[str, Any], report: Report) -> QueueReader:
+    """The reader of an export, for rows that are in order already: ``QueueReader.changes``.
+
+    Raises ConfigError, FormatError.
+    """
+    place, rest = _split(SourceOptions, options)
+    reader_options = parse_options(ReaderOptions, {"final": True, **rest}, "the reader of linter")
+    return _export_reader(files.export_files(Path(source))[1], place, reader_options, report)
+
+
+def _export_reader(beside: Path | None, place: SourceOptions, options: ReaderOptions, report: Report) -> QueueReader:
+    given = attrs_of_option(place.dispatch_attrs)
     described = beside if place.attrs is None else Path(place.attrs)
     if not given and described is not None:
         given = files.read_attrs(described)
-    return QueueReader(given, options, report).read(files.read_queue(queue))
+    return QueueReader(given, options, report)
 
 
 def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:

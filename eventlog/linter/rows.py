@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
+from eventlog.errors import FormatError, placed
 from eventlog.linter.errors import BadColumnValue, MissingColumn
 from eventlog.linter.fields import DATA_SIZE, MASK_64, data_bytes, integer, oper_date_bytes, signed, stripped
 
@@ -76,50 +77,65 @@ def column_positions(
     return positions
 
 
-def queue_rows(names: Sequence[str], values: Iterable[Sequence[Any]]) -> Iterator[QueueRow]:
+def queue_rows(
+    names: Sequence[str], values: Iterable[Sequence[Any]], place: Callable[[int], str] | None = None
+) -> Iterator[QueueRow]:
     """The rows of a table or an export whose columns are ``names``, in its order; DATA without its padding.
 
-    Raises MissingColumn, BadOperDate, BadColumnValue.
+    ``place`` says where the row of an index stands, for errors. Raises MissingColumn at once, and, when the rows are
+    asked for, BadOperDate, BadColumnValue.
     """
     positions = column_positions(names, COLUMNS, OPTIONAL_COLUMNS, table="DISPATCH_QUEUE")
+    return _queue_rows(len(names), positions, values, place)
+
+
+def _queue_rows(
+    width: int,
+    positions: list[int | None],
+    values: Iterable[Sequence[Any]],
+    place: Callable[[int], str] | None,
+) -> Iterator[QueueRow]:
     absent = None in positions
-    pick = itemgetter(*(len(names) if position is None else position for position in positions))
+    pick = itemgetter(*(width if position is None else position for position in positions))
     text = _Texts()
     destination = _Destinations()
     make, row_type = tuple.__new__, QueueRow
-    for row in values:
-        (
-            oper_date, extdata, dbnode, transact_id, address, typ, blobatr, channel, tabnum, rowid, len1, len2,
-            server, owner, table, data,
-        ) = pick((*row, None) if absent else row)  # fmt: skip
-        if not (type(oper_date) is bytes and len(oper_date) == 6):
-            oper_date = oper_date_bytes(oper_date)
-        if not (
-            type(extdata) is int is type(transact_id) is type(address) is type(typ) is type(len1) is type(len2)
-            is type(tabnum) is type(blobatr)
-            and (rowid is None or type(rowid) is int) and (channel is None or type(channel) is int)
-        ):  # fmt: skip
-            extdata, typ = integer("EXTDATA", extdata), integer("TYP", typ)
-            transact_id, address = integer("TRANSACT_ID", transact_id), integer("SYSLOG_ADDR", address)
-            len1, len2 = integer("LEN1", len1), integer("LEN2", len2)
-            blobatr, channel, tabnum, rowid = map(_unchecked_integer, (blobatr, channel, tabnum, rowid))
+    for index, row in enumerate(values):
         try:
-            dbnode, place = text[dbnode], destination[server, owner, table]
-        except TypeError:
-            raise BadColumnValue(f"a CHAR column of {(dbnode, server, owner, table)!r:.80} holds no text") from None
-        if extdata == 0 and 0 <= len1 + len2 <= DATA_SIZE:
-            # No more of it is looked at, and rows are kept in memory.
-            if type(data) is bytes:
-                data = data[: len1 + len2]
-            elif type(data) is str:
-                data = data[: 2 * (len1 + len2)]
-        yield make(
-            row_type,
             (
-                oper_date, extdata, dbnode, transact_id & MASK_64, address & MASK_64, typ, blobatr, channel,
-                tabnum, rowid, len1, len2, place, data,
-            ),
-        )  # fmt: skip
+                oper_date, extdata, dbnode, transact_id, address, typ, blobatr, channel, tabnum, rowid, len1, len2,
+                server, owner, table, data,
+            ) = pick((*row, None) if absent else row)  # fmt: skip
+            if not (type(oper_date) is bytes and len(oper_date) == 6):
+                oper_date = oper_date_bytes(oper_date)
+            if not (
+                type(extdata) is int is type(transact_id) is type(address) is type(typ) is type(len1) is type(len2)
+                is type(tabnum) is type(blobatr)
+                and (rowid is None or type(rowid) is int) and (channel is None or type(channel) is int)
+            ):  # fmt: skip
+                extdata, typ = integer("EXTDATA", extdata), integer("TYP", typ)
+                transact_id, address = integer("TRANSACT_ID", transact_id), integer("SYSLOG_ADDR", address)
+                len1, len2 = integer("LEN1", len1), integer("LEN2", len2)
+                blobatr, channel, tabnum, rowid = map(_unchecked_integer, (blobatr, channel, tabnum, rowid))
+            try:
+                dbnode, going_to = text[dbnode], destination[server, owner, table]
+            except TypeError:
+                raise BadColumnValue(f"a CHAR column of {(dbnode, server, owner, table)!r:.80} holds no text") from None
+            if extdata == 0 and 0 <= len1 + len2 <= DATA_SIZE:
+                # No more of it is looked at, and rows are kept in memory.
+                if type(data) is bytes:
+                    data = data[: len1 + len2]
+                elif type(data) is str:
+                    data = data[: 2 * (len1 + len2)]
+            yield make(
+                row_type,
+                (
+                    oper_date, extdata, dbnode, transact_id & MASK_64, address & MASK_64, typ, blobatr, channel,
+                    tabnum, rowid, len1, len2, going_to, data,
+                ),
+            )  # fmt: skip
+        except FormatError as error:
+            raise error if place is None else placed(error, place(index)) from None
 
 
 def _unchecked_integer(value: Any) -> Any:

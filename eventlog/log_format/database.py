@@ -23,7 +23,8 @@ from eventlog.sql.connect import connect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects import for_url, parse_url
 from eventlog.sql.failures import as_database_errors
-from eventlog.sql.log_table import LogTable, locate_log
+from eventlog.sql.locate import locate_log
+from eventlog.sql.log_table import LogTable
 from eventlog.values import Kind
 
 PASSWORD_VARIABLE: Final = "EVENTLOG_DATABASE_PASSWORD"  # noqa: S105 - the name of a variable

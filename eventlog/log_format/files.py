@@ -13,11 +13,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TypeAlias
+from typing import Any, BinaryIO, Final, TextIO, TypeAlias
 
-from eventlog.errors import ConfigError, FormatError
+from eventlog.errors import ConfigError, FormatError, placed
+from eventlog.input_files import files_in
 from eventlog.model import LogRow
-from eventlog.sql.log_table import LAYOUTS
+from eventlog.sql.log_columns import LAYOUTS
+from eventlog.text_lines import LONGEST, numbered_lines, text_of
 from eventlog.typed import to_text
 from eventlog.whole_output import whole_file, whole_path
 
@@ -57,7 +59,7 @@ def read_rows(
     """
     path = Path(source)
     if path.is_dir():
-        paths = [one for one in sorted(path.iterdir()) if one.suffix.lower() in _SUFFIXES and one.is_file()]
+        paths = files_in(path, _SUFFIXES)
         if not paths:
             raise ConfigError(f"the directory {source} holds no .jsonl, .csv or .parquet file")
     else:
@@ -150,12 +152,13 @@ def _text(value: Any) -> str | None:
 
 def _read_json(path: Path) -> Iterator[_Record]:
     with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
+        for number, line in numbered_lines(file, path):
             place = f"line {number}"
             try:
-                record = json.loads(line)
+                record = json.loads(text_of(line))
+            except FormatError as error:
+                yield place, placed(error, f"{path}, {place}")
+                continue
             except (ValueError, RecursionError) as error:
                 yield place, FormatError(f"{path}, {place}: not JSON: {error}")
                 continue
@@ -179,10 +182,13 @@ _FIELD = re.compile(r'"((?:[^"]|"")*)"|([^",\r\n]*)')
 
 def _read_csv(path: Path) -> Iterator[_Record]:
     names: list[str] | None = None
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        for place, text in _csv_records(file, path):
-            fields = _csv_fields(text)
-            if fields is None:
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        for place, record in _csv_records(file, path):
+            text = _as_utf_8(record)
+            fields = None if text is None else _csv_fields(text)
+            if text is None:
+                yield place, FormatError(f"{path}, {place}: not UTF-8")
+            elif fields is None:
                 yield place, FormatError(f'{path}, {place}: a quote (") stands where none can')
             elif names is None:
                 names = [field or "" for field in fields]
@@ -192,25 +198,36 @@ def _read_csv(path: Path) -> Iterator[_Record]:
                 yield place, dict(zip(names, fields, strict=True))
 
 
-def _csv_records(lines: Iterable[str], path: Path) -> Iterator[tuple[str, str]]:
+def _csv_records(file: TextIO, path: Path) -> Iterator[tuple[str, str]]:
     """Records and where they begin: a line break inside quotes belongs to the record."""
     pending: list[str] = []
-    quotes = begun = 0
-    try:
-        for number, line in enumerate(lines, 1):
-            if not pending:
-                begun = number
-            quotes += line.count('"')
-            pending.append(line)
-            if quotes % 2 == 0:
-                record = "".join(pending).rstrip("\r\n")
-                pending, quotes = [], 0
-                if record:
-                    yield f"line {begun}", record
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{path}, after line {begun}: not UTF-8: {error}") from None
+    quotes = begun = length = number = 0
+    while line := file.readline(LONGEST + 1):
+        number += 1
+        if not pending:
+            begun, length = number, 0
+        quotes += line.count('"')
+        length += len(line)
+        pending.append(line)
+        if length > LONGEST:
+            raise FormatError(f"{path}, line {begun}: longer than {LONGEST} characters; is a quote not closed?")
+        if quotes % 2 == 0:
+            record = "".join(pending).rstrip("\r\n")
+            pending, quotes = [], 0
+            if record:
+                yield f"line {begun}", record
     if pending:
         raise FormatError(f"{path}, line {begun}: a quoted field has no end")
+
+
+def _as_utf_8(record: str) -> str | None:
+    """A record of which bytes that are no UTF-8 were escaped; None if there are any but surrogates, which we write."""
+    if record.isascii():
+        return record
+    try:
+        return record.encode("utf-8", "surrogateescape").decode("utf-8", "surrogatepass")
+    except UnicodeError:
+        return None
 
 
 def _csv_fields(text: str) -> list[str | None] | None:
@@ -277,7 +294,9 @@ def _read_parquet(path: Path) -> Iterator[_Record]:
                 for record in batch.to_pylist():
                     number += 1
                     yield f"row {number}", record
-    except arrow.ArrowException as error:
+    except FileNotFoundError:
+        raise
+    except (arrow.ArrowException, OSError) as error:  # OSError: a page that cannot be unpacked
         raise FormatError(f"{path}, after row {number}: not Parquet: {error}") from error
 
 

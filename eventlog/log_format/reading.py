@@ -9,11 +9,11 @@ from typing import Final, TypeAlias
 
 from eventlog.catalog import Attribute, Catalog, ObjectClass
 from eventlog.checks import CheckedRow, check_rows
-from eventlog.errors import FormatError, RowError
+from eventlog.errors import FormatError, RowError, placed
 from eventlog.events import CurrentRow, EventOptions, Precedence, apply_precedence
 from eventlog.fold import Group, first_open, fold
 from eventlog.formats import Report
-from eventlog.group_changes import UNREAD, GroupReading, MaybeRow, group_to_change
+from eventlog.group_changes import UNREAD, GroupReading, MaybeRow, ReadGroup, group_reader, with_rows
 from eventlog.model import Change, LogRow, Status
 
 WINDOW: Final = 10_000
@@ -45,39 +45,42 @@ def rows_to_changes(
     folding: Folding,
     query_back: QueryBack | None,
     report: Report,
+    source: str,
 ) -> Iterator[Change]:
     """The changes of rows in ascending order of record_id, in the order of their groups' first rows.
 
     ``query_back`` None = no connection: changes of types 5 to 8 come without their row. Bad rows are passed over.
+    ``source``: whose rows they are, for messages.
     Raises FormatError for rows that are out of order.
     """
+    read_group = group_reader(reading)
     log_rows: dict[int, LogRow] = {}
     good: list[CheckedRow] = []
     last = 0
-    source = _taken(_ascending(rows), folding, report)
+    taken = _taken(_ascending(rows, source), folding, report)
     while True:
-        window = list(islice(source, WINDOW))
+        window = list(islice(taken, WINDOW))
         if window:
             last = window[-1].record_id
             log_rows.update((row.record_id, row) for row in window)
-            good += _checked(window, catalog, folding, report)
+            good += _checked(window, catalog, folding, report, source)
         groups = fold(good, folding.fold_distance, folding.fold_span)
         at_tail = len(window) < WINDOW
         closed = len(groups) if at_tail else first_open(groups, last, folding.fold_distance, folding.fold_span)
-        yield from _changes(groups[:closed], log_rows, reading, query_back, report)
+        yield from _changes(groups[:closed], log_rows, read_group, query_back, report, source)
         if at_tail:
             return
         good = sorted(row for group in groups[closed:] for row in group.rows)
         log_rows = {row.record_id: log_rows[row.record_id] for row in good}
 
 
-def _ascending(rows: Iterable[LogRow]) -> Iterator[LogRow]:
+def _ascending(rows: Iterable[LogRow], source: str) -> Iterator[LogRow]:
     last = 0
     for row in rows:
         if row.record_id <= last:
             raise FormatError(
-                f"row {row.record_id} stands behind row {last}: the rows are needed in ascending order of record_id; "
-                "sort the file by it, or read with the option sort = true"
+                f"{source}: record_id {row.record_id} stands behind record_id {last}: the rows are needed in ascending "
+                "order of it; sort the file by it, or read with the option sort = true"
             )
         last = row.record_id
         yield row
@@ -93,10 +96,12 @@ def _taken(rows: Iterable[LogRow], folding: Folding, report: Report) -> Iterator
             report.count("rows_not_taken" if status in _LETTERS else "rows_of_reserved_status")
 
 
-def _checked(rows: Sequence[LogRow], catalog: Catalog, folding: Folding, report: Report) -> list[CheckedRow]:
+def _checked(
+    rows: Sequence[LogRow], catalog: Catalog, folding: Folding, report: Report, source: str
+) -> list[CheckedRow]:
     checked = check_rows(rows, catalog, folding.driver_user)
     for bad in checked.bad:
-        report.pass_over(RowError(bad.code, f"row {bad.record_id}: {bad.message}"))
+        report.pass_over(RowError(bad.code, f"{source}, record_id {bad.record_id}: {bad.message}"))
     if checked.loopback:
         report.count("rows_loopback", len(checked.loopback))
     return checked.good
@@ -105,9 +110,10 @@ def _checked(rows: Sequence[LogRow], catalog: Catalog, folding: Folding, report:
 def _changes(
     groups: Sequence[Group],
     log_rows: Mapping[int, LogRow],
-    reading: GroupReading,
+    read_group: ReadGroup,
     query_back: QueryBack | None,
     report: Report,
+    source: str,
 ) -> Iterator[Change]:
     decided = [apply_precedence(group, EventOptions()) for group in groups]
     current = {} if query_back is None else _read_back(decided, query_back)
@@ -117,13 +123,13 @@ def _changes(
         if query_back is not None and precedence.query_back is not None:
             row = current.get((group.object_class, group.key))
         try:
-            change = group_to_change(precedence, row, log_rows, reading)
+            change = read_group(precedence, row, log_rows)
         except FormatError as error:
-            report.pass_over(error)
+            report.pass_over(placed(error, source))
             continue
         if change is not None:
             report.read += 1
-            yield change
+            yield with_rows(change, group, log_rows)
         else:
             report.count("groups_gone" if row is None else "groups_empty")
 

@@ -13,12 +13,13 @@ from eventlog.catalog_option import CatalogOption, database_of, keys_of
 from eventlog.errors import ConfigError, FormatError
 from eventlog.formats import Format, Report, check_types, parse_options
 from eventlog.group_changes import GroupReading
-from eventlog.log_format.database import is_url, live
+from eventlog.log_format.database import LiveDatabase, is_url, live
 from eventlog.log_format.files import file_format_of, read_rows, write_rows
 from eventlog.log_format.inferred import inferred_database
 from eventlog.log_format.reading import Folding, rows_to_changes
 from eventlog.log_format.writing import RowWriting, change_to_rows
 from eventlog.model import Change, LogRow
+from eventlog.spool import spooled
 from eventlog.values import ValueOptions
 
 _STATUS: Final = "NSWEF"
@@ -105,20 +106,50 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
             tables = database.database()
         if tables is None:
             tables = inferred_database(_rows_of_files(source, chosen, Report()), chosen.schema)
-        catalog = _catalog(tables, chosen, ignored)
-        yield from rows_to_changes(
-            rows,
-            catalog,
-            GroupReading(
-                chosen.schema or catalog.schema,
-                chosen.time_zone,
-                chosen.char_padding,
-                lambda column: report.count(f"truncated {column}"),
-            ),
-            Folding(chosen.fold_distance, chosen.fold_span, frozenset(chosen.status), chosen.driver_user),
-            None if database is None else database.query_back,
-            report,
-        )
+        name = "the log" if is_url(source) else source  # a password may stand in a URL
+        yield from _changes(rows, _catalog(tables, chosen, ignored), database, chosen, report, name)
+
+
+def changes_of_sorted(
+    rows: Iterable[LogRow], source: str, options: Mapping[str, Any], report: Report
+) -> Iterator[Change]:
+    """The changes of rows that were read from files, in the order of record_id. Raises as ``read``."""
+    chosen = parse_options(LogReaderOptions, options, "the eventlog reader")
+    with ExitStack() as stack:
+        database = None
+        if chosen.database_url is not None:
+            database = stack.enter_context(live(chosen.database_url, chosen.schema_name))
+        tables = database_of(chosen.catalog)
+        if tables is None and database is not None:
+            tables = database.database()
+        if tables is None:
+            again = stack.enter_context(spooled(rows))
+            rows, tables = again(), inferred_database(again(), chosen.schema)
+        yield from _changes(rows, _catalog(tables, chosen, ()), database, chosen, report, source)
+
+
+def _changes(
+    rows: Iterable[LogRow],
+    catalog: Catalog,
+    database: LiveDatabase | None,
+    chosen: LogReaderOptions,
+    report: Report,
+    source: str,
+) -> Iterator[Change]:
+    return rows_to_changes(
+        rows,
+        catalog,
+        GroupReading(
+            chosen.schema or catalog.schema,
+            chosen.time_zone,
+            chosen.char_padding,
+            lambda column: report.count(f"truncated {column}"),
+        ),
+        Folding(chosen.fold_distance, chosen.fold_span, frozenset(chosen.status), chosen.driver_user),
+        None if database is None else database.query_back,
+        report,
+        source,
+    )
 
 
 def _rows_of_files(source: str, options: LogReaderOptions, report: Report) -> Iterator[LogRow]:

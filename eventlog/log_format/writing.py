@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from eventlog.catalog import Catalog, ObjectClass
+from eventlog.change_events import ExistingKeys, existing_keys
 from eventlog.change_keys import (
     Key,
     class_of_change,
@@ -19,7 +20,6 @@ from eventlog.change_keys import (
     with_key,
     written_columns,
 )
-from eventlog.changes import ExistingKeys, existing_keys
 from eventlog.errors import BadValue, ConfigError, NotExpressible
 from eventlog.model import Change, ChangeOp, EventType, LogRow, Row, Status, Value, changes_nothing, column_name
 from eventlog.typed import is_multi_valued, moment_reader, to_text, values_of

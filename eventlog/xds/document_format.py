@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from eventlog import __version__
 from eventlog.catalog import Catalog, build_catalog
 from eventlog.catalog_option import CatalogOption, database_of, keys_of
-from eventlog.changes import EventWriting, change_to_events, event_to_change
+from eventlog.change_events import EventWriting, change_to_events
 from eventlog.errors import ConfigError, FormatError, XdsError
+from eventlog.event_changes import event_to_change
 from eventlog.formats import Format, Report, check_types, parse_options
+from eventlog.input_files import files_in
 from eventlog.model import Change, Event
 from eventlog.values import ValueOptions, converter, parse_type
 from eventlog.whole_output import whole_directory, whole_file
@@ -85,7 +88,7 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
     for path in _files(Path(source)):
         for place, document in _documents(path, chosen.limit):
             if isinstance(document, XdsError):
-                report.pass_over(XdsError(f"{path}, {place}: {document}"))
+                report.pass_over(document)
                 continue
             if document.others:
                 report.count("other_elements", len(document.others))
@@ -93,7 +96,7 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
                 try:
                     change = event_to_change(event, catalog, values)
                 except FormatError as error:
-                    report.pass_over(FormatError(f"{path}, {place}: {error}"))
+                    report.pass_over(FormatError(f"{place}: {error}"))
                     continue
                 report.read += 1
                 yield change
@@ -121,7 +124,7 @@ def _catalog(options: _Options, values: ValueOptions) -> Catalog | None:
 def _files(source: Path) -> list[Path]:
     if not source.is_dir():
         return [source]
-    files = [path for path in sorted(source.iterdir()) if path.is_file() and path.suffix in (".xml", ".xmll")]
+    files = files_in(source, (".xml", ".xmll"))
     if not files:
         raise ConfigError(f"the directory {source} holds no .xml or .xmll file")
     return files
@@ -130,36 +133,38 @@ def _files(source: Path) -> list[Path]:
 def _documents(path: Path, limit: int) -> Iterator[tuple[str, Document | XdsError]]:
     """The documents of a file with their places: one a line if the first line ends an envelope.
 
-    None in a file of nothing, which is what no changes are written as.
+    None in a file of nothing, which is what no changes are written as. The file is read once, front to back.
     """
     with path.open("rb") as file:
-        by_line = _is_line_form(file, limit)
-        file.seek(0)
-        if not by_line:
-            if (data := file.read(limit + 1)).strip():
-                yield "document", _document(data, limit)
+        blank, line, number = bytearray(), file.readline(limit + 1), 1
+        while line.isspace():
+            blank += line
+            line, number = file.readline(limit + 1), number + 1
+        if b"</nds>" not in line:
+            if line:
+                yield str(path), _document(bytes(blank) + line + file.read(limit + 1), limit, path, None)
             return
-        number = 0
-        while line := file.readline(limit + 1):
-            number += 1
+        while line:
             if len(line) > limit:
                 raise XdsError(f"{path}, line {number}: longer than {limit} bytes: raise the option limit")
             if not line.isspace():
-                yield f"line {number}", _document(line, limit)
+                yield f"{path}, line {number}", _document(line, limit, path, number)
+            line, number = file.readline(limit + 1), number + 1
 
 
-def _is_line_form(file: BinaryIO, limit: int) -> bool:
-    while line := file.readline(limit + 1):
-        if not line.isspace():
-            return b"</nds>" in line
-    return False
+_WITHIN: Final = re.compile("line ([0-9]+): ")
+_PARSER_PLACE: Final = re.compile(", line [0-9]+, column ([0-9]+)$")
 
 
-def _document(data: bytes, limit: int) -> Document | XdsError:
+def _document(data: bytes, limit: int, path: Path, number: int | None) -> Document | XdsError:
+    """A document, or what is wrong with it, with file and line: ``number`` where the document is one line."""
     try:
         return read_events(data, limit)
     except XdsError as error:
-        return error
+        within = _WITHIN.match(str(error))
+        line = number or (within and within[1])
+        message = _PARSER_PLACE.sub(r", column \1", str(error)[within.end() if within else 0 :])
+        return XdsError(f"{path}, line {line}: {message}" if line else f"{path}: {message}")
 
 
 def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:

@@ -20,7 +20,9 @@ from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import catalog_of, class_names, publisher_options, renderer
 from eventlog.publisher.window import build_outcomes, take_window
 from eventlog.sql.dialect import CurrentRow
-from eventlog.sql.log_table import LogTable, Window, find_columns
+from eventlog.sql.log_columns import find_columns
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.windows import Window
 from eventlog.table_key import key_text
 from eventlog.xds.schema import validate
 

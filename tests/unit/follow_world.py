@@ -13,7 +13,7 @@ from typing import Any
 from lxml import etree
 
 from eventlog.answer import Answer, Level, Verdict
-from eventlog.changes import EventWriting
+from eventlog.change_events import EventWriting
 from eventlog.gbase.emulator import CdcServer, Switches, Work
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.scenarios import drain, open_session
@@ -26,7 +26,7 @@ from eventlog.publisher.position_file import position_file
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sinks.python import CallableSink
 from eventlog.publisher.sources import Source
-from eventlog.publisher.sources.gbase import CaptureFiles
+from eventlog.publisher.sources.capture_files import CaptureFiles
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql.state import Saved
 from eventlog.xds.writer import Header, line_form, write_event

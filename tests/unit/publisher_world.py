@@ -27,7 +27,8 @@ from eventlog.publisher.metrics import Counters
 from eventlog.publisher.options import PublisherOptions
 from eventlog.publisher.sinks import Document
 from eventlog.sql.dialect import CurrentRow, Dialect
-from eventlog.sql.log_table import LogTable, Ranges, Window
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.windows import Ranges, Window
 
 LOG = LogTable(None, "eventlog", LogRow._fields)
 NO_WAIT = PublisherOptions(retry_initial=0, retry_max=0)

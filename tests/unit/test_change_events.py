@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from samples import CATALOG, database, table
 
 from eventlog.catalog import build_catalog
-from eventlog.changes import EventWriting, change_to_events, event_to_change, parse_association
+from eventlog.change_events import EventWriting, change_to_events
 from eventlog.errors import BadTableKey, BadValue, FormatError, NeedsQueryBack, NeedsRowCodec, NotExpressible
+from eventlog.event_changes import event_to_change, parse_association
 from eventlog.model import AttributeSteps, Change, ChangeOp, Event, Op, Operation, Step
 from eventlog.table_key import quote
 from eventlog.typed import moment_reader

@@ -62,6 +62,8 @@ def test_version_is_printed(run: Run) -> None:
         (["--set", "publisher.batchsize=1", "config"], "publisher.batch_size"),
         (["--database-url", "nonsense", "config"], "the database URL cannot be read"),
         (["status"], "no database is given"),
+        (["status", "--config", "e.toml"], "--config stands before the command: eventlog --config FILE status"),
+        (["db", "upgrade", "-q"], "-q stands before the command: eventlog -q db upgrade"),
     ],
 )
 def test_usage_and_configuration_errors_are_one_line_and_exit_2(run: Run, arguments: list[str], part: str) -> None:
@@ -70,6 +72,13 @@ def test_usage_and_configuration_errors_are_one_line_and_exit_2(run: Run, argume
     assert err.startswith("eventlog: ")
     assert err.count("\n") == 1
     assert part in err
+
+
+@pytest.mark.parametrize("arguments", [[], ["db"], ["triggers"]])
+def test_without_a_command_the_help_is_shown_as_it_is(run: Run, arguments: list[str]) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err == run(*arguments, "--help")[1]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from eventlog.cli.requeue import parse_ids, parse_letters
 from eventlog.errors import ConfigError
 from eventlog.sql.connect import connect
 from eventlog.sql.dialects import load
-from eventlog.sql.log_table import open_log
+from eventlog.sql.locate import locate_log
 
 LOG = """
 CREATE TABLE eventlog (
@@ -63,7 +63,7 @@ def publisher(url: str) -> Iterator[None]:
     """Somebody who holds the log."""
     engine, dialect = connect(url), load("postgresql")
     with engine.connect() as conn:
-        assert dialect.try_lock(conn, open_log(conn, dialect, name="eventlog"))
+        assert dialect.try_lock(conn, locate_log(conn, dialect, name="eventlog"))
         yield
     engine.dispose()
 

@@ -104,6 +104,17 @@ def test_a_log_with_unpublished_rows_is_dropped_only_by_force(run: Run, database
     assert catalogue(database) == before
 
 
+def test_a_log_that_triggers_write_is_not_dropped_from_under_them(run: Run, database: sa.Engine) -> None:
+    install(run)
+    with database.begin() as conn:
+        conn.exec_driver_sql("ALTER TABLE hr.eventlog_error RENAME TO errors")  # no publisher would run now
+    code, _, err = run("db", "downgrade", "--force")
+    assert code == 2
+    assert "triggers on hr.usr, hr.usr_phone write the log eventlog" in err
+    assert "eventlog triggers drop" in err
+    assert log_rows(database) == [(1, "idu=1", "fname")]
+
+
 def test_migrations_can_be_printed_without_a_server(run: Run, database: sa.Engine) -> None:
     code, sql, err = run("--database-url", "postgresql://nobody@localhost:1/nowhere", "db", "upgrade", "--sql")
     assert (code, err) == (0, "")

@@ -158,7 +158,10 @@ def test_options_of_the_format_are_taken_in_both_sections(file: Any, section: st
         ("[[watch]]\ntable = 'a'\ncolumns = ['b']\nexclude = ['c']", {}, "either columns or exclude"),
         ("[[watch]]\nview = 'a'", {}, "needs base"),
         ("[[watch]]\ntable = 'a'\n[[watch]]\ntable = 'a'", {}, "a is watched twice"),
+        ("", {"EVENTLOG_DATABSE_URL": "x"}, "nearest known one is EVENTLOG_DATABASE_URL"),
+        ('url = "x"', {}, r"url stands in no section; write it below \[database\] or \[sink\] or \[source\]"),
         ("x = ", {}, "is not TOML"),
+        ("[database]\nurl = postgresql", {}, "a text stands in quotes"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_refused_with_its_place_and_what_is_legal(

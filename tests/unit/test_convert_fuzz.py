@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 
 import pytest
@@ -15,23 +16,34 @@ from eventlog.convert import convert, format_named
 from eventlog.errors import EventlogError
 from eventlog.formats import Report
 
-SOURCES = [("xds", "xmll"), ("eventlog", "jsonl"), ("eventlog", "csv"), ("eventlog", "parquet"), ("jsonl", "jsonl")]
+SOURCES: list[tuple[str, str, dict[str, str]]] = [
+    ("xds", "in.xmll", {}),
+    ("eventlog", "in.jsonl", {}),
+    ("eventlog", "in.csv", {}),
+    ("eventlog", "in.parquet", {}),
+    ("jsonl", "in.jsonl", {}),
+    ("qlik-messages", "in.jsonl", {}),
+    ("qlik-messages", "in.jsonl", {"encoding": "avro"}),
+    ("qlik-change-table", "tables", {"file_format": "csv"}),
+    ("qlik-change-table", "tables", {"file_format": "json"}),
+    ("qlik-change-table", "tables", {"file_format": "parquet"}),
+]
 
 
-def samples(tmp_path: Path, format: str, suffix: str) -> bytes:
-    """A good file of the format."""
-    log = tmp_path / "log.jsonl"
-    SAMPLES["E"](log)
-    good = tmp_path / f"good.{suffix}"
-    if log.name != good.name:
-        convert("eventlog", format, str(log), str(good), {"catalog": CATALOG})
-    return good.read_bytes()
+def sample(tmp_path: Path, format: str, place: str, writer: dict[str, str]) -> Path:
+    """A good file of the format: of change tables, that of the only one."""
+    SAMPLES["E"](tmp_path / "log.jsonl")
+    good = tmp_path / place
+    convert("eventlog", format, str(tmp_path / "log.jsonl"), str(good), {"catalog": CATALOG, "writer": writer})
+    return next(good.glob("*__ct/*")) if good.is_dir() else good
 
 
-@pytest.mark.parametrize(("format", "suffix"), SOURCES)
-def test_a_damaged_file_is_passed_over_or_refused(tmp_path: Path, format: str, suffix: str) -> None:
-    good = samples(tmp_path, format, suffix)
-    path = tmp_path / f"damaged.{suffix}"
+@pytest.mark.parametrize(("format", "place", "writer"), SOURCES)
+def test_a_damaged_file_is_passed_over_or_refused(
+    tmp_path: Path, format: str, place: str, writer: dict[str, str]
+) -> None:
+    path = sample(tmp_path, format, place, writer)
+    good = path.read_bytes()
     reader = format_named(format)
 
     @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -44,6 +56,28 @@ def test_a_damaged_file_is_passed_over_or_refused(tmp_path: Path, format: str, s
         path.write_bytes(bytes(content[:cut]) + data.draw(st.binary(max_size=20)))
         for options in ({}, {"catalog": CATALOG}):
             with contextlib.suppress(EventlogError):
-                list(reader.read(str(path), options, Report()))
+                list(reader.read(str(tmp_path / place), options, Report()))
+
+    damaged()
+
+
+def test_damaged_binary_messages_are_passed_over_or_refused(tmp_path: Path) -> None:
+    path = sample(tmp_path, "qlik-messages", "in.jsonl", {"encoding": "avro"})
+    good = [json.loads(line) for line in path.read_text().splitlines()]
+    reader = format_named("qlik-messages")
+
+    @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(st.data())
+    def damaged(data: st.DataObject) -> None:
+        lines = [dict(line) for line in good]
+        for _ in range(data.draw(st.integers(1, 3))):
+            one = data.draw(st.sampled_from(lines))
+            value = bytearray.fromhex(one["value"]["hex"])
+            if value:
+                value[data.draw(st.integers(0, len(value) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+            one["value"] = {"hex": value[: data.draw(st.integers(0, len(value)) | st.just(len(value)))].hex()}
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        with contextlib.suppress(EventlogError):
+            list(reader.read(str(path), {}, Report()))
 
     damaged()

@@ -19,6 +19,7 @@ from samples import row
 from eventlog.convert import format_named
 from eventlog.errors import ConfigError, FormatError, RowError
 from eventlog.formats import Report
+from eventlog.log_format import files
 from eventlog.log_format.files import read_rows, write_rows
 from eventlog.log_format.reading import WINDOW
 from eventlog.model import Change, LogRow
@@ -178,6 +179,21 @@ def test_what_is_no_row_or_no_file_is_named(tmp_path: Path, name: str, content: 
     assert part in str(caught.value)
 
 
+def test_a_quote_that_is_not_closed_does_not_take_all_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(f'{CSV}\n1,"N\n' + "x" * 2000)
+    monkeypatch.setattr(files, "LONGEST", 1000)
+    with pytest.raises(FormatError, match=r"log.csv, line 2: longer than 1000 characters; is a quote not closed"):
+        rows_of(path)
+
+
+def test_text_that_we_write_we_read(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    rows = [LogRow(1, "N", 1, None, "\ud800", "item", "id=ж", "a", None, 'x"\r\ny')]
+    write_rows(rows, str(path), "csv")
+    assert rows_of(path) == rows
+
+
 def test_bad_rows_are_passed_over_and_the_others_go_on(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     good = {"table": "item", "key": "id=1+code=x"}
@@ -202,9 +218,9 @@ def test_bad_rows_are_passed_over_and_the_others_go_on(tmp_path: Path) -> None:
         "unknown_table": 1,
         "format": 1,
     }
-    assert any("row 2: 'dear' is not a decimal number" in problem for problem in report.problems)
+    assert any("log.jsonl, record_id 2: 'dear' is not a decimal number" in problem for problem in report.problems)
     path.write_text(log_lines(row(1, 9, **good)))
-    with pytest.raises(RowError, match="row 1: event_type is 9"):
+    with pytest.raises(RowError, match=r"log\.jsonl, record_id 1: event_type is 9"):
         changes(path, catalog=CATALOG)
 
 
@@ -242,7 +258,7 @@ def test_options_that_are_wrong_are_refused(tmp_path: Path, options: Any, part: 
 def test_rows_out_of_order_are_refused_or_sorted(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text(log_lines(row(2, 4), row(1, 4, "idu=2")))
-    with pytest.raises(FormatError, match="row 1 stands behind row 2"):
+    with pytest.raises(FormatError, match=r"log\.jsonl: record_id 1 stands behind record_id 2"):
         changes(path)
     assert [change.position for change in changes(path, sort=True)] == ["1", "2"]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from publisher_world import Receiver, World, flights_of, with_options
+from publisher_world import Killed, Receiver, World, flights_of, with_options
 from samples import row
 
 from eventlog.answer import Answer, Level, Verdict
@@ -317,6 +318,25 @@ def test_a_later_event_of_the_object_in_the_envelope_goes_out_again_under_a_new_
     world.run(receiver)
     assert receiver.sent[2:] == [["1", "2.3", "4.3"]]
     assert set(world.statuses().values()) == {"S"}
+
+
+@pytest.mark.parametrize("park", [True, False])
+def test_the_new_id_is_in_the_line_before_anything_else_is_sent(new_world: NewWorld, park: bool) -> None:
+    """Sent again under the old one it would be known to the receiver, and what came behind it would be its end."""
+    world = new_world(deletes("1", "1", "2", "3"), batch_size=2, mark_interval=1000, park=park)
+    receiver = Receiver(judge(e1="retry"))
+
+    def die(name: str) -> None:
+        if name == "before send" and len(receiver.documents) == 1:
+            raise Killed
+
+    receiver.step = die
+    with suppress(Killed):
+        world.cycle(world.start(), receiver)
+    world.connection.rollback()
+    receiver.step = lambda name: None
+    world.run(receiver)
+    assert receiver.sent == [["1", "2"], ["1", "2.2"], ["3", "4"]]
 
 
 def test_an_event_that_got_retry_itself_keeps_its_id(new_world: NewWorld) -> None:

@@ -8,21 +8,13 @@ import pytest
 from samples import CATALOG
 
 from eventlog.checks import BadRow
-from eventlog.publisher.diagnosis import (
-    Finding,
-    Limits,
-    judge_bad,
-    judge_clock,
-    judge_in_flight,
-    judge_keys,
-    judge_plan,
-    judge_record_ids,
-    judge_statuses,
-    judge_storage,
-    judge_transactions,
-)
+from eventlog.publisher.diagnosis import Finding, Limits
+from eventlog.publisher.diagnosis.capture import judge_plan
+from eventlog.publisher.diagnosis.log_table import judge_keys, judge_storage, judge_transactions
+from eventlog.publisher.diagnosis.session import judge_clock
+from eventlog.publisher.diagnosis.waiting import judge_bad, judge_in_flight, judge_record_ids, judge_statuses
 from eventlog.sql.health import Clock, OpenTransaction, Rows, SpelledKey, StatusRows, Storage
-from eventlog.sql.triggers import Action, TriggerPlan
+from eventlog.sql.trigger_plan import Action, TriggerPlan
 
 LIMITS = Limits()
 

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from eventlog.catalog import Column
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.model import LogRow
-from eventlog.sql.log_table import LAYOUTS, LogTable, cut_name, find_columns, split_name, to_ranges
+from eventlog.sql.log_columns import LAYOUTS, find_columns
+from eventlog.sql.log_table import LogTable, cut_name, split_name
+from eventlog.sql.windows import to_ranges
 from eventlog.values import parse_type
 
 STANDARD = LogRow._fields

@@ -15,7 +15,7 @@ from eventlog.events import EventOptions, Outcome, apply_precedence, build_event
 from eventlog.fold import fold
 from eventlog.model import Event
 from eventlog.publisher.flight import Envelope, Flight, Record, Sending, decode, encode, pack, record_of
-from eventlog.sql.log_table import to_ranges
+from eventlog.sql.windows import to_ranges
 
 
 def sending(event_id: str, sendings: int = 1) -> Sending:

@@ -12,17 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from follow_world import PATIENCE, Receiver, Stream, files, following, position_at, render, running, saved_at
+from follow_world import ITEM, PATIENCE, Receiver, Stream, files, following, position_at, render, running, saved_at
 from kafka_cluster import Cluster, cluster, quiet_clients
+from lxml import etree
 
 from eventlog import kafka
+from eventlog.change_events import change_to_events
 from eventlog.errors import ConfigError
 from eventlog.formats import Report
 from eventlog.model import Change, ChangeOp
 from eventlog.publisher.follow import follow
 from eventlog.publisher.position_file import failures_of
 from eventlog.publisher.sinks.kafka import KafkaSink
-from eventlog.publisher.sources import SourceAway, SourceLost
+from eventlog.publisher.sources import Backlog, Read, SourceAway, SourceLost
 from eventlog.publisher.sources.qlik_messages import Topics
 from eventlog.publisher.wake import StopRequest
 from eventlog.qlik import message_format
@@ -101,6 +103,8 @@ def test_what_was_answered_is_not_read_again(brokers: Cluster, place: Path) -> N
     token = saved_at(place, "qlik-messages").token
     assert sum(token["app.item"].values()) == 20
     write(brokers, insert(21))
+    assert topics(brokers).backlog(None) == Backlog(21, "messages")
+    assert topics(brokers).backlog(token) == Backlog(1, "messages")
     assert once(topics(brokers), place).heard == ["add 21 n21"]  # its metadata were read again
 
 
@@ -222,8 +226,48 @@ def test_what_kafka_had_no_room_for_is_not_taken_for_stored(brokers: Cluster, pl
         )
         thread.start()
         time.sleep(1.5)
-    until(lambda: place.exists() and (saved_at_open(place) or {}).get("commit"))
+    expected = {b"id=%d" % key for key in range(1, 31)}
+
+    def stored() -> set[bytes]:
+        return {record.key.partition(b",")[0] for record in brokers.records("t") if record.key is not None}
+
+    until(lambda: stored() >= expected)  # a topic that nobody has written to yet is made by asking
     stop.set()
     thread.join(PATIENCE)
-    stored = {record.key.partition(b",")[0] for record in brokers.records("t") if record.key is not None}
-    assert stored == {b"id=%d" % key for key in range(1, 31)}
+    assert stored() == expected
+
+
+def test_records_of_a_key_keep_their_order_and_a_new_key_begins_with_its_add(
+    brokers: Cluster, place: Path, tmp_path: Path
+) -> None:
+    stream = Stream(tmp_path / "capture.cdc")
+    names = dict.fromkeys(range(1, 8), "new")
+    stream.insert(*names)
+    for number in range(30):
+        key = number % 7 + 1
+        stream.update(key, names[key], f"v{number}")
+        names[key] = f"v{number}"
+    moved = stream.begin()
+    moved.update(ITEM, {"id": 1, "name": names[1]}, {"id": 100, "name": names[1]})
+    moved.commit()
+    stream.update(100, names[1], "last")
+    followed = replace(
+        following(files(stream.path), batch_size=3),
+        render=lambda events: "".join(render([event]) for event in events),
+    )
+    follow(followed, position_at(place), lambda: KafkaSink(brokers.brokers, "t"), StopRequest(), once=True)
+    order = [
+        event.event_id
+        for step in files(stream.path).steps(None, once=True)
+        if isinstance(step, Read)
+        for event in change_to_events(step.change, step.event_id)
+    ]
+    records = brokers.records("t")
+    assert len(records) == len(order)
+    for key in {record.key for record in records}:
+        own = [etree.fromstring(record.value or b"").find("input")[0] for record in records if record.key == key]
+        places = [order.index(event.attrib["event-id"]) for event in own]
+        assert places == sorted(places)
+        assert own[0].tag == "add"
+        assert [event.tag for event in own[1:-1]] == ["modify"] * (len(own) - 2)
+        assert (own[-1].tag == "delete") == (key is not None and key.startswith(b"id=1,"))

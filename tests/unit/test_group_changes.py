@@ -11,11 +11,13 @@ import pytest
 from samples import CATALOG, database, good, row, table
 
 from eventlog.catalog import Catalog, build_catalog
-from eventlog.errors import FormatError
+from eventlog.errors import BadValue, FormatError
 from eventlog.events import EventOptions, apply_precedence
 from eventlog.fold import fold
-from eventlog.group_changes import UNREAD, GroupReading, MaybeRow, group_to_change
+from eventlog.group_changes import UNREAD, GroupReading, MaybeRow, group_reader, with_rows
 from eventlog.model import Change, ChangeOp, LogRow
+from eventlog.typed import value_reader
+from eventlog.values import ColumnType, Kind
 
 INSERT, UPDATE, DELETE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE
 PHONE = "usr_phone.phoneno"
@@ -29,7 +31,8 @@ def change_of(
 ) -> Change | None:
     (group,) = fold(good(rows, catalog), 1000, 10000)
     log_rows = {one.record_id: one for one in rows}
-    return group_to_change(apply_precedence(group, EventOptions()), current, log_rows, GroupReading(**reading))
+    change = group_reader(GroupReading(**reading))(apply_precedence(group, EventOptions()), current, log_rows)
+    return None if change is None else with_rows(change, group, log_rows)
 
 
 @pytest.mark.parametrize(
@@ -231,6 +234,25 @@ def test_values_and_keys_have_the_types_of_their_columns() -> None:
         "tz": datetime(2024, 5, 10, 12, tzinfo=UTC),
         "c": "ab",
     }
+
+
+@pytest.mark.parametrize(
+    ("bits", "text", "value"),
+    [
+        (16, "7", 7), (16, "007", 7), (16, " -7 ", -7), (16, "32767", 32767), (16, "-32768", -32768),
+        (16, "9999", 9999), (16, "32768", None), (16, "99999", None), (32, "999999999", 999_999_999),
+        (32, "2147483648", None), (64, "9223372036854775807", 2**63 - 1), (64, "9223372036854775808", None),
+        (0, "123456789012345678901", 123456789012345678901), (16, "", None), (16, "1_0", None), (16, "\u0663", None),
+        (16, "\u00b2", None), (0, "9" * 5000, None),
+    ],
+)  # fmt: skip
+def test_an_integer_is_in_the_range_of_its_column(bits: int, text: str, value: int | None) -> None:
+    read = value_reader(ColumnType(Kind.INTEGER, bits))
+    if value is None:
+        with pytest.raises(BadValue):
+            read(text)
+    else:
+        assert read(text) == value
 
 
 def test_digits_beyond_the_microsecond_are_told() -> None:

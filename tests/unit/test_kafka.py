@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -156,6 +158,36 @@ def test_what_does_not_fit_into_the_queue_is_abandoned_too() -> None:
     transmitter.close()
 
 
+def test_what_was_abandoned_is_fenced_by_what_is_sent_again(brokers: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    """Real brokers take no record of an epoch that is over; the mock ones do not look, so the epochs are looked at."""
+    transmitter = kafka.Transmitter(brokers.brokers, {"debug": "eos"}, timeout=1)
+
+    def deliver(*values: bytes) -> None:
+        for value in values:
+            transmitter.send("fenced", b"k", value)
+        assert transmitter.flush() == {}
+
+    def deliver_again(*values: bytes) -> None:
+        while True:
+            with suppress(kafka.KafkaAway):
+                return deliver(*values)
+
+    with caplog.at_level(logging.DEBUG, "eventlog.kafka"):
+        deliver_again(b"1")
+        with brokers.stopped(), pytest.raises(kafka.KafkaAway):
+            deliver(b"2")
+        deliver_again(b"2", b"3")
+        transmitter.close()
+    used = re.findall(r"changed PID.* -> PID\{Id:(\d+),Epoch:(\d+)\}", caplog.text)
+    assert len({producer for producer, _ in used}) == 1
+    epochs = [int(epoch) for _, epoch in used]
+    assert epochs == sorted({*epochs})
+    assert len(epochs) > 1
+    values = [record.value for record in brokers.records("fenced")]
+    assert values == sorted(values)  # type: ignore[type-var]
+    assert values[-1] == b"3"
+
+
 # The converter's format.
 
 
@@ -169,6 +201,14 @@ def test_changes_go_to_topics_and_come_back(brokers: Cluster) -> None:
         read = list(FORMAT.read(url, {"metadata_topic": f"about.{encoding}"}, report))
         assert read == [UPDATE, UPDATE]
         assert report.read == 2
+
+
+def test_a_message_that_cannot_be_read_is_named_by_its_topic_partition_and_offset(brokers: Cluster) -> None:
+    send(brokers, "nonsense", b"nonsense")
+    report = Report()
+    assert list(FORMAT.read(f"kafka://{brokers.brokers}/nonsense", {}, report)) == []
+    (problem,) = report.problems
+    assert re.match(r"topic nonsense, partition [0-9], offset 0: ", problem)
 
 
 def test_messages_without_their_metadata_are_waited_for_and_then_unknown(brokers: Cluster) -> None:

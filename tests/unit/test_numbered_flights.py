@@ -14,8 +14,8 @@ from samples import CATALOG
 from eventlog import table_key
 from eventlog.answer import Level, Verdict
 from eventlog.catalog import build_catalog, database_from_json
-from eventlog.changes import event_to_change
 from eventlog.errors import DatabaseError
+from eventlog.event_changes import event_to_change
 from eventlog.model import AttributeSteps, Event, LogRow, Op, Operation, Step
 from eventlog.publisher.context import Numbered
 from eventlog.publisher.flight import Envelope, Flight, Record, Sending, decode, encode, numbered

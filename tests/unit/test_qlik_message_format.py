@@ -80,7 +80,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
         FORMAT.write(broken(), str(path), {}, Report())
     assert [one.name for one in tmp_path.iterdir()] == ["m.jsonl"]
     assert path.read_text(encoding="utf-8") == "as it was"
-    with pytest.raises(FormatError, match="cannot be written"):
+    with pytest.raises(ConfigError, match="cannot be written"):
         FORMAT.write([], str(tmp_path / "none" / "m"), {}, Report())
 
 

@@ -161,6 +161,11 @@ def test_avro_values_at_their_bounds(encoded: bytes, expected: str) -> None:
     assert encoded.hex().upper() == expected
 
 
+@given(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 63).map(lambda bits: (1 << bits) - 1))
+def test_avro_numbers_are_the_bytes_that_fastavro_writes(number: int) -> None:
+    assert avro_binary.long(number) == avro.to_bytes('"long"', number)  # type: ignore[arg-type]
+
+
 def test_more_shapes_than_are_kept_are_written_all_the_same() -> None:
     columns = [QlikColumn("id", "INT4", pk=1), *(QlikColumn(f"c{n}", "DATE") for n in range(10))]
     writer = MessageWriter(WriteOptions(metadata="none"), columns={"item": tuple(columns)}, utc_now=lambda: NOW)

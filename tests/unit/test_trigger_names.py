@@ -12,19 +12,13 @@ from hypothesis import strategies as st
 from eventlog.catalog import Column, Database, ForeignKey, ObjectClass, Table, build_catalog
 from eventlog.errors import TriggerError
 from eventlog.model import EventType
+from eventlog.sql.declared import secret_names
 from eventlog.sql.dialects.postgresql import triggers as postgresql
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, literal, quote_identifier, session_settings
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.triggers import (
-    ChildTriggers,
-    ClassTriggers,
-    Style,
-    Watch,
-    compile_watch,
-    exclusions,
-    first_free,
-    secret_names,
-)
+from eventlog.sql.trigger_plan import first_free
+from eventlog.sql.triggers import ChildTriggers, ClassTriggers, compile_watch
+from eventlog.sql.watches import Style, Watch, exclusions
 from eventlog.values import ColumnType, Kind, parse_type
 
 INTEGER, TEXT = parse_type("integer"), parse_type("text")

@@ -20,7 +20,8 @@ from eventlog.publisher.metrics import Counters
 from eventlog.publisher.options import PublisherOptions
 from eventlog.publisher.window import Taken, split_by_rows, take_window
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable, Window
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.windows import Window
 
 
 @dataclass

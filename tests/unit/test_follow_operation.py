@@ -1,0 +1,435 @@
+"""What an operator of a followed source sees and does: status, options without meaning, the position file, health."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from follow_world import ITEM, Receiver, Stream, files, following, position_at, saved_at
+from test_follow_sources import ATTRS, configure
+
+from eventlog import cli
+from eventlog.answer import Answer
+from eventlog.config import load
+from eventlog.errors import ConfigError, ReceiverAway
+from eventlog.formats import Report
+from eventlog.gbase.session import Capture
+from eventlog.linter import tables
+from eventlog.linter.emulator import Workload, emulate
+from eventlog.linter.reader import ReaderOptions
+from eventlog.publisher import position_file as position_module
+from eventlog.publisher.follow import follow
+from eventlog.publisher.follow_opening import following as following_of
+from eventlog.publisher.follow_opening import position_of
+from eventlog.publisher.follow_options import passed_over
+from eventlog.publisher.health import patience
+from eventlog.publisher.metrics import Counters
+from eventlog.publisher.position_file import FilePosition, PositionAway, failures_of, position_file
+from eventlog.publisher.sources import Backlog, BadToken, Mark, Read
+from eventlog.publisher.sources.gbase import CaptureSession
+from eventlog.publisher.sources.linter import DispatchQueue
+from eventlog.publisher.wake import StopRequest
+from eventlog.sql.state import Failure, Saved, position_table
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "position.json"
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Stream:
+    return Stream(tmp_path / "capture.cdc")
+
+
+# --- status -----------------------------------------------------------------------------------------------------------
+
+
+def status(config: Path, capfd: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    capfd.readouterr()
+    assert cli.run(["-c", str(config), "status", "--json", *arguments]) == 0
+    found: dict[str, Any] = json.loads(capfd.readouterr().out)
+    return found
+
+
+@pytest.fixture(params=["file", "sqlite", "postgresql"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    """Settings of [source] that say where the position is."""
+    if request.param == "file":
+        return {"position_file": "position.json"}
+    url = f"sqlite:///{tmp_path / 'ops.db'}"
+    (tmp_path / "ops.db").touch()
+    if request.param == "postgresql":
+        url = request.getfixturevalue("database").url.render_as_string(hide_password=False)
+    return {"position_file": None, "position_url": url}
+
+
+def test_status_shows_position_backlog_failures_and_who_runs(
+    stream: Stream, tmp_path: Path, kept: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = configure(tmp_path, type=None, **kept)
+    stream.insert(1)
+    before = status(config, capfd, "--from", "gbase")
+    assert (before["position"], before["moved"], before["behind"]) == (None, None, stream.path.stat().st_size)
+    assert not list(tmp_path.glob("*.lock"))  # looking leaves nothing behind
+    assert cli.run(["-c", str(config), "publish", "--from", "gbase", "--once"]) == 0
+    read = stream.path.stat().st_size
+    stream.insert(2, name="bell \x07")
+    after = status(config, capfd, "--from", "gbase")
+    assert after["position"]["commit"] is not None
+    assert (after["behind"], after["behind_unit"]) == (stream.path.stat().st_size - read, "bytes")
+    assert 0 <= after["moved_seconds"] < 600
+    assert (after["publisher_runs"], after["failures"]) == (False, 0)
+    assert cli.run(["-c", str(config), "publish", "--from", "gbase", "--once"]) == 0
+    with position_of(load(config, {}, {"source.type": "gbase"}))():
+        held = status(config, capfd, "--from", "gbase")
+    assert held["publisher_runs"]
+    assert held["failures"] == 1
+    assert held["newest_failures"][0]["code"] == "not_expressible"
+
+
+def test_status_tells_when_the_position_moved_and_not_when_it_was_written(
+    stream: Stream, tmp_path: Path, kept: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = configure(tmp_path, **kept)
+    stream.insert(1)
+    assert cli.run(["-c", str(config), "publish", "--once"]) == 0
+    moved = status(config, capfd)["moved"]
+    time.sleep(1.1)  # it is told in seconds
+    assert cli.run(["-c", str(config), "publish", "--once"]) == 0
+    again = status(config, capfd)
+    assert again["moved"] == moved
+    stream.insert(2)
+    assert cli.run(["-c", str(config), "publish", "--once"]) == 0
+    assert status(config, capfd)["moved"] > moved
+    assert status(config, capfd)["flight"] > again["flight"]
+
+
+def test_doctor_says_that_it_is_about_logs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["-c", str(configure(tmp_path)), "doctor"]) == 2
+    assert "eventlog status" in capfd.readouterr().err
+
+
+def test_status_speaks_to_people(stream: Stream, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    config = configure(tmp_path)
+    stream.insert(1, name="bell \x07")
+    assert cli.run(["-c", str(config), "publish", "--once"]) == 0
+    capfd.readouterr()
+    assert cli.run(["-c", str(config), "status"]) == 0
+    said = capfd.readouterr().err
+    for part in (
+        "source gbase: no publisher runs",
+        f"byte {stream.path.stat().st_size} of capture.cdc",
+        "behind it: 0 bytes",
+        "1 failures",
+        "not_expressible",
+    ):
+        assert part in said
+
+
+@pytest.mark.parametrize("token", ["x", {"capture": {}}, [1]])
+def test_status_shows_a_position_that_was_damaged_as_it_is(
+    stream: Stream, tmp_path: Path, place: Path, token: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place.write_text(json.dumps({"source": "gbase", "token": token, "flight": 3}))
+    assert cli.run(["-c", str(configure(tmp_path)), "status"]) == 0
+    assert f"position: {json.dumps(token)}" in capfd.readouterr().err
+
+
+def test_status_of_a_source_that_cannot_be_asked_shows_the_rest(
+    stream: Stream, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = configure(tmp_path)
+    stream.insert(1)
+    assert cli.run(["-c", str(config), "publish", "--once"]) == 0
+    stream.path.unlink()
+    found = status(config, capfd)
+    assert found["behind"] is None
+    assert "is not there" in found["behind_unknown"]
+    assert found["position"]["commit"] is not None
+
+
+def test_the_backlog_of_a_queue_is_what_lies_behind_the_position(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'queue.db'}"
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    rows = [row for step in emulate(Workload(5, transactions=6)) for row in step.rows]
+    with engine.begin() as connection:
+        table, attrs = tables.create(connection)
+        tables.insert_attrs(connection, attrs, list(ATTRS.values()))
+        tables.insert_rows(connection, table, rows)
+        tables.insert_rows(connection, table, [rows[-1]._replace(syslog_addr=(1 << 64) - 5)])
+    engine.dispose()
+    source = DispatchQueue(url, ReaderOptions(codec="eventlog-emulator-1"), "dispatch_queue", "dispatch_attrs", None,
+                           None, 0.01, Report())  # fmt: skip
+    middle = rows[len(rows) // 2].syslog_addr
+    later = sum(row.syslog_addr > middle for row in rows) + 1
+    assert source.backlog(None) == Backlog(len(rows) + 1, "rows")
+    assert source.backlog(f"{middle:016x}") == Backlog(later, "rows")
+    assert source.backlog(f"{(1 << 64) - 6:016x}") == Backlog(1, "rows")
+    assert source.backlog({"restart": f"{(1 << 64) - 5:016x}", "dbnode": "x"}) == Backlog(0, "rows")
+
+
+def test_a_position_of_another_source_database_is_refused(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'queue.db'}"
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    rows = [row for step in emulate(Workload(5, transactions=6)) for row in step.rows]
+    with engine.begin() as connection:
+        table, attrs = tables.create(connection)
+        tables.insert_attrs(connection, attrs, list(ATTRS.values()))
+        tables.insert_rows(connection, table, rows)
+    engine.dispose()
+    source = DispatchQueue(url, ReaderOptions(codec="eventlog-emulator-1"), "dispatch_queue", "dispatch_attrs", None,
+                           None, 0.01, Report())  # fmt: skip
+    own = {"restart": "0" * 16, "dbnode": rows[0].dbnode}
+    assert any(isinstance(step, Read) for step in source.steps(own, once=True))
+    assert any(isinstance(step, Read) for step in source.steps("0" * 16, once=True))  # as earlier versions kept it
+    for options in ({}, {"dbnode": rows[0].dbnode}):
+        changed = replace(source, options=replace(source.options, **options))
+        with pytest.raises(BadToken, match="of the source database 'OTHER'"):
+            next(changed.steps({**own, "dbnode": "OTHER"}, once=True))
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+
+def opened(config: Path, **flags: str) -> Any:
+    loaded = load(config, {}, {name.replace("__", "."): value for name, value in flags.items()})
+    return following_of(loaded, Counters(), Report())
+
+
+@pytest.mark.parametrize(
+    ("source", "flags", "message"),
+    [
+        ({"brokers": "b:1"}, {}, r"source\.brokers has no meaning for a capture in files"),
+        ({"server": "s"}, {}, r"source\.server has no meaning"),
+        ({"position_table": "p"}, {}, r"position_table has no meaning where the position is in position_file"),
+        ({"path": "-", "poll_interval": 1}, {}, r"poll_interval has no meaning for a capture on standard input"),
+        ({}, {"publisher__time_of_day": "06:00:00"}, r"time_of_day is for a log.*--once"),
+        ({}, {"format__emit_keys": "true"}, r"format\.emit_keys = true is for a log"),
+        ({}, {"format__noop_updates": "emit"}, r"format\.noop_updates = .*is for a log"),
+        ({}, {"format__referential": "dn"}, r"format\.referential = .*needs source\.catalog"),
+        ({}, {"format__type": "qlik-messages", "sink__type": "kafka", "sink__brokers": "b:1"}, "published as xds"),
+    ],
+)
+def test_an_option_that_would_have_no_effect_is_refused(
+    tmp_path: Path, source: dict[str, Any], flags: dict[str, str], message: str
+) -> None:
+    config = configure(tmp_path, **{**({"poll_interval": None} if "path" in source else {}), **source})
+    with pytest.raises(ConfigError, match=message):
+        opened(config, **flags)
+
+
+def test_options_about_a_log_may_stand_there_and_are_named(
+    stream: Stream, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = configure(tmp_path)
+    with config.open("a") as file:
+        file.write('\npolling_interval = 60\nfold_span = 5\nbatch_size = 3\n[database]\nurl = "sqlite:///log.db"\n')
+    assert passed_over(load(config, {})) == ["publisher.polling_interval", "publisher.fold_span"]
+    stream.insert(1)
+    with caplog.at_level("INFO", "eventlog"):
+        assert cli.run(["-c", str(config), "publish", "--once"]) == 0
+    assert "do not count here: publisher.polling_interval, publisher.fold_span" in caplog.text
+
+
+def test_a_profile_sets_nothing_that_is_refused(tmp_path: Path) -> None:
+    assert opened(configure(tmp_path), publisher__profile="idm").options.batch_size == 1
+
+
+def test_concurrency_counts_where_the_sink_can_do_it(tmp_path: Path) -> None:
+    config = configure(tmp_path)
+    assert opened(config, publisher__concurrency="4").options.concurrency == 1  # files are written in order
+    http = {"sink__type": "http", "sink__url": "http://127.0.0.1:1/"}
+    assert opened(config, publisher__concurrency="4", **http).options.concurrency == 4
+
+
+def test_a_timeout_that_kafka_cannot_keep_is_refused() -> None:
+    kafka = {"sink.type": "kafka", "sink.brokers": "b:1"}
+    with pytest.raises(ConfigError, match=r"sink\.timeout = 1\.5 is too short for Kafka.*at least 2 s"):
+        load(None, {}, {**kafka, "sink.timeout": "1.5"})
+    assert load(None, {}, {**kafka, "sink.timeout": "2"}).sink.timeout == 2
+    assert load(None, {}, {"sink.timeout": "0.1"}).sink.timeout == 0.1
+
+
+# --- health -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_sign_of_life_is_due_by_the_interval_of_the_source() -> None:
+    flags = {"source.type": "linter", "source.poll_interval": "100", "sink.timeout": "1"}
+    assert patience(load(None, {}, flags)) == 300 + 1 + 60
+
+
+def test_progress_is_shown_while_a_long_transaction_is_read_and_not_for_what_is_only_handed_over(
+    stream: Stream, place: Path
+) -> None:
+    class Handing(Receiver):
+        """A sink whose receiver speaks when it is flushed, and is away then."""
+
+        def send(self, document: Any) -> Answer:
+            seen.append(len(beats))
+            self.receive(document.body, document.events)
+            return Answer(is_pending=True)
+
+        def flush(self) -> None:
+            raise ReceiverAway("away")
+
+        def close(self) -> None:
+            pass
+
+    work = stream.begin()
+    for key in range(3000):
+        work.insert(ITEM, {"id": key, "name": "long"})
+    stream.write()
+    beats: list[None] = []
+    beat = lambda: beats.append(None)  # noqa: E731
+    follow(following(files(stream.path)), position_at(place), Receiver().sink, StopRequest(), once=True, beat=beat)
+    assert len(beats) > 2
+    work.rollback()
+    stream.insert(1)
+    seen: list[int] = []
+    receiver = Handing()
+    receiver.enough = lambda heard: len(seen) == 10
+    follow(following(files(stream.path)), position_at(place), lambda: receiver, receiver.stop, beat=beat)
+    assert len(seen) == 10
+    assert len(set(seen)) == 1
+
+
+# --- the position file ------------------------------------------------------------------------------------------------
+
+
+def test_a_disk_that_is_full_is_waited_for_and_nothing_is_sent_meanwhile(
+    stream: Stream, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream.insert(1)
+    receiver, failed = Receiver(), 0
+    sync = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        nonlocal failed
+        if receiver.heard and failed < 3:
+            failed += 1
+            raise OSError(28, "No space left on device")
+        sync(descriptor)
+
+    monkeypatch.setattr(position_module.os, "fsync", fsync)
+    receiver.enough = lambda heard: len(heard.heard) == 2
+    follow(following(files(stream.path)), position_at(place), receiver.sink, receiver.stop)
+    assert receiver.heard == ["add 1 new"] * 2  # again, since that it was answered could not be kept
+    assert all(len(texts) == 1 for texts in receiver.meanings.values())
+    assert failed == 3
+
+
+def test_a_place_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        pytest.raises(ConfigError, match=r"cannot be locked.*can be written"),
+        position_file(tmp_path / "nowhere" / "p.json", "gbase"),
+    ):
+        pass
+    (tmp_path / "p.json").mkdir()
+    with position_file(tmp_path / "p.json", "gbase") as position:
+        with pytest.raises(PositionAway, match=r"p\.json cannot be written"):
+            position.save(Saved())
+        with pytest.raises(ConfigError, match=r"p\.json cannot be read"):
+            position.load()
+
+
+def test_a_line_of_a_failure_that_was_torn_is_cut_and_written_again(place: Path) -> None:
+    failures = [Failure(str(number), "receiver", "because " * 2000, None) for number in range(3)]
+    position = FilePosition(place, "gbase")
+    position.save(Saved(), failures[:2])
+    path = failures_of(place)
+    assert path.stat().st_mode & 0o077 == 0  # it holds data
+    whole = path.read_bytes()
+    for cut in (1, 10, 9000, len(whole) // 2 + 5, len(whole)):
+        path.write_bytes(whole[:-cut])
+        position.save(Saved(), failures[2:])
+        ids = [json.loads(line)["event_id"] for line in path.read_text().splitlines()]
+        assert ids[-1] == "2"
+        assert ids[:-1] == [str(number) for number in range(len(ids) - 1)]
+
+
+def test_a_second_publisher_is_refused_and_one_that_comes_while_status_looks_is_not(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = []
+    with position_file(place, "gbase"):
+        pass
+    descriptor = os.open(place.with_name("position.json.lock"), os.O_RDONLY)
+    position_module.fcntl.flock(descriptor, position_module.fcntl.LOCK_SH)
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        position_module.fcntl.flock(descriptor, position_module.fcntl.LOCK_UN)
+
+    monkeypatch.setattr(position_module.time, "sleep", sleep)
+    with position_file(place, "gbase"):
+        assert len(looks) == 1
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize(
+    ("source", "token", "message"),
+    [
+        ({}, "0000000b01746018", "no position of a CDC stream"),
+        ({}, {"restart": "xyz", "commit": None}, "no position of a CDC stream"),
+        ({}, {"restart": "1", "commit": "1", "capture": {}}, "names no place in a capture"),
+        ({"type": "linter", "url": "sqlite:///q.db"}, {"restart": None}, "none of order_by syslog"),
+        ({"type": "qlik-messages", "brokers": "b:1", "topics": ["t"]}, ["t"], "no position of topics"),
+        ({"type": "qlik-messages", "brokers": "b:1", "topics": ["t"]}, {"t": {"x": 1}}, "no position of topics"),
+        ({"type": "qlik-messages", "brokers": "b:1", "topics": ["t"]}, {"u": {"0": 1}}, "is of u, not of t"),
+    ],
+)
+@pytest.mark.parametrize("in_table", [False, True])
+def test_a_position_that_the_source_cannot_read_is_said_with_its_place(
+    stream: Stream, tmp_path: Path, source: dict[str, Any], token: Any, message: str, in_table: bool
+) -> None:
+    kind = source.get("type", "gbase")
+    if kind != "gbase":
+        reader = {"codec": "eventlog-emulator-1"} if kind == "linter" else None
+        source = {"path": None, "poll_interval": None, "reader": reader, **source}
+    if in_table:
+        url = f"sqlite:///{tmp_path / 'ops.db'}"
+        source = {"position_file": None, "position_url": url, **source}
+        with position_table(url, "eventlog_position", kind) as position:
+            position.save(Saved(token, 3))
+    else:
+        (tmp_path / "position.json").write_text(json.dumps({"source": kind, "token": token, "flight": 3}))
+    config = load(configure(tmp_path, **source), {})
+    followed = following_of(config, Counters(), Report())
+    expected = "position_table eventlog_position: .*" if in_table else r"position_file .*position\.json: .*"
+    with pytest.raises(ConfigError, match=expected + message):
+        follow(followed, position_of(config), Receiver().sink, StopRequest(), once=True)
+
+
+def test_a_position_of_another_server_is_refused(stream: Stream, place: Path) -> None:
+    source = CaptureSession(lambda: pytest.fail("not opened"), [Capture(ITEM, ["id"], 111)], "b", files(place).options)
+    token = {"restart": "000000000000000b", "commit": None, "server": "a"}
+    with pytest.raises(BadToken, match="of the server a, not b"):
+        next(source.steps(token, once=True))
+
+
+def test_a_file_of_an_earlier_version_is_gone_on_with(stream: Stream, place: Path) -> None:
+    stream.insert(1)
+    once = files(stream.path)
+    follow(following(once), position_at(place), Receiver().sink, StopRequest(), once=True)
+    content = json.loads(place.read_text())
+    old = {name: content["token"][name] for name in ("restart", "commit")}
+    place.write_text(json.dumps({"source": "gbase", "token": old, "flight": content["flight"]}))
+    stream.insert(2)
+    receiver = Receiver()
+    follow(following(once), position_at(place), receiver.sink, StopRequest(), once=True)
+    assert receiver.heard == ["add 2 new"]
+    assert "capture" in saved_at(place).token
+
+
+def test_what_was_handed_to_a_reader_in_the_midst_is_a_mark_like_others(stream: Stream) -> None:
+    stream.insert(1)
+    *_, last = files(stream.path).steps(None, once=True)
+    assert isinstance(last, Mark)
+    assert list(replace(files(stream.path), rest=0).steps(last.token, once=True)) == []
