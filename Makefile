@@ -4,6 +4,7 @@
 # make soak    the tests that take longer
 # make bench   the benchmarks, an hour and more; bench/RESULTS.md holds what they printed
 # make lint    ruff, mypy and import-linter alone
+# make reference  what the documentation repeats of the code: options, commands, error codes
 # make clean   what building and testing leave behind; make distclean: .venv too
 
 SHELL := /bin/bash
@@ -18,7 +19,7 @@ PYTEST_ARGS ?=
 DEMO_ARGS ?=
 BENCHES := $(addprefix bench/,drain.py concurrency.py latency.py capture.py memory.py backlog.py masks.py kafka.py qlik.py gbase.py linter.py)
 
-.PHONY: setup demo test lint soak bench clean distclean
+.PHONY: setup demo test lint soak bench reference clean distclean
 
 setup: $(STAMP)
 
@@ -43,6 +44,9 @@ soak: setup
 
 bench: setup
 	@for bench in $(BENCHES); do echo "== $$bench"; $(BIN)/python "$$bench"; done
+
+reference: setup
+	@$(BIN)/python scripts/reference.py
 
 clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info

@@ -1,7 +1,8 @@
 """The commands and the SQL of a page of the documentation, as they are to be run.
 
 A block counts if its first line is ``# as ROLE`` (sh) or ``-- as ROLE`` (sql); ``<!-- scenario: NAME -->`` begins a
-scenario, and ``<!-- scenario: NAME, after OTHER -->`` one that goes on where another one ends.
+scenario, and ``<!-- scenario: NAME, after OTHER -->`` one that goes on where another one ends. A block under
+``<!-- runs -->`` needs nothing but an empty directory and what the blocks of its page before it left there.
 """
 
 from __future__ import annotations
@@ -43,6 +44,13 @@ def scenarios(page: Path) -> dict[str, Scenario]:
         )
         for match, end in zip(found, ends, strict=True)
     }
+
+
+def runnable(page: Path) -> list[tuple[str, str]]:
+    """Language (sh or python) and text of the blocks that run by themselves, in order."""
+    return re.findall(
+        r"^<!-- runs -->\n```(sh|python)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
 
 
 def fenced(page: Path, language: str) -> list[str]:

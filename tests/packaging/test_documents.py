@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import runpy
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
+import click
 import pytest
-from documents import ROOT, fenced
+from documents import ROOT, fenced, runnable
 
 from eventlog import cli
 from eventlog.config import load
@@ -21,6 +27,19 @@ ids = [page.name for page in PAGES]
 def test_every_link_leads_to_a_file_of_the_tree(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_every_link_to_a_heading_leads_to_one(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if link[1] not in anchors(page if not link[0] else page.parent / link[0])] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """What headings are called in links."""
+    text = re.sub(r"(?ms)^```.*?^```", "", page.read_text(encoding="utf-8"))
+    headings = re.findall(r"(?m)^#+ (.*)$", text)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_readme_names_every_page() -> None:
@@ -39,12 +58,65 @@ def test_every_configuration_can_be_read(page: Path, tmp_path: Path) -> None:
             load(file, {})
 
 
+def commands(page: Path) -> list[list[str]]:
+    """The command lines of ``eventlog`` in the shell blocks of a page, and in its text with at least one option."""
+    text = page.read_text(encoding="utf-8")
+    lines = [line for block in fenced(page, "sh") for line in block.replace("\\\n", " ").splitlines()]
+    lines += re.findall(r"`(eventlog [^`]*?--?\w[^`|]*)`", re.sub(r"(?s)```.*?```", "", text))
+    split = [shlex.split(part, comments=True) for line in lines for part in line.split("&&")]
+    return [words[1:] for words in split if words and words[0] == "eventlog"]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=ids)
-def test_every_command_exists(page: Path) -> None:
-    for block in fenced(page, "sh"):
-        for line in block.replace("\\\n", " ").splitlines():
-            words = shlex.split(line, comments=True)
-            if not words or words[0] != "eventlog":
-                continue
-            named = [word for word in words[1:] if word in cli.COMMANDS]
-            assert named, f"{page.name}: {line}"
+def test_every_command_and_its_options_exist(page: Path) -> None:
+    for words in commands(page):
+        command: click.Command = cli.cli
+        rest = words
+        while isinstance(command, click.Group):
+            context = click.Context(command)
+            _, rest, _ = command.make_parser(context).parse_args(rest)
+            assert rest, words
+            found = command.get_command(context, rest[0])
+            assert found is not None, words
+            command, rest = found, rest[1:]
+        with contextlib.suppress(click.BadOptionUsage):  # an option without its value, in the text
+            command.make_parser(click.Context(command)).parse_args(rest)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if runnable(page)], ids=lambda page: page.name)
+def test_blocks_that_need_nothing_run_and_print_what_the_page_shows(page: Path, tmp_path: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("EVENTLOG_")} | {"PATH": path}
+    printed = ""
+    for language, text in runnable(page):
+        command = [sys.executable, "-c", text] if language == "python" else ["bash", "-euc", text]
+        done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        printed += done.stdout
+    assert [shown for shown in fenced(page, "xml") if shown.startswith("<?xml") and shown not in printed] == []
+
+
+def test_the_reference_is_what_the_code_says() -> None:
+    written = runpy.run_path(str(ROOT / "scripts" / "reference.py"))["written"]
+    old = [page.name for page in PAGES[1:] if written(text := page.read_text(encoding="utf-8")) != text]
+    assert old == [], "run `make reference`"
+
+
+def test_every_finding_of_doctor_is_explained() -> None:
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "eventlog" / "publisher").rglob("*.py"))
+    codes = set(re.findall(r'Finding\(\s*"(\w+)"', sources))
+    page = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+    assert len(codes) > 30
+    assert sorted(code for code in codes if f"`{code}`" not in page) == []
+
+
+def test_every_message_that_the_quick_start_explains_is_one() -> None:
+    page = (ROOT / "docs" / "quick-start.md").read_text(encoding="utf-8")
+    sources = "".join(
+        path.read_text(encoding="utf-8") for part in ("eventlog", "spark") for path in (ROOT / part).rglob("*.py")
+    )
+    explained = re.findall(r"(?m)^\| (`.*?) \|", page)
+    messages = {message for cell in explained for message in re.findall("`([^`]+)`", cell)}
+    of_the_database = {"no password supplied", "password authentication failed", "permission denied"}
+    assert len(messages) > 10
+    assert sorted(message for message in messages - of_the_database if message not in sources) == []

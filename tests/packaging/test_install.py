@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 import pytest
 import sqlalchemy as sa
-from documents import ROOT, Block, Scenario, fenced, scenarios
+from documents import ROOT, Scenario, fenced, scenarios
+from role_site import Site, at_home_in
 
 from eventlog import cli
 from eventlog.xds.reader import read_lines
@@ -42,77 +41,17 @@ ORDER BY 1, 2
 """
 
 
-@dataclass
-class Site:
-    """A database with the sample schema. Roles belong to the whole server, so each site has its own names for them."""
-
-    engine: sa.Engine
-    directory: Path
-    suffix: str
-
-    def named(self, text: str) -> str:
-        return re.sub(r"\b(hr_owner|hr_app|publisher|log_owner)\b", rf"\1{self.suffix}", text)
-
-    def url(self, role: str) -> str:
-        url = self.engine.url if role == "postgres" else self.engine.url.set(username=self.named(role))
-        return url.render_as_string(hide_password=False)
-
-    def sql(self, role: str, statements: str) -> None:
-        conninfo = self.url(role).replace("+psycopg", "")
-        with psycopg.connect(conninfo, autocommit=True) as session:
-            session.execute(self.named(statements).encode())
-
-    def rows(self, statement: str) -> list[tuple[object, ...]]:
-        with self.engine.connect() as conn:
-            return [tuple(row) for row in conn.exec_driver_sql(statement)]
-
-    def command(self, role: str, line: str) -> int:
-        """A line of a shell: ``eventlog ... [> FILE]`` or ``psql ... -f FILE``."""
-        words = shlex.split(line, comments=True)
-        if words[0] == "psql":
-            self.sql(role, (self.directory / words[words.index("-f") + 1]).read_text(encoding="utf-8"))
-            return 0
-        assert words[0] == "eventlog", line
-        os.environ["EVENTLOG_DATABASE_URL"] = self.url(role)
-        return cli.run(words[1 : words.index(">") if ">" in words else None])
-
-    def run(self, block: Block, capture: pytest.CaptureFixture[str]) -> None:
-        if block.language == "sql":
-            self.sql(block.role, block.text)
-            return
-        for line in block.text.splitlines():
-            capture.readouterr()
-            code = self.command(block.role, line)
-            printed = capture.readouterr()
-            if ">" in (words := shlex.split(line)):
-                (self.directory / words[-1]).write_text(printed.out, encoding="utf-8")
-            assert code == 0, f"{line}\n{printed.err}"
-
-
 @pytest.fixture
 def site(
     database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[Site]:
-    for name in os.environ:
-        if name.startswith("EVENTLOG_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("EVENTLOG_DATABASE_URL", "")
-    monkeypatch.setenv("EVENTLOG_SINK_TYPE", "files")
-    monkeypatch.setenv("EVENTLOG_SINK_DIRECTORY", str(tmp_path / "documents"))
-    monkeypatch.chdir(tmp_path)
+    at_home_in(tmp_path, monkeypatch)
     (config,) = (text for text in fenced(PAGE, "toml") if "[database]" in text)
     (tmp_path / "eventlog.toml").write_text(re.sub("(?m)^url =.*$", "", config), encoding="utf-8")
     site = Site(database, tmp_path, f"_{os.getpid()}")
-    roles = [site.named(role) for role in ("hr_owner", "hr_app", "publisher", "log_owner")]
-    try:
+    with site.roles("hr_owner", "hr_app", "publisher", "log_owner"):
         site.sql("postgres", f"CREATE ROLE hr_owner LOGIN; {SAMPLE}; {OWNERSHIP}")
         yield site
-    finally:
-        for role in roles:
-            if site.rows(f"SELECT FROM pg_roles WHERE rolname = '{role}'"):
-                site.sql("postgres", f"DROP OWNED BY {role} CASCADE")
-        for role in roles:
-            site.sql("postgres", f"DROP ROLE IF EXISTS {role}")
 
 
 @pytest.fixture

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Write the parts of the documentation that repeat the code: options, commands, error codes.
+
+They stand between ``<!-- reference: NAME -->`` and ``<!-- end of reference -->``. To be run when an option, a command
+or an error has changed (``make reference``); ``tests/packaging/test_documents.py`` says so when it was forgotten.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from importlib import import_module
+from inspect import cleandoc
+from pathlib import Path
+from pkgutil import walk_packages
+from typing import Final
+
+import click
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import eventlog  # noqa: E402
+from eventlog import cli  # noqa: E402
+from eventlog.cli.init import SELF_EXPLAINING  # noqa: E402
+from eventlog.errors import EventlogError  # noqa: E402
+from eventlog.options import BOOLEAN, Option, options_of, toml  # noqa: E402
+from eventlog.settings import MANY, SECTIONS, WatchSettings  # noqa: E402
+
+_LONG: Final = 80
+"""Characters from which on an example is left out."""
+
+BLOCK: Final = re.compile(r"(<!-- reference: (\w+) -->\n).*?(<!-- end of reference -->)", re.DOTALL)
+
+
+def written(text: str) -> str:
+    """The text of a page with its blocks as the code has them now."""
+    return BLOCK.sub(lambda block: block[1] + "\n" + "\n".join(PARTS[block[2]]()) + "\n\n" + block[3], text)
+
+
+def _settings() -> Iterator[str]:
+    for section, settings in SECTIONS.items():
+        yield from ("", f"### [{section}]", "", *_options(settings, section))
+    yield from ("", "### [[watch]]", "", *_options(WatchSettings, None))
+
+
+def _options(settings: type, section: str | None) -> Iterator[str]:
+    """A table of options. ``section`` is None for [[watch]], which no variable and no flag sets."""
+    defaults = {field.name: field.default for field in fields(settings)}
+    yield from ("| option | default | values | what it does |", "|---|---|---|---|")
+    for key, option in options_of(settings).items():
+        if option.secret:
+            about = re.sub(r"(, )?only by EVENTLOG_\w+$", "", option.about).rstrip(":") or "its password"
+            yield f"| `{key}` | | by `EVENTLOG_{section.upper()}_{key.upper()}` alone | {_cell(about)} |"
+            continue
+        default = "" if defaults[key] in (None, ()) else f"`{toml(defaults[key])}`"
+        if option.idm is not None:
+            default += f"; profile idm: `{toml(option.idm)}`"
+        yield f"| `{key}` | {default} | {_values(option)} | {_cell(option.about)} |"
+
+
+def _values(option: Option) -> str:
+    if option.kind is BOOLEAN:
+        return "`true`, `false`"
+    legal = re.sub(rf"^(\d+)\.\.{MANY}$", r"\1 or more", option.kind.legal)
+    legal = "" if option.kind in SELF_EXPLAINING and option.example else _cell(legal)
+    example = toml(option.example) if option.example else ""
+    return "; ".join(filter(None, (legal, f"such as `{_cell(example)}`" if 0 < len(example) < _LONG else "")))
+
+
+def _commands() -> Iterator[str]:
+    yield from ("### All commands", "", *_parameters(cli.cli))
+    for name in cli.COMMANDS:
+        command = cli.cli.get_command(click.Context(cli.cli), name)
+        if isinstance(command, click.Group):
+            for part, sub in command.commands.items():
+                yield from _command(f"{name} {part}", sub)
+        elif command is not None:
+            yield from _command(name, command)
+
+
+def _command(name: str, command: click.Command) -> Iterator[str]:
+    usage = " ".join(("eventlog", name, *command.collect_usage_pieces(click.Context(command))))
+    yield from ("", f"### {name}", "", f"`{usage}`", "")
+    yield from (paragraph.replace("\n", " ") + "\n" for paragraph in cleandoc(command.help or "").split("\n\n"))
+    yield from _parameters(command)
+
+
+def _parameters(command: click.Command) -> Iterator[str]:
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    if not options:
+        return
+    yield from ("| option | what it does |", "|---|---|")
+    context = click.Context(command)
+    for option in options:
+        record = option.get_help_record(context)
+        assert record is not None
+        yield f"| `{_cell(record[0])}` | {_cell(' '.join(record[1].split()))} |"
+
+
+def _errors() -> Iterator[str]:
+    for module in walk_packages(eventlog.__path__, "eventlog."):
+        if ".migrations." not in module.name:  # what Alembic alone can import
+            import_module(module.name)
+    yield from ("| code | error | what it says |", "|---|---|---|")
+    for code, name, about in sorted({(one.code, one.__name__, _first_sentence(one)) for one in _below(EventlogError)}):
+        yield f"| `{code}` | {name} | {_cell(about)} |"
+
+
+def _below(error: type[EventlogError]) -> Iterator[type[EventlogError]]:
+    for one in error.__subclasses__():
+        if one.__module__.startswith("eventlog."):  # no errors of tests, which may run in this process
+            yield one
+        yield from _below(one)
+
+
+def _first_sentence(error: type[EventlogError]) -> str:
+    paragraph = " ".join((error.__doc__ or "").split("\n\n")[0].split()).replace("``", "`")
+    return re.sub(r" \(spec/[^)]*\)| of spec/\S+ [\d.]+", "", paragraph).split(". ")[0].rstrip(".")
+
+
+def _cell(text: str) -> str:
+    """Text for a cell of a table: outside of code, what Markdown would take for an element is shown as it is."""
+    text = text.replace("|", "\\|")
+    return "".join(part if code else part.replace("<", "&lt;") for part, code in _code(text))
+
+
+def _code(text: str) -> Iterator[tuple[str, bool]]:
+    for number, part in enumerate(re.split(r"(`[^`]*`)", text)):
+        yield part, number % 2 == 1
+
+
+PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
+    "settings": _settings,
+    "commands": _commands,
+    "errors": _errors,
+}
+
+
+def main() -> None:
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        before = page.read_text(encoding="utf-8")
+        if (after := written(before)) != before:
+            page.write_text(after, encoding="utf-8")
+            print(f"{page.relative_to(ROOT)} written")
+
+
+if __name__ == "__main__":
+    main()
