@@ -185,6 +185,16 @@ def _parsed(text: str) -> str:
     return etree.tostring(etree.fromstring(text), encoding="unicode")
 
 
+def written(directory: Path, sections: dict[str, dict[str, Any]]) -> Path:
+    """The configuration as a file."""
+    lines = []
+    for section, settings in sections.items():
+        lines += [f"[{section}]", *(f"{name} = {toml(value)}" for name, value in settings.items())]
+    config = directory / "eventlog.toml"
+    config.write_text("\n".join(lines))
+    return config
+
+
 @contextmanager
 def killed(feed: Feed, directory: Path, position: dict[str, Any], forget: Callable[[], None]) -> Iterator[Killed]:
     sections: dict[str, dict[str, Any]] = {
@@ -192,11 +202,7 @@ def killed(feed: Feed, directory: Path, position: dict[str, Any], forget: Callab
         "sink": {"type": "files", "directory": "documents"},
         "source": {**feed.settings, **position},
     }
-    lines = []
-    for section, settings in sections.items():
-        lines += [f"[{section}]", *(f"{name} = {toml(value)}" for name, value in settings.items())]
-    config = directory / "eventlog.toml"
-    config.write_text("\n".join(lines))
+    config = written(directory, sections)
     command = [sys.executable, str(Path(__file__).with_name("follow_driver.py")), str(config)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield Killed(feed, directory, process, forget)

@@ -23,12 +23,11 @@ import pytest
 import sqlalchemy as sa
 from lxml import etree
 from receiver import Receiver, Request, answer, reply, status
-from test_follow_kill import Expected, Feed, Messages, Queue, Stream, events_of, in_file, in_table
+from test_follow_kill import Expected, Feed, Messages, Queue, Stream, events_of, in_file, in_table, written
 
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.scenarios import T1
-from eventlog.options import toml
 
 
 class Session:
@@ -132,11 +131,7 @@ def publisher(feed: Feed, directory: Path, position: dict[str, Any], url: str) -
         "sink": {"type": "http", "url": url, "timeout": 20, "form": "documents"},
         "source": {**feed.settings, **position},
     }
-    lines = []
-    for section, settings in sections.items():
-        lines += [f"[{section}]", *(f"{name} = {toml(value)}" for name, value in settings.items())]
-    config = directory / "eventlog.toml"
-    config.write_text("\n".join(lines))
+    config = written(directory, sections)
     command = [sys.executable, str(Path(__file__).with_name("follow_driver.py")), str(config), "told"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         yield Publisher(process)

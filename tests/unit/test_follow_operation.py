@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from eventlog.gbase.session import Capture
 from eventlog.linter import tables
 from eventlog.linter.emulator import Workload, emulate
 from eventlog.linter.reader import ReaderOptions
+from eventlog.linter.rows import QueueRow
 from eventlog.publisher import position_file as position_module
 from eventlog.publisher.follow import follow
 from eventlog.publisher.follow_opening import following as following_of
@@ -155,18 +157,22 @@ def test_status_of_a_source_that_cannot_be_asked_shows_the_rest(
     assert found["position"]["commit"] is not None
 
 
-def test_the_backlog_of_a_queue_is_what_lies_behind_the_position(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'queue.db'}"
+def queue_of(directory: Path, rows: Sequence[QueueRow]) -> DispatchQueue:
+    """A queue in a database, as a source."""
+    url = f"sqlite:///{directory / 'queue.db'}"
     engine = sa.create_engine(url, poolclass=sa.NullPool)
-    rows = [row for step in emulate(Workload(5, transactions=6)) for row in step.rows]
     with engine.begin() as connection:
         table, attrs = tables.create(connection)
         tables.insert_attrs(connection, attrs, list(ATTRS.values()))
         tables.insert_rows(connection, table, rows)
-        tables.insert_rows(connection, table, [rows[-1]._replace(syslog_addr=(1 << 64) - 5)])
     engine.dispose()
-    source = DispatchQueue(url, ReaderOptions(codec="eventlog-emulator-1"), "dispatch_queue", "dispatch_attrs", None,
-                           None, 0.01, Report())  # fmt: skip
+    options = ReaderOptions(codec="eventlog-emulator-1")
+    return DispatchQueue(url, options, "dispatch_queue", "dispatch_attrs", None, None, 0.01, Report())
+
+
+def test_the_backlog_of_a_queue_is_what_lies_behind_the_position(tmp_path: Path) -> None:
+    rows = [row for step in emulate(Workload(5, transactions=6)) for row in step.rows]
+    source = queue_of(tmp_path, [*rows, rows[-1]._replace(syslog_addr=(1 << 64) - 5)])
     middle = rows[len(rows) // 2].syslog_addr
     later = sum(row.syslog_addr > middle for row in rows) + 1
     assert source.backlog(None) == Backlog(len(rows) + 1, "rows")
@@ -176,16 +182,8 @@ def test_the_backlog_of_a_queue_is_what_lies_behind_the_position(tmp_path: Path)
 
 
 def test_a_position_of_another_source_database_is_refused(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'queue.db'}"
-    engine = sa.create_engine(url, poolclass=sa.NullPool)
     rows = [row for step in emulate(Workload(5, transactions=6)) for row in step.rows]
-    with engine.begin() as connection:
-        table, attrs = tables.create(connection)
-        tables.insert_attrs(connection, attrs, list(ATTRS.values()))
-        tables.insert_rows(connection, table, rows)
-    engine.dispose()
-    source = DispatchQueue(url, ReaderOptions(codec="eventlog-emulator-1"), "dispatch_queue", "dispatch_attrs", None,
-                           None, 0.01, Report())  # fmt: skip
+    source = queue_of(tmp_path, rows)
     own = {"restart": "0" * 16, "dbnode": rows[0].dbnode}
     assert any(isinstance(step, Read) for step in source.steps(own, once=True))
     assert any(isinstance(step, Read) for step in source.steps("0" * 16, once=True))  # as earlier versions kept it
