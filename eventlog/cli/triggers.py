@@ -71,7 +71,10 @@ def plan(context: Context, as_sql: bool, as_json: bool, check: bool) -> int:
 @_lock_timeout
 @click.pass_obj
 def apply(context: Context, as_sql: bool, as_json: bool, lock_timeout: float) -> None:
-    """Bring the triggers to what is declared, in one transaction; run twice it does nothing the second time."""
+    """Bring the triggers to what is declared; run twice it does nothing the second time.
+
+    It is one transaction, but on Oracle, which commits each statement: what broke off there is ended by the next run.
+    """
     config = context.config()
     with transaction(config) as (conn, dialect):
         planned = planned_triggers(conn, dialect, config)

@@ -34,11 +34,6 @@ class DatabaseTable(NamedTuple):
     name: str
 
 
-def is_database_url(text: str) -> bool:
-    """Whether a source or target is a database and not a path."""
-    return "://" in text
-
-
 @contextmanager
 def database_errors() -> Iterator[None]:
     """SQLAlchemy's errors as ours, with the driver's message and without statement and values."""
