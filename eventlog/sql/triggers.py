@@ -85,6 +85,17 @@ class ChildTriggers:
 TableTriggers = ClassTriggers | ChildTriggers
 
 
+def following(triggers: ClassTriggers, declared: Iterable[TableTriggers]) -> list[ChildTriggers]:
+    """The child tables of this one whose rows may follow a key of it, by a foreign key."""
+    return [
+        one
+        for one in declared
+        if isinstance(one, ChildTriggers)
+        and (one.class_name, one.owner.name) == (triggers.class_name, triggers.table.name)
+        and any(key.table == one.owner.name for key in one.table.foreign_keys)
+    ]
+
+
 def compile_watch(
     cls: ObjectClass,
     watch: Watch,

@@ -70,6 +70,25 @@ def test_triggers_that_could_not_run_are_not_made(usr: Watched, writer: str) -> 
         usr.plan(Watch("usr"))
 
 
+def test_a_role_that_may_not_lock_what_follows_a_row_to_another_partition_gets_no_triggers(
+    usr: Watched, writer: str
+) -> None:
+    run(
+        usr.conn,
+        "CREATE TABLE sale (id integer PRIMARY KEY) PARTITION BY RANGE (id)",
+        "CREATE TABLE note (id integer REFERENCES sale ON UPDATE CASCADE, txt text)",
+        f"GRANT USAGE ON SCHEMA log TO {writer}",
+        f"GRANT INSERT ON log.eventlog TO {writer}",
+        f"GRANT SELECT ON sale, note TO {writer}",
+        f"SET SESSION AUTHORIZATION {writer}",
+    )
+    with pytest.raises(TriggerError, match=r'may not lock rows of "public"\."note", which the triggers of sale do'):
+        usr.plan(Watch("sale"))
+    run(usr.conn, "RESET SESSION AUTHORIZATION", f"GRANT UPDATE (txt) ON note TO {writer}")
+    run(usr.conn, f"SET SESSION AUTHORIZATION {writer}")
+    assert usr.plan(Watch("sale")).changes
+
+
 def test_always_captures_what_a_replication_applies(usr: Watched) -> None:
     plan = usr.watch(Watch("usr", always=True))
     assert not any("replica" in sentence for sentence in plan.not_captured)

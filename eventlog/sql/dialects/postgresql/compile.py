@@ -31,7 +31,7 @@ from eventlog.sql.dialects.postgresql.text import (
 )
 from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.trigger_plan import first_free
-from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers
+from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers, following
 from eventlog.values import Kind
 
 SEARCH_PATH: Final = "pg_catalog, pg_temp"
@@ -92,7 +92,7 @@ class Compiled:
 
 
 def compile_triggers(
-    schema: str, log: Log, facts: Facts, installed: Installed, declared: Iterable[TableTriggers]
+    schema: str, log: Log, facts: Facts, installed: Installed, declared: Sequence[TableTriggers]
 ) -> list[Compiled]:
     """What is declared, as SQL. ``schema``: that of the classes. Raises TriggerError for a capture that cannot be."""
     # Somebody else's function would be replaced without a question, so its name is taken.
@@ -115,7 +115,7 @@ def compile_triggers(
                 lambda name, place=(home, table): (*place, name) in triggers,  # type: ignore[misc]
             )
             triggers.add((home, table, names[operation]))
-        compiled.append(_compile(_Place(schema, home, log, facts), one, function, names))
+        compiled.append(_compile(_Place(schema, home, log, facts), one, moving_with(one, declared), function, names))
     return compiled
 
 
@@ -156,10 +156,19 @@ def keys_may_shift(triggers: TableTriggers) -> bool:
     return isinstance(triggers, ClassTriggers) and triggers.may_repeat and not triggers.decides
 
 
-def _compile(place: _Place, triggers: TableTriggers, function: str, names: Mapping[str, str]) -> Compiled:
+def moving_with(triggers: TableTriggers, declared: Iterable[TableTriggers]) -> list[ChildTriggers]:
+    """The child tables whose rows follow when a row of this one moves to another partition."""
+    if isinstance(triggers, ChildTriggers) or not triggers.table.partitioned:
+        return []
+    return following(triggers, declared)
+
+
+def _compile(
+    place: _Place, triggers: TableTriggers, moving: Iterable[ChildTriggers], function: str, names: Mapping[str, str]
+) -> Compiled:
     by_statement = statement_operations(place.home, triggers, place.facts)
     if isinstance(triggers, ClassTriggers):
-        body = _class_body(place, triggers, by_statement)
+        body = _class_body(place, triggers, moving, by_statement)
         shown = (*triggers.key, *triggers.columns)
         # Where a column is left out the function looks itself: the whole row would fetch its large values to compare.
         is_whole = len(shown) == len(triggers.table.columns)
@@ -224,7 +233,9 @@ def _trigger(
 # --- bodies -----------------------------------------------------------------------------------------------------------
 
 
-def _class_body(place: _Place, triggers: ClassTriggers, by_statement: frozenset[str]) -> str:
+def _class_body(
+    place: _Place, triggers: ClassTriggers, moving: Iterable[ChildTriggers], by_statement: frozenset[str]
+) -> str:
     key = [_named(column, triggers.names) for column in triggers.key]
     table, quote_function = relation(place.home, triggers.table), place.log.quote_function
 
@@ -246,10 +257,20 @@ def _class_body(place: _Place, triggers: ClassTriggers, by_statement: frozenset[
         """SQL: the row has a key."""
         return " AND ".join(f"{ref} IS NOT NULL" for ref in refs)
 
+    def owned(child: ChildTriggers) -> tuple[str, str]:
+        """SQL: a child table, and the condition of its rows ``c`` that belong to the OLD row."""
+        own, child_place = (place.home, triggers.table.name), (child.schema or place.schema, child.table.name)
+        conditions = (
+            _same(place.facts, own, key, field("OLD", key), child_place, column, field("c", column))
+            for key, column in zip(child.key, child.owner_columns, strict=True)
+        )
+        return relation(child_place[0], child.table), " AND ".join(conditions)
+
     return render(
         "class_body.sql.j2",
         log=_log_for(place.log, triggers.class_name),
         table=table,
+        moving=[owned(child) for child in moving],
         columns=triggers.columns,
         names={column.name: triggers.names.get(column.name, column.name) for column in triggers.columns},
         insert_type=int(triggers.insert_type),

@@ -65,6 +65,7 @@ def from_literals(schema: str, literals: Mapping[str, Any]) -> tuple[Facts, Inst
             for *ends, operator in literals.get("foreign_keys", ())
         },
         readable=frozenset(),
+        lockable=frozenset(),
         filtered=frozenset(),
         with_heirs=frozenset((schema, name) for name in literals.get("with_heirs", ())),
         heirs=frozenset((schema, name) for name in literals.get("heirs", ())),

@@ -58,14 +58,15 @@ class Log:
 class Facts:
     """What is true of the watched schemas beyond their catalog.
 
-    ``readable``, ``filtered`` (by row level security) and the heirs are sets of tables; ``equality`` the operators of
-    unique keys by table and column; ``foreign_keys`` those of foreign keys by both ends.
+    ``readable``, ``lockable`` (row by row), ``filtered`` (by row level security) and the heirs are sets of tables;
+    ``equality`` the operators of unique keys by table and column; ``foreign_keys`` those of foreign keys by both ends.
     """
 
     enums: frozenset[str]
     equality: Mapping[tuple[str, str, str], str]
     foreign_keys: Mapping[tuple[str, str, str, str, str, str], str]
     readable: frozenset[TableName]
+    lockable: frozenset[TableName]
     filtered: frozenset[TableName]
     with_heirs: frozenset[TableName]
     heirs: frozenset[TableName]
@@ -150,6 +151,7 @@ def read_facts(conn: Connection, schemas: Sequence[str]) -> Facts:
         equality={(row.schema, row.table_name, row.column_name): row.operator for row in rows("equality")},
         foreign_keys={tuple(row)[:6]: row.operator for row in rows("foreign_keys")},
         readable=frozenset((row.schema, row.name) for row in tables if row.is_readable),
+        lockable=frozenset((row.schema, row.name) for row in tables if row.is_lockable),
         filtered=frozenset((row.schema, row.name) for row in tables if row.is_filtered),
         with_heirs=frozenset((row.schema, row.name) for row in tables if row.has_heirs),
         heirs=frozenset((row.schema, row.name) for row in tables if row.is_heir),

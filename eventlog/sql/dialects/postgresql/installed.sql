@@ -82,9 +82,9 @@ WHERE n.nspname = ANY(CAST(:schemas AS text[])) AND i.indisunique AND NOT c.reli
 SELECT format_type(t.oid, -1) AS name FROM pg_catalog.pg_type t WHERE t.typtype = 'e';
 
 -- name: tables
--- Whether the triggers' owner may read the tables, and all of their rows; and who inherits from whom.
+-- Whether the triggers' owner may read the tables, all of their rows, and lock them; and who inherits from whom.
 SELECT n.nspname AS schema, c.relname AS name, has_table_privilege(c.oid, 'SELECT') AS is_readable,
-       row_security_active(c.oid) AS is_filtered,
+       has_any_column_privilege(c.oid, 'UPDATE') AS is_lockable, row_security_active(c.oid) AS is_filtered,
        c.relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid) AS has_heirs,
        c.relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhrelid = c.oid) AS is_heir
 FROM pg_catalog.pg_class c

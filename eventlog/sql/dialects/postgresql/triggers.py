@@ -24,7 +24,12 @@ from eventlog.sql.dialects.postgresql.compare import (
     drop_all,
     table_sql,
 )
-from eventlog.sql.dialects.postgresql.compile import SEARCH_PATH, compile_triggers, render_quote_function
+from eventlog.sql.dialects.postgresql.compile import (
+    SEARCH_PATH,
+    compile_triggers,
+    moving_with,
+    render_quote_function,
+)
 from eventlog.sql.dialects.postgresql.facts import from_literals
 from eventlog.sql.dialects.postgresql.installed import (
     Facts,
@@ -192,7 +197,7 @@ def _one_line(comment: str) -> str:
 # --- rights -----------------------------------------------------------------------------------------------------------
 
 
-def _refuse_what_cannot_run(schema: str, log: Log, facts: Facts, declared: Iterable[TableTriggers]) -> None:
+def _refuse_what_cannot_run(schema: str, log: Log, facts: Facts, declared: Sequence[TableTriggers]) -> None:
     """A trigger that fails fails the application's statement, so what it needs is asked for before."""
     if not log.is_writable:
         raise TriggerError(f"role {log.owner} may not write {log.table}: grant it INSERT, or apply as the log's owner")
@@ -208,6 +213,13 @@ def _refuse_what_cannot_run(schema: str, log: Log, facts: Facts, declared: Itera
                 f"role {log.owner} may not read {qualified(*needed)}, which the triggers of {place[1]} do: "
                 "grant it SELECT, or apply as the table's owner"
             )
+        for child in moving_with(triggers, declared):
+            needed = (child.schema or schema, child.table.name)
+            if needed not in facts.lockable:
+                raise TriggerError(
+                    f"role {log.owner} may not lock rows of {qualified(*needed)}, which the triggers of {place[1]} do "
+                    "when a row moves to another partition: grant it UPDATE, or apply as the table's owner"
+                )
 
 
 __all__ = [

@@ -32,7 +32,7 @@ from eventlog.sql.dialects.sqlite.text import (
 )
 from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.trigger_plan import first_free
-from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers
+from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers, following
 from eventlog.values import Kind
 
 MARKER: Final = re.compile("-- (eventlog sha256:([0-9a-f]{64}) log (.*))$", re.MULTILINE)
@@ -168,7 +168,7 @@ def _class_parts(log: LogTable, triggers: ClassTriggers, declared: Sequence[Tabl
             new_is_there=_all_there(new),
             may_repeat=triggers.may_repeat,
             another=f"SELECT 1 FROM {quote_identifier(triggers.table.name)} AS t WHERE {another}",  # noqa: S608
-            children=_following(triggers, declared),
+            children=[child.attribute for child in following(triggers, declared)],
         )
 
     parts = [_Part("i", "AFTER INSERT", _all_there(new), body("insert"))]
@@ -178,18 +178,6 @@ def _class_parts(log: LogTable, triggers: ClassTriggers, declared: Sequence[Tabl
     parts.append(_Part("u", "AFTER UPDATE", rekeyed, body("rekey")))
     parts.append(_Part("d", "AFTER DELETE", _all_there(old), body("delete")))
     return parts
-
-
-def _following(triggers: ClassTriggers, declared: Sequence[TableTriggers]) -> list[str]:
-    """The attributes of child tables whose rows may follow a key of this table."""
-    return [
-        one.attribute
-        for one in declared
-        if isinstance(one, ChildTriggers)
-        and one.class_name == triggers.class_name
-        and one.owner.name == triggers.table.name
-        and any(key.table == one.owner.name for key in one.table.foreign_keys)
-    ]
 
 
 def _child_parts(log: LogTable, triggers: ChildTriggers) -> list[_Part]:
