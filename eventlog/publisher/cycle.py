@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,10 +17,10 @@ from eventlog.publisher.flight import Envelope, Flight, Sending, decode, encode,
 from eventlog.publisher.future import DuePass, begin_due_pass, take_due_window
 from eventlog.publisher.marks import Marks
 from eventlog.publisher.parking import Parking
+from eventlog.publisher.passes import Pass, begin_pass, may_go_on
 from eventlog.publisher.sinks import Sink
-from eventlog.publisher.window import build_outcomes, query_back, split_by_rows, take_window
+from eventlog.publisher.window import Taken, build_outcomes, query_back, split_by_rows, take_window
 from eventlog.sql.companions import next_flight, read_inflight, write_inflight
-from eventlog.sql.log_rows import tail
 
 
 @dataclass(slots=True)
@@ -28,21 +28,13 @@ class State:
     """What a publisher knows between cycles; all of it can be had again from the database.
 
     ``flights``: what is recorded in the in-flight lines, by number. ``newest``: what the last numbered one began with.
-    ``first`` and ``last``: the rest of the current pass over the queue, None between passes; ``due`` is it with
-    ``handle_future_events``.
+    ``rest``: that of the current pass over the queue, None between passes.
     """
 
     parking: Parking
     flights: dict[int, Flight] = field(default_factory=dict)
     newest: str = ""
-    first: int = 1
-    last: int | None = None
-    due: DuePass | None = None
-
-    @property
-    def in_pass(self) -> bool:
-        """Whether a pass has been begun and is not at its end."""
-        return self.last is not None or self.due is not None
+    rest: Pass | DuePass | None = None
 
 
 class Cycle(NamedTuple):
@@ -83,16 +75,18 @@ def run_cycle(
     cycle = send_in_flight(context, state, sink, stopping, before_flight, before_bad)
     if cycle.landing is not Landing.DONE:
         return cycle
-    if not state.in_pass and not _begin_pass(context, state):
+    if state.rest is None or not may_go_on(context, state.rest.writers):
+        state.rest = begin_due_pass(context) if context.options.handle_future_events else begin_pass(context)
+    current = state.rest
+    if current is None:
         context.connection.commit()
         return Cycle(Landing.DONE, more=False)
     in_flight = recorded_ids(state.flights.values())
-    several_windows = state.first > 1 or (state.due is not None and state.due.after is not None)
-    if state.due is not None:
-        taken, rest = take_due_window(context, state.due, in_flight, state.parking)
-    else:
-        assert state.last is not None
-        taken, rest = take_window(context, state.first, state.last, in_flight, state.parking), None
+    taken, state.rest = _take(context, current, in_flight, state.parking)
+    if current.is_begun and not may_go_on(context, current.writers):
+        state.rest = None
+        context.connection.commit()
+        return Cycle(Landing.DONE, more=True)
     if taken.bad:
         before_bad()
     context.counters.rows_read += taken.rows_read
@@ -109,12 +103,18 @@ def run_cycle(
                 return _stopped(state, landing, reason)
     marks.write(context)
     context.connection.commit()
-    if rest is None and taken.next_first is None:
-        _end_pass(state)
-        return Cycle(Landing.DONE, more=several_windows)
-    state.due = rest
-    state.first = taken.next_first or state.first
-    return Cycle(Landing.DONE, more=True)
+    return Cycle(Landing.DONE, more=state.rest is not None or current.is_begun)
+
+
+def _take(
+    context: Context, current: Pass | DuePass, in_flight: Collection[int], parking: Parking
+) -> tuple[Taken, Pass | DuePass | None]:
+    """The next window of a pass, and what is left of it."""
+    if isinstance(current, DuePass):
+        return take_due_window(context, current, in_flight, parking)
+    # From the head of the queue it is all that can be seen, or the first of it.
+    taken = take_window(context, current.first, current.last if current.is_begun else None, in_flight, parking)
+    return taken, None if taken.next_first is None else current._replace(first=taken.next_first)
 
 
 def send_in_flight(
@@ -137,28 +137,14 @@ def send_in_flight(
             return _stopped(state, landing, reason)
     if not parked.issubset(state.parking):
         # The pass has read past rows of the objects that are free now: they come before what is behind them.
-        _end_pass(state)
+        state.rest = None
     if len(state.parking) > context.options.max_parked:
         return _stopped(state, Landing.RETRY, f"more than {context.options.max_parked} objects are parked")
     return Cycle(Landing.DONE, more=False)
 
 
-def _begin_pass(context: Context, state: State) -> bool:
-    """Begin a pass at the head of the queue; False if the queue is empty."""
-    if context.options.handle_future_events:
-        state.due = begin_due_pass(context)
-        return True
-    state.first, state.last = 1, tail(context.connection, context.log)
-    return state.last is not None
-
-
-def _end_pass(state: State) -> None:
-    """Let the next window begin at the head of the queue."""
-    state.last = state.due = None
-
-
 def _stopped(state: State, landing: Landing, reason: str) -> Cycle:
-    _end_pass(state)
+    state.rest = None
     return Cycle(landing, more=False, reason=reason)
 
 

@@ -77,7 +77,7 @@ def publish(
 
 
 def publish_once(context: Context, sink: Sink, stop: Stop | None = None) -> Cycle:
-    """Send what is in flight, then what the queue holds now, and return how that ended.
+    """Send what is in flight, then what the queue holds until a window ends at its tail, and return how that ended.
 
     Raises FatalAnswer, and ReceiverAway when the receiver stopped the cycle.
     """
@@ -92,7 +92,7 @@ def publish_once(context: Context, sink: Sink, stop: Stop | None = None) -> Cycl
                     raise
                 state = recover(lookout.context)
                 continue
-            if cycle.landing is not Landing.DONE or not state.in_pass:
+            if cycle.landing is not Landing.DONE or not cycle.more:
                 break
     if cycle.landing is Landing.FATAL:
         raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")

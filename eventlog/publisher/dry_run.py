@@ -10,7 +10,6 @@ from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import State, rebuild, recorded_ids, recover
 from eventlog.publisher.future import DuePass, begin_due_pass, take_due_window
 from eventlog.publisher.window import build_outcomes, split_by_rows, take_window
-from eventlog.sql.log_rows import tail
 
 
 def dry_run(context: Context) -> Iterator[str]:
@@ -28,10 +27,9 @@ def dry_run(context: Context) -> Iterator[str]:
 
 
 def _windows(context: Context, state: State, in_flight: frozenset[int]) -> Iterator[list[Group]]:
-    last = tail(context.connection, context.log)
     first: int | None = 1
-    while first is not None and last is not None:
-        taken = take_window(context, first, last, in_flight, state.parking)
+    while first is not None:
+        taken = take_window(context, first, None, in_flight, state.parking)
         yield taken.groups
         first = taken.next_first
         if first is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -34,12 +35,13 @@ class Taken(NamedTuple):
 
 
 def take_window(
-    context: Context, first: int, last: int, in_flight: Collection[int], parked: Collection[ObjectId]
+    context: Context, first: int, last: int | None, in_flight: Collection[int], parked: Collection[ObjectId]
 ) -> Taken:
-    """Read rows N from record_id ``first`` on, to ``last`` at most, and fold them into groups that may be sent now.
+    """Read rows N from record_id ``first`` on, and fold them into groups that may be sent now. All is of one snapshot.
 
     Rows in flight and rows of parked objects are read past: they do not use up the window. The window is read on
-    while its very first group is open.
+    while its very first group is open. ``last``: where the pass ends; there groups are held back too, since a row
+    behind it may be of the same transaction. None = the tail of the queue, where nothing is held back.
     """
     options = context.options
     limit = options.query_limit or UNLIMITED_WINDOW
@@ -49,37 +51,35 @@ def take_window(
     origins: dict[int, LogRow] = {}
     taken = rows_read = 0
     wanted = limit
-    while True:
-        chunk = context.dialect.read_window(context.connection, context.log, _window(context, first, last, limit))
-        rows_read += len(chunk)
-        if context.numbered is not None:
-            origins.update((row.record_id, row) for row in chunk)
-        checked = check_rows(_not_in_flight(chunk, in_flight), context.catalog, options.driver_user)
-        good = checked.good
-        if parked:
-            good = [row for row in good if (row.object_class, row.key) not in parked]
-        rows += good
-        bad += checked.bad
-        loopback += checked.loopback
-        taken += len(good) + len(checked.bad) + len(checked.loopback)
-        at_tail = len(chunk) < limit
-        if not at_tail:
+    window = Window(first, last, None, leave_user=options.driver_user if options.leave_loopback else None)
+    with closing(context.dialect.window_chunks(context.connection, context.log, window, limit)) as chunks:
+        for chunk in chunks:
+            rows_read += len(chunk)
+            if context.numbered is not None:
+                origins.update((row.record_id, row) for row in chunk)
+            checked = check_rows(_not_in_flight(chunk, in_flight), context.catalog, options.driver_user)
+            good = checked.good
+            if parked:
+                good = [row for row in good if (row.object_class, row.key) not in parked]
+            rows += good
+            bad += checked.bad
+            loopback += checked.loopback
+            taken += len(good) + len(checked.bad) + len(checked.loopback)
+            if len(chunk) < limit:
+                break
             first = chunk[-1].record_id + 1
             if taken < wanted:
                 continue
-        groups = fold(rows, options.fold_distance, options.fold_span)
-        if at_tail:
-            return Taken(groups, bad, loopback, rows_read, None, origins)
-        closed = first_open(groups, first - 1, options.fold_distance, options.fold_span)
-        if closed or not groups:
-            next_first = groups[closed].rows[0].record_id if closed < len(groups) else first
-            return Taken(groups[:closed], bad, loopback, rows_read, next_first, origins)
-        wanted += limit
-
-
-def _window(context: Context, first: int, last: int, limit: int) -> Window:
-    options = context.options
-    return Window(first, last, limit, leave_user=options.driver_user if options.leave_loopback else None)
+            groups = fold(rows, options.fold_distance, options.fold_span)
+            closed = first_open(groups, first - 1, options.fold_distance, options.fold_span)
+            if closed or not groups:
+                next_first = groups[closed].rows[0].record_id if closed < len(groups) else first
+                return Taken(groups[:closed], bad, loopback, rows_read, next_first, origins)
+            wanted += limit
+    groups = fold(rows, options.fold_distance, options.fold_span)
+    if last is not None:
+        groups = groups[: first_open(groups, last, options.fold_distance, options.fold_span)]
+    return Taken(groups, bad, loopback, rows_read, None, origins)
 
 
 def _not_in_flight(chunk: list[LogRow], in_flight: Collection[int]) -> list[LogRow]:

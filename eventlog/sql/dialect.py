@@ -6,7 +6,7 @@ never which one it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -59,6 +59,8 @@ WRITES: Final = "eventlog_writes"
 CurrentRow = dict[str, list[str | None]]
 """Attribute name -> its values now, as log text (triggers.md 6): one for a single-valued table column, one for each
 row otherwise."""
+
+LogRows = Generator[list[LogRow], None, None]
 
 QueryBack = Callable[[Connection, str | None, ObjectClass, Sequence[str], Sequence[Attribute]], dict[str, CurrentRow]]
 
@@ -196,12 +198,16 @@ class Dialect:
     an identifier; ``value_text`` SQL of a column's value as log text (triggers.md 6), given the SQL of the column
     reference; ``reflect`` one schema.
 
-    On the log: ``read_window``; ``read_rows`` whatever their status; ``mark`` and ``delete`` rows that still have
-    status N, and tell how many; ``queue`` what waits (``event_time_zone`` utc or local); ``missing_rights`` in words
-    (the flag: rows are going to be deleted); ``try_lock`` it for one publisher, held by the session; ``is_locked``
-    whether any session holds it, asked without taking it; ``holds_lock`` whether this session does, ``unlock``.
-    With ``handle_future_events``: ``read_due`` in the order of event_time, and ``due_until`` the database's clock as a
-    bound for it. ``wake`` is None where there is polling only.
+    On the log: ``read_window``; ``window_chunks`` the same by one statement, hence of one snapshot, in lists of a
+    given size, the last of fewer (to be closed when they are not read to their end); ``read_rows`` whatever their
+    status; ``mark`` and ``delete`` rows that still have status N, and tell how many; ``queue`` what waits
+    (``event_time_zone`` utc or local); ``missing_rights`` in words (the flag: rows are going to be deleted);
+    ``try_lock`` it for one publisher, held by the session; ``is_locked`` whether any session holds it, asked without
+    taking it; ``holds_lock`` whether this session does, ``unlock``.
+    ``open_writers``: names of the other sessions' transactions that have written the log and are open, None = it cannot
+    be told; ``are_open`` whether all of these still were when the statement before began.
+    With ``handle_future_events``: ``due_chunks`` as ``window_chunks``, in the order of event_time, and ``due_until``
+    the database's clock as a bound for it. ``wake`` is None where there is polling only.
 
     On the session: ``session_id`` that no other session has at the same time, ``local_time`` of the server,
     ``fold_name`` a name that is written without quotes as the database keeps it; ``spelled`` a name as SQLAlchemy and
@@ -234,6 +240,9 @@ class Dialect:
     value_text: Callable[[Column, str], str]
     reflect: Callable[[Connection, str | None], Database]
     read_window: Callable[[Connection, LogTable, Window], list[LogRow]]
+    window_chunks: Callable[[Connection, LogTable, Window, int], LogRows]
+    open_writers: Callable[[Connection, LogTable], frozenset[str] | None]
+    are_open: Callable[[Connection, frozenset[str]], bool]
     read_rows: Callable[[Connection, LogTable, Ranges], list[LogRow]]
     mark: Callable[[Connection, LogTable, str, Ranges], int]
     delete: Callable[[Connection, LogTable, Ranges], int]
@@ -245,7 +254,7 @@ class Dialect:
     is_locked: Callable[[Connection, LogTable], bool]
     holds_lock: Callable[[Connection, LogTable], bool]
     unlock: Callable[[Connection, LogTable], None]
-    read_due: Callable[[Connection, LogTable, DueWindow], list[LogRow]]
+    due_chunks: Callable[[Connection, LogTable, DueWindow, int], LogRows]
     due_until: Callable[[Connection, LogTable, str], str]
     wake: Wake | None
     session_id: Callable[[Connection], str]

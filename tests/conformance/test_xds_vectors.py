@@ -19,7 +19,7 @@ from eventlog.publisher.marks import Marks
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import catalog_of, class_names, publisher_options, renderer
 from eventlog.publisher.window import build_outcomes, take_window
-from eventlog.sql.dialect import CurrentRow
+from eventlog.sql.dialect import CurrentRow, LogRows
 from eventlog.sql.log_columns import find_columns
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Window
@@ -40,7 +40,7 @@ class MemoryLog:
         self.rows = [LogRow(*(row[name] for name in self.columns)) for row in self.case.log_rows]
         self.statuses = {row.record_id: row.status for row in self.rows}
 
-    def read_window(self, _connection: object, _log: LogTable, window: Window) -> list[LogRow]:
+    def window_chunks(self, _connection: object, _log: LogTable, window: Window, size: int) -> LogRows:
         found = [
             row
             for row in sorted(self.rows, key=lambda row: row.record_id)
@@ -49,7 +49,7 @@ class MemoryLog:
             and (window.last is None or row.record_id <= window.last)
             and (window.leave_user is None or (row.perpetrator or "").rstrip(" ") != window.leave_user)
         ]
-        return found[: window.limit]
+        yield from (found[start : start + size] for start in range(0, len(found) + 1, size))
 
     def query_back(
         self,
@@ -110,7 +110,7 @@ def publish(case: Case, tmp_path: Path) -> tuple[list[bytes], MemoryLog]:
     memory = MemoryLog(case, columns)
     context = Context(
         connection=None,  # type: ignore[arg-type]  # nothing that is called here uses it
-        dialect=SimpleNamespace(read_window=memory.read_window, query_back=memory.query_back),  # type: ignore[arg-type]
+        dialect=SimpleNamespace(window_chunks=memory.window_chunks, query_back=memory.query_back),  # type: ignore[arg-type]
         log=log,
         catalog=catalog_of(config, database, class_names(config)[1], log),
         options=publisher_options(config, "eventlog"),
@@ -121,7 +121,7 @@ def publish(case: Case, tmp_path: Path) -> tuple[list[bytes], MemoryLog]:
     in_flight: set[int] = set()
     first: int | None = 1
     while first is not None:
-        taken = take_window(context, first, max(memory.statuses, default=0), in_flight, ())
+        taken = take_window(context, first, None, in_flight, ())
         marks = Marks()
         marks.add_bad(taken.bad)
         marks.add(Status.SUCCESS, taken.loopback)

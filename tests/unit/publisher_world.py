@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import sqlalchemy as sa
-from samples import CATALOG
+from samples import CATALOG, in_chunks
 
 from eventlog.answer import Answer, Level, Verdict
 from eventlog.catalog import Attribute, Catalog, ObjectClass
@@ -26,7 +26,7 @@ from eventlog.publisher.delivery import Landing
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.options import PublisherOptions
 from eventlog.publisher.sinks import Document
-from eventlog.sql.dialect import CurrentRow, Dialect
+from eventlog.sql.dialect import CurrentRow, Dialect, LogRows
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Ranges, Window
 
@@ -100,7 +100,9 @@ class World:
 
     def context(self) -> Context:
         dialect = SimpleNamespace(
-            read_window=self.read_window,
+            window_chunks=self.window_chunks,
+            open_writers=lambda _connection, _log: frozenset(),
+            are_open=lambda _connection, writers: not writers,
             read_rows=self.read_rows,
             mark=self.mark,
             delete=self.delete,
@@ -137,14 +139,14 @@ class World:
 
     # The dialect.
 
-    def read_window(self, _connection: object, _log: LogTable, window: Window) -> list[LogRow]:
+    def window_chunks(self, _connection: object, _log: LogTable, window: Window, size: int) -> LogRows:
         self.step("read")
         rows = self.connection.exec_driver_sql(
-            "SELECT * FROM eventlog WHERE status = 'N' AND record_id BETWEEN ? AND ?"
-            " AND (? IS NULL OR perpetrator IS NOT ?) ORDER BY record_id LIMIT ?",
-            (max(window.first, 1), window.last, window.leave_user, window.leave_user, window.limit),
+            "SELECT * FROM eventlog WHERE status = 'N' AND record_id >= ? AND (? IS NULL OR record_id <= ?)"
+            " AND (? IS NULL OR perpetrator IS NOT ?) ORDER BY record_id",
+            (max(window.first, 1), window.last, window.last, window.leave_user, window.leave_user),
         )
-        return [LogRow(*row) for row in rows]
+        return in_chunks([LogRow(*row) for row in rows], size)
 
     def read_rows(self, _connection: object, _log: LogTable, ranges: Ranges) -> list[LogRow]:
         return [

@@ -8,6 +8,7 @@ from typing import Any
 from eventlog.catalog import Catalog, Database, ObjectClass, build_catalog, database_from_json
 from eventlog.checks import CheckedRow, check_rows
 from eventlog.model import LogRow
+from eventlog.sql.dialect import LogRows
 
 
 def columns(text: str) -> list[dict[str, str]]:
@@ -52,6 +53,11 @@ CATALOG = catalog()
 
 def usr() -> ObjectClass:
     return CATALOG.class_named("usr")
+
+
+def in_chunks(rows: list[LogRow], size: int) -> LogRows:
+    """Rows as a dialect gives them: in lists of ``size``, the last of fewer."""
+    yield from (rows[start : start + size] for start in range(0, len(rows) + 1, size))
 
 
 def row(

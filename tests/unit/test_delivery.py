@@ -532,7 +532,7 @@ def test_no_transaction_is_open_while_documents_are_sent(new_world: NewWorld) ->
         assert not world.connection.in_transaction()
 
     receiver.step = look
-    while world.cycle(state, receiver).landing is not Landing.DONE or state.flights or state.last:
+    while world.cycle(state, receiver).landing is not Landing.DONE or state.flights or state.rest:
         pass
 
 

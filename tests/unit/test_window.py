@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from samples import CATALOG, row, usr
+from samples import CATALOG, in_chunks, row, usr
 
 from eventlog.fold import Group
 from eventlog.model import LogRow
@@ -19,7 +19,7 @@ from eventlog.publisher.flight import ObjectId
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.options import PublisherOptions
 from eventlog.publisher.window import Taken, split_by_rows, take_window
-from eventlog.sql.dialect import Dialect
+from eventlog.sql.dialect import Dialect, LogRows
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Window
 
@@ -30,23 +30,24 @@ class Queue:
 
     rows: list[LogRow]
     options: PublisherOptions = field(default_factory=PublisherOptions)
-    reads: list[Window] = field(default_factory=list)
+    reads: list[tuple[Window, int]] = field(default_factory=list)
 
-    def read_window(self, _connection: object, _log: LogTable, window: Window) -> list[LogRow]:
-        self.reads.append(window)
+    def window_chunks(self, _connection: object, _log: LogTable, window: Window, size: int) -> LogRows:
+        self.reads.append((window, size))
         found = [
             one
             for one in self.rows
-            if window.first <= one.record_id <= (window.last or 0)
+            if window.first <= one.record_id
+            and (window.last is None or one.record_id <= window.last)
             and (window.leave_user is None or one.perpetrator != window.leave_user)
         ]
-        return found[: window.limit]
+        return in_chunks(found, size)
 
     @property
     def context(self) -> Context:
         return Context(
             connection=cast(Any, None),
-            dialect=cast(Dialect, SimpleNamespace(read_window=self.read_window)),
+            dialect=cast(Dialect, SimpleNamespace(window_chunks=self.window_chunks)),
             log=LogTable(None, "eventlog", LogRow._fields),
             catalog=CATALOG,
             options=self.options,
@@ -57,7 +58,7 @@ class Queue:
     def take(
         self, first: int = 1, in_flight: frozenset[int] = frozenset(), parked: set[ObjectId] | None = None
     ) -> Taken:
-        return take_window(self.context, first, self.rows[-1].record_id if self.rows else 0, in_flight, parked or set())
+        return take_window(self.context, first, None, in_flight, parked or set())
 
     def one_pass(self, in_flight: frozenset[int] = frozenset(), parked: set[ObjectId] | None = None) -> list[Taken]:
         """All windows of a pass; what each gives is marked before the next is read."""
@@ -113,7 +114,7 @@ def test_a_first_group_that_is_open_is_read_on_by_whole_windows() -> None:
     wide = queue(", ".join(f"{i}: 2 A" for i in range(1, 12)), query_limit=3, fold_distance=1, fold_span=0)
     taken = wide.take()
     assert (ids(taken.groups), taken.next_first) == ([list(range(1, 12))], None)
-    assert [read.first for read in wide.reads] == [1, 4, 7, 10]
+    assert wide.reads == [(Window(1, None, None), 3)]
 
 
 def test_rows_in_flight_are_not_folded_again_and_do_not_use_up_the_window() -> None:
@@ -149,13 +150,19 @@ def test_a_window_of_bad_rows_only_is_given_out_by_itself() -> None:
 def test_without_limit_the_queue_is_read_in_bounded_windows() -> None:
     unlimited = queue("1: 2 A", query_limit=0)
     unlimited.take()
-    assert unlimited.reads[0].limit == 10_000
+    assert unlimited.reads == [(Window(1, None, None), 10_000)]
 
 
 def test_nothing_beyond_the_tail_of_the_pass_is_read() -> None:
     later = queue("1: 4 A, 2: 4 B, 3: 4 C")
     taken = take_window(later.context, 1, 2, frozenset(), set())
     assert (ids(taken.groups), taken.next_first) == ([[1], [2]], None)
+
+
+def test_at_the_end_of_a_pass_a_group_is_held_back_that_a_row_behind_it_may_join() -> None:
+    later = queue("1: 4 A, 2: 2 B, 3: 4 C, 4: 2 B")
+    taken = take_window(later.context, 1, 3, frozenset(), set())
+    assert (ids(taken.groups), taken.next_first) == ([[1]], None)
 
 
 @pytest.mark.parametrize(

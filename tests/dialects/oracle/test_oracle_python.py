@@ -53,7 +53,7 @@ class Recorder:
     def exec_driver_sql(self, statement: str, parameters: Any = None, execution_options: Any = None) -> Any:
         self.run.append((statement, parameters))
         rows = self.answers.pop(0) if self.answers else []
-        cursor = SimpleNamespace(fetchall=lambda: rows)
+        cursor = SimpleNamespace(fetchall=lambda: rows, fetchmany=lambda size: [rows.pop(0) for _ in rows[:size]])
         count = len(parameters) if isinstance(parameters, list) else 0
         return SimpleNamespace(cursor=cursor, close=lambda: None, rowcount=count)
 
@@ -169,7 +169,7 @@ def test_no_range_is_no_statement() -> None:
 
 def test_due_rows_are_read_behind_a_place() -> None:
     recorder = conn([])
-    log.read_due(recorder, LOG, DueWindow("2024-01-01 00:00:00", ("2023-12-31 00:00:00", 5), 10))
+    list(log.due_chunks(recorder, LOG, DueWindow("2024-01-01 00:00:00", ("2023-12-31 00:00:00", 5), 10), 2))
     assert recorder.run[0][1] == {
         "until": "2024-01-01 00:00:00",
         "after_time": "2023-12-31 00:00:00",
@@ -181,7 +181,8 @@ def test_due_rows_are_read_behind_a_place() -> None:
 
 def test_a_place_among_due_rows_is_compared_in_utc_whether_event_time_has_a_zone_or_not() -> None:
     recorder = conn([])
-    log.read_due(recorder, LOG, DueWindow("2024-01-01 00:00:00", ("2023-12-31 00:00:00.000000000Z", 5), 10))
+    after = ("2023-12-31 00:00:00.000000000Z", 5)
+    list(log.due_chunks(recorder, LOG, DueWindow("2024-01-01 00:00:00", after, 10), 2))
     assert recorder.run[0][1]["after_time"] == "2023-12-31 00:00:00.000000000"
 
 

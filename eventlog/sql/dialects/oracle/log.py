@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 from functools import lru_cache, partial
 from typing import Final
@@ -14,8 +14,9 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.catalog import Column
 from eventlog.model import LogRow
+from eventlog.sql.dialect import LogRows
 from eventlog.sql.dialects.oracle.ddl import flight_sequence
-from eventlog.sql.dialects.oracle.session import chunks, error_code, fetch, many, statements
+from eventlog.sql.dialects.oracle.session import chunks, error_code, fetch, fetch_chunks, many, statements
 from eventlog.sql.dialects.oracle.text import qualified, quote_identifier, value_text
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import DueWindow, Queue, Ranges, Window
@@ -31,6 +32,20 @@ _AS_ROW: Final = partial(tuple.__new__, LogRow)  # what LogRow._make does, witho
 def read_window(conn: Connection, log: LogTable, window: Window) -> list[LogRow]:
     """The rows N of a window, in record_id order (spec/event-log.md 8.1)."""
     return _log_rows(conn, log, window.statement, window.parameters(LAST))
+
+
+def window_chunks(conn: Connection, log: LogTable, window: Window, size: int) -> LogRows:
+    """The rows of a window by one statement, in lists of ``size``, the last of fewer."""
+    return _chunks(conn, log, window.statement, window.parameters(LAST), size)
+
+
+def open_writers(_conn: Connection, _log: LogTable) -> None:
+    """Cannot be told: who looks at the transactions of others needs rights on V$ views."""
+
+
+def are_open(_conn: Connection, _writers: frozenset[str]) -> bool:
+    """No, for what is known of them."""
+    return False
 
 
 def read_rows(conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
@@ -81,13 +96,15 @@ def due_until(conn: Connection, log: LogTable, event_time_zone: str = "utc") -> 
     return str(now)
 
 
-def read_due(conn: Connection, log: LogTable, window: DueWindow) -> list[LogRow]:
-    """The rows N of a window that are due, in the order of event_time and record_id (spec/event-log.md 8.1)."""
-    parameters = window.parameters()
+def due_chunks(conn: Connection, log: LogTable, window: DueWindow, size: int) -> LogRows:
+    """The rows N of a window that are due, in the order of event_time and record_id (spec/event-log.md 8.1), by one
+    statement, in lists of ``size``, the last of fewer.
+    """
+    parameters = window.parameters(LAST)
     if window.after is not None and window.after[0] is not None:
         # Of a log whose event_time has a zone: it is compared in UTC.
         parameters["after_time"] = window.after[0].removesuffix("Z")
-    return _log_rows(conn, log, "read_due", parameters)
+    return _chunks(conn, log, "read_due", parameters, size)
 
 
 def local_time(conn: Connection) -> datetime:
@@ -147,6 +164,12 @@ def _log_rows(
 ) -> list[LogRow]:
     with _without_collector():
         return list(map(_AS_ROW, fetch(conn, statement(log, name, ids=ids), parameters)))
+
+
+def _chunks(conn: Connection, log: LogTable, name: str, parameters: Mapping[str, object], size: int) -> LogRows:
+    with closing(fetch_chunks(conn, statement(log, name), parameters, size)) as found:
+        for rows in found:
+            yield list(map(_AS_ROW, rows))
 
 
 @contextmanager

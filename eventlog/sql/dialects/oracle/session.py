@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import resources
@@ -51,6 +51,23 @@ def fetch(conn: Connection, statement: str, parameters: Mapping[str, object] | N
             return list(result.cursor.fetchall())
         finally:
             result.close()
+
+
+def fetch_chunks(
+    conn: Connection, statement: str, parameters: Mapping[str, object], size: int
+) -> Generator[list[tuple[Any, ...]], None, None]:
+    """The same in lists of ``size``, the last of fewer."""
+    with _own_types(conn):
+        result = conn.exec_driver_sql(statement, dict(parameters))
+    try:
+        assert result.cursor is not None
+        is_full = True
+        while is_full:
+            rows = list(result.cursor.fetchmany(size))
+            is_full = len(rows) == size
+            yield rows
+    finally:
+        result.close()
 
 
 def many(conn: Connection, statement: str, rows: Sequence[Mapping[str, object]]) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import lru_cache, partial
 from importlib import resources
@@ -17,6 +17,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from eventlog.model import LogRow
+from eventlog.sql.dialect import LogRows
 from eventlog.sql.dialects.postgresql.text import qualified, quote_identifier
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import DueWindow, Queue, Ranges, Window
@@ -34,6 +35,23 @@ _AS_ROW: Final = partial(tuple.__new__, LogRow)  # what LogRow._make does, witho
 def read_window(conn: Connection, log: LogTable, window: Window) -> list[LogRow]:
     """The rows N of a window, in record_id order (spec/event-log.md 8.1)."""
     return _log_rows(conn, log, window.statement, window.parameters(_LAST))
+
+
+def window_chunks(conn: Connection, log: LogTable, window: Window, size: int) -> LogRows:
+    """The rows of a window by one statement, in lists of ``size``, the last of fewer."""
+    return _chunks(conn, log, window.statement, window.parameters(_LAST), size)
+
+
+def open_writers(conn: Connection, log: LogTable) -> frozenset[str]:
+    """The other sessions' transactions that have written the log and are open."""
+    found = fetch(conn, _statement(log, "open_writers"), {"log": qualified(log.schema, log.name)})
+    return frozenset(name for (name,) in found)
+
+
+def are_open(conn: Connection, writers: frozenset[str]) -> bool:
+    """Whether none of these transactions could be seen by any statement until now."""
+    found = fetch(conn, _templates()["are_open"], {"writers": list(writers)})
+    return writers <= {name for (name,) in found}
 
 
 def read_rows(conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
@@ -69,9 +87,11 @@ def due_until(conn: Connection, log: LogTable, event_time_zone: str = "utc") -> 
     return str(conn.exec_driver_sql(_statement(log, name)).scalar_one())
 
 
-def read_due(conn: Connection, log: LogTable, window: DueWindow) -> list[LogRow]:
-    """The rows N of a window that are due, in the order of event_time and record_id (spec/event-log.md 8.1)."""
-    return _log_rows(conn, log, "read_due", window.parameters())
+def due_chunks(conn: Connection, log: LogTable, window: DueWindow, size: int) -> LogRows:
+    """The rows N of a window that are due, in the order of event_time and record_id (spec/event-log.md 8.1), by one
+    statement, in lists of ``size``, the last of fewer.
+    """
+    return _chunks(conn, log, "read_due", window.parameters(_LAST), size)
 
 
 def local_time(conn: Connection) -> datetime:
@@ -116,6 +136,22 @@ def _bounds(ranges: Ranges) -> dict[str, Sequence[int]]:
 def _log_rows(conn: Connection, log: LogTable, name: str, parameters: Mapping[str, object]) -> list[LogRow]:
     with _by_index(conn), _without_collector():
         return list(map(_AS_ROW, fetch(conn, _statement(log, name), parameters)))
+
+
+def _chunks(conn: Connection, log: LogTable, name: str, parameters: Mapping[str, object], size: int) -> LogRows:
+    # A cursor of the server: what comes later is of the same snapshot, and not in memory before it is wanted.
+    with _by_index(conn):
+        statement = f"DECLARE eventlog_rows NO SCROLL CURSOR FOR {_statement(log, name)}"
+        conn.exec_driver_sql(statement, dict(parameters))
+    is_full = True
+    with suppress(GeneratorExit):
+        while is_full:
+            with _without_collector():
+                chunk = list(map(_AS_ROW, fetch(conn, f"FETCH {size} FROM eventlog_rows", {})))
+            is_full = len(chunk) == size
+            yield chunk
+    # Not in a finally: after an error the transaction takes no statement, and its cursors go with it.
+    conn.exec_driver_sql("CLOSE eventlog_rows")
 
 
 # What a window would be read by instead: all its rows, sorted, of which the limit then takes the first.

@@ -19,6 +19,27 @@ WHERE {status} = 'N' AND {record_id} BETWEEN %(first)s::bigint AND %(last)s::big
 ORDER BY {record_id}
 LIMIT %(limit)s::bigint
 
+-- name: open_writers
+-- Transactions of other sessions that have written the log and are not at their end, prepared ones too: they hold the
+-- lock that any INSERT takes before it draws a number.
+SELECT DISTINCT virtualtransaction
+FROM pg_catalog.pg_locks
+WHERE locktype = 'relation' AND relation = %(log)s::regclass AND mode = 'RowExclusiveLock' AND granted
+  AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+  AND pid IS DISTINCT FROM pg_backend_pid()
+
+-- name: are_open
+-- Which of these transactions this statement cannot see, so that none before it could. By their numbers, of which
+-- pg_locks has the lower half: locks are given back a moment after the changes can be seen. Who has no number yet has
+-- written nothing yet, or is at its end.
+SELECT l.virtualtransaction
+FROM pg_catalog.pg_locks AS l
+CROSS JOIN (SELECT txid_current_snapshot() AS now) AS s
+WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
+  AND l.virtualtransaction = ANY (%(writers)s::text[])
+  AND (l.transactionid::text::bigint IN (SELECT x & 4294967295 FROM txid_snapshot_xip(s.now) AS x)
+       OR (l.transactionid::text::bigint - (txid_snapshot_xmax(s.now) & 4294967295) + 4294967296) %% 4294967296 < 2147483648)
+
 -- name: read_rows
 -- Rows by their record_ids, whatever their status. The ids are made by a sub-select: joined with the ranges instead, the
 -- log might be read once a range, or the ranges once a row.

@@ -12,6 +12,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from eventlog.model import LogRow
+from eventlog.sql.dialect import LogRows
 from eventlog.sql.dialects.sqlite.session import file_of
 from eventlog.sql.dialects.sqlite.statements import read
 from eventlog.sql.dialects.sqlite.text import quote_identifier
@@ -28,6 +29,21 @@ _AS_ROW: Final = partial(tuple.__new__, LogRow)  # what LogRow._make does, witho
 def read_window(conn: Connection, log: LogTable, window: Window) -> list[LogRow]:
     """The rows N of a window, in record_id order (spec/event-log.md 8.1)."""
     return _log_rows(conn, log, window.statement, window.parameters(_LAST))
+
+
+def window_chunks(conn: Connection, log: LogTable, window: Window, size: int) -> LogRows:
+    """The rows of a window by one statement, in lists of ``size``, the last of fewer."""
+    return _chunks(conn, log, window.statement, window.parameters(_LAST), size)
+
+
+def open_writers(_conn: Connection, _log: LogTable) -> frozenset[str]:
+    """Nobody: one transaction writes at a time, and draws no record_id below those that can be seen."""
+    return frozenset()
+
+
+def are_open(_conn: Connection, writers: frozenset[str]) -> bool:
+    """Whether there are none, as ``open_writers`` has it."""
+    return not writers
 
 
 def read_rows(conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
@@ -59,9 +75,11 @@ def due_until(conn: Connection, log: LogTable, event_time_zone: str = "utc") -> 
     return str(conn.exec_driver_sql(statement(log, "due_until", event_time_zone)).scalar_one())
 
 
-def read_due(conn: Connection, log: LogTable, window: DueWindow) -> list[LogRow]:
-    """The rows N of a window that are due, in the order of event_time and record_id (spec/event-log.md 8.1)."""
-    return _log_rows(conn, log, "read_due", window.parameters())
+def due_chunks(conn: Connection, log: LogTable, window: DueWindow, size: int) -> LogRows:
+    """The rows N of a window that are due, in the order of event_time and record_id (spec/event-log.md 8.1), by one
+    statement, in lists of ``size``, the last of fewer.
+    """
+    return _chunks(conn, log, "read_due", window.parameters(_LAST), size)
 
 
 def local_time(_conn: Connection) -> datetime:
@@ -95,6 +113,19 @@ def _change(conn: Connection, sql: str, ranges: Ranges, **parameters: object) ->
 
 def _log_rows(conn: Connection, log: LogTable, name: str, parameters: Mapping[str, object]) -> list[LogRow]:
     return list(map(_AS_ROW, fetch(conn, statement(log, name), parameters)))
+
+
+def _chunks(conn: Connection, log: LogTable, name: str, parameters: Mapping[str, object], size: int) -> LogRows:
+    result = conn.exec_driver_sql(statement(log, name), dict(parameters))
+    try:
+        assert result.cursor is not None
+        is_full = True
+        while is_full:
+            chunk = list(map(_AS_ROW, result.cursor.fetchmany(size)))
+            is_full = len(chunk) == size
+            yield chunk
+    finally:
+        result.close()
 
 
 def fetch(conn: Connection, sql: str, parameters: Mapping[str, object] | tuple[object, ...]) -> list[tuple[Any, ...]]:

@@ -1,0 +1,143 @@
+"""Transactions that commit in the middle of a pass: no row overtakes another of its object (spec/event-log.md 8.1).
+
+Each transaction of a test is a session of its own, and commits between two steps of one cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from installed import Collecting, install, opened, run, session, url_of, write_config
+
+from eventlog.config import Config, load
+from eventlog.publisher import daemon, passes
+from eventlog.publisher.context import Context
+from eventlog.publisher.cycle import recover, run_cycle
+
+OTHERS = "INSERT INTO usr SELECT n, 0 FROM generate_series({}, {}) AS n"
+
+
+@pytest.fixture
+def config(database: sa.Engine, tmp_path: Path) -> Config:
+    run(
+        database,
+        "CREATE TABLE usr (id integer PRIMARY KEY, num integer, name text)",
+        "INSERT INTO usr VALUES (1, 0), (2, 0)",
+    )
+    config = load(write_config(tmp_path, url_of(database), [{"table": "usr"}], publisher={"allow_loopback": True}), {})
+    install(config)
+    return config
+
+
+@pytest.fixture
+def writer(database: sa.Engine) -> Iterator[Callable[[], psycopg.Connection[Any]]]:
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(session(database))
+
+
+def sent_of(sink: Collecting, key: int) -> list[list[str]]:
+    """The values in each event of an object."""
+    return [
+        [text for attribute in event.attributes for _, texts in attribute.steps for text in texts]
+        for document in sink.documents
+        for event in document.events
+        if event.association.startswith(f"id={key},")
+    ]
+
+
+def between(monkeypatch: pytest.MonkeyPatch, step: Callable[[], object]) -> None:
+    """Do something once, between the look at the tail of the queue and the window."""
+    steps = [step]
+    original = passes.begin_pass
+
+    def begin(context: Context) -> Any:
+        begun = original(context)
+        if steps:
+            steps.pop()()
+        return begun
+
+    monkeypatch.setattr("eventlog.publisher.cycle.begin_pass", begin)
+
+
+def test_an_insert_that_commits_while_a_window_begins_is_one_event(
+    database: sa.Engine, config: Config, writer: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What can be seen at first is a row between those that its two columns make."""
+    inserting = writer()
+    logged = (
+        "INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value) VALUES (1, 'usr', 'id=9', "
+    )
+    inserting.execute(logged + "'name', 'a')")
+    run(database, "UPDATE usr SET num = 6 WHERE id = 1")
+    inserting.execute(logged + "'num', '5')")
+    between(monkeypatch, inserting.commit)
+    sink = Collecting()
+    with opened(config) as context:
+        daemon.publish_once(context, sink)
+    assert sent_of(sink, 9) == [["a", "5"]]
+
+
+@pytest.mark.parametrize("savepoint", [False, True])
+def test_rows_of_a_transaction_that_ends_between_two_windows_stay_in_order(
+    database: sa.Engine, config: Config, writer: Callable[[], Any], savepoint: bool
+) -> None:
+    long = writer()
+    if savepoint:
+        long.execute("SAVEPOINT s")
+    long.execute("UPDATE usr SET num = 10 WHERE id = 1")
+    run(database, OTHERS.format(100, 109))
+    if savepoint:
+        long.execute("RELEASE s")
+    long.execute("UPDATE usr SET num = 11 WHERE id = 1")
+    run(database, OTHERS.format(200, 204))
+    sink = Collecting()
+    with opened(config, query_limit=4, fold_distance=2) as context:
+        state = recover(context)
+        assert run_cycle(context, state, sink, lambda: False).more
+        long.commit()
+        while run_cycle(context, state, sink, lambda: False).more:
+            pass
+    assert sent_of(sink, 1) == [["0", "10"], ["10", "11"]]
+    assert len(set(sink.event_ids)) == len(sink.event_ids) == 17
+
+
+def test_a_pass_goes_on_behind_what_it_has_read_while_nobody_ends(
+    database: sa.Engine, config: Config, writer: Callable[[], Any]
+) -> None:
+    long = writer()
+    long.execute("UPDATE usr SET num = 10 WHERE id = 1")
+    run(database, OTHERS.format(100, 109))
+    with opened(config, query_limit=4, fold_distance=0) as context:
+        state = recover(context)
+        firsts = []
+        while run_cycle(context, state, Collecting(), lambda: False).more:
+            assert state.rest is None or isinstance(state.rest, passes.Pass)
+            firsts.append(state.rest and state.rest.first)
+    assert len(firsts) == 3
+    assert firsts == [*sorted(firsts[:2]), None]
+
+
+def test_who_has_written_only_other_tables_is_no_writer(
+    database: sa.Engine, config: Config, writer: Callable[[], Any]
+) -> None:
+    run(database, "CREATE TABLE unwatched (id integer)")
+    reading, writing, elsewhere = writer(), writer(), writer()
+    reading.execute("SELECT count(*) FROM eventlog")
+    elsewhere.execute("INSERT INTO unwatched VALUES (1)")
+    with opened(config) as context:
+        assert passes.open_writers(context) == frozenset()
+        writing.execute("UPDATE usr SET num = 1 WHERE id = 1")
+        found = passes.open_writers(context)
+        assert found is not None
+        assert len(found) == 1
+        assert passes.may_go_on(context, found)
+        writing.rollback()
+        assert not passes.may_go_on(context, found)
+        assert passes.may_go_on(context, frozenset())
+        assert not passes.may_go_on(context, None)
