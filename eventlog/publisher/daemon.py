@@ -26,6 +26,8 @@ from eventlog.publisher.schedule import Pulse, Timetable
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.wake import Stop, StopRequest, begin_rest
 from eventlog.sql.failures import as_database_errors
+from eventlog.sql.log_rows import tail
+from eventlog.sql.windows import Window
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -77,13 +79,14 @@ def publish(
 
 
 def publish_once(context: Context, sink: Sink, stop: Stop | None = None) -> Cycle:
-    """Send what is in flight, then what the queue holds until a window ends at its tail, and return how that ended.
+    """Send what is in flight, then what the queue holds now, and return how that ended.
 
     Raises FatalAnswer, and ReceiverAway when the receiver stopped the cycle.
     """
     stop = stop or threading.Event()
     with as_database_errors(context.connection):
         lookout, state = Lookout(context), recover(context)
+        last = tail(context.connection, context.log)
         while True:
             try:
                 cycle = _cycle(run_cycle, lookout, state, sink, stop)
@@ -94,6 +97,8 @@ def publish_once(context: Context, sink: Sink, stop: Stop | None = None) -> Cycl
                 continue
             if cycle.landing is not Landing.DONE or not cycle.more:
                 break
+            if state.rest is None and not _is_waiting(context, last):
+                break  # what is there now has come since
     if cycle.landing is Landing.FATAL:
         raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
     if cycle.landing in (Landing.AWAY, Landing.RETRY):
@@ -101,6 +106,12 @@ def publish_once(context: Context, sink: Sink, stop: Stop | None = None) -> Cycl
     if len(state.parking):
         raise ReceiverAway(f"{len(state.parking)} objects are left: the receiver asked for their events later")
     return cycle
+
+
+def _is_waiting(context: Context, last: int | None) -> bool:
+    """Whether the queue holds rows up to this one."""
+    window = Window(1, last, 1)
+    return last is not None and bool(context.dialect.read_window(context.connection, context.log, window))
 
 
 def _serve(context: Context, sink: Sink, stop: Stop, timetable: Timetable, beat: Beat) -> None:

@@ -13,12 +13,13 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from installed import Collecting, install, opened, run, session, url_of, write_config
+from installed import Collecting, install, opened, run, session, statuses, url_of, write_config
 
 from eventlog.config import Config, load
 from eventlog.publisher import daemon, passes
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import recover, run_cycle
+from eventlog.publisher.sinks import Document
 
 OTHERS = "INSERT INTO usr SELECT n, 0 FROM generate_series({}, {}) AS n"
 
@@ -121,6 +122,21 @@ def test_a_pass_goes_on_behind_what_it_has_read_while_nobody_ends(
             firsts.append(state.rest and state.rest.first)
     assert len(firsts) == 3
     assert firsts == [*sorted(firsts[:2]), None]
+
+
+def test_one_run_ends_although_more_comes_than_it_can_send(database: sa.Engine, config: Config) -> None:
+    numbers = iter(range(1000, 100_000, 100))
+
+    def add(_: Document) -> None:
+        first = next(numbers)
+        run(database, OTHERS.format(first, first + 9))
+
+    run(database, OTHERS.format(100, 119))
+    sink = Collecting(add)
+    with opened(config, query_limit=4, batch_size=1, fold_distance=2) as context:
+        daemon.publish_once(context, sink)
+    assert [key for key in range(100, 120) if not sent_of(sink, key)] == []
+    assert {"N", "S"} == set(statuses(database).values())
 
 
 def test_who_has_written_only_other_tables_is_no_writer(
