@@ -76,7 +76,8 @@ def run_cycle(
     if cycle.landing is not Landing.DONE:
         return cycle
     if state.rest is None or not may_go_on(context, state.rest.writers):
-        state.rest = begin_due_pass(context) if context.options.handle_future_events else begin_pass(context)
+        begin = begin_due_pass if context.options.handle_future_events else begin_pass
+        state.rest = begin(context, is_long=state.rest is not None)
     current = state.rest
     if current is None:
         context.connection.commit()

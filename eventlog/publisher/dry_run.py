@@ -38,7 +38,7 @@ def _windows(context: Context, state: State, in_flight: frozenset[int]) -> Itera
 
 
 def _due_windows(context: Context, state: State, in_flight: frozenset[int]) -> Iterator[list[Group]]:
-    due: DuePass | None = begin_due_pass(context)
+    due: DuePass | None = begin_due_pass(context, is_long=False)
     while due is not None:
         taken, due = take_due_window(context, due, in_flight, state.parking)
         yield taken.groups

@@ -32,10 +32,10 @@ class DuePass(NamedTuple):
         return self.after is not None
 
 
-def begin_due_pass(context: Context) -> DuePass:
-    """A pass over all rows that are due now by the database's clock."""
+def begin_due_pass(context: Context, is_long: bool) -> DuePass:
+    """A pass over all rows that are due now by the database's clock. ``is_long`` as of ``begin_pass``."""
     until = context.dialect.due_until(context.connection, context.log, context.options.event_time_zone)
-    return DuePass(until, open_writers(context))
+    return DuePass(until, open_writers(context) if is_long else None)
 
 
 def take_due_window(

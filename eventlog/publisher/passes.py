@@ -15,7 +15,7 @@ from eventlog.publisher.context import Context
 from eventlog.sql.log_rows import tail
 
 Writers = frozenset[str] | None
-"""Transactions of others that had written the log and were open; None = the database does not tell."""
+"""Transactions of others that had written the log and were open; None = not known, and nobody may go on."""
 
 
 class Pass(NamedTuple):
@@ -31,11 +31,11 @@ class Pass(NamedTuple):
         return self.first > 1
 
 
-def begin_pass(context: Context) -> Pass | None:
-    """A pass from the head of the queue on; None if the queue is empty."""
+def begin_pass(context: Context, is_long: bool) -> Pass | None:
+    """A pass from the head of the queue on; None if the queue is empty. ``is_long``: one window will not do."""
     last = tail(context.connection, context.log)
     # After the tail: whoever has a record_id below it is among the writers, or can be seen by now.
-    return None if last is None else Pass(1, last, open_writers(context))
+    return None if last is None else Pass(1, last, open_writers(context) if is_long else None)
 
 
 def open_writers(context: Context) -> Writers:

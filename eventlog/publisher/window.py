@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -45,41 +46,62 @@ def take_window(
     """
     options = context.options
     limit = options.query_limit or UNLIMITED_WINDOW
+    window = Window(first, last, limit, leave_user=options.driver_user if options.leave_loopback else None)
+    chunk = context.dialect.read_window(context.connection, context.log, window)
+    taken = _take(context, window, [chunk], in_flight, parked)
+    if taken is None:
+        # Seldom: begun anew by a cursor, since what another statement reads is not of the same snapshot.
+        whole = replace(window, limit=None)
+        with closing(context.dialect.window_chunks(context.connection, context.log, whole, limit)) as chunks:
+            taken = _take(context, window, chunks, in_flight, parked)
+    assert taken is not None
+    return taken
+
+
+def _take(
+    context: Context,
+    window: Window,
+    chunks: Iterable[list[LogRow]],
+    in_flight: Collection[int],
+    parked: Collection[ObjectId],
+) -> Taken | None:
+    """What a window gives, of as many chunks as it needs; None if it needs more than there are."""
+    options = context.options
+    limit = options.query_limit or UNLIMITED_WINDOW
+    distance, span = options.fold_distance, options.fold_span
     rows = []
     bad: list[BadRow] = []
     loopback: list[int] = []
     origins: dict[int, LogRow] = {}
     taken = rows_read = 0
     wanted = limit
-    window = Window(first, last, None, leave_user=options.driver_user if options.leave_loopback else None)
-    with closing(context.dialect.window_chunks(context.connection, context.log, window, limit)) as chunks:
-        for chunk in chunks:
-            rows_read += len(chunk)
-            if context.numbered is not None:
-                origins.update((row.record_id, row) for row in chunk)
-            checked = check_rows(_not_in_flight(chunk, in_flight), context.catalog, options.driver_user)
-            good = checked.good
-            if parked:
-                good = [row for row in good if (row.object_class, row.key) not in parked]
-            rows += good
-            bad += checked.bad
-            loopback += checked.loopback
-            taken += len(good) + len(checked.bad) + len(checked.loopback)
-            if len(chunk) < limit:
-                break
-            first = chunk[-1].record_id + 1
-            if taken < wanted:
-                continue
-            groups = fold(rows, options.fold_distance, options.fold_span)
-            closed = first_open(groups, first - 1, options.fold_distance, options.fold_span)
-            if closed or not groups:
-                next_first = groups[closed].rows[0].record_id if closed < len(groups) else first
-                return Taken(groups[:closed], bad, loopback, rows_read, next_first, origins)
-            wanted += limit
-    groups = fold(rows, options.fold_distance, options.fold_span)
-    if last is not None:
-        groups = groups[: first_open(groups, last, options.fold_distance, options.fold_span)]
-    return Taken(groups, bad, loopback, rows_read, None, origins)
+    for chunk in chunks:
+        rows_read += len(chunk)
+        if context.numbered is not None:
+            origins.update((row.record_id, row) for row in chunk)
+        checked = check_rows(_not_in_flight(chunk, in_flight), context.catalog, options.driver_user)
+        good = checked.good
+        if parked:
+            good = [row for row in good if (row.object_class, row.key) not in parked]
+        rows += good
+        bad += checked.bad
+        loopback += checked.loopback
+        taken += len(good) + len(checked.bad) + len(checked.loopback)
+        if len(chunk) < limit:
+            groups = fold(rows, distance, span)
+            if window.last is not None:
+                groups = groups[: first_open(groups, window.last, distance, span)]
+            return Taken(groups, bad, loopback, rows_read, None, origins)
+        if taken < wanted:
+            continue
+        groups = fold(rows, distance, span)
+        end = chunk[-1].record_id
+        closed = first_open(groups, end, distance, span)
+        if closed or not groups:
+            next_first = groups[closed].rows[0].record_id if closed < len(groups) else end + 1
+            return Taken(groups[:closed], bad, loopback, rows_read, next_first, origins)
+        wanted += limit
+    return None
 
 
 def _not_in_flight(chunk: list[LogRow], in_flight: Collection[int]) -> list[LogRow]:

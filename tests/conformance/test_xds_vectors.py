@@ -40,7 +40,7 @@ class MemoryLog:
         self.rows = [LogRow(*(row[name] for name in self.columns)) for row in self.case.log_rows]
         self.statuses = {row.record_id: row.status for row in self.rows}
 
-    def window_chunks(self, _connection: object, _log: LogTable, window: Window, size: int) -> LogRows:
+    def read_window(self, _connection: object, _log: LogTable, window: Window) -> list[LogRow]:
         found = [
             row
             for row in sorted(self.rows, key=lambda row: row.record_id)
@@ -49,6 +49,10 @@ class MemoryLog:
             and (window.last is None or row.record_id <= window.last)
             and (window.leave_user is None or (row.perpetrator or "").rstrip(" ") != window.leave_user)
         ]
+        return found[: window.limit]
+
+    def window_chunks(self, connection: object, log: LogTable, window: Window, size: int) -> LogRows:
+        found = self.read_window(connection, log, window)
         yield from (found[start : start + size] for start in range(0, len(found) + 1, size))
 
     def query_back(
@@ -110,7 +114,9 @@ def publish(case: Case, tmp_path: Path) -> tuple[list[bytes], MemoryLog]:
     memory = MemoryLog(case, columns)
     context = Context(
         connection=None,  # type: ignore[arg-type]  # nothing that is called here uses it
-        dialect=SimpleNamespace(window_chunks=memory.window_chunks, query_back=memory.query_back),  # type: ignore[arg-type]
+        dialect=SimpleNamespace(  # type: ignore[arg-type]
+            read_window=memory.read_window, window_chunks=memory.window_chunks, query_back=memory.query_back
+        ),
         log=log,
         catalog=catalog_of(config, database, class_names(config)[1], log),
         options=publisher_options(config, "eventlog"),

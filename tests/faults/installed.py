@@ -81,6 +81,25 @@ def session(engine: sa.Engine) -> psycopg.Connection[Any]:
     )
 
 
+@contextmanager
+def unless_refused(session: psycopg.Connection[Any]) -> Iterator[None]:
+    """A transaction of an application, rolled back where the server refuses it for what others do at the same time."""
+    try:
+        yield
+    except (
+        psycopg.errors.IntegrityError,
+        psycopg.errors.DeadlockDetected,
+        psycopg.errors.CardinalityViolation,
+        psycopg.errors.SerializationFailure,
+    ):
+        session.rollback()
+    except psycopg.errors.InternalError_ as error:
+        # Of the server itself, seldom: an update that is being rolled back counts ("more than one updating member").
+        if "multixact" not in str(error):
+            raise
+        session.rollback()
+
+
 def statuses(engine: sa.Engine, log: str = "eventlog") -> dict[int, str]:
     return dict(rows(engine, f"SELECT record_id, status FROM {log} ORDER BY record_id"))  # type: ignore[arg-type]
 

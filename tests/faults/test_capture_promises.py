@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 import sqlalchemy as sa
 from installed import (
@@ -24,6 +23,7 @@ from installed import (
     rows,
     run,
     session,
+    unless_refused,
     url_of,
     wait_until,
     write_config,
@@ -215,13 +215,6 @@ WORKLOADS = {
     ),
 }
 
-REFUSED = (
-    psycopg.errors.IntegrityError,
-    psycopg.errors.DeadlockDetected,
-    psycopg.errors.CardinalityViolation,
-    psycopg.errors.SerializationFailure,
-)
-
 
 def write(
     engine: sa.Engine, seed: int, changes: Sequence[str], transactions: int, failures: list[BaseException]
@@ -234,7 +227,7 @@ def write(
             connection.execute("SET deadlock_timeout = '20ms'")
             connection.commit()
             for _ in range(transactions):
-                try:
+                with unless_refused(connection):
                     for _ in range(chance.randint(1, 3)):
                         key, other = chance.sample(KEYS, 2)
                         change = chance.choice(changes).format(key=key, other=other, n=chance.randrange(4))
@@ -243,8 +236,6 @@ def write(
                         connection.rollback()
                     else:
                         connection.commit()
-                except REFUSED:
-                    connection.rollback()
     except BaseException as error:
         failures.append(error)
         raise

@@ -20,6 +20,7 @@ from installed import (
     rows,
     run,
     session,
+    unless_refused,
     url_of,
     wait_until,
     write_config,
@@ -71,7 +72,7 @@ def write(engine: sa.Engine, seed: int, transactions: int, failures: list[BaseEx
     try:
         with session(engine) as connection:
             for _ in range(transactions):
-                try:
+                with unless_refused(connection):
                     with connection.cursor() as cursor:
                         for key in chance.sample(KEYS, chance.randint(1, 3)):
                             chance.choice(CHANGES)(cursor, chance, key)
@@ -81,8 +82,6 @@ def write(engine: sa.Engine, seed: int, transactions: int, failures: list[BaseEx
                         connection.rollback()
                     else:
                         connection.commit()
-                except (psycopg.errors.IntegrityError, psycopg.errors.DeadlockDetected):
-                    connection.rollback()
     except BaseException as error:
         failures.append(error)
         raise

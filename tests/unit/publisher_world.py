@@ -100,6 +100,7 @@ class World:
 
     def context(self) -> Context:
         dialect = SimpleNamespace(
+            read_window=self.read_window,
             window_chunks=self.window_chunks,
             open_writers=lambda _connection, _log: frozenset(),
             are_open=lambda _connection, writers: not writers,
@@ -139,14 +140,17 @@ class World:
 
     # The dialect.
 
-    def window_chunks(self, _connection: object, _log: LogTable, window: Window, size: int) -> LogRows:
+    def read_window(self, _connection: object, _log: LogTable, window: Window) -> list[LogRow]:
         self.step("read")
         rows = self.connection.exec_driver_sql(
             "SELECT * FROM eventlog WHERE status = 'N' AND record_id >= ? AND (? IS NULL OR record_id <= ?)"
             " AND (? IS NULL OR perpetrator IS NOT ?) ORDER BY record_id",
             (max(window.first, 1), window.last, window.last, window.leave_user, window.leave_user),
         )
-        return in_chunks([LogRow(*row) for row in rows], size)
+        return [LogRow(*row) for row in rows][: window.limit]
+
+    def window_chunks(self, connection: object, log: LogTable, window: Window, size: int) -> LogRows:
+        return in_chunks(self.read_window(connection, log, window), size)
 
     def read_rows(self, _connection: object, _log: LogTable, ranges: Ranges) -> list[LogRow]:
         return [

@@ -30,10 +30,10 @@ class Queue:
 
     rows: list[LogRow]
     options: PublisherOptions = field(default_factory=PublisherOptions)
-    reads: list[tuple[Window, int]] = field(default_factory=list)
+    reads: list[Window] = field(default_factory=list)
 
-    def window_chunks(self, _connection: object, _log: LogTable, window: Window, size: int) -> LogRows:
-        self.reads.append((window, size))
+    def read_window(self, _connection: object, _log: LogTable, window: Window) -> list[LogRow]:
+        self.reads.append(window)
         found = [
             one
             for one in self.rows
@@ -41,13 +41,16 @@ class Queue:
             and (window.last is None or one.record_id <= window.last)
             and (window.leave_user is None or one.perpetrator != window.leave_user)
         ]
-        return in_chunks(found, size)
+        return found[: window.limit]
+
+    def window_chunks(self, connection: object, log: LogTable, window: Window, size: int) -> LogRows:
+        return in_chunks(self.read_window(connection, log, window), size)
 
     @property
     def context(self) -> Context:
         return Context(
             connection=cast(Any, None),
-            dialect=cast(Dialect, SimpleNamespace(window_chunks=self.window_chunks)),
+            dialect=cast(Dialect, SimpleNamespace(read_window=self.read_window, window_chunks=self.window_chunks)),
             log=LogTable(None, "eventlog", LogRow._fields),
             catalog=CATALOG,
             options=self.options,
@@ -114,7 +117,7 @@ def test_a_first_group_that_is_open_is_read_on_by_whole_windows() -> None:
     wide = queue(", ".join(f"{i}: 2 A" for i in range(1, 12)), query_limit=3, fold_distance=1, fold_span=0)
     taken = wide.take()
     assert (ids(taken.groups), taken.next_first) == ([list(range(1, 12))], None)
-    assert wide.reads == [(Window(1, None, None), 3)]
+    assert wide.reads == [Window(1, None, 3), Window(1, None, None)]
 
 
 def test_rows_in_flight_are_not_folded_again_and_do_not_use_up_the_window() -> None:
@@ -150,7 +153,7 @@ def test_a_window_of_bad_rows_only_is_given_out_by_itself() -> None:
 def test_without_limit_the_queue_is_read_in_bounded_windows() -> None:
     unlimited = queue("1: 2 A", query_limit=0)
     unlimited.take()
-    assert unlimited.reads == [(Window(1, None, None), 10_000)]
+    assert unlimited.reads == [Window(1, None, 10_000)]
 
 
 def test_nothing_beyond_the_tail_of_the_pass_is_read() -> None:
