@@ -23,7 +23,7 @@ from eventlog.sql.companions import (
     update_inflight,
     write_inflight,
 )
-from eventlog.sql.dialect import Dialect
+from eventlog.sql.dialect import Dialect, LogRows
 from eventlog.sql.locate import locate_log
 from eventlog.sql.log_rows import count_by_status, requeue, tail
 from eventlog.sql.log_table import LogTable
@@ -58,6 +58,22 @@ def test_a_window_is_read_in_order(log: Log) -> None:
     assert [row.record_id for row in rows] == [first, first + 3, first + 4]
     assert {row.event_type for row in rows} == {5}
     assert tail(log.conn, log.table) == last
+
+
+def test_a_window_is_read_in_chunks_of_one_snapshot(platform: Platform, log: Log) -> None:
+    def chunks(size: int) -> LogRows:
+        return log.dialect.window_chunks(log.conn, log.table, Window(1, None, None), size)
+
+    assert [len(chunk) for chunk in chunks(4)] == [4, 4, 2]
+    assert [len(chunk) for chunk in chunks(5)] == [5, 5, 0]
+    begun = chunks(4)
+    first = next(begun)
+    if platform.has("concurrent_writers"):
+        platform.run("INSERT INTO keyed VALUES (100)")
+        assert [len(chunk) for chunk in begun] == [4, 2]
+    begun.close()
+    # The session can go on with other statements, whether it was read to its end or not.
+    assert log.dialect.mark(log.conn, log.table, "S", [(first[0].record_id, first[0].record_id)]) == 1
 
 
 def test_marks_and_deletions_touch_rows_that_are_still_n(log: Log) -> None:
