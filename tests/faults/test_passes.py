@@ -82,9 +82,10 @@ def test_an_insert_that_commits_while_a_window_begins_is_one_event(
     assert sent_of(sink, 9) == [["a", "5"]]
 
 
+@pytest.mark.parametrize("by_time", [False, True])
 @pytest.mark.parametrize("savepoint", [False, True])
 def test_rows_of_a_transaction_that_ends_between_two_windows_stay_in_order(
-    database: sa.Engine, config: Config, writer: Callable[[], Any], savepoint: bool
+    database: sa.Engine, config: Config, writer: Callable[[], Any], savepoint: bool, by_time: bool
 ) -> None:
     long = writer()
     if savepoint:
@@ -96,7 +97,7 @@ def test_rows_of_a_transaction_that_ends_between_two_windows_stay_in_order(
     long.execute("UPDATE usr SET num = 11 WHERE id = 1")
     run(database, OTHERS.format(200, 204))
     sink = Collecting()
-    with opened(config, query_limit=4, fold_distance=2) as context:
+    with opened(config, query_limit=4, fold_distance=2, handle_future_events=by_time) as context:
         state = recover(context)
         assert run_cycle(context, state, sink, lambda: False).more
         long.commit()
