@@ -6,13 +6,10 @@ from collections.abc import Collection
 from contextlib import closing
 from typing import NamedTuple
 
-from eventlog.checks import BadRow, CheckedRow, check_rows
-from eventlog.fold import fold
-from eventlog.model import LogRow
 from eventlog.publisher.context import Context
 from eventlog.publisher.flight import ObjectId
 from eventlog.publisher.passes import Writers, open_writers
-from eventlog.publisher.window import UNLIMITED_WINDOW, Taken
+from eventlog.publisher.window import UNLIMITED_WINDOW, Reading, Taken
 from eventlog.sql.windows import DueWindow
 
 
@@ -48,25 +45,13 @@ def take_due_window(
     """
     options = context.options
     limit = options.query_limit or UNLIMITED_WINDOW
-    rows: list[CheckedRow] = []
-    bad: list[BadRow] = []
-    loopback: list[int] = []
-    origins: dict[int, LogRow] = {}
-    rows_read = 0
+    reading = Reading(context, in_flight, parked)
     rest: DuePass | None = None
     window = DueWindow(due.until, due.after, None, options.driver_user if options.leave_loopback else None)
     with closing(context.dialect.due_chunks(context.connection, context.log, window, limit)) as chunks:
         for chunk in chunks:
-            rows_read += len(chunk)
-            if context.numbered is not None:
-                origins.update((row.record_id, row) for row in chunk)
-            free = [row for row in chunk if row.record_id not in in_flight] if in_flight else chunk
-            checked = check_rows(free, context.catalog, options.driver_user)
-            rows += [row for row in checked.good if (row.object_class, row.key) not in parked]
-            bad += checked.bad
-            loopback += checked.loopback
-            if len(chunk) == limit and len(rows) + len(bad) + len(loopback) >= limit:
+            reading.add(chunk)
+            if len(chunk) == limit and reading.taken >= limit:
                 rest = due._replace(after=(chunk[-1].event_time, chunk[-1].record_id))
                 break
-    groups = fold(rows, options.fold_distance, options.fold_span)
-    return Taken(groups, bad, loopback, rows_read, None, origins), rest
+    return reading.give(reading.fold()), rest

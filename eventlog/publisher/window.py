@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
 from eventlog.catalog import Attribute, ObjectClass
-from eventlog.checks import BadRow, check_rows
+from eventlog.checks import BadRow, CheckedRow, check_rows
 from eventlog.events import Outcome, Precedence, apply_precedence, build_event
 from eventlog.fold import Group, first_open, fold
 from eventlog.model import LogRow
@@ -35,6 +35,47 @@ class Taken(NamedTuple):
     origins: Mapping[int, LogRow] = MappingProxyType({})
 
 
+@dataclass(slots=True)
+class Reading:
+    """What the chunks of a window hold. Rows in flight and rows of parked objects are read past."""
+
+    context: Context
+    in_flight: Collection[int]
+    parked: Collection[ObjectId]
+    good: list[CheckedRow] = field(default_factory=list)
+    bad: list[BadRow] = field(default_factory=list)
+    loopback: list[int] = field(default_factory=list)
+    rows_read: int = 0
+    origins: dict[int, LogRow] = field(default_factory=dict)
+
+    @property
+    def taken(self) -> int:
+        """How many rows use up the window."""
+        return len(self.good) + len(self.bad) + len(self.loopback)
+
+    def add(self, chunk: list[LogRow]) -> None:
+        """Check the rows of the next chunk."""
+        self.rows_read += len(chunk)
+        if self.context.numbered is not None:
+            self.origins.update((row.record_id, row) for row in chunk)
+        free = [row for row in chunk if row.record_id not in self.in_flight] if self.in_flight else chunk
+        checked = check_rows(free, self.context.catalog, self.context.options.driver_user)
+        good = checked.good
+        if self.parked:
+            good = [row for row in good if (row.object_class, row.key) not in self.parked]
+        self.good += good
+        self.bad += checked.bad
+        self.loopback += checked.loopback
+
+    def fold(self) -> list[Group]:
+        """The good rows as groups."""
+        return fold(self.good, self.context.options.fold_distance, self.context.options.fold_span)
+
+    def give(self, groups: list[Group], next_first: int | None = None) -> Taken:
+        """What the window gives, with these groups."""
+        return Taken(groups, self.bad, self.loopback, self.rows_read, next_first, self.origins)
+
+
 def take_window(
     context: Context, first: int, last: int | None, in_flight: Collection[int], parked: Collection[ObjectId]
 ) -> Taken:
@@ -48,64 +89,38 @@ def take_window(
     limit = options.query_limit or UNLIMITED_WINDOW
     window = Window(first, last, limit, leave_user=options.driver_user if options.leave_loopback else None)
     chunk = context.dialect.read_window(context.connection, context.log, window)
-    taken = _take(context, window, [chunk], in_flight, parked)
+    taken = _take(window, [chunk], Reading(context, in_flight, parked))
     if taken is None:
         # Seldom: begun anew by a cursor, since what another statement reads is not of the same snapshot.
         whole = replace(window, limit=None)
         with closing(context.dialect.window_chunks(context.connection, context.log, whole, limit)) as chunks:
-            taken = _take(context, window, chunks, in_flight, parked)
+            taken = _take(window, chunks, Reading(context, in_flight, parked))
     assert taken is not None
     return taken
 
 
-def _take(
-    context: Context,
-    window: Window,
-    chunks: Iterable[list[LogRow]],
-    in_flight: Collection[int],
-    parked: Collection[ObjectId],
-) -> Taken | None:
+def _take(window: Window, chunks: Iterable[list[LogRow]], reading: Reading) -> Taken | None:
     """What a window gives, of as many chunks as it needs; None if it needs more than there are."""
-    options = context.options
+    options = reading.context.options
     limit = options.query_limit or UNLIMITED_WINDOW
     distance, span = options.fold_distance, options.fold_span
-    rows = []
-    bad: list[BadRow] = []
-    loopback: list[int] = []
-    origins: dict[int, LogRow] = {}
-    taken = rows_read = 0
     wanted = limit
     for chunk in chunks:
-        rows_read += len(chunk)
-        if context.numbered is not None:
-            origins.update((row.record_id, row) for row in chunk)
-        checked = check_rows(_not_in_flight(chunk, in_flight), context.catalog, options.driver_user)
-        good = checked.good
-        if parked:
-            good = [row for row in good if (row.object_class, row.key) not in parked]
-        rows += good
-        bad += checked.bad
-        loopback += checked.loopback
-        taken += len(good) + len(checked.bad) + len(checked.loopback)
+        reading.add(chunk)
         if len(chunk) < limit:
-            groups = fold(rows, distance, span)
+            groups = reading.fold()
             if window.last is not None:
                 groups = groups[: first_open(groups, window.last, distance, span)]
-            return Taken(groups, bad, loopback, rows_read, None, origins)
-        if taken < wanted:
+            return reading.give(groups)
+        if reading.taken < wanted:
             continue
-        groups = fold(rows, distance, span)
+        groups = reading.fold()
         end = chunk[-1].record_id
         closed = first_open(groups, end, distance, span)
         if closed or not groups:
-            next_first = groups[closed].rows[0].record_id if closed < len(groups) else end + 1
-            return Taken(groups[:closed], bad, loopback, rows_read, next_first, origins)
+            return reading.give(groups[:closed], groups[closed].rows[0].record_id if closed < len(groups) else end + 1)
         wanted += limit
     return None
-
-
-def _not_in_flight(chunk: list[LogRow], in_flight: Collection[int]) -> list[LogRow]:
-    return [row for row in chunk if row.record_id not in in_flight] if in_flight else chunk
 
 
 def split_by_rows(groups: Sequence[Group], most: int) -> Iterator[list[Group]]:
