@@ -1,4 +1,4 @@
-"""The configuration: one TOML file, overridden by the environment, overridden by flags (design.md, decision 9).
+"""The configuration: one TOML file, overridden by the environment, overridden by flags.
 
 ``load`` reads all of it and remembers where each value came from. Each option has one home section; what
 spec/event-log.md 9 lists is taken in ``[publisher]`` too.

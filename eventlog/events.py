@@ -1,4 +1,4 @@
-"""From a group of rows, and the current row where it is asked for, to an event (spec/event-log.md 7, xds.md 4)."""
+"""From a group of rows, and the current row where it is asked for, to an event (spec/event-log.md 7, spec/xds.md 4)."""
 
 from __future__ import annotations
 

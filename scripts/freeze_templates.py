@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Freeze the trigger templates in use as version ``eventlog.sql.templates.CURRENT`` (design.md, "Migrations").
+"""Freeze the trigger templates in use as version ``eventlog.sql.templates.CURRENT``.
 
 Copies each dialect's templates to its ``frozen/vN``, and writes the hashes of all frozen files, and of what is
 compiled by them, to ``tests/dialects/frozen.json``. To be run until a version is released, and never for it again:

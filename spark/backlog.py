@@ -1,4 +1,4 @@
-"""A whole backlog of the log as XDS documents, Qlik messages or Qlik change tables, by Spark (design.md, decision 8).
+"""A whole backlog of the log as XDS documents, Qlik messages or Qlik change tables, by Spark.
 
 The log is read in parts from one snapshot and folded into the same events that the publisher would send; rows near the
 ends of a part, which may fold with rows of the next one, are shuffled by object first. The events are sorted into queue

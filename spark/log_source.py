@@ -1,4 +1,4 @@
-"""The event log as a Spark data source: ``spark.read.format("eventlog")`` (design.md, decision 8).
+"""The event log as a Spark data source: ``spark.read.format("eventlog")``.
 
 Partitions are ranges of record_ids that hold about equal numbers of rows; each is read by one session as Arrow
 batches, in record_id order. With ``snapshot`` all of them see the same rows.

@@ -115,7 +115,7 @@ def read_options(map: Mapping[str, Any], file_format: str) -> Mapping[str, Any]:
 
 
 def _module(name: str) -> Any:
-    # Imported only here, when it is asked for: the rest of eventlog knows nothing of Spark (design.md).
+    # Imported only here, when it is asked for: the rest of eventlog knows nothing of Spark.
     try:
         return import_module(name)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""What commands print: for people on standard error, for programs on standard output (design.md, Command line)."""
+"""What commands print: for people on standard error, for programs on standard output."""
 
 from __future__ import annotations
 

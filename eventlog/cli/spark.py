@@ -11,7 +11,7 @@ from eventlog.errors import ConfigError
 
 def spark_module(name: str) -> Any:
     """A module of the package. Raises ConfigError where Spark is not installed."""
-    # Imported only here, when it is asked for: the rest of eventlog knows nothing of Spark (design.md).
+    # Imported only here, when it is asked for: the rest of eventlog knows nothing of Spark.
     try:
         return import_module(name)
     except ImportError as error:

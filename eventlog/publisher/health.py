@@ -1,5 +1,4 @@
-"""A file that says that the publisher makes progress, for whoever watches over its process (design.md: liveness means
-progress, not a live process).
+"""A file that says that the publisher makes progress, for whoever watches over its process.
 
 It is touched when an event has been answered otherwise than by retry, and when a cycle has ended well, an empty one
 too; not while the receiver or the database is away, nor while a statement or a receiver hangs. It holds the seconds

@@ -1,4 +1,4 @@
-"""The log in parts, read by many sessions at once (design.md 8): what a bulk job needs of a database."""
+"""The log in parts, read by many sessions at once: what a bulk job needs of a database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What differs between databases, as data and small functions (design.md, "The things").
+"""What differs between databases, as data and small functions.
 
 Each database is a package under ``eventlog.sql.dialects`` with the same file names in each. The core asks the dialect,
 never which one it is.
@@ -57,7 +57,7 @@ WRITES: Final = "eventlog_writes"
 """Key of ``Connection.info``: the transactions of this session are going to write (``eventlog.sql.connect``)."""
 
 CurrentRow = dict[str, list[str | None]]
-"""Attribute name -> its values now, as log text (triggers.md 6): one for a single-valued table column, one for each
+"""Attribute name -> its values now, as log text (spec/triggers.md 6): one for a single-valued column, one for each
 row otherwise."""
 
 LogRows = Generator[list[LogRow], None, None]
@@ -195,7 +195,7 @@ class Dialect:
     ``lacks`` the classes of column types that no version of it has;
     ``max_identifier`` in bytes;
     ``numbers_columns`` whether the columns of a table have an order of their own (spec/event-log.md 1.3); ``quote``
-    an identifier; ``value_text`` SQL of a column's value as log text (triggers.md 6), given the SQL of the column
+    an identifier; ``value_text`` SQL of a column's value as log text (spec/triggers.md 6), given the SQL of the column
     reference; ``reflect`` one schema.
 
     On the log: ``read_window``; ``window_chunks`` the same by one statement, hence of one snapshot, in lists of a

@@ -1,4 +1,4 @@
-"""The trigger templates of the dialects, and their frozen versions (design.md, "Migrations").
+"""The trigger templates of the dialects, and their frozen versions.
 
 What stands beside a dialect's module is what ``eventlog triggers apply`` uses, and may change with every release. A
 migration that was written once gives the same SQL for ever: it names the version of the templates that it was written

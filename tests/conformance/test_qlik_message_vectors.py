@@ -1,4 +1,4 @@
-"""``qlik.json``, messages and keys: JSON values of Kafka records to changes and back, texts of keys (qlik.md 5)."""
+"""``qlik.json``, messages and keys: JSON of Kafka records to changes and back, texts of keys (spec/qlik.md 5)."""
 
 from __future__ import annotations
 

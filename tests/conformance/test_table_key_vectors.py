@@ -1,4 +1,4 @@
-"""``table_key.json``: every key as parsed, normalised and written, every error with its offset (event-log.md 4)."""
+"""``table_key.json``: every key parsed, normalised, written, every error with its offset (spec/event-log.md 4)."""
 
 from __future__ import annotations
 

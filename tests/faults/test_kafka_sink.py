@@ -1,4 +1,4 @@
-"""The Kafka sink with brokers that answer, hang, refuse and die (event-log.md 8.4, 12): the log is on a real server."""
+"""The Kafka sink with brokers that answer, hang, refuse, die (spec/event-log.md 8.4, 12): a real log."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from eventlog.config import load
 from eventlog.convert import read_map
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SPECIFICATION = ROOT / "docs" / "spec"
 ids = [page.name for page in PAGES]
 
 
@@ -56,6 +57,30 @@ def test_every_configuration_can_be_read(page: Path, tmp_path: Path) -> None:
             read_map(file)
         else:
             load(file, {})
+
+
+def test_every_reference_to_the_specification_leads_to_a_section() -> None:
+    sections = {
+        f"spec/{page.name}": set(re.findall(r"(?m)^#{2,4} (\d+(?:\.\d+)*)", page.read_text(encoding="utf-8")))
+        for page in SPECIFICATION.glob("*.md")
+    }
+    sources = [
+        file
+        for folder in ("eventlog", "spark", "tests", "bench", "scripts")
+        for file in (ROOT / folder).rglob("*")
+        if file.suffix in {".py", ".sql", ".j2"}
+    ]
+    references = [
+        (file.name, page, section)
+        for file in sources
+        for page, tail in re.findall(
+            r"(spec/[a-z-]+\.md)((?:[ ,]*(?:and )?\d+(?:\.\d+)*(?![\w/]))*)",
+            re.sub(r"\s+", " ", file.read_text(encoding="utf-8")),
+        )
+        for section in re.findall(r"\d+(?:\.\d+)*", tail) or [""]
+    ]
+    assert len(references) > 700
+    assert [one for one in references if one[2] not in {"", *sections.get(one[1], ())} or one[1] not in sections] == []
 
 
 def commands(page: Path) -> list[list[str]]:

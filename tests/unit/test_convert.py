@@ -57,7 +57,7 @@ def converted(
     return convert("jsonl", target_format, str(source), str(out), map, **options), out
 
 
-# The worked example of change-model.md 4
+# The worked example of spec/change-model.md 4
 
 
 def test_the_worked_example_as_a_log_row(tmp_path: Path) -> None:

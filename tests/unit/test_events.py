@@ -1,4 +1,4 @@
-"""From a group to an event, and what becomes of its rows (spec/event-log.md 7, xds.md 4)."""
+"""From a group to an event, and what becomes of its rows (spec/event-log.md 7, spec/xds.md 4)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def f(record_id: int, kind: int, column: str = "fname", old: str | None = None, 
     return row(record_id, kind, column=column, old=old, new=new)
 
 
-# --- one listing per event type (xds.md 3) ----------------------------------------------------------------------------
+# --- one listing per event type (spec/xds.md 3) -----------------------------------------------------------------------
 
 WHOLE = {"fname": "-- +John", "lname": "-- +Doe", "photo": "-- +u7s=", "usr_phone.phoneno": "--"}
 WHOLE_ADDED = {"fname": "+John", "lname": "+Doe", "photo": "+u7s="}
@@ -131,7 +131,7 @@ def test_an_event_carries_class_association_and_types() -> None:
     ]
 
 
-# --- precedence (7.1) -------------------------------------------------------------------------------------------------
+# --- precedence (7.1) --------------------------------------------------------------------------------------------
 
 PRECEDENCE = [
     ([f(1, 2), f(2, 8)], [2], [1]),
@@ -182,7 +182,7 @@ def test_only_what_is_needed_is_read_back(rows: list[LogRow], names: list[str] |
     assert (read if read is None else [attribute.name for attribute in read]) == names
 
 
-# --- the object is gone (7.2) -----------------------------------------------------------------------------------------
+# --- the object is gone (7.2) ------------------------------------------------------------------------------------
 
 GONE_CASES: list[tuple[list[LogRow], str | None, dict[str, list[int]]]] = [
     ([f(1, 2, "lname", "a", "b"), f(2, 8)], "modify", {"contributed": [1], "gone": [2]}),
@@ -206,7 +206,7 @@ def test_rows_that_ask_for_an_object_that_is_gone_have_no_effect(
     assert fates(outcome) == expected
 
 
-# --- elements (xds.md 4.1) --------------------------------------------------------------------------------------------
+# --- elements (spec/xds.md 4.1) ---------------------------------------------------------------------------------------
 
 
 def only_key(kind: int, column: str | None = None) -> list[LogRow]:
@@ -235,7 +235,7 @@ def test_an_insert_of_nulls_only_read_back_as_add_is_an_add_alone() -> None:
     assert short(build([f(1, 7)], NULLS, insert_query_back="add")) == ("add", {})
 
 
-# --- attributes (xds.md 4.2) ------------------------------------------------------------------------------------------
+# --- attributes (spec/xds.md 4.2) -------------------------------------------------------------------------------------
 
 
 def test_attributes_stand_in_the_order_of_their_first_surviving_rows() -> None:
@@ -264,7 +264,7 @@ def test_key_columns_are_attributes_only_if_they_are_emitted(
     assert short(build(rows, NOW, emit_keys=emit_keys)) == (operation, attributes)
 
 
-# --- NULL, empty string, repeated rows (xds.md 4.3) -------------------------------------------------------------------
+# --- NULL, empty string, repeated rows (spec/xds.md 4.3) --------------------------------------------------------------
 
 ONE_ROW: list[tuple[int, str | None, str | None, str | None, dict[str, str] | None]] = [
     (1, None, "v", "add", {"fname": "+v"}),
@@ -409,7 +409,7 @@ def test_children_come_after_the_parents_columns() -> None:
     assert list(steps(outcome.event) or ()) == ["z", "B.v", "a.v", "b.v"]
 
 
-# --- values read back that cannot be written (7.3) --------------------------------------------------------------------
+# --- values read back that cannot be written (7.3) ---------------------------------------------------------------
 
 BELL: CurrentRow = {**NOW, "fname": ["bell\x07"]}
 
@@ -437,7 +437,7 @@ def test_rows_whose_value_read_back_cannot_be_written_are_bad(
     assert {one.code for one in outcome.bad} == {"bad_xml_char"}
 
 
-# --- event-ids (7.4) --------------------------------------------------------------------------------------------------
+# --- event-ids (7.4) ---------------------------------------------------------------------------------------------
 
 EVENT_IDS: list[tuple[list[LogRow], CurrentRow | None, str]] = [
     ([f(5, 2, old="a", new="b"), f(9, 2, old="b", new="c")], NOW, "5"),
@@ -465,7 +465,7 @@ def test_a_bad_row_of_the_log_never_gives_the_event_id() -> None:
     assert event.event_id == "2"
 
 
-# --- rebuilding from the in-flight record (section 10) ----------------------------------------------------------------
+# --- rebuilding from the in-flight record (section 10) -----------------------------------------------------------
 
 
 def test_what_precedence_dropped_stays_dropped_whatever_rows_are_left() -> None:

@@ -1,4 +1,4 @@
-"""Formats that number their output: the in-flight line, and events as Qlik messages (event-log.md 10, qlik.md 5)."""
+"""Formats that number their output: in-flight line, events as Qlik messages (spec/event-log.md 10, spec/qlik.md 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions gathered from messages that come mixed, twice, or not at all (qlik.md 5.7)."""
+"""Transactions gathered from messages that come mixed, twice, or not at all (spec/qlik.md 5.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes written as Qlik messages: masks, headers, keys, topics, metadata, and back (qlik.md 5, change-model.md 4)."""
+"""Changes as Qlik messages: masks, headers, keys, topics, metadata, back (spec/qlik.md 5, spec/change-model.md 4)."""
 
 from __future__ import annotations
 

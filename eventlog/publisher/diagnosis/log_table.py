@@ -60,7 +60,7 @@ def judge_indexes(reading: bool, by_row: bool, reading_sql: str, row_sql: str) -
 
 
 def judge_numberings(found: Iterable[Numbering]) -> Iterator[Finding]:
-    """The sequence of record_id: ascending, and without a cache (design.md, what the field has learnt)."""
+    """The sequence of record_id: ascending, and without a cache."""
     for one in found:
         if one.cache > 1:
             yield Finding(

@@ -1,4 +1,4 @@
-"""A log and a watch as a migration holds them, to give the same SQL for ever (design.md, "Migrations").
+"""A log and a watch as a migration holds them, to give the same SQL for ever.
 
 Beside what is declared a watch holds the tables as they were when the migration was written, and the version of the
 templates. All of it can be written as Python literals.

@@ -1,4 +1,4 @@
-"""The log, its companions and its functions as Alembic migrations, run from code (design.md, "Migrations").
+"""The log, its companions and its functions as Alembic migrations, run from code.
 
 Two branches, so that each knows what it made: ``companions`` (the tables of spec/event-log.md 10) and ``log`` (the
 table itself, its trigger and the key quoting function). ``--companions-only`` runs the first alone, for a log that

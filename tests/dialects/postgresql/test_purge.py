@@ -1,4 +1,4 @@
-"""``eventlog purge`` on a real PostgreSQL: what was not delivered is never removed (design.md)."""
+"""``eventlog purge`` on a real PostgreSQL: what was not delivered is never removed."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def qualified(schema: str | None, name: str) -> str:
 
 
 def own_name(pattern: str, name: str) -> str:
-    """A name of ours after ``pattern``, such as ``proc_{}_quote`` (triggers.md 9), in upper case if ``name`` is."""
+    """Our name after ``pattern``, such as ``proc_{}_quote`` (spec/triggers.md 9), in upper case if ``name`` is."""
     made = pattern.format(name)
     return cut_name(made.upper() if name == name.upper() else made, MAX_IDENTIFIER)
 

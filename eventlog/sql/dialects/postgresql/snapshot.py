@@ -1,4 +1,4 @@
-"""One snapshot of the log for many sessions, and the log in parts of equal size (spec/event-log.md 12, design.md 8).
+"""One snapshot of the log for many sessions, and the log in parts of equal size (spec/event-log.md 12).
 
 One session exports its snapshot and stays in its transaction; the others adopt it and see exactly the same rows,
 whatever is committed in between.

@@ -1,4 +1,4 @@
-"""The log in parts, for many sessions that see the same rows (spec/event-log.md 12, design.md 8).
+"""The log in parts, for many sessions that see the same rows (spec/event-log.md 12).
 
 Sessions of SQLite cannot share a snapshot, and need none here: it takes one writer at a time, so record_ids are given
 in the order of commits, and no row at or below the highest one that was seen can come later. Nobody marks rows while a
