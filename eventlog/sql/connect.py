@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection, ExceptionContext
+from sqlalchemy.engine.interfaces import Dialect as Driver
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
@@ -45,6 +47,14 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
             f"the driver {dialect.driver} of {describe(parsed)} is not installed: {error}; install {dialect.package}"
         ) from error
 
+    @event.listens_for(engine, "do_connect")
+    def say_why_not(driver: Driver, _record: object, arguments: list[Any], options: dict[str, Any]) -> Any:
+        # Some drivers let the errors of sockets through as they are, and SQLAlchemy translates only the drivers' own.
+        try:
+            return driver.connect(*arguments, **options)
+        except OSError as error:
+            raise _not_connected(dialect, parsed, error) from error
+
     @event.listens_for(engine, "connect")
     def set_up_session(driver_connection: DBAPIConnection, _record: object) -> None:
         cursor = driver_connection.cursor()
@@ -62,6 +72,8 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
     def explain(context: ExceptionContext) -> None:
         if context.connection is None:
             raise _not_connected(dialect, parsed, context.original_exception) from context.original_exception
+        if isinstance(context.original_exception, OSError):  # of the socket, in the middle of a statement
+            raise DatabaseAway(f"the database failed or is gone: {context.original_exception}") from None
 
     return engine
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from sqlalchemy import make_url
 
-from eventlog.errors import ConfigError, DatabaseError
+from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
 from eventlog.sql.connect import connect
 from eventlog.sql.dialects import load
 
@@ -46,3 +48,31 @@ def test_a_file_of_sqlite_that_cannot_be_made_is_named_with_what_it_may_be(tmp_p
     (tmp_path / "notes.txt").write_text("no database, but a text that is long enough to be looked at" * 10)
     with pytest.raises(DatabaseError, match=rf"{place}.* is it a database of SQLite"):
         SQLITE.prepare(make_url(f"sqlite:///{tmp_path / place}"))
+
+
+ORACLE = "oracle://ann:hunter2@db.example/?service_name=HR"
+
+
+def nobody_knows(*_: object, **__: object) -> None:
+    raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
+def test_a_host_that_nobody_knows_is_away_whatever_the_driver_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    # python-oracledb lets the socket's own error through.
+    monkeypatch.setattr(socket, "getaddrinfo", nobody_knows)
+    with pytest.raises(DatabaseAway) as refused:
+        connect(ORACLE).connect()
+    assert "cannot connect to database 'ann' at db.example: [Errno -2] Name or service not known" in str(refused.value)
+    assert "check host and port" in str(refused.value)
+
+
+def test_an_error_of_the_socket_in_the_middle_of_a_statement_is_away(tmp_path: Path) -> None:
+    (tmp_path / "app.db").touch()
+    engine = connect(f"sqlite:///{tmp_path / 'app.db'}")
+
+    @sa.event.listens_for(engine, "do_execute")
+    def no_route(*_: object) -> None:
+        raise OSError(113, "No route to host")
+
+    with engine.connect() as conn, pytest.raises(DatabaseAway, match=r"is gone: .*No route to host"):
+        conn.exec_driver_sql("SELECT 1")

@@ -106,7 +106,7 @@ def read(
             )
             for frame in frames:
                 yield from typed(pa.table(frame), schema).to_batches()
-    except oracledb.Error as error:
+    except (oracledb.Error, OSError) as error:  # OSError: the thin mode lets errors of the socket through
         reason = " ".join(str(error).split())
         if url.password:
             reason = reason.replace(str(url.password), "***")
