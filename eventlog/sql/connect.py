@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +48,7 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
             f"the driver {dialect.driver} of {describe(parsed)} is not installed: {error}; install {dialect.package}"
         ) from error
 
-    @event.listens_for(engine, "do_connect")
-    def say_why_not(driver: Driver, _record: object, arguments: list[Any], options: dict[str, Any]) -> Any:
-        # Some drivers let the errors of sockets through as they are, and SQLAlchemy translates only the drivers' own.
-        try:
-            return driver.connect(*arguments, **options)
-        except OSError as error:
-            raise _not_connected(dialect, parsed, error) from error
+    _translate_sockets(engine, lambda error: _not_connected(dialect, parsed, error))
 
     @event.listens_for(engine, "connect")
     def set_up_session(driver_connection: DBAPIConnection, _record: object) -> None:
@@ -88,13 +83,34 @@ def connect_any(url: str) -> Engine:
         parsed = make_url(url)
         if parsed.drivername in dialects.SUPPORTED:
             parsed = parsed.set(drivername=dialects.load(parsed.drivername).driver)
-        return create_engine(parsed, poolclass=NullPool, hide_parameters=True)
+        engine = create_engine(parsed, poolclass=NullPool, hide_parameters=True)
     except (ArgumentError, ImportError, ValueError) as error:
         scheme = url.partition("://")[0]
         raise ConfigError(
             f"the database URL {scheme}://... cannot be used ({type(error).__name__}); "
             "give a URL of SQLAlchemy and install its driver"
         ) from None
+    _translate_sockets(
+        engine,
+        lambda error: DatabaseAway(
+            f"cannot connect to the {parsed.drivername} database at {parsed.host}: {error}; check host and port in its URL"
+        ),
+    )
+    return engine
+
+
+def _translate_sockets(engine: Engine, translated: Callable[[OSError], DatabaseError]) -> None:
+    """Raise what ``translated`` makes of an error of a socket, when a connection is made.
+
+    Some drivers let these through as they are, and SQLAlchemy knows the drivers' own errors alone.
+    """
+
+    @event.listens_for(engine, "do_connect")
+    def connect_or_say_why(driver: Driver, _record: object, arguments: list[Any], options: dict[str, Any]) -> Any:
+        try:
+            return driver.connect(*arguments, **options)
+        except OSError as error:
+            raise translated(error) from error
 
 
 def will_write(conn: Connection) -> None:

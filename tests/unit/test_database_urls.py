@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import make_url
 
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
-from eventlog.sql.connect import connect
+from eventlog.sql.connect import connect, connect_any
 from eventlog.sql.dialects import load
 
 SQLITE = load("sqlite")
@@ -64,6 +64,15 @@ def test_a_host_that_nobody_knows_is_away_whatever_the_driver_raises(monkeypatch
         connect(ORACLE).connect()
     assert "cannot connect to database 'ann' at db.example: [Errno -2] Name or service not known" in str(refused.value)
     assert "check host and port" in str(refused.value)
+
+
+def test_a_host_that_nobody_knows_is_away_for_the_tables_of_other_formats_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", nobody_knows)
+    with pytest.raises(
+        DatabaseAway, match=r"database at db\.example: .*Name or service not known; check host"
+    ) as refused:
+        connect_any(ORACLE).connect()
+    assert "hunter2" not in str(refused.value)
 
 
 def test_an_error_of_the_socket_in_the_middle_of_a_statement_is_away(tmp_path: Path) -> None:
