@@ -204,13 +204,13 @@ def datetime_reader(qualifier: Qualifier, on_lenient: Callable[[], None]) -> Cal
         return read_any
 
     # The commonest one, with all its digits there, without taking the number apart.
-    head = bytes([0xC0 + qualifier.whole_bytes])
+    head = bytes([first := 0xC0 + qualifier.whole_bytes])
     padding = bytes(10 - (qualifier.width - 1))
     step = 10 ** (6 - qualifier.fraction)
 
     def read(raw: bytes) -> Value:
-        # What is no base-100 digit is the first byte alone.
-        if raw.translate(None, _DIGITS) == head:
+        # What is no base-100 digit is the first byte, and that alone.
+        if raw[0] == first and raw.translate(None, _DIGITS) == head:
             _, century, year, month, day, hour, minute, second, tens, hundreds, rest = raw + padding if padding else raw
             microsecond = tens * 10000 + hundreds * 100 + rest
             if microsecond % step == 0:

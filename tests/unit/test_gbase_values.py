@@ -5,18 +5,28 @@ from __future__ import annotations
 import random
 import struct
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.errors import ConfigError, NotExpressible, ValueRange
+from eventlog.errors import ConfigError, FormatError, NotExpressible, ValueRange
 from eventlog.gbase import records
 from eventlog.gbase.column_types import Column, parse_type, split_columns
 from eventlog.gbase.column_writers import writer
+from eventlog.gbase.datetimes import (
+    datetime_reader,
+    fields_of,
+    pack_fields,
+    parse_qualifier,
+    unpack_fields,
+    value_of_fields,
+)
+from eventlog.gbase.decimals import decimal_reader, decimal_width, decimal_writer, unpack_digits
 from eventlog.gbase.encodings import TextOptions
 from eventlog.gbase.errors import (
     BadDatetime,
@@ -84,6 +94,7 @@ def written(spelled: str, value: Value, prefix: int = 2) -> str:
         ("datetime year to hour", "C51418031B0C", datetime(2024, 3, 27, 12)),
         ("datetime year to fraction", "C71418031B0C22380A32", datetime(2024, 3, 27, 12, 34, 56, 105000)),
         ("datetime year to second", "0000000000000000", None),
+        ("datetime year to second", "0014C7031B0C2238", None),
         ("datetime hour to minute", "C20C22", time(12, 34)),
         ("datetime hour to second", "80000000", time(0)),
         ("datetime year to month", "C3141803", "2024-03"),
@@ -129,6 +140,7 @@ def test_value_is_read(spelled: str, slot: str, value: Value) -> None:
         ("decimal(4,2)", "3E2B64", BadDecimal),
         ("decimal(4,2)", "800001", BadDecimal),
         ("datetime year to second", "C7141803640C2238", BadDecimal),
+        ("datetime year to second", "384EC70602003B00", BadDecimal),
         ("datetime year to second", "C71418031B182238", BadDatetime),
         ("datetime year to second", "8000000000000000", BadDatetime),
         ("datetime year to day", "C41417021D", BadDatetime),
@@ -148,6 +160,68 @@ def test_value_that_is_none_names_its_place(spelled: str, slot: str, error: type
     with pytest.raises(error) as caught:
         read(spelled, slot)
     assert (caught.value.table, caught.value.sequence, caught.value.column) == ("app.item", 5, "app.item.c")
+
+
+def _outcome(read: Callable[[], Value]) -> tuple[str, str, Value]:
+    """What reading gives: the value, as the type and text that make ``1.50`` differ from ``1.5``, or the error."""
+    try:
+        value = read()
+    except FormatError as error:
+        return type(error).__name__, str(error), None
+    return type(value).__name__, str(value), value
+
+
+_FIRST_BYTES = st.sampled_from([0x00, 0x3F, 0x38, 0x40, 0x7F, 0x80, 0xBF, *range(0xC0, 0xC9)]) | st.integers(0, 255)
+_OTHER_BYTES = st.integers(0, 60) | st.sampled_from([0, 0, 99, 100, 0xC7, 0xFF]) | st.integers(0, 255)
+
+
+@st.composite
+def _packed(draw: st.DrawFn, width: int, like: bytes) -> bytes:
+    """Bytes of a packed number: any, or those of a good one with a few changed or two exchanged."""
+    if draw(st.booleans()):
+        return bytes([draw(_FIRST_BYTES), *draw(st.lists(_OTHER_BYTES, min_size=width - 1, max_size=width - 1))])
+    raw = bytearray(like)
+    for _ in range(draw(st.integers(0, 3))):
+        raw[draw(st.integers(0, width - 1))] = draw(_FIRST_BYTES | _OTHER_BYTES)
+    one, other = draw(st.integers(0, width - 1)), draw(st.integers(0, width - 1))
+    raw[one], raw[other] = raw[other], raw[one]
+    return bytes(raw)
+
+
+@settings(max_examples=1000)
+@given(st.data(), st.sampled_from(["second", *(f"fraction({digits})" for digits in range(1, 6))]))
+def test_common_datetimes_are_read_as_all_others(data: st.DataObject, last: str) -> None:
+    qualifier = parse_qualifier(f"year to {last}", interval=False)
+    assert qualifier is not None
+    like = pack_fields(fields_of(datetime(2024, 3, 27, 12, 34, 56, 987650), qualifier), qualifier)
+    raw = data.draw(_packed(qualifier.width, like))
+
+    def one_by_one() -> Value:
+        fields = unpack_fields(raw, qualifier, lambda: None)
+        return None if fields is None else value_of_fields(fields, qualifier)
+
+    assert _outcome(lambda: datetime_reader(qualifier, lambda: None)(raw)) == _outcome(one_by_one)
+
+
+@settings(max_examples=1000)
+@given(st.data(), st.integers(1, 12), st.integers(0, 12))
+def test_common_decimals_are_read_as_all_others(data: st.DataObject, precision: int, scale: int) -> None:
+    scale = min(scale, precision)
+    width = decimal_width(precision, scale)
+    like = decimal_writer(precision, scale)(Decimal("1234567890123"[:precision]).scaleb(-scale))
+    raw = data.draw(_packed(width, like))
+
+    def one_by_one() -> Value:
+        number = unpack_digits(raw)
+        if number is None:
+            return None
+        negative, exponent, digits = number
+        value = Decimal(f"{'-' if negative else ''}{digits or '0'}").scaleb(2 * exponent - len(digits))
+        shown = max(scale, -int(value.normalize().as_tuple().exponent))
+        return value.quantize(Decimal(1).scaleb(-shown))
+
+    with localcontext(prec=400):
+        assert _outcome(lambda: decimal_reader(precision, scale)(raw)) == _outcome(one_by_one)
 
 
 def test_options_shape_values() -> None:
