@@ -217,11 +217,13 @@ def _named_by_order(changes: list[Change], target: str) -> list[Change]:
     """Transactions named 1, 2, ...: what is left of their ids is which changes belong together."""
     named: list[Change] = []
     previous: Change | None = None
-    number = 0
+    number, ended = 0, False
     for change in changes:
-        goes_on = previous is not None and previous.transaction_id == change.transaction_id
-        if not goes_on or (previous is not None and previous.last_in_transaction):
-            number += 1
+        is_uncounted = change.op is ChangeOp.TRUNCATE and change.event_number is None
+        same_id = previous is not None and previous.transaction_id == change.transaction_id
+        if not same_id or (ended and not is_uncounted):
+            number, ended = number + 1, False
+        ended = ended or bool(change.last_in_transaction)
         previous = change
         named.append(change if change.transaction_id is None else change._replace(transaction_id=str(number)))
     return named

@@ -17,7 +17,7 @@ from eventlog.gbase.framing import DELETE, INSERT, UPDAFT, UPDBEF
 from eventlog.gbase.layout import parse_columns
 from eventlog.gbase.options import WriteOptions, parse_table_name
 from eventlog.gbase.row_writer import Payload, columns_of_catalog, row_writer, stream_order, tabschem
-from eventlog.model import Change, ChangeOp, Lob, Row, Value, old_key
+from eventlog.model import Change, ChangeOp, Lob, Row, Value, goes_on, old_key
 
 _COMPLETE: Final = "read a format that has them, or give the writer's option complete from Python"
 _STEP: Final = 0x40  # between the sequences of two records
@@ -30,7 +30,7 @@ _SECOND: Final = timedelta(seconds=1)
 
 
 def write_stream(changes: Iterable[Change], options: WriteOptions, report: Report) -> Iterator[bytes]:
-    """The stream of changes, in pieces; a transaction comes out when its last change is known.
+    """The stream of changes, in pieces; a transaction comes out when its last change is known, by the one behind it.
 
     Changes without a transaction id are transactions of their own; the end of ``changes`` ends the last one. What a
     stream cannot hold is passed over by ``report``, which raises it if it is strict: then nothing of its transaction
@@ -42,7 +42,7 @@ def write_stream(changes: Iterable[Change], options: WriteOptions, report: Repor
     coming = iter(changes)
     following = next(coming, None)
     while following is not None:
-        change, following, written = following, None, 0
+        change, following, written, ended = following, None, 0, False
         with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as spool:
             spool.write(writer.begin(change))
             while True:
@@ -51,11 +51,11 @@ def write_stream(changes: Iterable[Change], options: WriteOptions, report: Repor
                     written += 1
                 except FormatError as error:
                     report.pass_over(error)
-                ended = change.last_in_transaction or change.transaction_id is None
-                if ended:
+                if change.transaction_id is None:
                     break
+                ended = ended or bool(change.last_in_transaction)
                 following = next(coming, None)
-                if following is None or following.transaction_id != change.transaction_id:
+                if following is None or not goes_on(change, ended, following):
                     break
                 change = following
             if written:
@@ -64,7 +64,7 @@ def write_stream(changes: Iterable[Change], options: WriteOptions, report: Repor
                 yield from writer.new_tables()
                 yield from iter(lambda: spool.read(_CHUNK), b"")
         report.written += written
-        if ended:
+        if change.transaction_id is None:
             following = next(coming, None)
 
 

@@ -19,7 +19,7 @@ from eventlog.linter.log import SystemLog, Written, checked_destination, first_a
 from eventlog.linter.operations import DELETE, INSERT, UPDATE
 from eventlog.linter.reader import is_place, named_tables
 from eventlog.linter.rows import Destination, QueueRow
-from eventlog.model import Change, ChangeOp, Row, Value, column_name
+from eventlog.model import Change, ChangeOp, Row, Value, column_name, goes_on
 
 Key = tuple[tuple[str, Value], ...]
 Complete = Callable[[str | None, str, Key | None], Row | None]
@@ -101,15 +101,13 @@ class QueueWriter:
         Raises FormatError.
         """
         transaction: list[Change] = []
+        ended = False
         for change in changes:
-            number = change.transaction_id
-            if transaction and (number is None or number != transaction[-1].transaction_id):
+            if transaction and not goes_on(transaction[-1], ended, change):
                 yield from self._transaction(transaction)
-                transaction = []
+                transaction, ended = [], False
             transaction.append(change)
-            if change.last_in_transaction:
-                yield from self._transaction(transaction)
-                transaction = []
+            ended = ended or bool(change.last_in_transaction)
         if transaction:
             yield from self._transaction(transaction)
 

@@ -121,10 +121,25 @@ def test_a_transaction_is_written_when_its_last_change_is_known() -> None:
     assert names(next(pieces)) == ["BEGINTX", "INSERT", "INSERT", "COMMTX"]
     assert taken == [0, 1, 2]  # the change behind the transaction shows its end
     assert names(next(pieces)) == ["BEGINTX", "INSERT", "COMMTX"]
-    assert taken == [0, 1, 2]  # the last flag does
+    assert taken == [0, 1, 2, 3]  # behind the last flag a TRUNCATE of the same transaction may come, which none counts
     assert names(next(pieces)) == ["BEGINTX", "INSERT", "COMMTX"]
     assert taken == [0, 1, 2, 3]  # without an id every change is a transaction
     assert names(b"".join(pieces)) == ["BEGINTX", "INSERT", "COMMTX"]
+
+
+@pytest.mark.parametrize("truncates", [1, 2])
+def test_a_truncate_that_is_not_counted_ends_the_transaction_before_it(truncates: int) -> None:
+    changes = [
+        insert(1, "A", event_number=1, last_in_transaction=False),
+        insert(2, "A", event_number=2, last_in_transaction=True),
+        *[change(ChangeOp.TRUNCATE, "A")] * truncates,
+        insert(3, "A", event_number=1, last_in_transaction=True),  # the same id again: another transaction
+        change(ChangeOp.TRUNCATE, None),
+    ]
+    assert names(written(changes)) == [
+        "TABSCHEM", "BEGINTX", "INSERT", "INSERT", *["TRUNCATE"] * truncates, "COMMTX",
+        "BEGINTX", "INSERT", "COMMTX", "BEGINTX", "TRUNCATE", "COMMTX",
+    ]  # fmt: skip
 
 
 def test_nothing_of_a_transaction_is_written_that_cannot_be_whole() -> None:

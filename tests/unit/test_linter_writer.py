@@ -186,6 +186,12 @@ def test_truncate_is_refused_or_written_as_deletes_of_the_known_rows() -> None:
     assert [change.key for change in made if change.op is ChangeOp.DELETE] == [(("ID", 2),), (("ID", 3),)]
 
 
+def test_a_truncate_that_is_not_counted_is_of_the_transaction_before_it() -> None:
+    inserted = item(ChangeOp.INSERT, transaction_id="A", event_number=1, last_in_transaction=True)
+    changes = [inserted, item(ChangeOp.TRUNCATE, transaction_id="A"), inserted]
+    assert kinds(writer(truncate="deletes").rows(changes)) == [2, 1, 4, 2, 4]
+
+
 def test_what_cannot_be_written_is_passed_over_and_counted_or_stops() -> None:
     good = item(ChangeOp.INSERT, transaction_id="A")
     long = item(ChangeOp.INSERT, transaction_id="A", after={**ITEM_ROW, "NAME": "x" * 21})
