@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 
 from eventlog.cli.context import Context
-from eventlog.cli.output import note, print_json
+from eventlog.cli.output import note, print_json, result
 from eventlog.convert import read_map
 from eventlog.errors import ConfigError
 
@@ -129,18 +129,18 @@ def tell(report: Any, out: str, mark: bool) -> None:
     totals = report.manifest.totals
     rows = totals["rows_read"]
     if report.resumed:
-        note(f"{out} is finished already, since {report.manifest.finished}: {totals['events']:,} events")
+        result(f"{out} is finished already, since {report.manifest.finished}: {totals['events']:,} events")
     else:
         rate = rows / report.converting_seconds if report.converting_seconds else 0
         in_flight = totals.get("rows_in_flight", 0)
         more = f" and {in_flight:,} rows in flight" if in_flight else ""
-        note(
+        result(
             f"{rows:,} rows read{more}: {totals['events']:,} events in {totals['documents']:,} documents, "
             f"{totals['files']:,} files, {totals['bytes'] / 2**20:,.1f} MiB; {totals.get('rows_bad', 0):,} rows bad, "
             f"{totals['rows_loopback']:,} loopback"
         )
-        note(f"converted in {report.converting_seconds:,.1f} s, {rate:,.0f} rows/s")
+        result(f"converted in {report.converting_seconds:,.1f} s, {rate:,.0f} rows/s")
     if report.marked is not None:
-        note(f"{report.marked:,} rows marked in {report.marking_seconds:,.1f} s")
+        result(f"{report.marked:,} rows marked in {report.marking_seconds:,.1f} s")
     elif not mark:
         note("no row was marked; run the same command with --mark to do so")

@@ -22,7 +22,7 @@ import click
 
 from eventlog import convert as conversion
 from eventlog.cli.context import Context
-from eventlog.cli.output import note, print_json, table
+from eventlog.cli.output import note, print_json, result, table
 from eventlog.cli.spark import master_of, spark_module
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.formats import Report
@@ -93,7 +93,7 @@ def convert(
     if as_json:
         print_json(as_data(done))
     elif not context.quiet:
-        print_report(done)
+        print_report(done, err=target == STANDARD)
 
 
 def _convert_on_spark(
@@ -122,10 +122,10 @@ def _convert_on_spark(
         print_json({**as_data(done.report()), "captures": [asdict(one) for one in done.captures]})
     elif not context.quiet:
         if done.resumed:
-            note(f"{target} is finished already")
+            result(f"{target} is finished already")
         print_report(done.report())
         failed = sum(one.failed is not None for one in done.captures)
-        note(f"{len(done.captures) - failed} captures in {target}" + (f", {failed} not converted" if failed else ""))
+        result(f"{len(done.captures) - failed} captures in {target}" + (f", {failed} not converted" if failed else ""))
 
 
 def as_data(report: Report) -> dict[str, Any]:
@@ -138,15 +138,18 @@ def as_data(report: Report) -> dict[str, Any]:
     }
 
 
-def print_report(report: Report, what: Sequence[str] = ("read", "written")) -> None:
-    """What was read and written, what was skipped or lost by reason, and the first things passed over."""
+def print_report(report: Report, what: Sequence[str] = ("read", "written"), *, err: bool = False) -> None:
+    """What was read and written, what was skipped or lost by reason; and, as notes, the first things passed over.
+
+    ``err``: all of it on standard error, since standard output holds the changes themselves.
+    """
     problems = Counter(report.problems)
     for problem, times in islice(problems.items(), _PROBLEMS_SHOWN):
         note(f"passed over: {problem}" + (f" ({times} times or more)" if times > 1 else ""))
     if len(problems) > _PROBLEMS_SHOWN:
         note(f"passed over: {len(problems) - _PROBLEMS_SHOWN} or more others; --strict stops at the first")
     lines = [(f"changes {name}", getattr(report, name)) for name in what]
-    table(("what", "number"), [*lines, *sorted(report.counters.items())])
+    table(("what", "number"), [*lines, *sorted(report.counters.items())], err=err)
 
 
 class Given(NamedTuple):

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from eventlog.cli.context import Context
 from eventlog.cli.database import engine_of, transaction
-from eventlog.cli.output import note, print_json, table
+from eventlog.cli.output import print_json, result, table
 from eventlog.config import Config, connection_url
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.publisher.opening import find_log
@@ -60,7 +60,7 @@ def upgrade(context: Context, revision: str, companions_only: bool, as_sql: bool
         after = migrations.current(conn, **names(config))
     if not context.quiet:
         what = "nothing to do" if after == before else "upgraded"
-        note(f"log {config.database.log_table}: {what}, now at {_revisions(after)}")
+        result(f"log {config.database.log_table}: {what}, now at {_revisions(after)}")
 
 
 @db.command()
@@ -114,7 +114,7 @@ def downgrade(
         migrations.downgrade(conn, revision=revision, **names(config))
         after = migrations.current(conn, **names(config))
     if not context.quiet:
-        note(f"log {config.database.log_table}: now at {_revisions(after)}")
+        result(f"log {config.database.log_table}: now at {_revisions(after)}")
 
 
 def names(config: Config) -> dict[str, Any]:

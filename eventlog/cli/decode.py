@@ -41,7 +41,7 @@ def decode(context: Context, source_format: str, map_file: Path | None, strict: 
             sys.stdout.flush()
     report.problems = [place.named(problem) for problem in report.problems]
     if not context.quiet and (report.read or report.counters):
-        print_report(report, ("read",))
+        print_report(report, ("read",), err=True)
 
 
 def readable(source_format: str, source: str, options: Mapping[str, Any], report: Report) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from eventlog.cli.context import Context
-from eventlog.cli.output import note, print_json, table
+from eventlog.cli.output import print_json, result, table
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config import Effective, effective
 from eventlog.errors import ConfigError
@@ -58,15 +58,15 @@ def _print(findings: list[Finding], settings: list[Effective], quiet: bool) -> N
     for one in findings:
         if quiet and one.severity == "info":
             continue
-        click.secho(f"{one.severity}: ", fg=COLOURS[one.severity], bold=True, nl=False, err=True)
-        note(f"{one.text} [{one.code}]")
+        result(f"{one.severity}: ", colour=COLOURS[one.severity], bold=True, end="")
+        result(f"{one.text} [{one.code}]")
         for line in one.mend:
-            note(f"    {line}")
+            result(f"    {line}")
     if quiet:
         return
     given = [setting for setting in settings if setting.source != "default"]
     if given:
-        note("Settings in effect, all others are at their defaults (`eventlog config` shows them):")
+        result("Settings in effect, all others are at their defaults (`eventlog config` shows them):")
         table(
             ("setting", "value", "from"),
             [
@@ -80,6 +80,6 @@ def _print(findings: list[Finding], settings: list[Effective], quiet: bool) -> N
         )
     counts = Counter(one.severity for one in findings)
     if counts["error"] or counts["warning"]:
-        note(f"errors: {counts['error']}, warnings: {counts['warning']}")
+        result(f"errors: {counts['error']}, warnings: {counts['warning']}")
     else:
-        note("Nothing is wrong.")
+        result("Nothing is wrong.")

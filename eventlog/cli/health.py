@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from eventlog.cli.context import Context
-from eventlog.cli.output import note, print_json
+from eventlog.cli.output import print_json, result
 from eventlog.errors import ConfigError
 from eventlog.publisher.health import read_health
 
@@ -33,5 +33,5 @@ def health(context: Context, path: Path | None, as_json: bool) -> int:
     if as_json:
         print_json(found._asdict())
     elif not (context.quiet and found.is_healthy):
-        note(f"{'healthy' if found.is_healthy else 'not healthy'}: {found.reason}")
+        result(f"{'healthy' if found.is_healthy else 'not healthy'}: {found.reason}")
     return 0 if found.is_healthy else 1

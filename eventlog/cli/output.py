@@ -1,9 +1,10 @@
-"""What commands print: for people on standard error, for programs on standard output."""
+"""What commands print: their result on standard output, notes and progress on standard error."""
 
 from __future__ import annotations
 
 import datetime
 import json
+import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,23 +19,31 @@ def error_line(message: str) -> None:
 
 
 def note(message: str) -> None:
-    """A line for people."""
+    """A line beside the result, on standard error: a warning, a hint, what was passed over."""
     click.echo(message, err=True)
 
 
+def result(message: str, *, colour: str | None = None, bold: bool | None = None, end: str = "\n") -> None:
+    """A line of the result, on standard output. What its encoding lacks is escaped, as on standard error."""
+    click.secho(_encodable(message) + end, fg=colour, bold=bold, nl=False)
+
+
 def print_json(value: Any) -> None:
-    """A value for programs: JSON on standard output. Dates become ISO texts, other things their text."""
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2, default=_plain))
+    """A result for programs: JSON on standard output. Dates become ISO texts, other things their text."""
+    text = json.dumps(value, ensure_ascii=False, indent=2, default=_plain)
+    if _encodable(text) != text:
+        text = json.dumps(value, indent=2, default=_plain)
+    click.echo(text)
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table for people, columns aligned, nothing cut off."""
+def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, err: bool = False) -> None:
+    """A table of the result, columns aligned, nothing cut off. ``err``: on standard error, beside another result."""
     texts = [[_one_line("-" if cell is None else str(cell)) for cell in row] for row in rows]
     lines = [list(headings), *texts]
     widths = [max(_width(line[column]) for line in lines) for column in range(len(headings))]
     for number, line in enumerate(lines):
         text = "  ".join(cell + " " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True)).rstrip()
-        click.secho(text, err=True, bold=number == 0)
+        click.secho(text if err else _encodable(text), err=err, bold=number == 0)
 
 
 @contextmanager
@@ -50,6 +59,12 @@ def progress(label: str, total: int, quiet: bool = False) -> Iterator[Callable[[
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task(label, total=total)
         yield lambda done: bar.advance(task, done)
+
+
+def _encodable(text: str) -> str:
+    """A text with what standard output cannot encode escaped, as Python does for standard error."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def _one_line(text: str) -> str:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from eventlog.cli.context import Context
 from eventlog.cli.database import session
-from eventlog.cli.output import note, print_json, progress
+from eventlog.cli.output import print_json, progress, result
 from eventlog.errors import ConfigError
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.flight import decode
@@ -93,7 +93,7 @@ def purge(context: Context, age: str, size: int, pause: float, dry: bool, as_jso
         print_json(asdict(report))
     elif not context.quiet:
         verb = "would go" if dry else "removed"
-        note(
+        result(
             f"log {report.log}, before {report.cutoff}: {report.rows} of {report.looked_at} rows {verb}, "
             f"{report.error_lines} error lines {verb}"
         )

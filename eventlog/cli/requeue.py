@@ -8,7 +8,7 @@ import click
 
 from eventlog.cli.context import Context
 from eventlog.cli.database import transaction
-from eventlog.cli.output import note, print_json, table
+from eventlog.cli.output import note, print_json, result, table
 from eventlog.errors import ConfigError
 from eventlog.publisher.opening import find_log
 from eventlog.sql import log_rows
@@ -34,7 +34,7 @@ def requeue(context: Context, statuses: str, ids: str | None, force: bool, as_js
     if as_json:
         print_json({**done._asdict(), "refused": [row._asdict() for row in done.refused]})
     else:
-        note(f"{done.set_back} rows set back to N, {done.copied} logged anew")
+        result(f"{done.set_back} rows set back to N, {done.copied} logged anew")
     if not done.refused:
         return 0
     if not as_json:

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from eventlog.catalog import Catalog, ObjectClass
 from eventlog.cli.context import Context
 from eventlog.cli.database import session
-from eventlog.cli.output import note, print_json, progress
+from eventlog.cli.output import note, print_json, progress, result
 from eventlog.config import Config
 from eventlog.errors import BadTableKey, ConfigError, DatabaseAway, DatabaseError, LogTableError
 from eventlog.model import EventType
@@ -266,7 +266,7 @@ def _show(report: Report, as_json: bool, quiet: bool) -> None:
     elif not quiet:
         after = "" if report.resumed_at is None else f" after {report.resumed_at}"
         what = f"{report.rows} rows of type {report.event_type} written for {report.class_name}{after}"
-        note(f"{what} in {report.seconds:.1f} s")
+        result(f"{what} in {report.seconds:.1f} s")
 
 
 def _show_problems(report: Report) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, Final
 
 import click
 
 from eventlog.cli.context import Context
-from eventlog.cli.output import note, print_json, table
+from eventlog.cli.output import print_json, result, table
 from eventlog.publisher.explain import Explanation, explain
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import open_unlocked
@@ -27,7 +26,7 @@ SOURCES: Final = {
 def show(context: Context, record_id: int, as_json: bool) -> None:
     """Explain a row of the log: what it is, whether it is good, its group, what precedence did, what became of it.
 
-    The document that its event makes, or would make now, goes to standard output. Nothing is marked or sent.
+    The document that its event makes, or would make now, comes last. Nothing is marked or sent.
     """
     with open_unlocked(context.config(), Counters()) as opened:
         found = explain(opened, record_id)
@@ -51,19 +50,19 @@ def as_data(found: Explanation) -> dict[str, Any]:
 
 def _print(found: Explanation) -> None:
     row = found.row
-    note(f"row {row.record_id} of {found.log}: {found.state}")
+    result(f"row {row.record_id} of {found.log}: {found.state}")
     table(("column", "value"), [(name, value) for name, value in row._asdict().items() if name != "record_id"])
     if found.problem is not None:
-        note(f"it fails a check: {found.problem.code}: {found.problem.message}")
+        result(f"it fails a check: {found.problem.code}: {found.problem.message}")
     else:
         spelled = "" if found.key == row.table_key else ", spelled otherwise in the row"
-        note(f"it passes all checks: object {found.key} of class {found.class_name}{spelled}")
+        result(f"it passes all checks: object {found.key} of class {found.class_name}{spelled}")
     for line in found.errors:
-        note(f"error line of {line.error_time} UTC: {line.code}: {line.message}")
+        result(f"error line of {line.error_time} UTC: {line.code}: {line.message}")
     if found.in_flight is not None and found.in_flight.sendings > 1:
-        note(f"its event is sent under its event-id number {found.in_flight.sendings}")
+        result(f"its event is sent under its event-id number {found.in_flight.sendings}")
     if found.source is not None:
-        note(f"its group, {SOURCES[found.source]}:")
+        result(f"its group, {SOURCES[found.source]}:")
         table(
             ("record_id", "status", "type", "column", "old", "new", "what becomes of it"),
             [
@@ -72,15 +71,15 @@ def _print(found: Explanation) -> None:
             ],
         )
         if found.read_back is not None:
-            note(f"read back from the object: {', '.join(found.read_back) or 'its existence'}")
+            result(f"read back from the object: {', '.join(found.read_back) or 'its existence'}")
         if found.event_id is None:
-            note("it makes no event")
+            result("it makes no event")
         else:
-            note(f"it makes the event {found.event_id} ({found.operation}):")
+            result(f"it makes the event {found.event_id} ({found.operation}):")
     for sentence in found.notes:
-        note(f"note: {sentence}")
+        result(f"note: {sentence}")
     if found.document is not None:
-        sys.stdout.write(found.document if found.document.endswith("\n") else found.document + "\n")
+        result(found.document, end="" if found.document.endswith("\n") else "\n")
 
 
 def _short(value: str | None) -> str | None:

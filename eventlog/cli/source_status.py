@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from eventlog.cli.output import note, print_json, table
+from eventlog.cli.output import print_json, result, table
 from eventlog.config import Config
 from eventlog.publisher.diagnosis.words import age
 from eventlog.publisher.follow_status import SourceStatus, place_in_words, source_status
@@ -47,18 +47,18 @@ def _plain(found: SourceStatus, now: datetime) -> dict[str, object]:
 
 def _print(found: SourceStatus, now: datetime) -> None:
     kept = found.kept
-    note(f"source {found.source}: {'a publisher runs' if kept.publisher_runs else 'no publisher runs'}")
-    note(f"position: {place_in_words(found.source, kept.position.token)}")
+    result(f"source {found.source}: {'a publisher runs' if kept.publisher_runs else 'no publisher runs'}")
+    result(f"position: {place_in_words(found.source, kept.position.token)}")
     seconds = _seconds(found, now)
-    note(f"kept in {kept.place}{'' if seconds is None else f', last moved {age(seconds)} ago'}")
+    result(f"kept in {kept.place}{'' if seconds is None else f', last moved {age(seconds)} ago'}")
     if found.behind is not None:
-        note(f"behind it: {found.behind.number} {found.behind.unit}")
+        result(f"behind it: {found.behind.number} {found.behind.unit}")
     if found.unknown is not None:
-        note(f"what is behind it cannot be told: {found.unknown}")
+        result(f"what is behind it cannot be told: {found.unknown}")
     if kept.failures is None:
-        note("what failed cannot be told: this user may not read it")
+        result("what failed cannot be told: this user may not read it")
     if kept.failures:
-        note(f"{kept.failures} failures, which are not tried again{', the newest' if kept.newest else ''}:")
+        result(f"{kept.failures} failures, which are not tried again{', the newest' if kept.newest else ''}:")
         table(
             ("time", "event-id", "code", "message"),
             [(one.time.isoformat(timespec="seconds"), one.event_id, one.code, one.message) for one in kept.newest],

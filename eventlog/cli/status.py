@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from eventlog.cli.context import Context
 from eventlog.cli.database import reading
-from eventlog.cli.output import note, print_json, table
+from eventlog.cli.output import print_json, result, table
 from eventlog.cli.source_status import show_source
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config import Config
@@ -145,21 +145,21 @@ def _in_flight(conn: Connection, dialect: Dialect, log: LogTable) -> list[InFlig
 
 
 def _print(report: Report) -> None:
-    note(f"log {report.log}: {'a publisher runs' if report.publisher_runs else 'no publisher runs'}")
+    result(f"log {report.log}: {'a publisher runs' if report.publisher_runs else 'no publisher runs'}")
     letters = [*LETTERS, *sorted(set(report.rows) - set(LETTERS))]
     table(
         ("status", "rows", "meaning"),
         [(letter, report.rows.get(letter, 0), LETTERS.get(letter, "reserved, left alone")) for letter in letters],
     )
     if report.oldest_seconds is not None:
-        note(f"oldest new row: {age(report.oldest_seconds)}")
+        result(f"oldest new row: {age(report.oldest_seconds)}")
     if report.in_flight:
         waits = (
             "in flight, or parked until the receiver takes them"
             if report.publisher_runs
             else "sent first at the next start"
         )
-        note(f"{len(report.in_flight)} events {waits}:")
+        result(f"{len(report.in_flight)} events {waits}:")
         table(
             ("flight", "envelope", "event-id", "rows", "sent", "table", "key"),
             [
@@ -168,6 +168,6 @@ def _print(report: Report) -> None:
             ],
         )
         if len(report.in_flight) > SHOWN:
-            note(f"... and {len(report.in_flight) - SHOWN} more (--json lists all)")
+            result(f"... and {len(report.in_flight) - SHOWN} more (--json lists all)")
     for sentence in report.drift:
-        note(f"triggers are not as declared: {sentence}; see `eventlog triggers plan`")
+        result(f"triggers are not as declared: {sentence}; see `eventlog triggers plan`")

@@ -16,7 +16,7 @@ from eventlog.catalog import Database, database_from_json
 from eventlog.cli.context import Context
 from eventlog.cli.database import reading, transaction
 from eventlog.cli.db import dialect_option, names, offline, refuse_to_lose_rows
-from eventlog.cli.output import note, print_json, table
+from eventlog.cli.output import note, print_json, result, table
 from eventlog.config import Config
 from eventlog.errors import ConfigError
 from eventlog.publisher.opening import catalog_of, class_names, declared_watches, find_log
@@ -61,7 +61,10 @@ def plan(context: Context, as_sql: bool, as_json: bool, check: bool) -> int:
         print_json({**asdict(planned), "changes": len(planned.changes)})
     else:
         _print(planned)
-        note("Nothing to do." if not planned.changes else "`eventlog triggers apply` does this.")
+        if planned.changes:
+            note("`eventlog triggers apply` does this.")
+        else:
+            result("Nothing to do.")
     return 1 if check and planned.changes else 0
 
 
@@ -86,7 +89,7 @@ def apply(context: Context, as_sql: bool, as_json: bool, lock_timeout: float) ->
         print_json({**asdict(planned), "changes": len(planned.changes)})
     elif not context.quiet:
         _print(planned)
-        note(f"{len(planned.changes)} changes applied." if planned.changes else "Nothing to do.")
+        result(f"{len(planned.changes)} changes applied." if planned.changes else "Nothing to do.")
 
 
 @triggers.command()
@@ -113,9 +116,9 @@ def drop(context: Context, drop_log: bool, force: bool, as_sql: bool, lock_timeo
     if context.quiet:
         return
     _print(planned)
-    note("Nothing to drop." if not planned.changes else f"{len(planned.changes)} tables are captured no longer.")
+    result("Nothing to drop." if not planned.changes else f"{len(planned.changes)} tables are captured no longer.")
     if drop_log:
-        note(f"The log {config.database.log_table} is dropped.")
+        result(f"The log {config.database.log_table} is dropped.")
 
 
 @triggers.command()
@@ -223,10 +226,10 @@ def planned_triggers(conn: Connection, dialect: Dialect, config: Config) -> Trig
 def _print(planned: TriggerPlan) -> None:
     for action in planned.actions:
         sign, colour = SIGNS[action.kind]
-        click.secho(f"{sign} {action.table}: {action.reason}", fg=colour, err=True)
+        result(f"{sign} {action.table}: {action.reason}", colour=colour)
     for warning in planned.warnings:
-        note(f"warning: {warning}")
+        result(f"warning: {warning}")
     if planned.not_captured:
-        note("Not captured:")
+        result("Not captured:")
         for sentence in planned.not_captured:
-            note(f"  {sentence}")
+            result(f"  {sentence}")

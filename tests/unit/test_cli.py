@@ -112,6 +112,28 @@ def test_a_traceback_is_shown_when_asked_for(run: Run, monkeypatch: pytest.Monke
     assert "Traceback" in run("--config", "nowhere.toml", "config")[2]
 
 
+def test_a_table_goes_to_standard_output_and_warnings_go_beside_it(run: Run) -> None:
+    code, out, err = run("config")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0].split() == ["setting", "value", "from"]
+    assert any(line.split() == ["publisher.batch_size", "128", "default"] for line in out.splitlines())
+    code, warned, err = run("--database-url", "postgresql://me:secret@nowhere/db", "config")
+    assert (code, len(warned.splitlines())) == (0, len(out.splitlines()))
+    assert err.startswith("warning: flag database.url holds a password")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--json"]])
+def test_what_standard_output_cannot_encode_is_escaped(tmp_path: Path, arguments: list[str]) -> None:
+    (tmp_path / "eventlog.toml").write_text('[database]\nlog_table = "журнал"\n', encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("EVENTLOG_")}
+    done = subprocess.run(
+        [sys.executable, "-c", "from eventlog.cli import main; main()", "config", *arguments],
+        cwd=tmp_path, env=environment | {"PYTHONIOENCODING": "ascii"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u0436\\u0443\\u0440\\u043d\\u0430\\u043b" in done.stdout
+
+
 def test_init_writes_a_file_once(run: Run) -> None:
     assert run("init")[0] == 0
     before = Path("eventlog.toml").read_text()

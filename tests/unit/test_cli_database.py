@@ -80,11 +80,11 @@ def test_status_counts_rows_and_names_what_is_in_flight(run: Run) -> None:
     assert (event["table_name"], event["table_key"]) == ("usr", "idu=2")
 
 
-def test_status_says_the_same_for_people_on_standard_error(run: Run) -> None:
+def test_status_says_the_same_for_people_on_standard_output(run: Run) -> None:
     code, out, err = run("status")
-    assert (code, out) == (0, "")
+    assert (code, err) == (0, "")
     for part in ("no publisher runs", "new: to be published", "5.2", "idu=2", "oldest new row"):
-        assert part in err
+        assert part in out
 
 
 @pytest.mark.usefixtures("publisher")
@@ -100,8 +100,11 @@ def test_requeue_sets_back_and_refuses_what_would_bring_old_values_back(run: Run
         "copied": 0,
         "refused": [{"record_id": 2, "event_type": 2, "table_name": "usr", "table_key": "idu=1"}],
     }
-    code, _, err = run("requeue", "--force")
-    assert (code, err) == (0, "1 rows set back to N, 0 logged anew\n")
+    code, out, err = run("requeue")
+    assert (code, out.splitlines()[0]) == (1, "0 rows set back to N, 0 logged anew")
+    assert out.splitlines()[2].split() == ["2", "2", "usr", "idu=1"]
+    assert "give --force" in err
+    assert run("requeue", "--force") == (0, "1 rows set back to N, 0 logged anew\n", "")
 
 
 def test_requeue_takes_only_the_rows_that_are_named(run: Run) -> None:

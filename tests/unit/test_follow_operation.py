@@ -124,7 +124,8 @@ def test_status_speaks_to_people(stream: Stream, tmp_path: Path, capfd: pytest.C
     assert cli.run(["-c", str(config), "publish", "--once"]) == 0
     capfd.readouterr()
     assert cli.run(["-c", str(config), "status"]) == 0
-    said = capfd.readouterr().err
+    said, err = capfd.readouterr()
+    assert err == ""
     for part in (
         "source gbase: no publisher runs",
         f"byte {stream.path.stat().st_size} of capture.cdc",
@@ -141,7 +142,7 @@ def test_status_shows_a_position_that_was_damaged_as_it_is(
 ) -> None:
     place.write_text(json.dumps({"source": "gbase", "token": token, "flight": 3}))
     assert cli.run(["-c", str(configure(tmp_path)), "status"]) == 0
-    assert f"position: {json.dumps(token)}" in capfd.readouterr().err
+    assert f"position: {json.dumps(token)}" in capfd.readouterr().out
 
 
 def test_status_of_a_source_that_cannot_be_asked_shows_the_rest(

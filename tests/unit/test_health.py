@@ -248,13 +248,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
 def test_health_is_0_while_there_is_progress_and_1_when_there_is_none(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "health"
     asked = ("--set", f"publisher.health_file={path}", "health")
-    assert run(*asked) == (1, "", f"not healthy: there is no {path}: no publisher with this health_file runs\n")
+    assert run(*asked) == (1, f"not healthy: there is no {path}: no publisher with this health_file runs\n", "")
     with health_file(path, 60) as beat:
         assert run(*asked)[0] == 1
         beat()
         code, out, err = run(*asked)
-        assert (code, out) == (0, "")
-        assert err.startswith("healthy: last progress ")
+        assert (code, err) == (0, "")
+        assert out.startswith("healthy: last progress ")
         assert run("--quiet", "health", "--file", str(path)) == (0, "", "")
         code, out, err = run("health", "--file", str(path), "--json")
         report = json.loads(out)

@@ -109,19 +109,19 @@ def test_every_finding_says_what_mends_it_and_changes_nothing(home: sa.Engine, d
     assert set(doctor()[1]) == set(found)
 
 
-def test_for_people_it_writes_sentences_and_commands_to_standard_error(
+def test_for_people_it_writes_sentences_and_commands_to_standard_output(
     home: sa.Engine, capfd: pytest.CaptureFixture[str]
 ) -> None:
     execute(home, "DROP INDEX hr.idx_eventlog_1")
     assert cli.run(["doctor"]) == 1
     out, err = capfd.readouterr()
-    assert out == ""
-    assert "warning: the log has no valid index of the rows N" in err
-    assert 'CREATE INDEX CONCURRENTLY "idx_eventlog_1" ON "hr"."eventlog" ("record_id") WHERE "status" = \'N\'' in err
-    assert "database.schema_name" in err  # the settings in effect
-    assert "errors: 0, warnings: 1" in err
+    assert err == ""
+    assert "warning: the log has no valid index of the rows N" in out
+    assert 'CREATE INDEX CONCURRENTLY "idx_eventlog_1" ON "hr"."eventlog" ("record_id") WHERE "status" = \'N\'' in out
+    assert "database.schema_name" in out  # the settings in effect
+    assert "errors: 0, warnings: 1" in out
     assert cli.run(["doctor", "--ignore", "index_missing"]) == 0
-    assert "Nothing is wrong." in capfd.readouterr().err
+    assert "Nothing is wrong." in capfd.readouterr().out
 
 
 def test_settings_in_effect_are_shown_without_secrets(home: sa.Engine, capfd: pytest.CaptureFixture[str]) -> None:

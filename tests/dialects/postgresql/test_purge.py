@@ -142,7 +142,7 @@ def test_a_purge_that_is_stopped_has_done_what_it_has_done(
     assert cli.run(["purge", "--older-than", "30d", "--batch", "2", "--pause", "1"]) == 130
     assert statuses(home) == "NEFxSSSN"
     assert cli.run(["purge", "--older-than", "30d"]) == 0
-    assert "2 of 8 rows removed" in capfd.readouterr().err
+    assert "2 of 8 rows removed" in capfd.readouterr().out
 
 
 def test_it_runs_beside_a_publisher_and_takes_no_row_that_is_being_marked(home: sa.Engine, purge: Purge) -> None:

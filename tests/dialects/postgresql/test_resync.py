@@ -152,8 +152,8 @@ class TestWholeClass:
         users(database, 25)
         execute(database, "INSERT INTO hr.usr_phone VALUES (1, '555-1'), (1, '555-2'), (7, '555-7')")
         code, out, err = run("resync", "usr", "--batch", "10")
-        assert (code, out) == (0, "")
-        assert err.startswith("25 rows of type 5 written for usr in ")
+        assert (code, err) == (0, "")
+        assert out.startswith("25 rows of type 5 written for usr in ")
         receiver = publish()
         assert receiver.events == 25
         assert set(receiver.objects) == {f"idu={n}" for n in range(1, 26)}

@@ -212,14 +212,15 @@ def test_a_row_that_failed_is_shown_with_its_error_lines(home: sa.Engine, show: 
     assert "it passes the checks now" in show(2)["state"]
 
 
-def test_for_people_the_document_is_all_of_standard_output(home: sa.Engine, capfd: pytest.CaptureFixture[str]) -> None:
+def test_for_people_the_explanation_ends_with_the_document(home: sa.Engine, capfd: pytest.CaptureFixture[str]) -> None:
     log(home, (1, 2, "fname", "Ada", "Eva"))
     assert cli.run(["show", "1"]) == 0
     out, err = capfd.readouterr()
-    assert out.startswith("<?xml")
-    assert out.endswith("\n")
-    assert "row 1 of hr.eventlog: waits to be published" in err
-    assert "it makes the event 1 (modify):" in err
+    explanation, _, document = out.partition("<?xml")
+    assert err == ""
+    assert explanation.startswith("row 1 of hr.eventlog: waits to be published;")
+    assert "it makes the event 1 (modify):" in explanation
+    assert document.endswith("</nds>\n")
 
 
 def test_a_row_that_is_not_there_is_an_error_in_one_line(home: sa.Engine, capfd: pytest.CaptureFixture[str]) -> None:
