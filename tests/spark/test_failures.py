@@ -143,11 +143,11 @@ def test_the_command_line_converts_and_reports(
     monkeypatch.setenv("EVENTLOG_DATABASE_URL", log.url.render_as_string(hide_password=False))
     arguments = ["backlog", "--config", str(file), "--out", str(tmp_path / "out")]
     assert cli.run(arguments) == 0
-    said = capsys.readouterr().err
+    said, err = capsys.readouterr()
     assert "300 rows read" in said
-    assert "no row was marked" in said
+    assert "no row was marked" in err
     assert cli.run([*arguments, "--mark"]) == 0
-    assert "is finished already" in capsys.readouterr().err
+    assert "is finished already" in capsys.readouterr().out
     assert "N" not in statuses(log).values()
     assert cli.run(["backlog", "--out", str(tmp_path), "--max-file-size", "ten"]) == 2
 

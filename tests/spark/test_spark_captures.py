@@ -196,6 +196,6 @@ def test_the_command_says_what_was_not_converted(
         cli.run(["convert", "--spark", "--from", "gbase", "--to", "jsonl", "--map", str(map), str(source), str(out)])
         == 0
     )
-    said = capfd.readouterr().err
-    assert "passed over: bad, not converted: " in said
+    said, err = capfd.readouterr()
+    assert "passed over: bad, not converted: " in err
     assert f"1 captures in {out}, 1 not converted" in said

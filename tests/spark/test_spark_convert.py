@@ -249,7 +249,7 @@ def test_the_command_converts_in_bulk(
     assert [one["output"] for one in report["captures"]] == ["a", "b"]
     assert (tmp_path / "out" / "b" / "rows.jsonl").exists()
     assert cli.run([one for one in command if one != "--json"]) == 0
-    assert "is finished already" in capfd.readouterr().err
+    assert "is finished already" in capfd.readouterr().out
     for wrong, message in (
         (["--spark", str(source), "-"], "IN and OUT are directories"),
         (["--master", "local[1]", str(source), str(tmp_path / "x")], "--master is for conversions with --spark"),
