@@ -93,7 +93,8 @@ def connect_any(url: str) -> Engine:
     _translate_sockets(
         engine,
         lambda error: DatabaseAway(
-            f"cannot connect to the {parsed.drivername} database at {parsed.host}: {error}; check host and port in its URL"
+            f"cannot connect to the {parsed.drivername} database at {parsed.host}: {error}; "
+            "check host and port in its URL"
         ),
     )
     return engine

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from watched import broken_off
+from watched import BrokenOff, broken_off
 
 from eventlog.errors import LogTableError
 from eventlog.sql import dialects, migrations
@@ -43,7 +43,7 @@ def tables(engine: sa.Engine) -> list[str]:
 
 def runs(engine: sa.Engine, work: Callable[[sa.Connection], None], after: int = 1_000_000) -> bool:
     """Whether some work comes to its end, if the session fails after so many statements that change something."""
-    with suppress(TimeoutError), engine.connect() as conn, broken_off(conn, after):
+    with suppress(BrokenOff), engine.connect() as conn, broken_off(conn, after):
         work(conn)
         return True
     return False

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from platforms import STYLES, Platform
-from watched import broken_off
+from watched import BrokenOff, broken_off
 
 from eventlog.cli.database import transaction
 from eventlog.cli.triggers import planned_triggers
@@ -224,7 +224,7 @@ def test_nothing_is_left_of_a_plan_that_fails(usr_platform: Platform) -> None:
 
 def broken_off_at(platform: Platform, after: int, work: Callable[[sa.Connection], None]) -> int | None:
     """Do some work that breaks off after so many statements: how many it has, if it comes to its end, None if not."""
-    with suppress(TimeoutError), transaction(platform.config()) as (conn, _), broken_off(conn, after) as done:
+    with suppress(BrokenOff), transaction(platform.config()) as (conn, _), broken_off(conn, after) as done:
         work(conn)
         return len(done)
     return None
@@ -314,3 +314,29 @@ def test_two_logs_of_one_table_do_not_touch_each_other(usr_platform: Platform) -
     with usr_platform.engine.connect() as conn:
         assert conn.scalar(sa.select(sa.func.count()).select_from(sa.table(name))) == 1
     assert len(usr_platform.rows()) == 1
+
+
+def test_a_table_that_was_renamed_makes_room_for_a_new_one_of_its_name(usr_platform: Platform) -> None:
+    # Where names of triggers are a schema's, those of the renamed table stand in the way.
+    usr_platform.watch("keyed")
+    usr_platform.run(
+        "ALTER TABLE keyed RENAME TO keyed_old",
+        "CREATE TABLE keyed (a {integer}, b {string}, PRIMARY KEY (b, a))",
+    )
+    usr_platform.watch("keyed")
+    assert kinds(usr_platform, {"table": "keyed"}) == ["unchanged"]
+    assert usr_platform.logged("INSERT INTO keyed_old VALUES (1, 'x')") == []
+    assert len(usr_platform.logged("INSERT INTO keyed VALUES (1, 'x')")) == 1
+
+
+def test_tables_that_exchanged_their_names_are_each_logged_as_what_they_are_called(platform: Platform) -> None:
+    columns = "(id {integer} PRIMARY KEY, v {string})"
+    platform.run(f"CREATE TABLE one {columns}", f"CREATE TABLE two {columns}")
+    watches = {"table": "one"}, {"table": "two"}
+    platform.apply(platform.plan(*watches))
+    platform.run(*(f"ALTER TABLE {old} RENAME TO {new}" for old, new in [("one", "x"), ("two", "one"), ("x", "two")]))
+    platform.apply(platform.plan(*watches))
+    assert kinds(platform, *watches) == ["unchanged", "unchanged"]
+    platform.rows()
+    platform.run("INSERT INTO one VALUES (1, 'a')", "INSERT INTO two VALUES (2, 'b')")
+    assert [(str(row.table_name).lower(), row.new_value) for row in platform.rows()] == [("one", "a"), ("two", "b")]

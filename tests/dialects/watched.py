@@ -113,15 +113,19 @@ def catalogue(conn: sa.Connection) -> list[tuple[object, ...]]:
 _CHANGES_NOTHING = re.compile(r"\s*(SELECT|PRAGMA|SAVEPOINT|RELEASE|ROLLBACK|SET|ALTER SESSION)\b")
 
 
+class BrokenOff(Exception):
+    """What no code of ours expects or translates."""
+
+
 @contextmanager
 def broken_off(conn: sa.Connection, after: int) -> Iterator[list[str]]:
-    """A session that ends with TimeoutError when so many statements have changed something; they are in the list."""
+    """A session that ends with BrokenOff when so many statements have changed something; they are in the list."""
     done: list[str] = []
 
     def count(_conn: Any, _cursor: Any, statement: str, *_: Any) -> None:
         if _CHANGES_NOTHING.match(statement) is None:
             if len(done) == after:
-                raise TimeoutError
+                raise BrokenOff
             done.append(statement)
 
     sa.event.listen(conn, "before_cursor_execute", count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 from types import SimpleNamespace
@@ -455,6 +456,57 @@ def test_what_is_no_longer_watched_is_dropped_and_what_is_not_ours_stays() -> No
     (action,) = drop_all(installed(*all_there(compiled), foreign), kept=[], reason="no longer watched")
     assert len(action.statements) == 3
     assert not any("TGR_X" in statement for statement in action.statements)
+
+
+class Schema:
+    """Triggers by name, as a server keeps them: a name is the schema's, and stays when its table is renamed."""
+
+    def __init__(self, compiled: Sequence[Compiled]) -> None:
+        self.triggers = {one.name: (table.table, one.statement) for table in compiled for one in table.triggers}
+
+    def rename(self, old: str, new: str) -> None:
+        self.triggers = {
+            name: (new if table == old else table, statement) for name, (table, statement) in self.triggers.items()
+        }
+
+    def run(self, statement: str) -> None:
+        dropped = re.search(r'DROP TRIGGER "APP"\."([^"]+)"', statement)
+        if dropped:
+            self.triggers.pop(dropped[1], None)
+            return
+        made = re.match(r'CREATE OR REPLACE TRIGGER "APP"\."([^"]+)"\n.* ON "APP"\."([^"]+)"', statement)
+        assert made, statement
+        assert self.triggers.get(made[1], (made[2], ""))[0] == made[2], f"ORA-04095: {made[1]} is on another table"
+        self.triggers[made[1]] = made[2], statement
+
+    def installed(self) -> Installed:
+        found: dict[tuple[str, str], list[Trigger]] = {}
+        for name, (where, statement) in self.triggers.items():
+            one = Trigger("APP", name, ("APP", where), "AFTER EACH ROW", "INSERT", True, True, statement)
+            found.setdefault(("APP", where), []).append(one)
+        return Installed(found, '"LOGS"."EVENTLOG"')
+
+    def apply(self, *watched: str) -> list[str]:
+        """The statements that watching these tables runs."""
+        declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch(table) for table in watched])
+        compiled = compile_triggers("APP", LOG, declared)
+        statements = [text for action in triggers.actions(compiled, self.installed()) for text in action.statements]
+        for statement in statements:
+            self.run(statement)
+        return statements
+
+
+@pytest.mark.parametrize("renamed", [[("LINK", "LINK_OLD")], [("LINK", "X"), ("EMP", "LINK"), ("X", "EMP")]])
+def test_a_renamed_table_gives_the_names_of_its_triggers_to_the_new_one(renamed: list[tuple[str, str]]) -> None:
+    declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK"), Watch("EMP")])
+    schema = Schema(compile_triggers("APP", LOG, declared))
+    for old, new in renamed:
+        schema.rename(old, new)
+    assert schema.apply("LINK", "EMP")
+    assert {name: table for name, (table, _) in schema.triggers.items()} == {
+        f"TGR_{table}_{letter}_1": table for table in ("LINK", "EMP") for letter in "IUD"
+    }
+    assert schema.apply("LINK", "EMP") == []
 
 
 def test_always_is_said_to_have_no_effect() -> None:

@@ -7,7 +7,7 @@ hand shows by comparing the rest of the source.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from eventlog.sql.dialects.oracle.compile import Compiled, CompiledTrigger
 from eventlog.sql.dialects.oracle.installed import MARKER, Installed, TableName, Trigger
@@ -16,6 +16,9 @@ from eventlog.sql.dialects.oracle.text import qualified
 from eventlog.sql.trigger_plan import Action, TableSql
 
 _NO_TRIGGER = -4080
+
+TriggerName = tuple[str, str]
+"""Schema and name of a trigger."""
 
 
 def by_table(compiled: Iterable[Compiled]) -> list[list[Compiled]]:
@@ -53,25 +56,51 @@ def drop_trigger(schema: str | None, name: str) -> str:
     return unless(f"DROP TRIGGER {qualified(schema, name)}", _NO_TRIGGER)
 
 
-def compare_table(compiled: Sequence[Compiled], installed: Installed) -> Action:
-    """What is to be done for one table, given all that is declared for it."""
+def claims(compiled: Iterable[Compiled]) -> dict[TriggerName, TableName]:
+    """Which table's trigger each name is to be, of all that is declared."""
+    return {
+        (one.schema or "", trigger.name): (one.schema or "", one.table) for one in compiled for trigger in one.triggers
+    }
+
+
+def compare_table(
+    compiled: Sequence[Compiled], installed: Installed, claimed: Mapping[TriggerName, TableName] | None = None
+) -> Action:
+    """What is to be done for one table, given all that is declared for it.
+
+    ``claimed``: the names of all tables' triggers (``claims``). A name is a schema's, not a table's (ORA-04095), and a
+    trigger goes with its table when that is renamed: whoever claims a name takes it from the other table that is
+    declared. Triggers of tables that are no longer watched are gone before (``drop_all``).
+    """
+    claimed = claims(compiled) if claimed is None else claimed
     declared = _triggers(compiled)
-    old = installed.on((compiled[0].schema or "", compiled[0].table))
+    place = (compiled[0].schema or "", compiled[0].table)
+    old = installed.on(place)
     name, create = table_name(compiled), tuple(trigger.statement for trigger in declared)
+    taken = tuple(
+        drop_trigger(trigger.schema, trigger.name)
+        for other in sorted(set(claimed.values()) - {place})
+        for trigger in installed.on(other)
+        if claimed.get((trigger.schema, trigger.name)) == place
+    )
     if not old:
-        return Action("create", name, "watched, and not captured yet", create)
+        return Action("create", name, "watched, and not captured yet", (*taken, *create))
     reasons = list(_differences(declared, old))
     if not reasons:
         return Action("unchanged", name, "as declared")
     kept = {trigger.name for trigger in declared}
     # The new ones first: CREATE OR REPLACE leaves no moment in between without a trigger.
-    gone = tuple(drop_trigger(trigger.schema, trigger.name) for trigger in old if trigger.name not in kept)
+    gone = tuple(
+        drop_trigger(trigger.schema, trigger.name)
+        for trigger in old
+        if claimed.get((trigger.schema, trigger.name)) is None
+    )
     enabled = tuple(
         f"ALTER TRIGGER {qualified(trigger.schema, trigger.name)} ENABLE"
         for trigger in old
         if trigger.name in kept and not trigger.is_enabled
     )
-    return Action("replace", name, "; ".join(dict.fromkeys(reasons)), (*create, *enabled, *gone))
+    return Action("replace", name, "; ".join(dict.fromkeys(reasons)), (*taken, *create, *enabled, *gone))
 
 
 def _differences(declared: Sequence[CompiledTrigger], old: Sequence[Trigger]) -> Iterable[str]:

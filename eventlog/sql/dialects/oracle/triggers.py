@@ -15,8 +15,8 @@ from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql.declared import declared_triggers
 from eventlog.sql.dialect import run_as_it_stands
 from eventlog.sql.dialects.oracle import advice
-from eventlog.sql.dialects.oracle.compare import by_table, compare_table, digest_of, drop_all, table_sql
-from eventlog.sql.dialects.oracle.compile import Taken, compile_triggers
+from eventlog.sql.dialects.oracle.compare import by_table, claims, compare_table, digest_of, drop_all, table_sql
+from eventlog.sql.dialects.oracle.compile import Compiled, Taken, compile_triggers
 from eventlog.sql.dialects.oracle.ddl import create_functions
 from eventlog.sql.dialects.oracle.installed import Installed, find_log, missing_functions, read_installed
 from eventlog.sql.dialects.oracle.reflect import reflect
@@ -54,19 +54,23 @@ def plan(
     _refuse_the_log(database.schema, found, declared)
     installed = read_installed(conn, found)
     compiled = compile_triggers(database.schema, found, declared, _is_taken(installed))
-    tables = by_table(compiled)
     functions = missing_functions(conn, found) if declared else []
-    actions = [
-        *(
-            [Action("create", str(found), "its functions are missing", tuple(create_functions(found)))]
-            if functions
-            else []
-        ),
-        *(compare_table(of_table, installed) for of_table in tables),
-        *drop_all(installed, kept=[(one.schema or "", one.table) for one in compiled], reason="no longer watched"),
-    ]
+    made = [Action("create", str(found), "its functions are missing", tuple(create_functions(found)))]
     warnings += advice.warnings(found, declared, compiled, installed)
-    return TriggerPlan(tuple(actions), tuple(warnings), advice.not_captured(declared))
+    return TriggerPlan(
+        (*(made if functions else []), *actions(compiled, installed)), tuple(warnings), advice.not_captured(declared)
+    )
+
+
+def actions(compiled: Sequence[Compiled], installed: Installed) -> list[Action]:
+    """What brings the triggers of a log to all that is declared, as it is compiled: one action a table."""
+    claimed = claims(compiled)
+    kept = [(one.schema or "", one.table) for one in compiled]
+    return [
+        # First, since a table that was renamed keeps the names that the new one of its name needs.
+        *drop_all(installed, kept=kept, reason="no longer watched"),
+        *(compare_table(of_table, installed, claimed) for of_table in by_table(compiled)),
+    ]
 
 
 def plan_drop(conn: Connection, log: LogTable) -> TriggerPlan:

@@ -57,8 +57,12 @@ def digest_of(markers: Iterable[str]) -> str:
     return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
-def compare_table(compiled: Sequence[Compiled], installed: Installed) -> Action:
-    """What is to be done for one table, given all that is declared for it."""
+def compare_table(compiled: Sequence[Compiled], installed: Installed, others: Iterable[Compiled] = ()) -> Action:
+    """What is to be done for one table, given all that is declared for it.
+
+    ``others``: what is declared for other tables too. A function whose name they need is theirs from now on: it is what
+    a table that was renamed still calls.
+    """
     place = (compiled[0].schema, compiled[0].table)
     name = ".".join(place)
     old = installed.on(*place)
@@ -68,7 +72,7 @@ def compare_table(compiled: Sequence[Compiled], installed: Installed) -> Action:
     reasons = list(_differences(compiled, old, functions))
     if not reasons:
         return Action("unchanged", name, "as declared")
-    kept = {(one.schema, one.function) for one in compiled}
+    kept = {(one.schema, one.function) for one in (*compiled, *others)}
     gone = [row for row in functions if (row.schema, row.name) not in kept]
     statements = (*_drop_triggers(old), *_create_all(compiled), *_drop_functions(gone))
     return Action("replace", name, "; ".join(dict.fromkeys(reasons)), statements)
@@ -174,7 +178,9 @@ def drop_all(installed: Installed, *, kept: Iterable[Compiled], reason: str) -> 
     functions_kept = {(one.schema, one.function) for one in kept}
     used = {row.function for rows in installed.triggers.values() for row in rows}
     for schema, table in sorted({(schema, table) for schema, table, _ in installed.ours} - tables):
-        functions = installed.functions_on(schema, table)
+        functions = [
+            row for row in installed.functions_on(schema, table) if (row.schema, row.name) not in functions_kept
+        ]
         statements = _drop_triggers(installed.on(schema, table)) + _drop_functions(functions)
         actions.append(Action("drop", f"{schema}.{table}", reason, tuple(statements)))
     for oid, row in installed.functions.items():

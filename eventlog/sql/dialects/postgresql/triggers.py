@@ -73,7 +73,7 @@ def plan(
     quoting = compare_quoting(found, installed, is_needed=is_needed)
     actions = [
         *(action for action in quoting if action.kind != "drop"),
-        *(compare_table(of_table, installed) for of_table in by_table(compiled)),
+        *(compare_table(of_table, installed, compiled) for of_table in by_table(compiled)),
         *drop_all(installed, kept=compiled, reason="no longer watched"),
         *(action for action in quoting if action.kind == "drop"),
     ]

@@ -7,7 +7,7 @@ compared.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from eventlog.sql.dialects.sqlite.compile import Compiled, columns_of
 from eventlog.sql.dialects.sqlite.installed import Installed, StoredTrigger
@@ -16,16 +16,29 @@ from eventlog.sql.drift import declared_otherwise
 from eventlog.sql.trigger_plan import Action, TableSql
 
 
-def compare_table(table: str, compiled: Sequence[Compiled], installed: Installed) -> Action:
-    """What is to be done for one table, given all that is declared for it."""
+def compare_table(
+    table: str, compiled: Sequence[Compiled], installed: Installed, claimed: Mapping[str, str] | None = None
+) -> Action:
+    """What is to be done for one table, given all that is declared for it.
+
+    ``claimed``: which table's trigger each name is to be, of all that is declared. A name is the file's, not a table's,
+    and a trigger goes with its table when that is renamed: whoever claims a name takes it from the other table that is
+    declared. Triggers of tables that are no longer watched are gone before (``drop_all``).
+    """
+    claimed = {one.name: table for one in compiled} if claimed is None else claimed
     old = installed.on(table)
     create = tuple(one.statement for one in compiled)
+    others = set(claimed.values()) - {table}
+    taken = _drop(
+        trigger for trigger in installed.ours if trigger.table in others and claimed.get(trigger.name) == table
+    )
     if not old:
-        return Action("create", table, "watched, and not captured yet", create)
+        return Action("create", table, "watched, and not captured yet", (*taken, *create))
     reasons = list(_differences(compiled, old))
     if not reasons:
         return Action("unchanged", table, "as declared")
-    return Action("replace", table, "; ".join(dict.fromkeys(reasons)), (*_drop(old), *create))
+    own = _drop(trigger for trigger in old if claimed.get(trigger.name, table) == table)
+    return Action("replace", table, "; ".join(dict.fromkeys(reasons)), (*taken, *own, *create))
 
 
 def _differences(compiled: Sequence[Compiled], old: Sequence[StoredTrigger]) -> Iterable[str]:

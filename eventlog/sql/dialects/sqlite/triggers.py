@@ -45,9 +45,11 @@ def plan(
         if triggers.table.name in log.own_tables:
             raise TriggerError(f"{triggers.table.name} is the log's own: triggers on it would log their own rows")
     tables = compile_triggers(log, declared, [trigger.name for trigger in installed.others])
+    claimed = {one.name: table for table, compiled in tables for one in compiled}
     actions = [
-        *(compare_table(table, compiled, installed) for table, compiled in tables),
+        # First, since a table that was renamed keeps the names that the new one of its name needs.
         *drop_all(installed, kept={table for table, _ in tables}, reason="no longer watched"),
+        *(compare_table(table, compiled, installed, claimed) for table, compiled in tables),
     ]
     warnings += advice.warnings(declared, installed)
     return TriggerPlan(tuple(actions), tuple(warnings), advice.not_captured(declared))
