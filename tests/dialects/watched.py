@@ -84,6 +84,10 @@ class Watched:
         """Type, table_key, column_name, old and new value of the rows that the statements log."""
         self.rows()
         run(self.conn, *statements)
+        return self.logged_by_now()
+
+    def logged_by_now(self) -> list[Logged]:
+        """The same of what has been logged since."""
         return [
             (int(row.event_type or 0), str(row.table_key), row.column_name, row.old_value, row.new_value)
             for row in self.rows()

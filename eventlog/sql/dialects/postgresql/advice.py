@@ -15,9 +15,11 @@ def warnings(
 ) -> list[str]:
     """Sentences on what is declared; ``compiled`` stands in the same order."""
     found: list[str] = []
-    for triggers, made in zip(declared, compiled, strict=True):
+    of_each = [made for made in compiled if not made.is_replicated]
+    for triggers, made in zip(declared, of_each, strict=True):
         found += _secrets(triggers)
         found += _keys(triggers, made)
+        found += _replicated(triggers, made)
         found += undecided_views(triggers, declared)
         found += _filtered(schema, triggers, made, facts)
         found += _order(made, installed)
@@ -43,6 +45,15 @@ def _keys(triggers: TableTriggers, made: Compiled) -> Iterable[str]:
         f"the primary key of {triggers.table.name} is DEFERRABLE: an UPDATE is {how}; with the check deferred to "
         "commit the order of two sessions' changes of one key is not promised"
     )
+
+
+def _replicated(triggers: TableTriggers, made: Compiled) -> Iterable[str]:
+    if triggers.always and made.by_statement:
+        what = "changes" if len(made.by_statement) > 1 else "UPDATEs"
+        yield (
+            f"{triggers.table.name}: {what} are logged a statement, but what a replication applies is logged row by "
+            "row, since an apply worker fires row triggers only"
+        )
 
 
 def _filtered(schema: str, triggers: TableTriggers, made: Compiled, facts: Facts) -> Iterable[str]:

@@ -123,7 +123,7 @@ def _is_as_compiled(compiled: Compiled, trigger: CompiledTrigger, row: Row[Any])
     return (
         row.marker == compiled.marker
         and row.type == trigger.type
-        and row.enabled == ("A" if compiled.always else "O")
+        and row.enabled == trigger.enabled
         and not row.is_constraint
         and not row.has_arguments
         and (row.old_table, row.new_table) == (trigger.old_table, trigger.new_table)
@@ -158,8 +158,9 @@ def _create(compiled: Compiled) -> Iterable[str]:
     for trigger in compiled.triggers:
         name = quote_identifier(trigger.name)
         yield f"COMMENT ON TRIGGER {name} ON {table} IS {marker}"
-        if compiled.always:
-            yield f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}"
+        if trigger.enabled != "O":
+            when = {"A": "ALWAYS", "R": "REPLICA"}[trigger.enabled]
+            yield f"ALTER TABLE {table} ENABLE {when} TRIGGER {name}"
 
 
 def _drop_triggers(rows: Iterable[Row[Any]]) -> list[str]:

@@ -57,10 +57,11 @@ _STATEMENT_SETTINGS: Final = {"enable_seqscan": "off", "jit": "off"}
 
 @dataclass(frozen=True, slots=True)
 class CompiledTrigger:
-    """One trigger. ``type`` as in pg_trigger, ``old_table`` and ``new_table`` its transition tables."""
+    """One trigger. ``type`` and ``enabled`` as in pg_trigger, ``old_table`` and ``new_table`` its transition tables."""
 
     name: str
     type: int
+    enabled: str
     conditional: str | None
     old_table: str | None
     new_table: str | None
@@ -73,7 +74,7 @@ class Compiled:
 
     ``function_marker``: the function's comment, which tells the ``columns`` too (name -> type) that they were compiled
     for. ``present``: all columns of the table. ``by_statement``: the operations (i, u, d) that are logged a statement,
-    not a row.
+    not a row. ``is_replicated``: it logs row by row what a replication applies, beside another that logs statements.
     """
 
     schema: str
@@ -87,14 +88,17 @@ class Compiled:
     function_marker: str
     columns: Mapping[str, str]
     present: frozenset[str]
-    always: bool
     by_statement: frozenset[str]
+    is_replicated: bool
 
 
 def compile_triggers(
     schema: str, log: Log, facts: Facts, installed: Installed, declared: Sequence[TableTriggers]
 ) -> list[Compiled]:
-    """What is declared, as SQL. ``schema``: that of the classes. Raises TriggerError for a capture that cannot be."""
+    """What is declared, as SQL, in its order. ``schema``: that of the classes.
+
+    Raises TriggerError for a capture that cannot be.
+    """
     # Somebody else's function would be replaced without a question, so its name is taken.
     functions = {name for name, oid in facts.function_names.items() if oid not in installed.functions}
     triggers = {
@@ -106,21 +110,51 @@ def compile_triggers(
     compiled = []
     for one in declared:
         home, table = one.schema or schema, one.table.name
-        function = _free_name(f"proc_{table}", lambda name, home=home: (home, name) in functions)  # type: ignore[misc]
-        functions.add((home, function))
-        names = {}
-        for operation in (*_OPERATIONS, "t"):
-            names[operation] = _free_name(
-                f"_tgr_{table}_{operation}",
-                lambda name, place=(home, table): (*place, name) in triggers,  # type: ignore[misc]
+        by_statement = statement_operations(home, one, facts)
+        parts = [_Part((*_OPERATIONS, "t"), by_statement)]
+        if one.always and by_statement:
+            # An apply worker fires row triggers only, a table's first synchronization both: so a row trigger that fires
+            # for what is replicated, and a statement's for all else, and no change is logged twice.
+            parts.append(
+                _Part(tuple(operation for operation in _OPERATIONS if operation in by_statement), is_replicated=True)
             )
-            triggers.add((home, table, names[operation]))
-        compiled.append(_compile(_Place(schema, home, log, facts), one, moving_with(one, declared), function, names))
+        for part in parts:
+            function = _free_name(f"proc_{table}", lambda name, home=home: (home, name) in functions)  # type: ignore[misc]
+            functions.add((home, function))
+            names = {}
+            for operation in part.operations:
+                names[operation] = _free_name(
+                    f"_tgr_{table}_{operation}",
+                    lambda name, place=(home, table): (*place, name) in triggers,  # type: ignore[misc]
+                )
+                triggers.add((home, table, names[operation]))
+            place = _Place(schema, home, log, facts)
+            compiled.append(_compile(place, one, moving_with(one, declared), function, names, part))
     return compiled
 
 
 def _free_name(beginning: str, is_taken: Callable[[str], bool]) -> str:
     return first_free(lambda number: cut_name(f"{beginning}_{number}", MAX_IDENTIFIER), is_taken)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one function of a table logs: ``operations`` (t is TRUNCATE), those of ``by_statement`` a statement.
+
+    ``is_replicated``: only what a replication applies, row by row.
+    """
+
+    operations: Sequence[str]
+    by_statement: frozenset[str] = _NO_OPERATIONS
+    is_replicated: bool = False
+
+    def enabled(self, operation: str, always: bool) -> str:
+        """When the trigger of an operation fires, as in pg_trigger.tgenabled: for what applications do (O), for what a
+        replication applies (R), or for both (A).
+        """
+        if self.is_replicated:
+            return "R"
+        return "A" if always and operation not in self.by_statement else "O"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +198,14 @@ def moving_with(triggers: TableTriggers, declared: Iterable[TableTriggers]) -> l
 
 
 def _compile(
-    place: _Place, triggers: TableTriggers, moving: Iterable[ChildTriggers], function: str, names: Mapping[str, str]
+    place: _Place,
+    triggers: TableTriggers,
+    moving: Iterable[ChildTriggers],
+    function: str,
+    names: Mapping[str, str],
+    part: _Part,
 ) -> Compiled:
-    by_statement = statement_operations(place.home, triggers, place.facts)
+    by_statement = part.by_statement
     if isinstance(triggers, ClassTriggers):
         body = _class_body(place, triggers, moving, by_statement)
         shown = (*triggers.key, *triggers.columns)
@@ -181,16 +220,15 @@ def _compile(
     statement = render("function.sql.j2", function=sql_name, settings=settings, body=body)
     table = qualified(place.home, triggers.table.name)
     made = [
-        _trigger(names[operation], table, sql_name, operation, operation in by_statement, is_whole)
-        for operation in _OPERATIONS
+        _truncate_trigger(name, table, sql_name, part.enabled(operation, triggers.always))
+        if operation == "t"
+        else _trigger(name, table, sql_name, operation, part, triggers.always, is_whole)
+        for operation, name in names.items()
     ]
-    truncate = (
-        f"CREATE TRIGGER {quote_identifier(names['t'])}\nBEFORE TRUNCATE ON {table} FOR EACH STATEMENT\n"
-        f"EXECUTE FUNCTION {sql_name}()"
-    )
-    made.append(CompiledTrigger(names["t"], BEFORE | TRUNCATE, None, None, None, truncate))
     columns = {column.name: column.type.sql for column in triggers.table.columns if column in shown}
     always = ["always"] if triggers.always else []
+    if triggers.always and by_statement:
+        always.append("what is replicated by row")
     # The types count too: a publisher reads the values by them, even where the SQL is the same.
     whole = "\n".join([statement, *(trigger.statement for trigger in made), *always, repr(columns)])
     digest = hashlib.sha256(whole.encode()).hexdigest()
@@ -206,15 +244,24 @@ def _compile(
         function_marker=place.log.marker(digest, columns),
         columns=columns,
         present=frozenset(column.name for column in triggers.table.columns),
-        always=triggers.always,
         by_statement=by_statement,
+        is_replicated=part.is_replicated,
     )
 
 
+def _truncate_trigger(name: str, table: str, function: str, enabled: str) -> CompiledTrigger:
+    statement = (
+        f"CREATE TRIGGER {quote_identifier(name)}\nBEFORE TRUNCATE ON {table} FOR EACH STATEMENT\n"
+        f"EXECUTE FUNCTION {function}()"
+    )
+    return CompiledTrigger(name, BEFORE | TRUNCATE, enabled, None, None, None, statement)
+
+
 def _trigger(
-    name: str, table: str, function: str, operation: str, by_statement: bool, is_whole: bool
+    name: str, table: str, function: str, operation: str, part: _Part, always: bool, is_whole: bool
 ) -> CompiledTrigger:
     type_, when, transition = _OPERATIONS[operation]
+    by_statement = operation in part.by_statement
     if not by_statement:
         type_, transition = type_ | ROW, {}
     condition = ANY_BYTE if operation == "u" and is_whole and not by_statement else None
@@ -227,7 +274,8 @@ def _trigger(
         *([f"WHEN ({condition})"] if condition else []),
         f"EXECUTE FUNCTION {function}()",
     ]
-    return CompiledTrigger(name, type_, condition, transition.get("OLD"), transition.get("NEW"), "\n".join(lines))
+    enabled, rows = part.enabled(operation, always), (transition.get("OLD"), transition.get("NEW"))
+    return CompiledTrigger(name, type_, enabled, condition, *rows, "\n".join(lines))
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------------

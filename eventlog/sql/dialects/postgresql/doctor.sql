@@ -123,7 +123,14 @@ WHERE s.relid = to_regclass(:log);
 -- name: installed_triggers
 -- The triggers of one log, by their comments, which end in its name.
 SELECT format('%s.%s', n.nspname, c.relname) AS "table", t.tgname::text AS trigger,
-       t.tgenabled IN ('O', 'A') AS enabled,
+       t.tgenabled IN ('O', 'A')
+       -- Only what a replication applies: right where another trigger of ours logs all else, a statement.
+       OR t.tgenabled = 'R' AND EXISTS (
+           SELECT FROM pg_catalog.pg_trigger s
+           JOIN pg_catalog.pg_description sd ON sd.classoid = d.classoid AND sd.objoid = s.oid
+           WHERE s.tgrelid = t.tgrelid AND s.tgtype = t.tgtype - 1 AND s.tgenabled = 'O'
+             AND sd.description LIKE 'eventlog sha256:%' AND right(sd.description, length(:marker)) = :marker)
+           AS enabled,
        format('ALTER TABLE %I.%I ENABLE TRIGGER %I', n.nspname, c.relname, t.tgname) AS mend
 FROM pg_catalog.pg_trigger t
 JOIN pg_catalog.pg_description d ON d.classoid = 'pg_catalog.pg_trigger'::regclass AND d.objoid = t.oid
