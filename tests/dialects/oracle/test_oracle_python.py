@@ -32,14 +32,14 @@ from eventlog.sql.dialects.oracle.query_back import NoSuchValueError, bound, key
 from eventlog.sql.dialects.oracle.reflect import database
 from eventlog.sql.dialects.oracle.script import ddl_lock_timeout, script
 from eventlog.sql.dialects.oracle.session import CHUNKS, chunks
-from eventlog.sql.dialects.oracle.text import fold_name, named, own_name, quote_identifier, spelled
+from eventlog.sql.dialects.oracle.text import fold_name, key_value, named, own_name, quote_identifier, spelled
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.resync import Selection
 from eventlog.sql.trigger_plan import TriggerPlan
 from eventlog.sql.watches import Watch
 from eventlog.sql.windows import DueWindow, Window
-from eventlog.values import ColumnType, Kind
+from eventlog.values import ColumnType, Kind, ValueOptions, converter
 
 
 class Recorder:
@@ -269,6 +269,13 @@ def test_a_number_of_32_bits_is_compared_as_such() -> None:
     assert bound(column("K", "BINARY_DOUBLE", 8), ":k0") == "TO_BINARY_DOUBLE(:k0)"
 
 
+def test_a_float_is_a_number_whose_digits_are_all_kept() -> None:
+    float_, digits = column("K", "FLOAT", 22, 126), "0.1234567890123456789012345678901234567"
+    assert bound(float_, ":k0") == ":k0"
+    assert converter(float_.type, ValueOptions())(digits) == digits
+    assert key_value(float_, ":NEW.K") == key_value(column("K", "NUMBER"), ":NEW.K")
+
+
 def test_keys_that_no_row_can_have_are_not_asked_for() -> None:
     recorder = conn([])
     assert query_back(recorder, "APP", class_of("USR"), [f"IDU={'9' * 50}"], ()) == {}
@@ -281,6 +288,10 @@ def test_keys_that_no_row_can_have_are_not_asked_for() -> None:
         (column("K", "NUMBER", 22, 9, 0), "007", 7),
         (column("K", "NUMBER"), "1.50", Decimal("1.5")),
         (column("K", "NUMBER"), "1E3", 1000),
+        (column("K", "NUMBER"), "1E125", 10**125),
+        (column("K", "NUMBER"), f"0.{'3' * 40}", Decimal(f"0.{'3' * 40}")),
+        (column("K", "FLOAT", 22, 126), "0.1", Decimal("0.1")),
+        (column("K", "FLOAT", 22, 126), "12345678901234567890123456789", 12345678901234567890123456789),
         (column("K", "CHAR", 4), "AB  ", "AB"),
         (column("K", "CHAR", 4), "", " "),
         (column("K", "VARCHAR2", 9), "AB  ", "AB  "),
@@ -299,8 +310,10 @@ def test_a_key_value_is_bound_as_one_value_for_all_its_spellings(key: Column, sp
 @pytest.mark.parametrize(
     ("key", "spelled_so"),
     [
-        (column("K", "NUMBER"), "1E130"),
-        (column("K", "NUMBER"), "1" * 39),
+        (column("K", "NUMBER"), "1E126"),
+        (column("K", "NUMBER"), "1E-131"),
+        (column("K", "NUMBER"), "1" * 41),
+        (column("K", "NUMBER"), f"3.{'3' * 39}"),  # 40 digits, in 21 pairs
         (column("K", "DATE"), "2024-05-06 07:08:09.5"),
         (column("K", "DATE"), "rubbish"),
         (column("K", "VARCHAR2", 9), ""),
@@ -366,7 +379,8 @@ def test_keys_over_columns_that_are_left_out_are_left_out() -> None:
         (("NUMBER", 22, None, None), Kind.EXACT, 0),
         (("NUMBER", 22, 9, 0), Kind.INTEGER, 0),
         (("NUMBER", 22, 9, -2), Kind.EXACT, 0),
-        (("FLOAT", 22, 126, None), Kind.APPROXIMATE, 64),
+        (("FLOAT", 22, 126, None), Kind.EXACT, 0),
+        (("BINARY_DOUBLE", 8, None, None), Kind.APPROXIMATE, 64),
         (("BINARY_FLOAT", 4, None, None), Kind.APPROXIMATE, 32),
         (("CHAR", 4, None, None), Kind.FIXED, 0),
         (("JSON", 8200, None, None), Kind.OTHER, 0),

@@ -201,15 +201,21 @@ def key_reader(column: Column) -> Callable[[str], object]:
             return _character
 
 
-_MOST_DIGITS: Final = 38
 _MOST_BYTES: Final = 4000
+_MOST_PAIRS: Final = 20
+"""Digits to the base of 100 that a NUMBER holds: 39 or 40 decimal ones, whichever pairs they fall into."""
+_EXPONENTS: Final = range(-130, 126)
 
 
 def _number(text: str) -> int | Decimal:
     number = Decimal(text.strip())
+    if not number.is_finite():
+        raise NoSuchValueError
     # Not normalize(), which rounds to the digits of its context.
-    digits = "".join(map(str, number.as_tuple().digits)).strip("0")
-    if not number.is_finite() or len(digits) > _MOST_DIGITS or abs(number.adjusted()) > 120:
+    digits = "".join(map(str, number.as_tuple().digits))
+    # The point lies between two pairs, so the first digit stands alone in its pair where the exponent is even.
+    pairs = (len(digits.strip("0")) + 2 - number.adjusted() % 2) // 2
+    if digits.strip("0") and (pairs > _MOST_PAIRS or number.adjusted() not in _EXPONENTS):
         raise NoSuchValueError
     return int(number) if number == number.to_integral_value() else number
 

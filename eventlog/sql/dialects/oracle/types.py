@@ -10,7 +10,7 @@ from eventlog.catalog import Column
 from eventlog.values import ColumnType, Kind
 
 _KINDS: Final = {
-    "FLOAT": (Kind.APPROXIMATE, 64),
+    "FLOAT": (Kind.EXACT, 0),  # REAL and DOUBLE PRECISION too: a NUMBER of so many binary digits
     "BINARY_FLOAT": (Kind.APPROXIMATE, 32),
     "BINARY_DOUBLE": (Kind.APPROXIMATE, 64),
     "BOOLEAN": (Kind.BOOLEAN, 0),
