@@ -9,8 +9,8 @@ import click
 from sqlalchemy import Connection
 
 from eventlog.cli.context import Context
-from eventlog.cli.database import engine_of, transaction
-from eventlog.cli.output import print_json, result, table
+from eventlog.cli.database import engine_of, reading, transaction
+from eventlog.cli.output import confirm, print_json, result, sees_terminal, table, yes_option
 from eventlog.config import Config, connection_url
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.publisher.opening import find_log
@@ -81,19 +81,26 @@ def current(context: Context, as_json: bool) -> None:
 
 
 @db.command()
-@click.argument("revision", default="base")
+@click.argument("revision")
 @click.option("--companions-only", is_flag=True, help="With --sql: the companions alone were made by us.")
 @click.option("--force", is_flag=True, help="Also if rows wait to be published: they are lost.")
+@yes_option
 @click.option("--sql", "as_sql", is_flag=True, help="Print the SQL and run none of it.")
 @dialect_option
 @click.pass_obj
 def downgrade(
-    context: Context, revision: str, companions_only: bool, force: bool, as_sql: bool, dialect_name: str | None
+    context: Context,
+    revision: str,
+    companions_only: bool,
+    force: bool,
+    yes: bool,
+    as_sql: bool,
+    dialect_name: str | None,
 ) -> None:
-    """Go back to REVISION; the default, base, drops the log with its rows and companions (if we made it).
+    """Go back to REVISION; `base` drops the log with its rows and companions (if we made it).
 
     Drop the triggers before, since triggers without a log fail the application's statements: it is refused while
-    there are any.
+    there are any. On a terminal it asks first.
     """
     config = context.config()
     if as_sql:
@@ -106,11 +113,13 @@ def downgrade(
         )
         return
     refuse_dialect(dialect_name)
+    if not yes and sees_terminal():
+        # Asked outside the transaction that drops: nobody's answer is to hold a lock.
+        with reading(config) as (conn, dialect):
+            _refuse_downgrade(conn, dialect, config, revision, force)
+        confirm(_what_goes(config, revision), yes=yes)
     with transaction(config) as (conn, dialect):
-        if revision == "base":
-            _refuse_to_orphan_triggers(conn, dialect, config)
-            if not force:
-                refuse_to_lose_rows(conn, dialect, config)
+        _refuse_downgrade(conn, dialect, config, revision, force)
         migrations.downgrade(conn, revision=revision, **names(config))
         after = migrations.current(conn, **names(config))
     if not context.quiet:
@@ -148,6 +157,22 @@ def refuse_to_lose_rows(conn: Connection, dialect: Dialect, config: Config) -> N
             f"the log {log} holds rows that are not published (up to record_id {last}) and would be lost: "
             "publish them, or give --force"
         )
+
+
+def _refuse_downgrade(conn: Connection, dialect: Dialect, config: Config, revision: str, force: bool) -> None:
+    """Raise ConfigError if the log is to go while triggers write it, or while it holds rows to be published."""
+    if revision != "base":
+        return
+    _refuse_to_orphan_triggers(conn, dialect, config)
+    if not force:
+        refuse_to_lose_rows(conn, dialect, config)
+
+
+def _what_goes(config: Config, revision: str) -> str:
+    log = config.database.log_table
+    if revision == "base":
+        return f"This drops the log {log} with all its rows, and its companion tables (each only if we made it)."
+    return f"This takes away from the log {log} what the migrations after {revision} made, with what stands in it."
 
 
 def _refuse_to_orphan_triggers(conn: Connection, dialect: Dialect, config: Config) -> None:

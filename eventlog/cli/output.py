@@ -61,6 +61,27 @@ def progress(label: str, total: int, quiet: bool = False) -> Iterator[Callable[[
         yield lambda done: bar.advance(task, done)
 
 
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, also on a terminal; for scripts.")
+
+
+def confirm(what: str, *, yes: bool) -> None:
+    """Ask before something is destroyed: ``what`` is the sentence that says what goes. A no ends the command with 1.
+
+    Only somebody at a terminal is asked. Without one nobody could answer, and a scheduled job meant it.
+    """
+    if yes or not sees_terminal():
+        return
+    note(what)
+    if not click.confirm("Go on?", err=True):
+        error_line("not confirmed: nothing was changed")
+        raise click.exceptions.Exit(1)
+
+
+def sees_terminal() -> bool:
+    """Whether standard input is a terminal, so that somebody can answer."""
+    return sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+
+
 def _encodable(text: str) -> str:
     """A text with what standard output cannot encode escaped, as Python does for standard error."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"

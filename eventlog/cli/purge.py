@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from eventlog.cli.context import Context
 from eventlog.cli.database import session
-from eventlog.cli.output import print_json, progress, result
+from eventlog.cli.output import confirm, print_json, progress, result, yes_option
 from eventlog.errors import ConfigError
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.flight import decode
@@ -46,14 +46,15 @@ class Report:
               help="Rows that a transaction looks at.")  # fmt: skip
 @click.option("--pause", type=click.FloatRange(0, 3600), default=0.0, show_default=True, metavar="SECONDS",
               help="Rest between two batches.")  # fmt: skip
+@yes_option
 @click.option("--dry-run", "dry", is_flag=True, help="Count; remove nothing.")
 @click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
 @click.pass_obj
-def purge(context: Context, age: str, size: int, pause: float, dry: bool, as_json: bool) -> None:
+def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: bool, as_json: bool) -> None:
     """Remove rows of status S and W that are older than AGE, and error lines whose rows are gone.
 
     Rows of any other status, and rows in flight, stay. Each batch is a transaction of its own, so a publisher may run,
-    and a purge that is stopped has done what it has done.
+    and a purge that is stopped has done what it has done. On a terminal it asks first.
     """
     limit = parse_age(age)
     config = context.config()
@@ -66,6 +67,11 @@ def purge(context: Context, age: str, size: int, pause: float, dry: bool, as_jso
         report.cutoff = cutoff.event_time.isoformat(" ", "seconds")
         first, last = batches.extent(conn, log) or (1, 0)
         conn.commit()
+        if not dry:
+            older = f"older than {age.strip()} (before {report.cutoff})"
+            confirm(
+                f"This removes from the log {log} all rows of status S and W {older}, and their error lines.", yes=yes
+            )
 
         def rows(after: int | None) -> Batch | None:
             # Not beyond what was there at the start: newer rows are not that old.

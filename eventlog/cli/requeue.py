@@ -7,7 +7,7 @@ import re
 import click
 
 from eventlog.cli.context import Context
-from eventlog.cli.database import transaction
+from eventlog.cli.database import reading, transaction
 from eventlog.cli.output import note, print_json, result, table
 from eventlog.errors import ConfigError
 from eventlog.publisher.opening import find_log
@@ -18,9 +18,10 @@ from eventlog.sql import log_rows
 @click.option("--status", "statuses", default="E,F", show_default=True, metavar="LETTERS", help="Of E, F, W and S.")
 @click.option("--ids", metavar="IDS", help="Only these record_ids, such as 1,2,5-9.")
 @click.option("--force", is_flag=True, help="Also rows that would bring an old value back.")
+@click.option("--dry-run", "dry", is_flag=True, help="Count; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
 @click.pass_obj
-def requeue(context: Context, statuses: str, ids: str | None, force: bool, as_json: bool) -> int:
+def requeue(context: Context, statuses: str, ids: str | None, force: bool, dry: bool, as_json: bool) -> int:
     """Put rows back into the queue: E and F in their old place, W and S as copies with new record_ids.
 
     Rows of types 1 to 3 whose object has later rows already processed are refused without --force; then the
@@ -29,12 +30,13 @@ def requeue(context: Context, statuses: str, ids: str | None, force: bool, as_js
     config = context.config()
     letters = parse_letters(statuses)
     ranges = None if ids is None else parse_ids(ids)
-    with transaction(config) as (conn, dialect):
-        done = log_rows.requeue(conn, find_log(conn, dialect, config), letters, ranges, force=force)
+    with reading(config) if dry else transaction(config) as (conn, dialect):
+        done = log_rows.requeue(conn, find_log(conn, dialect, config), letters, ranges, force=force, dry=dry)
     if as_json:
         print_json({**done._asdict(), "refused": [row._asdict() for row in done.refused]})
     else:
-        result(f"{done.set_back} rows set back to N, {done.copied} logged anew")
+        would = "would be " if dry else ""
+        result(f"{done.set_back} rows {would}set back to N, {done.copied} {would}logged anew")
     if not done.refused:
         return 0
     if not as_json:

@@ -46,7 +46,7 @@ class Opened(NamedTuple):
 class Report:
     """What was done. ``rows`` of this run; ``resumed_at``: the position that it went on from.
 
-    ``problems``: the first bad lines and missing keys in words.
+    ``problems``: the first bad lines and missing keys in words; ``dry_run``: nothing was written, ``rows`` would be.
     """
 
     class_name: str
@@ -57,6 +57,7 @@ class Report:
     resumed_at: str | None = None
     seconds: float = 0.0
     problems: list[str] = field(default_factory=list)
+    dry_run: bool = False
 
     def add_problems(self, sentences: Iterable[str]) -> None:
         """Keep the first ones."""
@@ -74,6 +75,7 @@ class Report:
               help="Rows a transaction.")  # fmt: skip
 @click.option("--resume", is_flag=True, help="Go on where the same command was stopped.")
 @click.option("--restart", is_flag=True, help="Begin again, although the same command is not finished.")
+@click.option("--dry-run", "dry", is_flag=True, help="Count; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
 @click.pass_obj
 def resync(
@@ -87,6 +89,7 @@ def resync(
     size: int,
     resume: bool,
     restart: bool,
+    dry: bool,
     as_json: bool,
 ) -> int:
     """Write query-back rows for objects of CLASS into the log: all of them, or those of --key, --keys or --where.
@@ -105,7 +108,7 @@ def resync(
     event_type = EventType.UPDATE_ROW_QUERY_BACK if as_update else EventType.INSERT_ROW_QUERY_BACK
     with _opened(context.config(), class_name, resumable=not keys) as opened:
         selection = Selection(opened.cls.name, event_type, where, digest)
-        report = Report(opened.cls.name, int(event_type))
+        report = Report(opened.cls.name, int(event_type), dry_run=dry)
         started = time.monotonic()
         if keys:
             _write_named(opened, selection, keys, report)
@@ -113,9 +116,12 @@ def resync(
             line = batches.begin(opened.conn, opened.log, selection, resume=resume, restart=restart)
             report.resumed_at = line.position
             write, total = _batch_writer(opened, selection, line, keys_file, report, batch_size(size, rate))
-            opened.conn.commit()
-            with progress(f"resync {opened.cls.name}", total, context.quiet or as_json) as advance:
-                _run(opened, selection, write, rate, report, advance)
+            if dry:
+                _count(opened.conn, write, line.position, report)
+            else:
+                opened.conn.commit()
+                with progress(f"resync {opened.cls.name}", total, context.quiet or as_json) as advance:
+                    _run(opened, selection, write, rate, report, advance)
         report.seconds = time.monotonic() - started
     _show(report, as_json, context.quiet)
     return 1 if report.missing or report.bad_lines else 0
@@ -189,9 +195,10 @@ def _write_named(opened: Opened, selection: Selection, keys: Sequence[str], repo
 
 
 def _write_keys(opened: Opened, selection: Selection, keys: Iterable[str], report: Report) -> tuple[int, int]:
-    """Log the objects of these canonical keys; how many there are, and how many keys have none."""
+    """Log the objects of these canonical keys, unless dry; how many there are, and how many keys have none."""
     found, missing = batches.existing(opened.conn, opened.dialect, opened.schema, opened.cls, keys)
-    opened.dialect.resync.write_keys(opened.conn, opened.log, selection, found)
+    if not report.dry_run:
+        opened.dialect.resync.write_keys(opened.conn, opened.log, selection, found)
     report.add_problems(f"{key}: there is no such object" for key in missing)
     return len(found), len(missing)
 
@@ -211,6 +218,9 @@ def _batch_writer(
             if selection.where is None:
                 raise
             raise ConfigError(f"--where {selection.where}: {error}") from error
+        if report.dry_run:
+            count = opened.dialect.resync.count
+            return (lambda conn, position: Batch(count(conn, walk, position), 0, position, is_last=True)), total
         return (lambda conn, position: opened.dialect.resync.write_batch(conn, walk, position, size)), total
 
     lines = read_lines(keys_file, opened.cls.canonical_key)
@@ -259,13 +269,25 @@ def _run(
         raise
 
 
+def _count(conn: Connection, write: WriteBatch, position: str | None, report: Report) -> None:
+    """What would be written behind a position; ``write`` writes nothing, and the line of the resync is taken back."""
+    is_last = False
+    while not is_last:
+        batch = write(conn, position)
+        report.rows += batch.rows
+        report.missing += batch.missing
+        position, is_last = batch.position, batch.is_last
+    conn.rollback()
+
+
 def _show(report: Report, as_json: bool, quiet: bool) -> None:
     _show_problems(report)
     if as_json:
         print_json(asdict(report))
     elif not quiet:
         after = "" if report.resumed_at is None else f" after {report.resumed_at}"
-        what = f"{report.rows} rows of type {report.event_type} written for {report.class_name}{after}"
+        done = "would be written" if report.dry_run else "written"
+        what = f"{report.rows} rows of type {report.event_type} {done} for {report.class_name}{after}"
         result(f"{what} in {report.seconds:.1f} s")
 
 

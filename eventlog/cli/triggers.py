@@ -16,9 +16,9 @@ from eventlog.catalog import Database, database_from_json
 from eventlog.cli.context import Context
 from eventlog.cli.database import reading, transaction
 from eventlog.cli.db import dialect_option, names, offline, refuse_to_lose_rows
-from eventlog.cli.output import note, print_json, result, table
+from eventlog.cli.output import confirm, note, print_json, result, sees_terminal, table, yes_option
 from eventlog.config import Config
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, TriggerError
 from eventlog.publisher.opening import catalog_of, class_names, declared_watches, find_log
 from eventlog.sql import dialects, migrations
 from eventlog.sql.dialect import Dialect
@@ -26,6 +26,8 @@ from eventlog.sql.locate import new_log
 from eventlog.sql.log_table import split_name
 from eventlog.sql.trigger_plan import LOCK_TIMEOUT, TriggerPlan
 from eventlog.sql.watches import Watch
+
+NOTHING: Final = "Nothing to drop."
 
 SIGNS: Final = {"create": ("+", "green"), "replace": ("~", "yellow"), "drop": ("-", "red"), "unchanged": ("=", None)}
 
@@ -61,6 +63,7 @@ def plan(context: Context, as_sql: bool, as_json: bool, check: bool) -> int:
         print_json({**asdict(planned), "changes": len(planned.changes)})
     else:
         _print(planned)
+        _warn_of_drops(planned)
         if planned.changes:
             note("`eventlog triggers apply` does this.")
         else:
@@ -69,56 +72,123 @@ def plan(context: Context, as_sql: bool, as_json: bool, check: bool) -> int:
 
 
 @triggers.command()
+@yes_option
+@click.option("--dry-run", "dry", is_flag=True, help="Show what would be done, as `plan` does; change nothing.")
 @click.option("--sql", "as_sql", is_flag=True, help="Print the SQL and run none of it.")
 @click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
 @_lock_timeout
 @click.pass_obj
-def apply(context: Context, as_sql: bool, as_json: bool, lock_timeout: float) -> None:
+def apply(context: Context, yes: bool, dry: bool, as_sql: bool, as_json: bool, lock_timeout: float) -> None:
     """Bring the triggers to what is declared; run twice it does nothing the second time.
 
-    It is one transaction, but on Oracle, which commits each statement: what broke off there is ended by the next run.
+    On a terminal it asks before it drops the triggers of a table that no [[watch]] names any longer. It is one
+    transaction, but on Oracle, which commits each statement: what broke off there is ended by the next run.
     """
     config = context.config()
-    with transaction(config) as (conn, dialect):
+    runs = not (dry or as_sql)
+    agreed = _confirmed_drops(config) if runs and not yes and sees_terminal() else None
+    with transaction(config) if runs else reading(config) as (conn, dialect):
         planned = planned_triggers(conn, dialect, config)
-        if not as_sql:
+        if runs:
+            if agreed is not None and (more := set(planned.unwatched) - agreed):
+                raise TriggerError(
+                    f"{', '.join(sorted(more))} got triggers of this log while the question was open: nothing was "
+                    "changed; run it again"
+                )
             dialect.triggers.apply(conn, planned, lock_timeout)
     if as_sql:
         sys.stdout.write(dialect.triggers.script(planned, lock_timeout))
     elif as_json:
         print_json({**asdict(planned), "changes": len(planned.changes)})
-    elif not context.quiet:
+    elif dry or not context.quiet:
         _print(planned)
-        result(f"{len(planned.changes)} changes applied." if planned.changes else "Nothing to do.")
+        if dry:
+            _warn_of_drops(planned)
+        done = "would be applied" if dry else "applied"
+        result(f"{len(planned.changes)} changes {done}." if planned.changes else "Nothing to do.")
+
+
+def _confirmed_drops(config: Config) -> frozenset[str]:
+    """The tables whose triggers may go, by the answer of who sits at the terminal; asked outside a transaction."""
+    with reading(config) as (conn, dialect):
+        planned = planned_triggers(conn, dialect, config)
+    if planned.unwatched:
+        confirm(f"This drops the triggers of {_unwatched(planned)}.", yes=False)
+    return frozenset(planned.unwatched)
+
+
+def _warn_of_drops(planned: TriggerPlan) -> None:
+    if planned.unwatched:
+        result(f"warning: apply drops the triggers of {_unwatched(planned)}")
+
+
+def _unwatched(planned: TriggerPlan) -> str:
+    return (
+        f"{', '.join(planned.unwatched)}, which no [[watch]] names any longer: what changes there from then on is not "
+        "logged"
+    )
 
 
 @triggers.command()
 @click.option("--drop-log", is_flag=True, help="The log, its rows and companions too.")
 @click.option("--force", is_flag=True, help="With --drop-log: also if rows wait to be published.")
+@yes_option
+@click.option("--dry-run", "dry", is_flag=True, help="Show what would go; drop nothing.")
 @click.option("--sql", "as_sql", is_flag=True, help="Print the SQL and run none of it.")
 @_lock_timeout
 @click.pass_obj
-def drop(context: Context, drop_log: bool, force: bool, as_sql: bool, lock_timeout: float) -> None:
-    """Drop all triggers and functions that write the log; the log itself stays without --drop-log."""
+def drop(
+    context: Context, drop_log: bool, force: bool, yes: bool, dry: bool, as_sql: bool, lock_timeout: float
+) -> None:
+    """Drop all triggers and functions that write the log; the log itself stays without --drop-log.
+
+    On a terminal it asks first.
+    """
     config = context.config()
-    with transaction(config) as (conn, dialect):
+
+    def planned_drop(conn: Connection, dialect: Dialect) -> TriggerPlan:
         planned = dialect.triggers.plan_drop(conn, find_log(conn, dialect, config))
+        if drop_log and not force and not as_sql:
+            refuse_to_lose_rows(conn, dialect, config)
+        return planned
+
+    log = config.database.log_table
+    if dry or as_sql or (not yes and sees_terminal()):
+        with reading(config) as (conn, dialect):
+            planned = planned_drop(conn, dialect)
         if as_sql:
             sys.stdout.write(dialect.triggers.script(planned, lock_timeout))
             if drop_log:
                 migrations.downgrade(None, sql=sys.stdout, **offline(config))
             return
-        if drop_log and not force:
-            refuse_to_lose_rows(conn, dialect, config)
+        if dry:
+            _print(planned)
+            result(f"{len(planned.changes)} tables would be captured no longer." if planned.changes else NOTHING)
+            if drop_log:
+                result(f"The log {log} would be dropped.")
+            return
+        _confirm_drop(planned, log if drop_log else None)
+    with transaction(config) as (conn, dialect):
+        planned = planned_drop(conn, dialect)
         dialect.triggers.apply(conn, planned, lock_timeout)
         if drop_log:
             migrations.downgrade(conn, **names(config))
     if context.quiet:
         return
     _print(planned)
-    result("Nothing to drop." if not planned.changes else f"{len(planned.changes)} tables are captured no longer.")
+    result(f"{len(planned.changes)} tables are captured no longer." if planned.changes else NOTHING)
     if drop_log:
-        result(f"The log {config.database.log_table} is dropped.")
+        result(f"The log {log} is dropped.")
+
+
+def _confirm_drop(planned: TriggerPlan, log: str | None) -> None:
+    """Ask whether all triggers may go, and the log of this name."""
+    goes = [f"the log {log} with all its rows and its companions"] if log is not None else []
+    if planned.changes:
+        tables = ", ".join(action.table for action in planned.changes)
+        goes.insert(0, f"the triggers of {tables}, whose changes are then not logged")
+    if goes:
+        confirm(f"This drops {'; and '.join(goes)}.", yes=False)
 
 
 @triggers.command()
@@ -227,6 +297,9 @@ def _print(planned: TriggerPlan) -> None:
     for action in planned.actions:
         sign, colour = SIGNS[action.kind]
         result(f"{sign} {action.table}: {action.reason}", colour=colour)
+        if action.kind == "drop":
+            for statement in action.statements:
+                result(f"    {' '.join(statement.split())}")
     for warning in planned.warnings:
         result(f"warning: {warning}")
     if planned.not_captured:

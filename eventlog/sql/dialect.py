@@ -170,13 +170,14 @@ class Resync:
     ``prepare`` gives what the others call a walk: of a log, schema, class, selection; the caller commits and goes on in
     the same session. ``write_batch`` logs the next objects behind a position (canonical table_key text, None = from the
     beginning), at most so many; ``estimate`` how many are expected behind it, which also tries out the operator's
-    predicate; ``write_keys`` logs the objects with these canonical keys, in their order. ``missing_rights`` in words
-    (the flag: the resync keeps its position).
+    predicate; ``count`` how many there are; ``write_keys`` logs the objects with these canonical keys, in their order.
+    ``missing_rights`` in words (the flag: the resync keeps its position).
     """
 
     prepare: Callable[[Connection, LogTable, str | None, ObjectClass, Selection], Any]
     write_batch: Callable[[Connection, Any, str | None, int], Batch]
     estimate: Callable[[Connection, Any, str | None], int]
+    count: Callable[[Connection, Any, str | None], int]
     write_keys: Callable[[Connection, LogTable, Selection, Sequence[str]], None]
     missing_rights: Callable[[Connection, LogTable, bool], list[str]]
 

@@ -72,13 +72,20 @@ def count_by_status(conn: Connection, log: LogTable) -> dict[str, int]:
 
 
 def requeue(
-    conn: Connection, log: LogTable, statuses: Iterable[str], ids: Ranges | None = None, *, force: bool = False
+    conn: Connection,
+    log: LogTable,
+    statuses: Iterable[str],
+    ids: Ranges | None = None,
+    *,
+    force: bool = False,
+    dry: bool = False,
 ) -> Requeued:
     """Queue rows that are done once more (spec/event-log.md 11).
 
     E and F go back to N in their old place; W and S are logged anew as copies with new record_ids, since their
     event-ids were applied. Rows of types 1 to 3 whose object (as table_name and table_key spell it) has a later row S
-    or W are refused, unless ``force``. ``ids`` None = all. Raises ConfigError for a status that cannot be requeued.
+    or W are refused, unless ``force``. ``ids`` None = all. ``dry``: nothing is changed, the numbers say what would be.
+    Raises ConfigError for a status that cannot be requeued.
     """
     letters = set(statuses)
     if unknown := letters - set("EFWS"):
@@ -94,6 +101,11 @@ def requeue(
         refused = tuple(RefusedRow(int(row[0]), int(row[1]), str(row[2]), str(row[3])) for row in rows)
         if refused:
             chosen.append(record_id.not_in(stale.with_only_columns(stale.selected_columns[0])))
+    if dry:
+        is_copied = sa.case((status.in_(["S", "W"]), 1), else_=0)
+        number = sa.select(sa.func.count(), sa.func.sum(is_copied)).select_from(rows_of(log)).where(*chosen)
+        rows, copied = conn.execute(number).one()
+        return Requeued(set_back=rows - int(copied or 0), copied=int(copied or 0), refused=refused)
     # The copies first: a row that goes back to N must not be taken for one that is to be copied.
     copied_fields = [column for column in rows_of(log).c if column not in (record_id, status)]
     copies = (

@@ -9,6 +9,9 @@ from typing import Final, Literal, NamedTuple
 LOCK_TIMEOUT: Final = 5.0
 """Seconds that applying waits for a table. Whoever writes it meanwhile waits behind."""
 
+NO_LONGER_WATCHED: Final = "no longer watched"
+"""Why the triggers of a table go that no watch names."""
+
 
 def first_free(name_of: Callable[[int], str], is_taken: Callable[[str], bool]) -> str:
     """The first of the names 1, 2, ... that is not taken (spec/triggers.md 9)."""
@@ -69,3 +72,8 @@ class TriggerPlan:
     def changes(self) -> tuple[Action, ...]:
         """The actions that do something."""
         return tuple(action for action in self.actions if action.statements)
+
+    @property
+    def unwatched(self) -> tuple[str, ...]:
+        """The tables that are captured now and that no watch names any longer."""
+        return tuple(action.table for action in self.actions if action.reason == NO_LONGER_WATCHED)

@@ -95,6 +95,32 @@ def test_a_resync_goes_on_where_it_stopped(usr_platform: Platform, command) -> N
     assert [row.table_key for row in usr_platform.rows()] == [key]
 
 
+def test_a_dry_run_of_a_resync_counts_and_writes_nothing(usr_platform: Platform, command) -> None:  # type: ignore[no-untyped-def]
+    usr_platform.run(*(f"INSERT INTO keyed VALUES ({n}, 'k{n % 3}')" for n in range(7)))
+    usr_platform.rows()
+    name = ("B", "A") if usr_platform.name == "oracle" else ("b", "a")
+    file = usr_platform.place / "keys.txt"
+    file.write_text("".join(f"{name[0]}={b}+{name[1]}={a}\n" for b, a in (("k1", 1), ("k2", 2), ("no", 1), ("k0", 3))))
+    for selection, rows, missing in (
+        ([], 7, 0),
+        (["--where", "a > 4"], 2, 0),
+        (["--key", f"{name[0]}=k1+{name[1]}=1"], 1, 0),
+        (["--keys", str(file), "--batch", "2"], 3, 1),
+    ):
+        for resumes in ([], ["--restart"]) if selection[:1] != ["--key"] else ([],):
+            code, out = command("resync", "keyed", *selection, *resumes, "--dry-run", "--json")
+            report = json.loads(out)
+            assert (code, report["rows"], report["missing"], report["dry_run"]) == (
+                int(missing > 0),
+                rows,
+                missing,
+                True,
+            )
+    assert usr_platform.rows() == []
+    assert command("resync", "keyed", "--resume")[0] == 2  # no line of a resync was left
+    assert command("resync", "keyed", "--dry-run")[1].startswith("7 rows of type 5 would be written for keyed")
+
+
 def test_a_bulk_job_sees_every_row_once(usr_platform: Platform) -> None:
     pytest.importorskip("pyarrow")
     usr_platform.watch("keyed")

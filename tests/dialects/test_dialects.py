@@ -51,7 +51,7 @@ def test_what_migrations_print_is_one_transaction_where_ddl_is_part_of_one(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for command in (["db", "upgrade"], ["db", "downgrade"]):
+    for command in (["db", "upgrade"], ["db", "downgrade", "base"]):
         assert run([*command, "--sql", "--dialect", name]) == 0
         lines = [line for line in capsys.readouterr().out.splitlines() if line]
         transactions = [line for line in lines if line in ("BEGIN;", "COMMIT;")]
@@ -68,7 +68,7 @@ def test_everything_is_printed_without_a_database_or_a_url(
     monkeypatch.chdir(tmp_path)
     Path("catalog.json").write_text(json.dumps({"database": CATALOG}))
     Path("eventlog.toml").write_text('[[watch]]\ntable = "usr"\nstyle = "row_query_back"\n')
-    for command in (["db", "upgrade"], ["db", "downgrade"]):
+    for command in (["db", "upgrade"], ["db", "downgrade", "base"]):
         assert run([*command, "--sql", "--dialect", name]) == 0
         assert "eventlog_inflight" in capsys.readouterr().out.lower()
     assert run(["triggers", "show", "--sql", "--dialect", name, "--catalog", "catalog.json"]) == 0

@@ -107,6 +107,22 @@ def test_requeue_sets_back_and_refuses_what_would_bring_old_values_back(run: Run
     assert run("requeue", "--force") == (0, "1 rows set back to N, 0 logged anew\n", "")
 
 
+def test_a_dry_run_of_requeue_counts_and_changes_nothing(run: Run, database: sa.Engine) -> None:
+    def letters() -> list[str]:
+        with database.connect() as conn:
+            return list(conn.exec_driver_sql("SELECT status FROM eventlog ORDER BY record_id").scalars())
+
+    before = letters()
+    code, out, _ = run("requeue", "--status", "E,F,S", "--dry-run", "--json")
+    dry = json.loads(out)
+    assert (code, dry["set_back"], dry["copied"], letters()) == (1, 2, 1, before)
+    code, out, _ = run("requeue", "--status", "E,F,S", "--dry-run")
+    assert out.splitlines()[0] == "2 rows would be set back to N, 1 would be logged anew"
+    code, out, _ = run("requeue", "--status", "E,F,S", "--json")
+    assert json.loads(out) == dry
+    assert letters() != before
+
+
 def test_requeue_takes_only_the_rows_that_are_named(run: Run) -> None:
     assert json.loads(run("requeue", "--ids", "1-4", "--status", "F", "--json")[1])["set_back"] == 1
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -101,8 +103,8 @@ def test_a_log_with_unpublished_rows_is_dropped_only_by_force(run: Run, database
     install(run)
     log_rows(database)
     assert run("triggers", "drop")[0] == 0
-    assert run("db", "downgrade")[0] == 2
-    assert run("db", "downgrade", "--force")[0] == 0
+    assert run("db", "downgrade", "base")[0] == 2
+    assert run("db", "downgrade", "base", "--force")[0] == 0
     assert catalogue(database) == before
 
 
@@ -110,11 +112,126 @@ def test_a_log_that_triggers_write_is_not_dropped_from_under_them(run: Run, data
     install(run)
     with database.begin() as conn:
         conn.exec_driver_sql("ALTER TABLE hr.eventlog_error RENAME TO errors")  # no publisher would run now
-    code, _, err = run("db", "downgrade", "--force")
+    code, _, err = run("db", "downgrade", "base", "--force")
     assert code == 2
     assert "triggers on hr.usr, hr.usr_phone write the log eventlog" in err
     assert "eventlog triggers drop" in err
     assert log_rows(database) == [(1, "idu=1", "fname")]
+
+
+def test_a_downgrade_says_to_where(run: Run) -> None:
+    install(run)
+    code, out, err = run("db", "downgrade")
+    assert (code, out) == (2, "")
+    assert "REVISION" in err
+    assert json.loads(run("db", "current", "--json")[1])["current"] != []
+
+
+class Terminal(io.StringIO):
+    """Standard input at which somebody sits and has typed ahead."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "question"),
+    [
+        (("triggers", "drop"), "This drops the triggers of hr.usr, hr.usr_phone, whose changes are then not logged."),
+        (("triggers", "drop", "--drop-log"), "and the log eventlog with all its rows and its companions."),
+        (("db", "downgrade", "base"), "This drops the log eventlog with all its rows, and its companion tables"),
+        (("db", "downgrade", "companions@0001"), "takes away from the log eventlog what the migrations after"),
+        (
+            ("purge", "--older-than", "0s"),
+            "This removes from the log hr.eventlog all rows of status S and W older than",
+        ),
+        (("triggers", "apply"), "This drops the triggers of hr.usr, hr.usr_phone, which no [[watch]] names any longer"),
+    ],
+)
+def test_what_destroys_asks_on_a_terminal_and_a_no_changes_nothing(
+    run: Run, database: sa.Engine, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], question: str
+) -> None:
+    install(run)
+    if arguments[0] == "db":
+        assert run("triggers", "drop")[0] == 0
+    if arguments[1] == "apply":
+        Path("eventlog.toml").write_text(CONFIG.split("[[watch]]")[0])
+    if arguments[0] == "purge":
+        log_rows(database)
+        with database.begin() as conn:
+            conn.exec_driver_sql("UPDATE hr.eventlog SET status = 'S'")
+    before = everything(database)
+    for answer in ("n\n", "\n"):
+        monkeypatch.setattr(sys, "stdin", Terminal(answer))
+        code, out, err = run(*arguments)
+        assert (code, out, everything(database)) == (1, "", before)
+        assert question in err
+        assert err.endswith("eventlog: not confirmed: nothing was changed\n")
+    if arguments[0] != "db":
+        monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+        code, _, err = run(*arguments, "--dry-run")
+        assert (code, everything(database), "Go on?" in err) == (0, before, False)
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    assert run(*arguments)[0] == 0
+    assert everything(database) != before
+
+
+@pytest.mark.parametrize(("stdin", "yes"), [(Terminal(""), ["--yes"]), (io.StringIO(""), [])])
+def test_scripts_are_not_asked(
+    run: Run, database: sa.Engine, monkeypatch: pytest.MonkeyPatch, stdin: io.StringIO, yes: list[str]
+) -> None:
+    before = catalogue(database)
+    monkeypatch.setattr(sys, "stdin", stdin)
+    install(run)
+    assert run("purge", "--older-than", "0s", *yes)[0] == 0
+    Path("eventlog.toml").write_text(CONFIG.split("[[watch]]")[0])
+    assert run("triggers", "apply", *yes)[0] == 0
+    assert run("triggers", "drop", *yes)[0] == 0
+    assert run("db", "downgrade", "base", *yes)[0] == 0
+    assert catalogue(database) == before
+
+
+def test_a_watch_that_is_taken_out_is_told_with_what_apply_drops(run: Run, database: sa.Engine) -> None:
+    install(run)
+    before = everything(database)
+    Path("eventlog.toml").write_text(CONFIG.split("[[watch]]")[0])
+    for command in (("triggers", "plan"), ("triggers", "apply", "--dry-run")):
+        code, out, _ = run(*command)
+        assert code == 0
+        lines = out.splitlines()
+        assert "- hr.usr: no longer watched" in lines
+        assert '    DROP TRIGGER "_tgr_usr_i_1" ON "hr"."usr"' in lines or "    DROP TRIGGER _tgr_usr_i_1" in out
+        assert (
+            "warning: apply drops the triggers of hr.usr, hr.usr_phone, which no [[watch]] names any longer: what "
+            "changes there from then on is not logged"
+        ) in lines
+    assert everything(database) == before
+    assert "warning: apply drops" not in run("triggers", "apply")[1]
+    assert everything(database) != before
+
+
+def test_a_dry_run_changes_nothing_and_says_what_would_be(run: Run, database: sa.Engine) -> None:
+    assert run("db", "upgrade")[0] == 0
+    before = everything(database)
+    code, out, _ = run("triggers", "apply", "--dry-run")
+    assert (code, out.splitlines()[-1], everything(database)) == (0, "2 changes would be applied.", before)
+    assert run("triggers", "apply")[0] == 0
+    before = everything(database)
+    code, out, _ = run("triggers", "drop", "--drop-log", "--dry-run")
+    assert (code, everything(database)) == (0, before)
+    assert out.splitlines()[-2:] == ["2 tables would be captured no longer.", "The log eventlog would be dropped."]
+    log_rows(database)
+    code, _, err = run("triggers", "drop", "--drop-log", "--dry-run")
+    assert (code, "not published" in err) == (2, True)
+
+
+def everything(database: sa.Engine) -> object:
+    """The catalogue, and the rows of the log where there is one."""
+    with database.connect() as conn:
+        found = catalogue(database)
+        if ("class", "hr", "eventlog") not in found:
+            return found
+        return found, conn.exec_driver_sql("SELECT record_id, status FROM hr.eventlog ORDER BY 1").all()
 
 
 def test_migrations_can_be_printed_without_a_server(run: Run, database: sa.Engine) -> None:
@@ -126,7 +243,7 @@ def test_migrations_can_be_printed_without_a_server(run: Run, database: sa.Engin
     assert run("triggers", "apply")[0] == 0
     assert log_rows(database) == [(1, "idu=1", "fname")]
     assert run("triggers", "drop")[0] == 0
-    _, sql, _ = run("db", "downgrade", "--sql")
+    _, sql, _ = run("db", "downgrade", "base", "--sql")
     with database.begin() as conn:
         conn.exec_driver_sql(sql, execution_options={"no_parameters": True})
     assert catalogue(database) == before

@@ -184,7 +184,7 @@ def _check_before_upgrade(conn: Connection, log: LogTable, companions_only: bool
     if is_ours and not exists:
         raise LogTableError(
             f"the log {log} is gone, and {log.version_table} says that it was made: a downgrade broke off, or somebody "
-            "dropped it; `eventlog db downgrade` takes away what is left, then it can be made anew"
+            "dropped it; `eventlog db downgrade base` takes away what is left, then it can be made anew"
         )
 
 

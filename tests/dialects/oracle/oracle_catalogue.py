@@ -264,7 +264,7 @@ def migration_script() -> str:
 
 
 def downgrade_script() -> str:
-    """``eventlog db downgrade --sql --dialect oracle``."""
+    """``eventlog db downgrade base --sql --dialect oracle``."""
     out = io.StringIO()
     migrations.downgrade(None, log_table="LOGS.EVENTLOG", sql=out, dialect_name="oracle")
     return out.getvalue()

@@ -90,6 +90,7 @@ DIALECT: Final = Dialect(
         prepare=resync.prepare,
         write_batch=resync.write_batch,
         estimate=resync.estimate,
+        count=resync.estimate,
         write_keys=resync.write_keys,
         missing_rights=resync.missing_rights,
     ),

@@ -25,7 +25,7 @@ from eventlog.sql.dialects.oracle.script import ddl_lock_timeout
 from eventlog.sql.dialects.oracle.session import error_code
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.trigger_plan import Action, InstalledTrigger, TableSql, TriggerPlan
+from eventlog.sql.trigger_plan import NO_LONGER_WATCHED, Action, InstalledTrigger, TableSql, TriggerPlan
 from eventlog.sql.triggers import TableTriggers
 from eventlog.sql.watches import Watch
 
@@ -68,7 +68,7 @@ def actions(compiled: Sequence[Compiled], installed: Installed) -> list[Action]:
     kept = [(one.schema or "", one.table) for one in compiled]
     return [
         # First, since a table that was renamed keeps the names that the new one of its name needs.
-        *drop_all(installed, kept=kept, reason="no longer watched"),
+        *drop_all(installed, kept=kept, reason=NO_LONGER_WATCHED),
         *(compare_table(of_table, installed, claimed) for of_table in by_table(compiled)),
     ]
 

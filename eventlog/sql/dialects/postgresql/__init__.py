@@ -190,6 +190,7 @@ DIALECT: Final = Dialect(
         prepare=resync.prepare,
         write_batch=resync.write_batch,
         estimate=resync.estimate,
+        count=resync.count,
         write_keys=resync.write_keys,
         missing_rights=resync.missing_rights,
     ),

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Final
+from typing import Any, Final, LiteralString
 
 import jinja2
 from sqlalchemy import Connection
@@ -76,12 +76,21 @@ def write_batch(conn: Connection, walk: Walk, position: str | None, limit: int) 
 
 def estimate(conn: Connection, walk: Walk, position: str | None) -> int:
     """How many rows the planner expects behind ``position``. Also tries out the operator's predicate."""
-    rows, condition = _rows_of(walk), _condition(walk, position is not None)
-    # Every statement that holds the operator's text has a parameter: so the server takes one statement, not several.
-    statement = f"EXPLAIN (FORMAT JSON) SELECT %(event_type)s::smallint FROM {rows} WHERE {condition}"  # noqa: S608
-    parameters = {"event_type": int(walk.selection.event_type), **_position_values(walk.cls, position)}
-    ((plan,),) = fetch(conn, statement, parameters)
+    ((plan,),) = _asked(conn, walk, position, "EXPLAIN (FORMAT JSON) SELECT %(event_type)s::smallint")
     return int(plan[0]["Plan"]["Plan Rows"])
+
+
+def count(conn: Connection, walk: Walk, position: str | None) -> int:
+    """How many rows there are behind ``position``."""
+    ((rows,),) = _asked(conn, walk, position, "SELECT count(%(event_type)s::smallint)")
+    return int(rows)
+
+
+def _asked(conn: Connection, walk: Walk, position: str | None, select: LiteralString) -> Sequence[Sequence[Any]]:
+    # Every statement that holds the operator's text has a parameter: so the server takes one statement, not several.
+    statement = f"{select} FROM {_rows_of(walk)} WHERE {_condition(walk, position is not None)}"
+    parameters = {"event_type": int(walk.selection.event_type), **_position_values(walk.cls, position)}
+    return fetch(conn, statement, parameters)
 
 
 def write_keys(conn: Connection, log: LogTable, selection: Selection, keys: Sequence[str]) -> None:

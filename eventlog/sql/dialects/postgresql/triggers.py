@@ -44,7 +44,7 @@ from eventlog.sql.dialects.postgresql.reflect import reflect
 from eventlog.sql.dialects.postgresql.text import needs_quoting, qualified
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.trigger_plan import LOCK_TIMEOUT, TableSql, TriggerPlan
+from eventlog.sql.trigger_plan import LOCK_TIMEOUT, NO_LONGER_WATCHED, TableSql, TriggerPlan
 from eventlog.sql.triggers import ChildTriggers, TableTriggers
 from eventlog.sql.watches import Watch
 
@@ -74,7 +74,7 @@ def plan(
     actions = [
         *(action for action in quoting if action.kind != "drop"),
         *(compare_table(of_table, installed, compiled) for of_table in by_table(compiled)),
-        *drop_all(installed, kept=compiled, reason="no longer watched"),
+        *drop_all(installed, kept=compiled, reason=NO_LONGER_WATCHED),
         *(action for action in quoting if action.kind == "drop"),
     ]
     warnings += advice.warnings(schema, declared, compiled, facts, installed)

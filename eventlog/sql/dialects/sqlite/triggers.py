@@ -18,7 +18,7 @@ from eventlog.sql.dialects.sqlite.compile import compile_triggers
 from eventlog.sql.dialects.sqlite.installed import read_installed
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.trigger_plan import InstalledTrigger, TableSql, TriggerPlan
+from eventlog.sql.trigger_plan import NO_LONGER_WATCHED, InstalledTrigger, TableSql, TriggerPlan
 from eventlog.sql.watches import Watch
 
 
@@ -48,7 +48,7 @@ def plan(
     claimed = {one.name: table for table, compiled in tables for one in compiled}
     actions = [
         # First, since a table that was renamed keeps the names that the new one of its name needs.
-        *drop_all(installed, kept={table for table, _ in tables}, reason="no longer watched"),
+        *drop_all(installed, kept={table for table, _ in tables}, reason=NO_LONGER_WATCHED),
         *(compare_table(table, compiled, installed, claimed) for table, compiled in tables),
     ]
     warnings += advice.warnings(declared, installed)
