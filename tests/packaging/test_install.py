@@ -150,7 +150,7 @@ def test_by_sql_that_a_dba_runs_the_database_is_as_declared(
     assert site.rows("SELECT count(*) > 0 FROM hr.eventlog WHERE status = 'N'") == [(True,)]
     capfd.readouterr()
     assert site.command("hr_owner", "eventlog db upgrade") == 0
-    assert "nothing to do" in capfd.readouterr().err
+    assert "nothing to do" in capfd.readouterr().out
 
 
 def test_a_log_of_another_owner_takes_the_rows_of_triggers_that_may_only_insert(play: Callable[[str], Site]) -> None:
