@@ -85,7 +85,11 @@ def record_of(outcome: Outcome, queue_order: Sequence[int] | None = None, place:
     if len(contributed) == 1 and not (dropped or gone or bad):  # as most are
         return Record(event.event_id, ((contributed[0], contributed[0]),), place=place)
     rows = contributed + dropped + gone + [row.record_id for row in bad]
-    rows.sort(key=None if queue_order is None else queue_order.index)
+    if queue_order is None:
+        rows.sort()
+    else:
+        places = {record_id: place for place, record_id in enumerate(queue_order)}
+        rows.sort(key=places.__getitem__)
     return Record(event.event_id, tuple(to_ranges(rows)), tuple(to_ranges(dropped)), place=place)
 
 
