@@ -7,14 +7,13 @@ the functions that read it row by row. Masks stay binary or text: no integer of 
 
 from __future__ import annotations
 
-import json
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -22,16 +21,17 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from eventlog.errors import ConfigError, FormatError
+from eventlog.errors import ConfigError, FormatError, placed
 from eventlog.formats import Report, parse_options
 from eventlog.model import Change
 from eventlog.qlik import file_tables
-from eventlog.qlik.change_rows import ChangeRow, row_reader
+from eventlog.qlik.change_rows import ChangeRow, header_text, row_reader
 from eventlog.qlik.change_table_options import ReadOptions, full_name
 from eventlog.qlik.change_tables import SourceTable, changes_of_rows, key_from_deletes
 from eventlog.qlik.columns import lobs_of
+from eventlog.qlik.file_tables import TableFiles
 from eventlog.qlik.live_view import live_view as row_by_row
-from eventlog.qlik.part_files import format_of
+from eventlog.qlik.part_files import first_names, format_of, json_object
 from eventlog.qlik.sequence import LENGTH, last_sequence_of
 from eventlog.qlik.stored_tables import Reading, reading, stored_row_reader
 from eventlog.qlik.table_layout import PARTITION_NAME, TableLayout, header_name, read_layout
@@ -76,12 +76,8 @@ def _found(source: str, context: Reading) -> list[FoundTable]:
     if not place.is_dir():
         raise FormatError(f"{source} is no directory of change tables")
     found = []
-    for entry in [place] if place.name.endswith(suffix) else sorted(place.iterdir()):
-        name = entry.name if entry.is_dir() else entry.stem
-        if name.startswith((".", "_")) or not name.casefold().endswith(suffix.casefold()) or name == suffix:
-            continue
-        schema, point, table = name[: -len(suffix)].partition(".")
-        stored_schema, table = (unquote(schema), unquote(table)) if point else (None, unquote(schema))
+    for entry in file_tables.table_entries(place, suffix):
+        stored_schema, table = file_tables.table_names(entry, suffix)
         own = context.names(stored_schema)
         if context.wants(own, table):
             found.append(FoundTable(own, table, stored_schema, entry))
@@ -102,17 +98,14 @@ def read_rows(spark: SparkSession, table: FoundTable, options: Mapping[str, Any]
 def _rows(spark: SparkSession, table: FoundTable, context: Reading) -> DataFrame:
     options = context.options
     name = full_name(table.schema, table.table)
-    paths = [table.place] if table.place.is_file() else sorted(p for p in table.place.rglob("*") if p.is_file())
+    parts = file_tables.parts_of(table.place, options)
+    file_tables.refuse_unread([TableFiles(table.schema, table.table, parts, None)], options)
     by_format: dict[str, Path] = {}
-    for path in paths:
-        inside = path.relative_to(table.place).parts
-        file_format = format_of(path)
-        if file_format in (options.file_format or file_format,) and not any(n.startswith((".", "_")) for n in inside):
-            by_format.setdefault(str(file_format), path)
-    by_format.pop("None", None)
-    if not by_format:
-        raise FormatError(f"the change table of {name} at {table.place} has no file that can be read")
-    frames = [_of_format(spark, table.place, file_format, first) for file_format, first in by_format.items()]
+    for part in parts:
+        if part.path.suffix == ".zst":
+            raise FormatError(f"{part.path}: Spark does not read .zst; decompress it, or convert row by row")
+        by_format.setdefault(str(format_of(part.path)), part.path)
+    frames = [_of_format(spark, table, file_format, first, options) for file_format, first in by_format.items()]
     rows = reduce(DataFrame.unionByName, frames)
     partition = options.header_prefix + PARTITION_NAME
     if PARTITION_NAME in rows.columns and header_name(PARTITION_NAME, options.header_prefix) is None:
@@ -130,20 +123,69 @@ def _rows(spark: SparkSession, table: FoundTable, context: Reading) -> DataFrame
     return rows
 
 
-def _of_format(spark: SparkSession, place: Path, file_format: str, first: Path) -> DataFrame:
-    suffixes = {"parquet": "*.parquet", "csv": "*.csv", "json": "*.{jsonl,json,ndjson}"}
-    reader = spark.read.option("pathGlobFilter", suffixes[file_format]).option("recursiveFileLookup", False)
+_NAMES: Final = {
+    "parquet": "*.[pP][aA][rR][qQ][uU][eE][tT]",
+    "csv": "*.[cC][sS][vV]{,.gz}",
+    "json": "*.{[jJ][sS][oO][nN],[jJ][sS][oO][nN][lL],[nN][dD][jJ][sS][oO][nN]}{,.gz}",
+}
+"""The names that ``format_of`` knows, whatever their letter case, as Hadoop matches them."""
+
+
+def _of_format(
+    spark: SparkSession, table: FoundTable, file_format: str, first: Path, options: ReadOptions
+) -> DataFrame:
+    place = str(table.place)
+    reader = spark.read.option("pathGlobFilter", _NAMES[file_format]).option("recursiveFileLookup", False)
     match file_format:
         case "parquet":
             spark.conf.set("spark.sql.timeType.enabled", "true")  # else Spark refuses a table that has a TIME
-            return reader.parquet(str(place))
+            return reader.parquet(place)
         case "csv":
-            return reader.options(**_CSV).csv(str(place))  # type: ignore[arg-type]
+            return reader.options(**_CSV).csv(place)  # type: ignore[arg-type]
         case _:
-            with first.open(encoding="utf-8") as file:
-                names = json.loads(next(line for line in file if line.strip()))
-            # All values are text; the columns' order, which masks need, is that of the objects.
-            return reader.schema(t.StructType([t.StructField(name, t.StringType()) for name in names])).json(str(place))
+            return _of_json(reader.text(place).withColumn(_FILE, f.col("_metadata.file_name")), first, options)
+
+
+_FILE: Final = "_file"
+
+
+def _of_json(lines: DataFrame, first: Path, options: ReadOptions) -> DataFrame:
+    """The members of objects, a line each, as text: names in the order of the first object, others behind them.
+
+    Spark's own reader makes text of everything, so that a number would pass for a mask in hex.
+    """
+
+    def names_in(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        seen: dict[str, None] = {}
+        for batch in batches:
+            for line in batch.column(0).to_pylist():
+                with contextlib.suppress(FormatError):  # said when the rows are read
+                    seen.update(dict.fromkeys(json_object(line)))
+        yield pa.RecordBatch.from_pydict({"name": pa.array(seen, pa.string())})
+
+    found = lines.select("value").where(f.trim("value") != "").mapInArrow(names_in, "name string").distinct().collect()
+    known = first_names(first)
+    names = [*known, *sorted({row["name"] for row in found} - set(known))]
+    others = [name for name in lines.columns if name not in ("value", _FILE)]
+    members = [(name, header_name(name, options.header_prefix)) for name in names]
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = []
+            for line, file in zip(batch.column("value").to_pylist(), batch.column(_FILE).to_pylist(), strict=True):
+                try:
+                    row = json_object(line)
+                    rows.append([header_text(header, row.get(name)) for name, header in members])
+                except FormatError as error:
+                    raise placed(error, file) from None
+            columns = list(zip(*rows, strict=True)) or [()] * len(names)
+            arrays = [pa.array(column, pa.string()) for column in columns]
+            arrays += [batch.column(name).cast(pa.string()) for name in others]
+            yield pa.RecordBatch.from_arrays(arrays, names=[f"c{place}" for place in range(len(arrays))])
+
+    fields = [t.StructField(f"c{place}", t.StringType()) for place in range(len(names) + len(others))]
+    kept = lines.where(f.trim("value") != "").select("value", _FILE, *(_named(lines, name) for name in others))
+    return kept.mapInArrow(read, t.StructType(fields)).toDF(*names, *others)
 
 
 def _named(frame: DataFrame, column: str) -> Column:

@@ -107,6 +107,7 @@ def _tables(capture: Capture, options: Options, report: Report) -> tuple[Reading
     found = table_files(path, context)
     if not found and not file_tables.is_written(path):
         raise nothing_found(str(path), chosen)
+    file_tables.refuse_unread(found, chosen)
     return context, found
 
 

@@ -13,8 +13,9 @@ from typing import Any, Final, Literal, NamedTuple
 from eventlog.errors import FormatError, NotExpressible, UnknownOperation, ValueRange, shown
 from eventlog.model import Lob, Row, Value
 from eventlog.qlik import masks, sequence
-from eventlog.qlik.errors import OperationMismatch
+from eventlog.qlik.errors import BadMask, OperationMismatch
 from eventlog.qlik.masks import ByteOrder, Mask, MaskLayout
+from eventlog.qlik.message_values import whole_number
 from eventlog.qlik.table_layout import DEFAULT_HEADERS, PARTITION_NAME, TEXT_LENGTHS, TableLayout
 from eventlog.qlik.transactions import transaction_from_text, transaction_text
 
@@ -113,11 +114,13 @@ def _null(values: Sequence[Any]) -> None:
 def _sequence_text(value: Any, what: str) -> str:
     if isinstance(value, str):
         return sequence.check(value)
-    if isinstance(value, int) or (isinstance(value, Decimal) and value == value.to_integral_value()):
-        return sequence.check(f"{int(value):0{sequence.LENGTH}}")
     if value is None:
         return sequence.check("")
-    raise FormatError(f"change_seq {value!r} of {what} is neither text nor a whole number")
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
+        number = whole_number(value, sequence.LENGTH)
+        if number is not None:
+            return sequence.check(f"{number:0{sequence.LENGTH}}")
+    raise FormatError(f"change_seq {shown(str(value))} of {what} is neither text nor a whole number of 35 digits")
 
 
 def _letter(change_oper: Any, operation: Any, change_seq: str, what: str) -> str:
@@ -132,7 +135,8 @@ def _letter(change_oper: Any, operation: Any, change_seq: str, what: str) -> str
         )
     if letter not in OPERATIONS:
         raise UnknownOperation(
-            f"row {change_seq} of {what} has change_oper {change_oper!r} and operation {operation!r}; "
+            f"row {change_seq} of {what} has change_oper {shown(str(change_oper))} and operation "
+            f"{shown(str(operation))}; "
             f"known are {', '.join(f'{letter} {name}' for letter, name in OPERATIONS.items())}"
         )
     return letter
@@ -141,7 +145,27 @@ def _letter(change_oper: Any, operation: Any, change_seq: str, what: str) -> str
 def _read_mask(layout: MaskLayout, value: Any, byteorder: ByteOrder) -> Mask:
     if value is None or isinstance(value, str):
         return masks.read_text(layout, value)
-    return masks.read_bytes(layout, bytes(value), byteorder)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return masks.read_bytes(layout, bytes(value), byteorder)
+    raise _no_mask(value)
+
+
+def _no_mask(value: Any) -> BadMask:
+    """A number may be meant as any of several masks (spec/qlik.md 2.2)."""
+    return BadMask(f"mask {shown(str(value))} is a {type(value).__name__}, and a mask is hex text or bytes")
+
+
+def header_text(header: str | None, value: Any) -> str | None:
+    """A member of JSON as text, for Spark's columns. ``header`` None: a data column. Raises BadMask, FormatError, for
+    what the reader of rows refuses and would take as text.
+    """
+    if value is None or isinstance(value, str):
+        return value
+    if header == "change_mask":
+        raise _no_mask(value)
+    if header == "timestamp" or isinstance(value, dict | list):
+        raise FormatError(f"{shown(str(value))} is no {'timestamp' if header == 'timestamp' else 'single value'}")
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _text(value: Any) -> str | None:
@@ -150,16 +174,16 @@ def _text(value: Any) -> str | None:
 
 def _moment(value: Any, what: str) -> datetime | None:
     """An aware moment of a stored timestamp; None where the time was not known."""
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value) if value else None
-        except ValueError:
-            raise FormatError(
-                f"timestamp {shown(value)} of {what} is not of the form YYYY-MM-DD HH:MM:SS.ffffff"
-            ) from None
-    if value is None:
+    if value is None or value == "":
         return None
-    moment: datetime = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    try:
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        moment: datetime = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except (ValueError, AttributeError, OverflowError):
+        raise FormatError(
+            f"timestamp {shown(str(value))} of {what} is not of the form YYYY-MM-DD HH:MM:SS.ffffff"
+        ) from None
     return None if moment.replace(tzinfo=None) == EPOCH else moment
 
 

@@ -46,10 +46,11 @@ def _read_files(source: str, options: ReadOptions, report: Report) -> Iterator[C
     path = Path(source)
     history = file_tables.ddl_history(path, options) if options.ddl_history else ()
     context = reading(options, history, report)
-    tables = file_tables.stored_tables(path, context)
-    if not tables and not file_tables.is_written(path):
+    found = file_tables.table_files(path, context)
+    if not found and not file_tables.is_written(path):
         raise nothing_found(source, options)
-    return changes_of(tables, context)
+    file_tables.refuse_unread(found, options)
+    return changes_of([file_tables.stored_table(files, context) for files in found], context)
 
 
 def _read_database(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:

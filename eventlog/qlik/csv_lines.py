@@ -14,7 +14,7 @@ from eventlog.errors import FormatError
 Line = list[str | None]
 
 _QUOTED: Final = re.compile('[",\r\n]|^\\s|\\s$')
-_FIELD: Final = re.compile(r'(?:"((?:[^"]|"")*)"|([^",]*))(,|$)')
+_FIELD: Final = re.compile(r'(?:"((?:[^"]++|"")*+)"|([^",]*+))(,|\Z)')
 
 
 def write_line(values: Sequence[str | None]) -> str:
@@ -30,28 +30,30 @@ def _field(value: str | None) -> str:
     return value
 
 
-def read_lines(file: TextIO, name: str) -> Iterator[Line]:
-    """The records of a file that was opened with ``newline=""``; ``name`` is for messages. Raises FormatError."""
-    record = ""
+def read_lines(file: TextIO, name: str) -> Iterator[Line | FormatError]:
+    """The records of a file that was opened with ``newline=""``, or why there is none; ``name`` is for messages."""
+    lines: list[str] = []
+    is_quoted = False
     for number, line in enumerate(file, 1):
-        record += line
-        if record.count('"') % 2:  # a line break within quotes
+        lines.append(line)
+        is_quoted ^= line.count('"') % 2 == 1
+        if is_quoted:  # a line break within quotes
             continue
-        record = record.removesuffix("\n").removesuffix("\r")
+        record = (line if len(lines) == 1 else "".join(lines)).removesuffix("\n").removesuffix("\r")
         if record:
             yield _record(record, f"{name} line {number}")
-        record = ""
-    if record:
-        raise FormatError(f"{name} ends within quotes; the file is not whole")
+        lines.clear()
+    if lines:
+        yield FormatError(f"{name} ends within quotes; the file is not whole")
 
 
-def _record(text: str, where: str) -> Line:
+def _record(text: str, where: str) -> Line | FormatError:
     values: Line = []
     place = 0
     while True:
         match = _FIELD.match(text, place)
         if match is None:
-            raise FormatError(f"{where} is no CSV: quotes are not closed, or text stands beside them")
+            return FormatError(f"{where} is no CSV: quotes are not closed, or text stands beside them")
         quoted, bare, end = match.groups()
         values.append(quoted.replace('""', '"') if quoted is not None else bare or None)
         if not end:

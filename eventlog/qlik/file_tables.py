@@ -14,17 +14,17 @@ source one table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from eventlog.errors import FormatError
 from eventlog.qlik.change_rows import ChangeRow, row_order
-from eventlog.qlik.change_table_options import ReadOptions
+from eventlog.qlik.change_table_options import FILE_FORMATS, ReadOptions, full_name
 from eventlog.qlik.change_tables import key_from_deletes
 from eventlog.qlik.ddl_history import HISTORY_TABLE, DdlEntry, entry_of
-from eventlog.qlik.part_files import SUFFIXES, format_of, read_part
+from eventlog.qlik.part_files import COMPRESSED, SUFFIXES, bare_name, format_of, is_packed, read_part, refuse_packed
 from eventlog.qlik.partitions import CONTROL_TABLE
 from eventlog.qlik.stored_tables import Reading, StoredTable, stored_row_reader
 from eventlog.qlik.table_layout import PARTITION_NAME, header_name
@@ -84,13 +84,12 @@ def table_files(source: Path, reading: Reading) -> list[TableFiles]:
     """The same as files. Raises FormatError."""
     options = reading.options
     found = []
-    for entry in _table_entries(source, options.suffix):
-        base = entry.name if entry.is_dir() else entry.stem
-        stored_schema, table = _names(base[: -len(options.suffix)])
+    for entry in table_entries(source, options.suffix):
+        stored_schema, table = table_names(entry, options.suffix)
         schema = reading.names(stored_schema)
         if reading.wants(schema, table):
             wanted = listed_partitions(source, stored_schema, table, options) if options.partitioned else None
-            found.append(TableFiles(schema, table, _parts(entry, options), wanted))
+            found.append(TableFiles(schema, table, parts_of(entry, options), wanted))
     return found
 
 
@@ -99,12 +98,23 @@ def is_written(source: Path) -> bool:
     return (source / STATE_FILE).exists()
 
 
+def table_names(entry: Path, suffix: str) -> tuple[str | None, str]:
+    """Schema and table of a directory or file that is a change table."""
+    return _names(_base_name(entry)[: -len(suffix)])
+
+
+def _base_name(entry: Path) -> str:
+    is_rows = entry.is_file() and (format_of(entry) or is_packed(entry))
+    return bare_name(entry) if is_rows else entry.name
+
+
 def _is_table(entry: Path, suffix: str) -> bool:
-    name = entry.stem if entry.is_file() and format_of(entry) else entry.name
+    name = _base_name(entry)
     return not name.startswith((".", "_")) and len(name) > len(suffix) and name.casefold().endswith(suffix.casefold())
 
 
-def _table_entries(source: Path, suffix: str) -> list[Path]:
+def table_entries(source: Path, suffix: str) -> list[Path]:
+    """The change tables of a directory, or the one that it is. Raises FormatError."""
     if not source.exists():
         raise FormatError(f"{source} does not exist; give a directory of change tables")
     if _is_table(source, suffix):
@@ -137,14 +147,29 @@ def rows_of_part(part: Part, files: TableFiles, reading: Reading) -> Iterator[Ch
     return rows if wanted is None else (row for row in rows if row.partition_name in wanted)
 
 
-def _parts(entry: Path, options: ReadOptions) -> list[Part]:
+def refuse_unread(tables: Iterable[TableFiles], options: ReadOptions) -> None:
+    """Raises FormatError for a table that has no file: none may be read as empty because its files are not known."""
+    for table in tables:
+        if not table.parts:
+            formats = FILE_FORMATS if options.file_format is None else (options.file_format,)
+            raise FormatError(
+                f"the change table of {full_name(table.schema, table.table)} has no file that is read: looked for "
+                f"{', '.join(formats)} by the names of the files; leave the table out by the option tables, or name "
+                f"its files so"
+            )
+
+
+def parts_of(entry: Path, options: ReadOptions) -> list[Part]:
     """The files of a table. Those whose names begin with ``_`` or ``.`` belong to whoever wrote them."""
     paths = [entry] if entry.is_file() else sorted(path for path in entry.rglob("*") if path.is_file())
     parts = []
     for path in paths:
         inside = path.relative_to(entry).parts if path != entry else ()
+        if any(name.startswith((".", "_")) for name in inside):
+            continue
+        refuse_packed(path)
         file_format = format_of(path)
-        if any(name.startswith((".", "_")) for name in inside) or file_format is None:
+        if file_format is None:
             continue
         if options.file_format in (None, file_format):
             folders = [folder.partition("=") for folder in inside[:-1]]
@@ -178,11 +203,16 @@ def _rows(part: Part, files: TableFiles, reading: Reading) -> Iterator[ChangeRow
 def control_rows(source: Path, name: str, options: ReadOptions) -> Iterator[dict[str, Any]]:
     """The rows of a control table, by column names in upper case; none without the table."""
     home = source.parent if _is_table(source, options.suffix) else source
-    for entry in (home / name, *(home / f"{name}{suffix}" for suffix in SUFFIXES.values())):
-        for part in _parts(entry, options) if entry.exists() else ():
+    for entry in (
+        home / name,
+        *(home / f"{name}{suffix}{packed}" for suffix in SUFFIXES.values() for packed in ("", *COMPRESSED)),
+    ):
+        for part in parts_of(entry, options) if entry.exists() else ():
             columns, rows = read_part(part.path)
             upper = [column.upper() for column in columns]
             for row in rows:
+                if isinstance(row, FormatError):
+                    raise row
                 yield dict(zip(upper, row, strict=True))
 
 
@@ -202,8 +232,8 @@ def ddl_history(source: Path, options: ReadOptions) -> list[DdlEntry]:
 
 def partition_folders(source: Path, options: ReadOptions) -> Iterator[tuple[str | None, str, str]]:
     """Schema, table and name of every partition that has a folder."""
-    for entry in _table_entries(source, options.suffix):
-        schema, table = _names(entry.name[: -len(options.suffix)])
-        for name in {part.partition for part in _parts(entry, options)} - {None}:
+    for entry in table_entries(source, options.suffix):
+        schema, table = table_names(entry, options.suffix)
+        for name in {part.partition for part in parts_of(entry, options)} - {None}:
             assert name is not None
             yield schema, table, name

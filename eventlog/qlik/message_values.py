@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from json.encoder import encode_basestring
+from math import isinf
 from typing import Any, Final, TypeVar
 
 from eventlog.errors import FormatError, NotExpressible, ValueRange, shown
@@ -107,25 +108,53 @@ def _read_text(value: Any) -> str:
     return value.hex().upper() if isinstance(value, bytes) else to_text(value)
 
 
+_WIDEST: Final = 2**17
+"""Places in front of or behind the point that a number may have: those of PostgreSQL's numeric. A greater exponent
+makes hundreds of megabytes of a few bytes.
+"""
+
+
 def _read_decimal(value: Any) -> Decimal:
     if isinstance(value, bool):
         raise TypeError
-    return value if isinstance(value, Decimal) else Decimal(value if isinstance(value, int) else str(value).strip())
+    number = value if isinstance(value, Decimal) else Decimal(value if isinstance(value, int) else str(value).strip())
+    if not -_WIDEST <= number.adjusted() < _WIDEST:
+        raise ValueError
+    return number
+
+
+_MOST_DIGITS: Final = 20
+"""Digits of the largest integer of a column, a UINT8."""
+
+
+def whole_number(value: int | Decimal, digits: int) -> int | None:
+    """A number without a fraction that has so many digits at most; None for another. Exponents cost nothing."""
+    if isinstance(value, int):
+        return value if abs(value) < 10**digits else None
+    if not value.is_finite():
+        return None
+    if not value:
+        return 0
+    # An exponent is looked at before digits are made of it.
+    return int(value) if value.adjusted() < digits and value == value.to_integral_value() else None
 
 
 def _read_integer(value: Any) -> int:
     if type(value) is int:
         return value
-    number = _read_decimal(value)
-    if number != number.to_integral_value():
+    number = whole_number(_read_decimal(value), _MOST_DIGITS)
+    if number is None:
         raise ValueError
-    return int(number)
+    return number
 
 
 def _read_real(value: Any) -> float:
     if isinstance(value, bool):
         raise TypeError
-    return float(value)
+    real = float(value)
+    if isinf(real) and Decimal(value).is_finite():  # a number that no REAL8 holds
+        raise ValueError
+    return real
 
 
 def _read_boolean(value: Any) -> bool:
@@ -157,36 +186,6 @@ _READERS: Final[Mapping[str, Convert]] = {
 }
 
 
-def value_reader(column: QlikColumn) -> Callable[[Any], Value]:
-    """The function that reads what stands for a column in JSON or Avro. It raises BadMessageValue."""
-    read = _READERS[column.type]
-
-    def checked(value: Any) -> Value:
-        try:
-            result: Value = read(value)
-        except (ValueError, TypeError, AttributeError, InvalidOperation, OverflowError, FormatError):
-            raise BadMessageValue(
-                f"{shown(str(value))} is no {column.type}, the type of column {column.name!r}"
-            ) from None
-        return result
-
-    return checked
-
-
-def plain_value(value: Any) -> Value:
-    """A value of a column whose type is not known, as it stands in JSON or as Avro gives it."""
-    if isinstance(value, Decimal):  # of JSON: a number with a point or an exponent
-        return float(value)
-    if isinstance(value, datetime):
-        return _naive(value)
-    if isinstance(value, Mapping | list):
-        raise BadMessageValue(f"{shown(str(value))} is no value of a column: it is nested")
-    plain: Value = value
-    return plain
-
-
-# --- writing ----------------------------------------------------------------------------------------------------------
-
 _RANGES: Final = {
     "INT1": (-(2**7), 2**7 - 1),
     "INT2": (-(2**15), 2**15 - 1),
@@ -197,6 +196,50 @@ _RANGES: Final = {
     "UINT4": (0, 2**32 - 1),
     "UINT8": (0, 2**64 - 1),
 }
+
+
+def value_reader(column: QlikColumn) -> Callable[[Any], Value]:
+    """The function that reads what stands for a column in JSON or Avro. It raises BadMessageValue."""
+    read, bounds = _READERS[column.type], _RANGES.get(column.type)
+
+    def checked(value: Any) -> Value:
+        try:
+            result: Value = read(value)
+        except (ValueError, TypeError, AttributeError, InvalidOperation, OverflowError, FormatError):
+            raise BadMessageValue(
+                f"{shown(str(value))} is no {column.type}, the type of column {column.name!r}"
+            ) from None
+        return result
+
+    if bounds is None:
+        return checked
+    least, most = bounds
+
+    def in_range(value: Any) -> Value:
+        number = value if type(value) is int else checked(value)
+        if not least <= number <= most:  # type: ignore[operator]
+            raise BadMessageValue(f"{shown(str(number))} of column {column.name!r} is outside of {least} to {most}")
+        return number
+
+    return in_range
+
+
+def plain_value(value: Any) -> Value:
+    """A value of a column whose type is not known, as it stands in JSON or as Avro gives it."""
+    if isinstance(value, Decimal):  # of JSON: a number with a point or an exponent
+        real = float(value)
+        if isinf(real):
+            raise BadMessageValue(f"{shown(str(value))} is larger than a number of a column without type can be")
+        return real
+    if isinstance(value, datetime):
+        return _naive(value)
+    if isinstance(value, Mapping | list):
+        raise BadMessageValue(f"{shown(str(value))} is no value of a column: it is nested")
+    plain: Value = value
+    return plain
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
 
 
 def _json_real(value: float) -> Any:

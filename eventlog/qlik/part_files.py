@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TextIO
+from typing import Any, BinaryIO, Final, NamedTuple, TextIO
 
-from eventlog.errors import ConfigError, FormatError, ValueRange
+from eventlog.errors import ConfigError, FormatError, ValueRange, placed
 from eventlog.qlik.columns import QlikColumn
-from eventlog.qlik.csv_lines import read_lines, write_line
+from eventlog.qlik.csv_lines import Line, read_lines, write_line
 from eventlog.qlik.stored_values import Convert, row_converter, text_writer, timestamp_text, typed_writer
+from eventlog.text_lines import goes_on, numbered_lines, parsed_json, pretty_printed
 
 SUFFIXES: Final = {"csv": ".csv", "json": ".jsonl", "parquet": ".parquet"}
 """File names by the option ``file_format``."""
 
 _FORMATS: Final = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
+COMPRESSED: Final = (".gz", ".zst")
+"""What the names of compressed files end in."""
+
+_NOT_READ: Final = frozenset({".gz", ".zst", ".bz2", ".xz", ".lz4", ".lzo", ".snappy", ".deflate", ".z", ".zip"})
 _ROWS_OF_A_GROUP: Final = 20_000
 _ROWS_READ_TOGETHER: Final = 10_000
 
@@ -33,15 +41,59 @@ class FileColumn(NamedTuple):
 
 
 def format_of(path: Path) -> str | None:
-    """The file format that a name stands for; None = no file of rows."""
+    """The file format that a name stands for, of compressed CSV and JSON too; None = no file of rows."""
+    if path.name.endswith(COMPRESSED):
+        file_format = _FORMATS.get(Path(path.stem).suffix.lower())
+        return None if file_format == "parquet" else file_format  # which compresses inside
     return _FORMATS.get(path.suffix.lower())
+
+
+def is_packed(path: Path) -> bool:
+    """Whether a name stands for rows in a compression that is not read, which would be missed without a word."""
+    is_named = path.suffix.lower() in _NOT_READ and Path(path.stem).suffix.lower() in _FORMATS
+    return is_named and format_of(path) is None
+
+
+def refuse_packed(path: Path) -> None:
+    """Raises FormatError for ``is_packed``."""
+    if is_packed(path):
+        raise FormatError(
+            f"{path} is compressed in a way that is not read: CSV and JSON may end in {' or '.join(COMPRESSED)}, in "
+            f"small letters, and Parquet compresses inside; decompress it"
+        )
+
+
+def bare_name(path: Path) -> str:
+    """The name of a file of rows without what says its format and its compression."""
+    return Path(path.stem).stem if path.suffix.lower() in _NOT_READ else path.stem
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[BinaryIO]:
+    """The content of a file, decompressed as its name says. Raises FormatError, ConfigError."""
+    with _reading(path):
+        if path.suffix == ".zst":
+            arrow, _ = _pyarrow()
+            try:
+                with path.open("rb") as file, arrow.CompressedInputStream(file, "zstd") as plain:
+                    yield io.BufferedReader(plain)  # type: ignore[type-var]
+            except arrow.ArrowException as error:
+                raise FormatError(f"{path} cannot be read: {error}") from None
+        else:
+            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as plain:
+                yield plain
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
+Stored = list[Any] | FormatError
+"""The values of a record in the order of the columns, or why there are none."""
 
-def read_part(path: Path) -> tuple[tuple[str, ...], Iterator[list[Any]]]:
-    """The column names and rows of a file: text, in Parquet typed values. Both raise FormatError, ConfigError."""
+
+def read_part(path: Path) -> tuple[tuple[str, ...], Iterator[Stored]]:
+    """The column names and records of a file: text, in JSON and Parquet typed values. Both raise FormatError,
+    ConfigError for a file that cannot be read further.
+    """
     match format_of(path):
         case "csv":
             return _read_csv(path)
@@ -51,71 +103,125 @@ def read_part(path: Path) -> tuple[tuple[str, ...], Iterator[list[Any]]]:
             return _read_parquet(path)
 
 
-def _read_csv(path: Path) -> tuple[tuple[str, ...], Iterator[list[Any]]]:
+def _read_csv(path: Path) -> tuple[tuple[str, ...], Iterator[Stored]]:
     lines = _csv_lines(path)
-    names = tuple(name or "" for name in next(lines, []))
+    first = next(lines, [])
+    if isinstance(first, FormatError):
+        raise first
+    names = tuple(name or "" for name in first)
     return names, _of_width(len(names), lines, path)
 
 
-def _csv_lines(path: Path) -> Iterator[list[Any]]:
-    with _reading(path), path.open(encoding="utf-8-sig", newline="") as file:
-        yield from read_lines(file, path.name)
+def _csv_lines(path: Path) -> Iterator[Line | FormatError]:
+    with open_bytes(path) as content, io.TextIOWrapper(content, "utf-8-sig", newline="") as text:
+        yield from read_lines(text, path.name)
 
 
-def _of_width(width: int, rows: Iterator[list[Any]], path: Path) -> Iterator[list[Any]]:
+def _of_width(width: int, rows: Iterator[Line | FormatError], path: Path) -> Iterator[Stored]:
     for number, row in enumerate(rows, 1):
-        if len(row) != width:
-            raise FormatError(f"{path}: record {number} has {len(row)} values, and the file {width} columns")
-        yield row
+        if not isinstance(row, FormatError) and len(row) != width:
+            yield FormatError(f"{path}: record {number} has {len(row)} values, and the file {width} columns")
+        else:
+            yield row
 
 
-def _read_json(path: Path) -> tuple[tuple[str, ...], Iterator[list[Any]]]:
+def _read_json(path: Path) -> tuple[tuple[str, ...], Iterator[Stored]]:
     # Objects may leave members out, so the file is read for its names before it is read for its rows.
-    names = tuple(dict.fromkeys(name for value in _json_objects(path) for name in value))
-    return names, ([value.get(name) for name in names] for value in _json_objects(path))
+    names: dict[str, None] = {}
+    error: FormatError | None = None
+    for value in _json_objects(path):
+        if isinstance(value, FormatError):
+            error = error or value
+        elif not value.keys() <= names.keys():
+            names.update(dict.fromkeys(value))
+    if error is not None and not names:
+        raise error
+    return tuple(names), _json_rows(path, tuple(names))
 
 
-def _json_objects(path: Path) -> Iterator[dict[str, Any]]:
-    with _reading(path), path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
+def _json_rows(path: Path, names: Sequence[str]) -> Iterator[Stored]:
+    for value in _json_objects(path):
+        yield value if isinstance(value, FormatError) else [value.get(name) for name in names]
+
+
+def first_names(path: Path) -> tuple[str, ...]:
+    """The names of the first object of a file of JSON lines. Raises FormatError."""
+    return next((tuple(value) for value in _json_objects(path) if isinstance(value, dict)), ())
+
+
+def _json_objects(path: Path) -> Iterator[dict[str, Any] | FormatError]:
+    with open_bytes(path) as content:
+        for number, line in numbered_lines(content, path):
+            place = f"{path}, line {number}"
             try:
-                value = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise FormatError(f"{path}, line {number}: no JSON: {error}") from None
-            if not isinstance(value, dict):
-                raise FormatError(f"{path}, line {number}: no JSON object")
-            yield value
+                yield json_object(line)
+            except FormatError as error:
+                if number == 1 and goes_on(line):
+                    raise pretty_printed(place) from None
+                yield placed(error, place)
 
 
-def _read_parquet(path: Path) -> tuple[tuple[str, ...], Iterator[list[Any]]]:
+def json_object(line: str | bytes) -> dict[str, Any]:
+    """The members of an object in a line of JSON. Raises FormatError."""
+    value = parsed_json(line)
+    if not isinstance(value, dict):
+        raise FormatError("no JSON object")
+    return value
+
+
+def _read_parquet(path: Path) -> tuple[tuple[str, ...], Iterator[Stored]]:
     arrow, parquet = _pyarrow()
     with _reading(path):
         try:
             names = tuple(parquet.read_schema(path).names)
-        except arrow.ArrowException as error:
+        except (arrow.ArrowException, ValueError) as error:
             raise FormatError(f"{path} is no Parquet file: {error}") from None
     return names, _parquet_rows(path)
 
 
-def _parquet_rows(path: Path) -> Iterator[list[Any]]:
+def _parquet_rows(path: Path) -> Iterator[Stored]:
     arrow, parquet = _pyarrow()
     with _reading(path):
         try:
             with parquet.ParquetFile(path) as file:
+                number = 0
                 for batch in file.iter_batches(_ROWS_READ_TOGETHER):
-                    for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                        yield list(row)
-        except arrow.ArrowException as error:
+                    yield from _batch_rows(batch, path, number)
+                    number += batch.num_rows
+        except (arrow.ArrowException, ValueError) as error:
             raise FormatError(f"{path} is no Parquet file: {error}") from None
+
+
+_NO_VALUE: Final = (ValueError, OverflowError, TypeError, ArithmeticError)
+"""What Arrow raises for a value that Python does not have: text that is not UTF-8, a day after the year 9999."""
+
+
+def _batch_rows(batch: Any, path: Path, before: int) -> Iterator[Stored]:
+    try:
+        columns = [column.to_pylist() for column in batch.columns]
+    except _NO_VALUE:
+        for number in range(batch.num_rows):
+            yield _parquet_row(batch, number, f"{path}: record {before + number + 1}")
+    else:
+        yield from map(list, zip(*columns, strict=True))
+
+
+def _parquet_row(batch: Any, number: int, place: str) -> Stored:
+    """A row of a batch in which there is a value that cannot be read."""
+    values = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            values.append(column[number].as_py())
+        except _NO_VALUE as error:
+            return FormatError(f"{place}: column {name!r} has no value that can be read: {error}")
+    return values
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, UnicodeError) as error:
+    except (OSError, UnicodeError, EOFError, zlib.error) as error:
         raise FormatError(f"{path} cannot be read: {error}") from error
 
 
@@ -257,5 +363,5 @@ def _pyarrow() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise ConfigError("Parquet files need pyarrow: install eventlog-publisher[spark]") from None
+        raise ConfigError("Parquet files, and those in .zst, need pyarrow: install eventlog-publisher[spark]") from None
     return pyarrow, pyarrow.parquet

@@ -16,7 +16,9 @@ from eventlog.qlik.change_table_options import Described, ReadOptions, described
 from eventlog.qlik.change_tables import SourceTable, changes_of_rows
 from eventlog.qlik.columns import lobs_of
 from eventlog.qlik.ddl_history import DdlEntry, column_history
-from eventlog.qlik.stored_values import typed_reader
+from eventlog.qlik.message_values import plain_value
+from eventlog.qlik.part_files import format_of
+from eventlog.qlik.stored_values import Convert, plain_reader, typed_reader
 from eventlog.qlik.table_layout import masks_by_history, read_layout
 from eventlog.qlik.transactions import Waiting, count_events
 
@@ -71,7 +73,7 @@ def reading(options: ReadOptions, history: Iterable[DdlEntry], report: Report) -
 WriteRows = Callable[[Sequence[ChangeRow]], None]
 """Writes the rows of one change: all of them or, if one cannot be written, none."""
 
-ReadRows = Callable[[Iterable[Sequence[Any]]], Iterator[ChangeRow]]
+ReadRows = Callable[[Iterable[Sequence[Any] | FormatError]], Iterator[ChangeRow]]
 """Stored values of rows -> the rows, without those that cannot be read and may be passed over."""
 
 
@@ -83,11 +85,15 @@ def stored_row_reader(
     ``file``: that of the rows, None in a database. A row that cannot be read goes to ``Report.pass_over``. Raises
     MissingHeader, FormatError.
     """
-    read, pass_over = _row_reader(columns, schema, table, reading), reading.report.pass_over
+    plain = plain_value if file is not None and format_of(file) == "json" else plain_reader
+    read, pass_over = _row_reader(columns, schema, table, reading, plain), reading.report.pass_over
     where = f"change table of {full_name(schema, table)}"
 
-    def read_rows(rows: Iterable[Sequence[Any]]) -> Iterator[ChangeRow]:
+    def read_rows(rows: Iterable[Sequence[Any] | FormatError]) -> Iterator[ChangeRow]:
         for number, values in enumerate(rows, 1):
+            if isinstance(values, FormatError):
+                pass_over(values)
+                continue
             try:
                 row = read(values)
             except FormatError as error:
@@ -98,7 +104,7 @@ def stored_row_reader(
     return read_rows
 
 
-def _row_reader(columns: Sequence[str], schema: str | None, table: str, reading: Reading) -> RowReader:
+def _row_reader(columns: Sequence[str], schema: str | None, table: str, reading: Reading, plain: Convert) -> RowReader:
     name, options = full_name(schema, table), reading.options
     layout = read_layout(
         columns, header_prefix=options.header_prefix, mask_offset=options.mask_offset, what=f"change table of {name}"
@@ -116,7 +122,7 @@ def _row_reader(columns: Sequence[str], schema: str | None, table: str, reading:
         masks_at=masks_by_history(layout, column_history(layout.names, entries)) if entries else None,
         what=name,
     )
-    typed = typed_reader(layout.data, reading.known(schema, table).columns)
+    typed = typed_reader(layout.data, reading.known(schema, table).columns, plain)
     return lambda values: read(typed(values))
 
 

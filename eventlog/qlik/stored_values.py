@@ -108,14 +108,14 @@ def _refuses(convert: Convert, value: Any) -> bool:
 
 
 def typed_reader(
-    data: Sequence[tuple[str, int]], columns: Sequence[QlikColumn] | None
+    data: Sequence[tuple[str, int]], columns: Sequence[QlikColumn] | None, plain: Convert = plain_reader
 ) -> Callable[[Sequence[Any]], list[Any]]:
     """The function that brings the data columns of a stored row, by their places, to the classes of ``columns``.
 
-    A column that these do not name stays as it is stored. It raises BadMessageValue.
+    A column that these do not name is read by ``plain``. It raises BadMessageValue.
     """
     known: dict[str, Convert] = {column.name: value_reader(column) for column in columns or ()}
-    converts = [(place, known.get(name, plain_reader)) for name, place in data]
+    converts = [(place, known.get(name, plain)) for name, place in data]
 
     def read(values: Sequence[Any]) -> list[Any]:
         typed = list(values)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -9,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 
 from eventlog.change_json import to_json
@@ -79,6 +82,62 @@ def test_the_same_changes_as_row_by_row(
     change_table.write(changes(), str(tmp_path), {"tables": TABLES, **writer}, Report(strict=True))
     expected = [to_json(change) for change in change_table.read(str(tmp_path), reader, Report(strict=True))]
     assert as_json(read_changes(spark, str(tmp_path), reader)) == expected
+
+
+@pytest.mark.parametrize("file_format", ["csv", "json"])
+def test_compressed_files_are_read_beside_others(spark: SparkSession, tmp_path: Path, file_format: str) -> None:
+    change_table = format_named("qlik-change-table")
+    for _ in range(2):
+        change_table.write(changes(), str(tmp_path), {"tables": TABLES, "file_format": file_format}, Report())
+    first = [min((tmp_path / f"app.{table}__ct").iterdir()) for table in ("item", "shop")]
+    for part in first:
+        part.with_name(f"{part.name}.gz").write_bytes(gzip.compress(part.read_bytes()))
+        part.unlink()
+    expected = [to_json(change) for change in change_table.read(str(tmp_path), {"tables": TABLES}, Report(strict=True))]
+    assert len(expected) == 60
+    assert as_json(read_changes(spark, str(tmp_path), {"tables": TABLES})) == expected
+    part = part.with_name(f"{part.name}.gz")
+    part.rename(part.with_suffix(".zst"))
+    with pytest.raises(FormatError, match=r"does not read \.zst"):
+        read_changes(spark, str(tmp_path))
+
+
+def test_a_table_of_which_no_file_is_read_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "app.item__ct").mkdir()
+    (tmp_path / "app.item__ct" / "part.dfm").write_text("{}", encoding="utf-8")
+    with pytest.raises(FormatError, match="no file that is read"):
+        read_changes(spark, str(tmp_path))
+    (tmp_path / "app.item__ct" / "part.csv.bz2").write_bytes(b"")
+    with pytest.raises(FormatError, match="decompress it"):
+        read_changes(spark, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("member", "code"),
+    [
+        ({"header__change_mask": 768}, "BadMask"),
+        ({"header__timestamp": 20240510}, "FormatError"),
+        ({"id": [1]}, "Error"),
+    ],
+)
+def test_json_that_would_pass_for_text_is_refused(
+    spark: SparkSession, tmp_path: Path, member: dict[str, Any], code: str
+) -> None:
+    row = {"header__change_seq": f"2024051012000000{1:019}", "header__change_oper": "I", "header__change_mask": "10"}
+    place = tmp_path / "item__ct" / "part.json"
+    place.parent.mkdir()
+    place.write_text(json.dumps({**row, "id": 1}) + "\n" + json.dumps({**row, **member}) + "\n", encoding="utf-8")
+    with pytest.raises(PythonException, match=f"{code}: part.json: "):
+        read_changes(spark, str(tmp_path)).collect()
+
+
+def test_members_that_only_later_objects_of_json_have_are_not_lost(spark: SparkSession, tmp_path: Path) -> None:
+    place = tmp_path / "item__ct" / "part.json"
+    place.parent.mkdir()
+    rows = [{"header__change_seq": f"2024051012000000{n:019}", "header__change_oper": "I", "id": n} for n in (1, 2)]
+    place.write_text("".join(json.dumps(row) + "\n" for row in (rows[0], {**rows[1], "name": "a"})), encoding="utf-8")
+    found = as_json(read_changes(spark, str(tmp_path)))
+    assert [one["after"] for one in found] == [{"id": "1", "name": None}, {"id": "2", "name": "a"}]
 
 
 def test_rows_are_as_they_are_stored_and_the_live_view_takes_them(spark: SparkSession, tmp_path: Path) -> None:
