@@ -9,8 +9,9 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -57,7 +58,10 @@ class Effective(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """All settings. ``sources``: where ``section.key`` came from; ``warnings``: lines to be shown once."""
+    """All settings. ``sources``: where ``section.key`` came from; ``warnings``: lines to be shown once.
+
+    ``url_of_file``: the database URL that the file has, which is the publisher's, where another one is in effect.
+    """
 
     database: DatabaseSettings
     publisher: PublisherSettings
@@ -67,6 +71,7 @@ class Config:
     watches: tuple[WatchSettings, ...]
     sources: Mapping[str, str]
     warnings: tuple[str, ...] = ()
+    url_of_file: str | None = field(default=None, repr=False)
 
 
 _ELSEWHERE: Final = (
@@ -138,7 +143,8 @@ def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, str]
     sources["watch"] = str(path)
     settings["database"] = _with_url(settings["database"], chosen)
     watches = _watches(document.get("watch", []), path)
-    config = Config(**settings, watches=watches, sources=sources, warnings=tuple(_warnings(chosen)))
+    warnings = tuple(_warnings(chosen))
+    config = Config(**settings, watches=watches, sources=sources, warnings=warnings, url_of_file=_url_of_file(given))
     _check(config, chosen)
     return config
 
@@ -385,6 +391,17 @@ def _with_url(database: DatabaseSettings, chosen: Mapping[tuple[str, str], _Give
         if not text:
             raise ConfigError(f"{file.source}: {file.value} is empty; it is to hold the database URL")
     return replace(database, url=text)
+
+
+def _url_of_file(given: Mapping[tuple[str, str], Sequence[_Given]]) -> str | None:
+    """The database URL of the file, its own or that of its ``url_file``, if it has one that can be read."""
+    urls, files = ([one.value for one in given.get(("database", key), ()) if one.rank >= _OPTION]
+                   for key in ("url", "url_file"))  # fmt: skip
+    if urls or not files:
+        return urls[0] if urls else None
+    with suppress(OSError, UnicodeDecodeError):
+        return str(files[0].read_text(encoding="utf-8").strip()) or None
+    return None
 
 
 def _warnings(chosen: Mapping[tuple[str, str], _Given]) -> Iterator[str]:

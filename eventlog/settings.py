@@ -77,7 +77,9 @@ class PublisherSettings:
     allow_loopback: bool = option(
         False, BOOLEAN, "publish the publisher's own changes too", aliases=("allow-loopback",)
     )
-    loopback_rows: str = option("consume", choice("consume", "leave"), "mark loopback rows, or leave them N")
+    loopback_rows: str = option(
+        "consume", choice("consume", "leave"), "mark loopback rows S, or leave them N; either one set ends the warnings"
+    )
     handle_future_events: bool = option(
         False, BOOLEAN, "order by event_time and wait until it is due", aliases=("handle-future-events",)
     )

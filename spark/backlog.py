@@ -33,6 +33,7 @@ from eventlog.model import Event, Status
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import rebuild, recorded_ids
 from eventlog.publisher.flight import Flight, decode
+from eventlog.publisher.loopback import warn_of_loopback
 from eventlog.publisher.marks import Marks
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import class_names, open_context
@@ -129,6 +130,8 @@ def run(config: Config, request: Request) -> Report:
             made = _convert(config, request, context, directory)
             converted = time.monotonic()
         marked = _mark(request, context, directory, made) if request.mark else None
+        if marked:
+            warn_of_loopback(context, made.totals.get("rows_loopback", 0))
     ended = time.monotonic()
     return Report(made, found is not None, marked, ended - began, converted - began, ended - converted)
 

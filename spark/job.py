@@ -81,7 +81,9 @@ def _first(part: Part) -> int:
 def without_settings_of_others(config: Config) -> Config:
     """The configuration as it may leave this process: without where documents are sent to, and without secrets."""
     database = replace(config.database, url=None, url_file=None, password=None)
-    return replace(config, database=database, sink=SinkSettings(form=config.sink.form), sources={}, warnings=())
+    return replace(
+        config, database=database, sink=SinkSettings(form=config.sink.form), sources={}, warnings=(), url_of_file=None
+    )
 
 
 _catalogs: dict[str, Catalog] = {}

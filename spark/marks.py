@@ -20,8 +20,10 @@ from eventlog.model import Status
 from eventlog.publisher.context import Context
 from eventlog.sql.companions import add_errors, read_inflight, strike_inflight
 from eventlog.sql.failures import as_database_errors
+from eventlog.sql.windows import to_ranges
 from spark.directory import Directory
 from spark.manifest import MARKED, Manifest
+from spark.reading import is_of
 
 _BATCH_ROWS: Final = 20_000
 """Rows marked in one transaction."""
@@ -60,11 +62,12 @@ def mark(
     waiting = [part for part in manifest.parts if not directory.exists(_done(part.part))]
     done(manifest.totals.get("rows_read", 0) - sum(part.rows_read for part in waiting))
 
-    def mark_part(number: int, ids: str) -> int:
+    def mark_part(number: int, ids: str, loopback: int) -> int:
         rows = 0
         with context.connection.engine.connect() as connection, as_database_errors(connection):
             for letters in _batches(directory, ids):
                 still_locked()
+                rows += _keep_loopback(context, connection, letters) if loopback else 0
                 rows += _write(context, connection, letters)
                 connection.commit()
                 done(letters.rows())
@@ -72,7 +75,7 @@ def mark(
         return rows
 
     with ThreadPoolExecutor(max(1, connections), thread_name_prefix="eventlog-mark") as threads:
-        futures = [threads.submit(mark_part, part.part, part.ids) for part in waiting]
+        futures = [threads.submit(mark_part, part.part, part.ids, part.rows_loopback) for part in waiting]
         try:
             return changed + sum(future.result() for future in futures)
         except BaseException:
@@ -142,6 +145,16 @@ def _write(context: Context, connection: Connection, letters: _Letters) -> int:
         changed += dialect.mark(connection, log, Status.ERROR, ids)
         add_errors(connection, log, _of(letters.bad, waiting))
     return changed
+
+
+def _keep_loopback(context: Context, connection: Connection, letters: _Letters) -> int:
+    """Mark the loopback rows among those to be deleted, so that they stay (spec/event-log.md 8.3); how many."""
+    options, dialect, log = context.options, context.dialect, context.log
+    if not options.delete_from_log or options.delete_loopback or options.driver_user is None or not letters.good:
+        return 0
+    rows = dialect.read_rows(connection, log, letters.good)
+    own = [row.record_id for row in rows if is_of(row.perpetrator, options.driver_user) and _is_new(row.status)]
+    return dialect.mark(connection, log, Status.SUCCESS, to_ranges(own)) if own else 0
 
 
 def _of(lines: Sequence[tuple[int, str, str]], ids: set[int]) -> list[tuple[int, str, str]]:

@@ -94,7 +94,7 @@ def _good_rows(job: Job, number: int, part: _Part) -> Iterator[list[CheckedRow]]
     for batch in chain.from_iterable(map(_slices, batches)):
         rows: Iterable[LogRow] = log_rows(batch, event_times(batch, is_utc=is_utc) if is_timed else None)
         if job.in_flight or left is not None:
-            rows = [row for row in rows if row[0] not in job.in_flight and not _is_of(row[4], left)]
+            rows = [row for row in rows if row[0] not in job.in_flight and not is_of(row[4], left)]
             part.ids += [row[0] for row in rows]
         else:
             part.ids += batch.column("record_id").to_pylist()
@@ -111,7 +111,8 @@ def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     return (batch.slice(start, RUN_ROWS) for start in range(0, len(batch), RUN_ROWS))
 
 
-def _is_of(perpetrator: str | None, user: str | None) -> bool:
+def is_of(perpetrator: str | None, user: str | None) -> bool:
+    """Whether a row's perpetrator is this user."""
     return user is not None and perpetrator is not None and perpetrator.rstrip(" ") == user
 
 

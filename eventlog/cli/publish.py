@@ -20,6 +20,7 @@ from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.dry_run import dry_run
 from eventlog.publisher.health import health_file, patience
+from eventlog.publisher.loopback import warn_of_loopback
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import open_sink, open_unlocked
 from eventlog.publisher.sinks.stdout import StreamSink
@@ -62,6 +63,7 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
         with open_unlocked(config, counters) as opened:
             for document in dry_run(opened):
                 sys.stdout.write(document if document.endswith("\n") else document + "\n")
+            warn_of_loopback(opened, counters.rows_loopback, "to be marked")
         return
     if config.publisher.publisher_disabled:
         _log.warning("publisher_disabled is set: nothing is published")

@@ -10,39 +10,56 @@ from eventlog.cli.context import Context
 from eventlog.cli.database import reading, transaction
 from eventlog.cli.output import note, print_json, result, table
 from eventlog.errors import ConfigError
-from eventlog.publisher.opening import find_log
+from eventlog.publisher.opening import find_log, own_user, publisher_user
 from eventlog.sql import log_rows
 
 
 @click.command()
-@click.option("--status", "statuses", default="E,F", show_default=True, metavar="LETTERS", help="Of E, F, W and S.")
+@click.option("--status", "statuses", metavar="LETTERS", help="Of E, F, W and S.  [default: E,F]")
+@click.option("--loopback", is_flag=True, help="In place of it: rows S that the publisher's own user made.")
 @click.option("--ids", metavar="IDS", help="Only these record_ids, such as 1,2,5-9.")
 @click.option("--force", is_flag=True, help="Also rows that would bring an old value back.")
 @click.option("--dry-run", "dry", is_flag=True, help="Count; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
 @click.pass_obj
-def requeue(context: Context, statuses: str, ids: str | None, force: bool, dry: bool, as_json: bool) -> int:
+def requeue(
+    context: Context, statuses: str | None, loopback: bool, ids: str | None, force: bool, dry: bool, as_json: bool
+) -> int:
     """Put rows back into the queue: E and F in their old place, W and S as copies with new record_ids.
 
     Rows of types 1 to 3 whose object has later rows already processed are refused without --force; then the
     exit code is 1.
+
+    With --loopback the rows that were marked S and not published, since the publisher's own database user made them,
+    are logged anew as made by nobody, so that they are published. publisher.driver_user names another user.
     """
+    if loopback and statuses is not None:
+        raise click.UsageError("--loopback takes rows of status S; give it or --status")
     config = context.config()
-    letters = parse_letters(statuses)
+    letters = parse_letters(statuses or "E,F")
     ranges = None if ids is None else parse_ids(ids)
     with reading(config) if dry else transaction(config) as (conn, dialect):
-        done = log_rows.requeue(conn, find_log(conn, dialect, config), letters, ranges, force=force, dry=dry)
+        log = find_log(conn, dialect, config)
+        if loopback:
+            user = publisher_user(config, dialect, dialect.current_user(conn))
+            user = own_user(config, user, dialect.fold_name)
+            if not user:
+                raise ConfigError("--loopback: this database logs no users, so no row is the publisher's own")
+            done = log_rows.requeue_loopback(conn, log, user, ranges, force=force, dry=dry)
+        else:
+            done = log_rows.requeue(conn, log, letters, ranges, force=force, dry=dry)
     if as_json:
         print_json({**done._asdict(), "refused": [row._asdict() for row in done.refused]})
     else:
-        would = "would be " if dry else ""
-        result(f"{done.set_back} rows {would}set back to N, {done.copied} {would}logged anew")
+        would, whose = "would be " if dry else "", f" of {user!r}" if loopback else ""
+        result(f"{done.set_back} rows {would}set back to N, {done.copied}{whose} {would}logged anew")
     if not done.refused:
         return 0
     if not as_json:
         table(("record_id", "type", "table", "key"), done.refused)
+    later = "were published or wait" if loopback else "were processed"
     note(
-        f"{len(done.refused)} rows refused: later rows of their objects were processed, so they would bring old values "
+        f"{len(done.refused)} rows refused: later rows of their objects {later}, so they would bring old values "
         "back; `eventlog resync CLASS --key KEY` logs their present state instead, or give --force"
     )
     return 1

@@ -5,21 +5,30 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
 import click
 from sqlalchemy import Connection
 
-from eventlog.catalog import Database, database_from_json
+from eventlog.catalog import Catalog, Database, database_from_json
 from eventlog.cli.context import Context
 from eventlog.cli.database import reading, transaction
 from eventlog.cli.db import dialect_option, names, offline, refuse_to_lose_rows
 from eventlog.cli.output import confirm, note, print_json, result, sees_terminal, table, yes_option
 from eventlog.config import Config
 from eventlog.errors import ConfigError, TriggerError
-from eventlog.publisher.opening import catalog_of, class_names, declared_watches, find_log
+from eventlog.publisher.loopback import WAYS_OUT, of_tables, owned_tables
+from eventlog.publisher.opening import (
+    captured_tables,
+    catalog_of,
+    class_names,
+    declared_watches,
+    find_log,
+    publisher_options,
+    publisher_user,
+)
 from eventlog.sql import dialects, migrations
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
@@ -56,7 +65,7 @@ def plan(context: Context, as_sql: bool, as_json: bool, check: bool) -> int:
     """Show what apply would do, table by table, and why; nothing is changed."""
     config = context.config()
     with reading(config) as (conn, dialect):
-        planned = planned_triggers(conn, dialect, config)
+        planned = plan_with_loopback(conn, dialect, config)
     if as_sql:
         sys.stdout.write(dialect.triggers.script(planned, LOCK_TIMEOUT))
     elif as_json:
@@ -88,7 +97,7 @@ def apply(context: Context, yes: bool, dry: bool, as_sql: bool, as_json: bool, l
     runs = not (dry or as_sql)
     agreed = _confirmed_drops(config) if runs and not yes and sees_terminal() else None
     with transaction(config) if runs else reading(config) as (conn, dialect):
-        planned = planned_triggers(conn, dialect, config)
+        planned = plan_with_loopback(conn, dialect, config)
         if runs:
             if agreed is not None and (more := set(planned.unwatched) - agreed):
                 raise TriggerError(
@@ -286,11 +295,27 @@ def read_database(path: Path) -> Database:
 
 def planned_triggers(conn: Connection, dialect: Dialect, config: Config) -> TriggerPlan:
     """What brings the triggers to what the configuration declares. Raises TriggerError, LogTableError, ConfigError."""
+    return _plan(conn, dialect, config)[0]
+
+
+def plan_with_loopback(conn: Connection, dialect: Dialect, config: Config) -> TriggerPlan:
+    """The same, with a warning where the publisher's user owns what is watched (spec/event-log.md 8.3)."""
+    planned, catalog = _plan(conn, dialect, config)
+    user = publisher_user(config, dialect, dialect.current_user(conn))
+    options = publisher_options(config, user, dialect.fold_name)
+    owned = owned_tables(conn, dialect, options, catalog.schema, captured_tables(config, catalog))
+    if not owned:
+        return planned
+    warning = f"{of_tables(options.driver_user or '', owned)}: {', '.join(WAYS_OUT)}"
+    return replace(planned, warnings=(*planned.warnings, warning))
+
+
+def _plan(conn: Connection, dialect: Dialect, config: Config) -> tuple[TriggerPlan, Catalog]:
     log = find_log(conn, dialect, config)
     schema, tables = class_names(config)
     database = dialect.reflect(conn, schema)
     catalog = catalog_of(config, database, tables, log)
-    return dialect.triggers.plan(conn, database, catalog, log, declared_watches(config))
+    return dialect.triggers.plan(conn, database, catalog, log, declared_watches(config)), catalog
 
 
 def _print(planned: TriggerPlan) -> None:

@@ -51,7 +51,8 @@ class Context:
     """One connection, one log, the classes, and what to do with their events. ``heartbeat`` is a document too.
 
     ``reread`` reads the classes as the database has them now, None = they do not change. Raises ConfigError,
-    TriggerError, DatabaseError. ``numbered`` is given for a format that numbers its output.
+    TriggerError, DatabaseError. ``numbered`` is given for a format that numbers its output. ``captured``: the tables
+    whose triggers fill the log.
     """
 
     connection: Connection
@@ -64,3 +65,4 @@ class Context:
     heartbeat: str = ""
     reread: Callable[[], Catalog] | None = None
     numbered: NumberedFormat | None = None
+    captured: tuple[str, ...] = ()

@@ -187,7 +187,10 @@ def recorded_ids(flights: Iterable[Flight]) -> frozenset[int]:
 def _marks_without_group(context: Context, bad: Sequence[BadRow], loopback: Sequence[int]) -> Marks:
     marks = Marks()
     marks.add_bad(bad)
-    marks.add(Status.SUCCESS, loopback)
+    if context.options.delete_from_log and not context.options.delete_loopback:
+        marks.kept.extend(loopback)
+    else:
+        marks.add(Status.SUCCESS, loopback)
     context.counters.rows_bad += len(bad)
     context.counters.rows_loopback += len(loopback)
     return marks

@@ -20,6 +20,7 @@ from eventlog.publisher.cycle import Cycle, State, recover, run_cycle, send_in_f
 from eventlog.publisher.delivery import Landing
 from eventlog.publisher.drift import CatalogDrifted, Lookout
 from eventlog.publisher.health import Beat, beating
+from eventlog.publisher.loopback import LoopbackWarning, warn_at_start
 from eventlog.publisher.metrics import Counters, read_gauges, summary
 from eventlog.publisher.parking import back_off
 from eventlog.publisher.schedule import Pulse, Timetable
@@ -51,15 +52,20 @@ def publish(
     when the first connection fails.
     """
     stop = stop or StopRequest()
-    timetable = Timetable()
+    timetable, loopback = Timetable(), LoopbackWarning()
     attempts = 0
     connected = False
     lost_at: float | None = None
     while not stop.is_set():
         try:
             with open_context() as context, closing(open_sink()) as sink, as_database_errors(context.connection):
+                if not connected:
+                    warn_at_start(context)
                 connected, lost_at, attempts = True, None, 0
-                _serve(context, beating(sink, beat), stop, timetable, beat)
+                try:
+                    _serve(context, beating(sink, beat), stop, timetable, beat, loopback)
+                finally:
+                    loopback.write(context, at_end=True)
                 return
         except AnotherPublisher:
             # The server may not have noticed yet that our former session is gone.
@@ -84,21 +90,30 @@ def publish_once(context: Context, sink: Sink, stop: Stop | None = None) -> Cycl
     Raises FatalAnswer, and ReceiverAway when the receiver stopped the cycle.
     """
     stop = stop or threading.Event()
-    with as_database_errors(context.connection):
-        lookout, state = Lookout(context), recover(context)
-        last = tail(context.connection, context.log)
-        while True:
-            try:
-                cycle = _cycle(run_cycle, lookout, state, sink, stop)
-            except (CatalogDrifted, DBAPIError) as error:
-                if not lookout.explains(error):
-                    raise
-                state = recover(lookout.context)
-                continue
-            if cycle.landing is not Landing.DONE or not cycle.more:
-                break
-            if state.rest is None and not _is_waiting(context, last):
-                break  # what is there now has come since
+    told = context.counters.rows_loopback
+    try:
+        with as_database_errors(context.connection):
+            warn_at_start(context)
+            return _publish_once(context, sink, stop)
+    finally:
+        LoopbackWarning(told).write(context, at_end=True)
+
+
+def _publish_once(context: Context, sink: Sink, stop: Stop) -> Cycle:
+    lookout, state = Lookout(context), recover(context)
+    last = tail(context.connection, context.log)
+    while True:
+        try:
+            cycle = _cycle(run_cycle, lookout, state, sink, stop)
+        except (CatalogDrifted, DBAPIError) as error:
+            if not lookout.explains(error):
+                raise
+            state = recover(lookout.context)
+            continue
+        if cycle.landing is not Landing.DONE or not cycle.more:
+            break
+        if state.rest is None and not _is_waiting(context, last):
+            break  # what is there now has come since
     if cycle.landing is Landing.FATAL:
         raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
     if cycle.landing in (Landing.AWAY, Landing.RETRY):
@@ -114,7 +129,9 @@ def _is_waiting(context: Context, last: int | None) -> bool:
     return last is not None and bool(context.dialect.read_window(context.connection, context.log, window))
 
 
-def _serve(context: Context, sink: Sink, stop: Stop, timetable: Timetable, beat: Beat) -> None:
+def _serve(
+    context: Context, sink: Sink, stop: Stop, timetable: Timetable, beat: Beat, loopback: LoopbackWarning
+) -> None:
     options = context.options
     rest = begin_rest(context)
     lookout, state = Lookout(context), recover(context)
@@ -140,6 +157,7 @@ def _serve(context: Context, sink: Sink, stop: Stop, timetable: Timetable, beat:
         if context.counters.documents_sent > sent_before:
             pulse.last = time.monotonic()
         report.write(context, state)
+        loopback.write(context)
         if cycle.landing is Landing.FATAL:
             raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
         if cycle.landing in (Landing.AWAY, Landing.RETRY):

@@ -20,6 +20,7 @@ def dry_run(context: Context) -> Iterator[str]:
             events = [sending.event for sending in envelope.sendings if sending.event is not None]
             if events:
                 yield context.render(events)
+    # What would be marked without being published is counted, so that it can be told.
     windows = _due_windows if context.options.handle_future_events else _windows
     for window in windows(context, state, recorded_ids(state.flights.values())):
         for groups in split_by_rows(window, context.options.flight_rows):
@@ -30,17 +31,20 @@ def _windows(context: Context, state: State, in_flight: frozenset[int]) -> Itera
     first: int | None = 1
     while first is not None:
         taken = take_window(context, first, None, in_flight, state.parking)
+        context.counters.rows_loopback += len(taken.loopback)
         yield taken.groups
         first = taken.next_first
         if first is not None:
             # Nothing is marked here, so what has been shown is read again where it lies behind a row held back.
             in_flight |= {row.record_id for group in taken.groups for row in group.rows if row.record_id >= first}
+            in_flight |= {record_id for record_id in taken.loopback if record_id >= first}
 
 
 def _due_windows(context: Context, state: State, in_flight: frozenset[int]) -> Iterator[list[Group]]:
     due: DuePass | None = begin_due_pass(context, is_long=False)
     while due is not None:
         taken, due = take_due_window(context, due, in_flight, state.parking)
+        context.counters.rows_loopback += len(taken.loopback)
         yield taken.groups
 
 

@@ -17,7 +17,15 @@ from eventlog.model import LogRow
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.diagnosis import Finding, Limits, capture, log_table, rights, session, waiting
 from eventlog.publisher.flight import decode
-from eventlog.publisher.opening import catalog_of, class_names, find_log, publisher_options
+from eventlog.publisher.loopback import owned_tables
+from eventlog.publisher.opening import (
+    captured_tables,
+    catalog_of,
+    class_names,
+    find_log,
+    publisher_options,
+    publisher_user,
+)
 from eventlog.publisher.options import PublisherOptions
 from eventlog.sql import migrations
 from eventlog.sql.companions import read_inflight
@@ -95,12 +103,19 @@ def _examine_log(case: _Case, compare: Compare) -> None:
         case.findings.append(Finding("log_table", "error", str(error), ("eventlog db upgrade", "eventlog config")))
         _examine_rights_on_unseen(case)
         return
-    options = publisher_options(case.config, case.dialect.current_user(case.conn), case.dialect.fold_name)
+    user = publisher_user(case.config, case.dialect, case.dialect.current_user(case.conn))
+    options = publisher_options(case.config, user, case.dialect.fold_name)
     missing = _examine_rights(case, log)
     _examine_table(case, log)
     database, catalog = _examine_classes(case, log)
     if database is not None:
         _examine_triggers(case, log, database, catalog, compare)
+    if database is not None and catalog is not None:
+        with case.checking("the owner of the watched tables"):
+            owned = owned_tables(
+                case.conn, case.dialect, options, database.schema, captured_tables(case.config, catalog)
+            )
+            case.findings += waiting.judge_owner(owned, options.driver_user or "")
     if not any(right.startswith(("SELECT", "USAGE on schema")) for right in missing):
         _examine_rows(case, log, options, catalog)
 
@@ -270,7 +285,7 @@ def _examine_rows(case: _Case, log: LogTable, options: PublisherOptions, catalog
     if options.driver_user is not None:
         with case.checking("loopback rows"):
             rows = health.made_by(conn, log, options.driver_user, limits.rows)
-            case.findings += waiting.judge_loopback(rows, options.driver_user, options.leave_loopback, limits)
+            case.findings += waiting.judge_loopback(rows, options, limits)
     with case.checking("event_time"):
         if settings.handle_future_events:
             due = health.not_due(conn, log, settings.event_time_zone, limits.rows)

@@ -195,7 +195,10 @@ def _state(
     letter = row.status.rstrip(" ")
     if letter == Status.NEW:
         return _state_of_new(context, row, good, problem, place, flights)
-    loopback = f", made by {row.perpetrator!r}, the publisher's own user, and not published"
+    loopback = (
+        f", made by {row.perpetrator!r}, the publisher's own user, and not published; "
+        "`eventlog requeue --loopback` brings it back"
+    )
     last = errors[-1] if errors else None
     match letter:
         case Status.SUCCESS:

@@ -23,9 +23,13 @@ _LETTERS = {
 
 @dataclass(slots=True)
 class Marks:
-    """Marks and error lines that are collected and then written together. Each use begins with a new one."""
+    """Marks and error lines that are collected and then written together. Each use begins with a new one.
+
+    ``kept``: rows to be marked S that ``delete_from_log`` does not delete.
+    """
 
     letters: dict[str, list[int]] = field(default_factory=dict)
+    kept: list[int] = field(default_factory=list)
     errors: list[BadRow] = field(default_factory=list)
 
     def add(self, letter: str, record_ids: Iterable[int]) -> None:
@@ -64,5 +68,8 @@ class Marks:
                 context.dialect.delete(context.connection, context.log, ranges)
             else:
                 context.dialect.mark(context.connection, context.log, letter, ranges)
+        if self.kept:
+            kept = to_ranges(sorted(self.kept))
+            context.dialect.mark(context.connection, context.log, Status.SUCCESS, kept)
         if self.errors:
             add_errors(context.connection, context.log, self.errors)

@@ -25,7 +25,7 @@ from eventlog.publisher.sinks.python import load_callable
 from eventlog.publisher.sinks.stdout import StreamSink
 from eventlog.sql.connect import connect, describe
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.dialects import for_url
+from eventlog.sql.dialects import for_url, parse_url
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.locate import check_rights, locate_log
 from eventlog.sql.log_table import LogTable, split_name
@@ -83,6 +83,7 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
                 heartbeat_document(config) if numbered is None else "",
                 reread=lambda: read_catalog(connection, dialect, config, log),
                 numbered=numbered,
+                captured=captured_tables(config, catalog),
             )
     finally:
         engine.dispose()
@@ -138,6 +139,17 @@ def catalog_of(config: Config, database: Database, tables: Sequence[str] | None,
     )
 
 
+def captured_tables(config: Config, catalog: Catalog) -> tuple[str, ...]:
+    """The tables whose triggers fill the log: those of the watches, or of all classes where nothing is watched."""
+    watched = [catalog.log_name(watch.table) for watch in config.watches if watch.table is not None]
+    classes = [found.object_class for found in watched if found is not None and found.child is None]
+    if not config.watches:
+        classes = [cls for cls in catalog.classes if not cls.is_view]
+    bases = [table for watch in config.watches for table in watch.base or ()]
+    own = [table for cls in classes for table in (cls.name, *(child.table.name for child in cls.children))]
+    return tuple(dict.fromkeys([*own, *bases]))
+
+
 def value_options(config: Config) -> ValueOptions:
     """How values are written. Messages have types of their own for times, so that XDS's loses nothing of them."""
     settings = config.format
@@ -169,7 +181,7 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
     ``fold_name`` gives ``driver_user`` as the database spells a name that is written so (8.3).
     """
     settings = config.publisher
-    user = current_user if settings.driver_user is None else fold_name(settings.driver_user.strip())
+    user = own_user(config, current_user, fold_name)
     return PublisherOptions(
         batch_size=settings.batch_size,
         query_limit=settings.query_limit,
@@ -177,8 +189,10 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
         mark_interval=settings.mark_interval,
         fold_distance=settings.fold_distance,
         fold_span=settings.fold_span,
-        driver_user=None if settings.allow_loopback else user.rstrip(" "),
+        driver_user=None if settings.allow_loopback else user,
         leave_loopback=settings.loopback_rows == "leave",
+        delete_loopback=settings.loopback_rows == "consume" and _is_given(config, "publisher.loopback_rows"),
+        loopback_is_meant=_is_given(config, "publisher.loopback_rows") or _is_given(config, "publisher.allow_loopback"),
         delete_from_log=settings.delete_from_log,
         park=settings.on_retry == "park",
         max_parked=settings.max_parked,
@@ -195,6 +209,30 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
         event_time_zone=settings.event_time_zone,
         events=EventOptions(_insert_query_back(config), config.format.noop_updates, config.format.emit_keys),
     )
+
+
+def own_user(config: Config, current_user: str, fold_name: Callable[[str], str] = str) -> str:
+    """The user whose rows are loopback (spec/event-log.md 8.3), whether they are published or not."""
+    named = config.publisher.driver_user
+    return (current_user if named is None else fold_name(named.strip())).rstrip(" ")
+
+
+def publisher_user(config: Config, dialect: Dialect, current_user: str) -> str:
+    """The database user that publishes, before ``driver_user``, for commands that others run too.
+
+    Who installs overrides the URL of the file; that one is the publisher's.
+    """
+    if config.url_of_file is None or config.url_of_file == config.database.url:
+        return current_user
+    try:
+        name = parse_url(config.url_of_file).username
+    except ConfigError:  # it is not in use
+        return current_user
+    return current_user if name is None or not current_user else dialect.spelled(name)
+
+
+def _is_given(config: Config, name: str) -> bool:
+    return config.sources.get(name, "default") not in ("default", "profile idm")
 
 
 def _insert_query_back(config: Config) -> str:

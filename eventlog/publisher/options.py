@@ -13,9 +13,10 @@ class PublisherOptions:
     """Counts are of log rows or events, times in seconds.
 
     ``driver_user``: rows of this perpetrator are loopback; None = none are (``allow_loopback``).
-    ``leave_loopback``: loopback rows stay N instead of being marked S. ``park``: retry parks one object instead of
-    stopping the cycle (``on_retry``). ``time_of_day``: when to publish, in place of the interval; empty = the interval
-    counts. ``heartbeat_interval`` 0 = none.
+    ``leave_loopback``: loopback rows stay N instead of being marked S. ``delete_loopback``: ``delete_from_log`` deletes
+    them too. ``loopback_is_meant``: the settings say what becomes of them, so that nobody is warned. ``park``: retry
+    parks one object instead of stopping the cycle (``on_retry``). ``time_of_day``: when to publish, in place of the
+    interval; empty = the interval counts. ``heartbeat_interval`` 0 = none.
     """
 
     batch_size: int = 128
@@ -26,6 +27,8 @@ class PublisherOptions:
     fold_span: int = 10000
     driver_user: str | None = None
     leave_loopback: bool = False
+    delete_loopback: bool = False
+    loopback_is_meant: bool = False
     delete_from_log: bool = False
     park: bool = True
     max_parked: int = 1000

@@ -195,6 +195,9 @@ class Health(Protocol):
     def without_triggers(self, conn: Connection, schema: str, tables: Sequence[str]) -> list[str]:
         """Those of the tables that have no trigger at all."""
 
+    def owned(self, conn: Connection, schema: str, tables: Sequence[str], user: str) -> list[str]:
+        """Those of the tables that belong to a user."""
+
     def unreadable(self, conn: Connection, schema: str, columns: Sequence[tuple[str, str]]) -> list[Unreadable]: ...
 
     def grants(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:

@@ -7,7 +7,7 @@ transaction.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -91,41 +91,93 @@ def requeue(
     if unknown := letters - set("EFWS"):
         raise ConfigError(f"status {min(unknown)!r} cannot be requeued: only E, F, W and S can")
     status, record_id = column_of(log, "status"), column_of(log, "record_id")
-    chosen = [status.in_(sorted(letters)), record_id > 0]
-    if ids is not None:
-        chosen.append(sa.or_(sa.false(), *(record_id.between(first, last) for first, last in ids)))
+    chosen = [status.in_(sorted(letters)), record_id > 0, *_within(log, ids)]
     refused: tuple[RefusedRow, ...] = ()
     if not force:
-        stale = _stale(log, chosen)
-        rows = conn.execute(stale.order_by(stale.selected_columns[0]))
-        refused = tuple(RefusedRow(int(row[0]), int(row[1]), str(row[2]), str(row[3])) for row in rows)
-        if refused:
-            chosen.append(record_id.not_in(stale.with_only_columns(stale.selected_columns[0])))
+        refused = _refuse(conn, log, chosen, status.in_(["S", "W"]), (1, 2, 3))
     if dry:
-        is_copied = sa.case((status.in_(["S", "W"]), 1), else_=0)
-        number = sa.select(sa.func.count(), sa.func.sum(is_copied)).select_from(rows_of(log)).where(*chosen)
-        rows, copied = conn.execute(number).one()
-        return Requeued(set_back=rows - int(copied or 0), copied=int(copied or 0), refused=refused)
+        copied, set_back = (_count(conn, log, [*chosen, status.in_(those)]) for those in (["S", "W"], ["E", "F"]))
+        return Requeued(set_back, copied, refused)
     # The copies first: a row that goes back to N must not be taken for one that is to be copied.
-    copied_fields = [column for column in rows_of(log).c if column not in (record_id, status)]
-    copies = (
-        sa.select(sa.literal_column("'N'"), *copied_fields).where(*chosen, status.in_(["S", "W"])).order_by(record_id)
-    )
     copied = 0
     if letters & {"S", "W"}:  # else the right to INSERT is not needed
-        inserted = conn.execute(
-            sa.insert(rows_of(log)).from_select([status, *copied_fields], copies),
-            execution_options={"preserve_rowcount": True},
-        )
-        copied = inserted.rowcount
+        new: dict[str, sa.ColumnElement[Any]] = {"status": sa.literal_column("'N'")}
+        copied = _copy(conn, log, [*chosen, status.in_(["S", "W"])], new)
     updated = conn.execute(sa.update(rows_of(log)).where(*chosen, status.in_(["E", "F"])).values({status: "N"}))
     return Requeued(set_back=updated.rowcount, copied=copied, refused=refused)
 
 
-def _stale(log: LogTable, chosen: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
-    """Of the chosen rows those of types 1 to 3 whose object has a later row S or W: what ``RefusedRow`` tells of it."""
+def requeue_loopback(
+    conn: Connection, log: LogTable, user: str, ids: Ranges | None = None, *, force: bool = False, dry: bool = False
+) -> Requeued:
+    """Log rows S of the publisher's user anew, as made by nobody: they were not published (spec/event-log.md 8.3).
+
+    Refused, unless ``force``, are rows of types 1 to 4 whose object has a later row that was published or waits.
+    """
+    record_id, perpetrator = column_of(log, "record_id"), column_of(log, "perpetrator")
+    is_own, is_success = sa.func.rtrim(perpetrator, " ") == user, column_of(log, "status") == "S"
+    chosen = [is_own, is_success, record_id > 0, *_within(log, ids)]
+    refused: tuple[RefusedRow, ...] = ()
+    if not force:
+        # What was not published stands against nothing.
+        is_other = sa.not_(sa.and_(is_success, perpetrator.is_not(None), is_own))
+        is_later = sa.and_(column_of(log, "status").in_(["N", "S", "W"]), is_other)
+        refused = _refuse(conn, log, chosen, is_later, (1, 2, 3, 4))
+    new = {"status": sa.literal_column("'N'"), "perpetrator": sa.null()}
+    copied = _count(conn, log, chosen) if dry else _copy(conn, log, chosen, new)
+    return Requeued(set_back=0, copied=copied, refused=refused)
+
+
+def _count(conn: Connection, log: LogTable, chosen: Sequence[sa.ColumnElement[bool]]) -> int:
+    return int(conn.execute(sa.select(sa.func.count()).select_from(rows_of(log)).where(*chosen)).scalar_one())
+
+
+def _within(log: LogTable, ids: Ranges | None) -> list[sa.ColumnElement[bool]]:
+    record_id = column_of(log, "record_id")
+    return [] if ids is None else [sa.or_(sa.false(), *(record_id.between(first, last) for first, last in ids))]
+
+
+def _refuse(
+    conn: Connection,
+    log: LogTable,
+    chosen: list[sa.ColumnElement[bool]],
+    counts: sa.ColumnElement[bool],
+    types: Sequence[int],
+) -> tuple[RefusedRow, ...]:
+    """The chosen rows that are refused, which are taken out of ``chosen``."""
+    stale = _stale(log, chosen, counts, types)
+    rows = conn.execute(stale.order_by(stale.selected_columns[0]))
+    refused = tuple(RefusedRow(int(row[0]), int(row[1]), str(row[2]), str(row[3])) for row in rows)
+    if refused:
+        chosen.append(column_of(log, "record_id").not_in(stale.with_only_columns(stale.selected_columns[0])))
+    return refused
+
+
+def _copy(
+    conn: Connection,
+    log: LogTable,
+    chosen: Sequence[sa.ColumnElement[bool]],
+    new: Mapping[str, sa.ColumnElement[Any]],
+) -> int:
+    """Log the chosen rows anew, in their order, with other values in some fields; how many."""
+    values = {field: new.get(field, column_of(log, field)) for field in LogRow._fields if field != "record_id"}
+    copies = sa.select(*values.values()).where(*chosen).order_by(column_of(log, "record_id"))
+    inserted = conn.execute(
+        sa.insert(rows_of(log)).from_select([column_of(log, field) for field in values], copies),
+        execution_options={"preserve_rowcount": True},
+    )
+    return inserted.rowcount
+
+
+def _stale(
+    log: LogTable,
+    chosen: Sequence[sa.ColumnElement[bool]],
+    counts: sa.ColumnElement[bool],
+    types: Sequence[int],
+) -> sa.Select[Any]:
+    """Of the chosen rows those of some types whose object has a later row that ``counts``."""
     record_id, event_type, table_name, table_key = (column_of(log, field) for field in RefusedRow._fields)
-    done_id = sa.case((column_of(log, "status").in_(["S", "W"]), record_id))
+    done_id = sa.case((counts, record_id))
     # By a window, which reads and sorts the log once. A join of the log with itself is planned by statistics, and those
     # of a log may say that it is empty.
     rows = sa.select(
@@ -138,7 +190,7 @@ def _stale(log: LogTable, chosen: Sequence[sa.ColumnElement[bool]]) -> sa.Select
     ).subquery("rows")
     return sa.select(*(rows.c[field] for field in RefusedRow._fields)).where(
         rows.c.is_chosen,
-        rows.c.event_type.in_([1, 2, 3]),
+        rows.c.event_type.in_(types),
         rows.c.last_done > rows.c.record_id,
         rows.c.table_name.is_not(None),
         rows.c.table_key.is_not(None),

@@ -250,7 +250,14 @@ def test_delete_from_log_keeps_rows_with_e_and_f(new_world: NewWorld) -> None:
     rows = [*deletes("1", "2", "3", "4"), row(5, 9), row(6, 4, perpetrator="me"), row(7, 6, "idu=9")]
     world = new_world(rows, delete_from_log=True, driver_user="me")
     world.run(Receiver(judge(e2="warning", e3="error", e4="fatal")))
-    assert world.statuses() == {3: "E", 4: "F", 5: "E"}
+    # 6 is loopback, which is deleted only where the settings say so (spec/event-log.md 8.3).
+    assert world.statuses() == {3: "E", 4: "F", 5: "E", 6: "S"}
+
+
+def test_delete_from_log_deletes_loopback_rows_where_consume_is_set(new_world: NewWorld) -> None:
+    world = new_world([row(6, 4, perpetrator="me")], delete_from_log=True, driver_user="me", delete_loopback=True)
+    world.run(Receiver())
+    assert world.statuses() == {}
 
 
 @pytest.mark.parametrize("how", ["away", "lost"])

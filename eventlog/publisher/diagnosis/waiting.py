@@ -8,8 +8,10 @@ from typing import Final
 
 from eventlog.checks import BadRow
 from eventlog.model import Status
+from eventlog.publisher import loopback
 from eventlog.publisher.diagnosis import Finding, Limits
 from eventlog.publisher.diagnosis.words import age, literal, row_count
+from eventlog.publisher.options import PublisherOptions
 from eventlog.sql.health import Due, Rows, StatusRows
 from eventlog.sql.windows import Queue
 
@@ -59,12 +61,19 @@ def judge_record_ids(found: Rows, log: str, record_id: str, limits: Limits) -> I
         )
 
 
-def judge_loopback(found: Rows, user: str, leave: bool, limits: Limits) -> Iterator[Finding]:
+def judge_owner(owned: Sequence[str], user: str) -> Iterator[Finding]:
+    """Captured tables of the publisher's own user (spec/event-log.md 8.3)."""
+    if owned:
+        yield Finding("loopback", "warning", loopback.of_tables(user, owned), loopback.WAYS_OUT)
+
+
+def judge_loopback(found: Rows, options: PublisherOptions, limits: Limits) -> Iterator[Finding]:
     """Rows of the publisher's own user (spec/event-log.md 8.3)."""
+    user = options.driver_user
     if not found.rows:
         return
     rows = f"{_at_least(found, limits)} of status N (from record_id {found.first} on) made by {user!r}, "
-    if leave:
+    if options.leave_loopback:
         yield Finding(
             "loopback",
             "warning",
@@ -74,9 +83,9 @@ def judge_loopback(found: Rows, user: str, leave: bool, limits: Limits) -> Itera
     else:
         yield Finding(
             "loopback",
-            "info",
+            "info" if options.loopback_is_meant else "warning",
             f"{rows}the publisher's own user: they will be marked S without being published",
-            ("allow_loopback = true in [publisher], if they are to be published",),
+            ("allow_loopback = true in [publisher], if they are to be published", *loopback.WAYS_OUT[::2]),
         )
 
 

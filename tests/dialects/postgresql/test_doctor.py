@@ -26,6 +26,8 @@ CREATE TABLE hr.usr_phone (idu integer REFERENCES hr.usr ON DELETE CASCADE, phon
 CONFIG = """
 [database]
 schema_name = "hr"
+[publisher]
+loopback_rows = "consume"   # one user does all here
 [[watch]]
 table = "usr"
 """

@@ -201,6 +201,11 @@ def without_triggers(conn: Connection, schema: str, tables: Sequence[str]) -> li
     return [table for table in tables if not there.triggers.get((schema, table))]
 
 
+def owned(_conn: Connection, schema: str, tables: Sequence[str], user: str) -> list[str]:
+    """All of the tables or none: a schema is its user's."""
+    return list(tables) if schema == user else []
+
+
 # --- rights -----------------------------------------------------------------------------------------------------------
 
 

@@ -186,6 +186,12 @@ def without_triggers(conn: Connection, schema: str, tables: Sequence[str]) -> li
     return [row.name for row in found]
 
 
+def owned(conn: Connection, schema: str, tables: Sequence[str], user: str) -> list[str]:
+    """Those of the tables that belong to a role."""
+    found = _rows(conn, "owned", schema=quote_identifier(schema), tables=list(tables), user=user)
+    return [row.name for row in found]
+
+
 # --- rights -----------------------------------------------------------------------------------------------------------
 
 

@@ -187,6 +187,14 @@ WHERE c.relnamespace = to_regnamespace(:schema) AND c.relkind IN ('r', 'p') AND 
                   WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgenabled <> 'D')
 ORDER BY c.relname COLLATE "C";
 
+-- name: owned
+-- Tables that belong to this role itself, and not to one that it is a member of.
+SELECT c.relname::text AS name
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_roles r ON r.oid = c.relowner
+WHERE c.relnamespace = to_regnamespace(:schema) AND c.relkind IN ('r', 'p') AND c.relname = ANY (CAST(:tables AS text[]))
+  AND r.rolname = :user
+ORDER BY c.relname COLLATE "C";
+
 -- name: unreadable
 -- Columns of watched tables that this role may not read.
 SELECT asked.table_name AS name, array_agg(asked.column_name ORDER BY asked.place) AS columns

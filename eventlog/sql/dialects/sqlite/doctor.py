@@ -175,6 +175,11 @@ def without_triggers(conn: Connection, _schema: str, tables: Sequence[str]) -> l
     return [row.name for row in _rows(conn, "without_triggers", tables=json.dumps(list(tables)))]
 
 
+def owned(_conn: Connection, _schema: str, _tables: Sequence[str], _user: str) -> list[str]:
+    """None: a file has no users."""
+    return []
+
+
 # --- rights -----------------------------------------------------------------------------------------------------------
 
 

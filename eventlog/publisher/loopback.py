@@ -1,0 +1,85 @@
+"""What the publisher's own user changes is not published, and never without a word (spec/event-log.md 8.3)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Connection
+
+from eventlog.publisher.context import Context
+from eventlog.publisher.options import PublisherOptions
+from eventlog.sql.dialect import Dialect
+
+_log = logging.getLogger("eventlog.publisher")
+
+INTERVAL: Final = 60.0
+"""Seconds between two warnings of one publisher."""
+
+WAYS_OUT: Final = (
+    "give the publisher a database user of its own",
+    "or allow_loopback = true in [publisher], to publish its changes too",
+    'or loopback_rows = "consume" in [publisher], if that is meant',
+)
+"""What ends the warnings: the first two publish what comes."""
+
+
+def of_rows(rows: int, user: str, done: str = "marked") -> str:
+    """What is said of rows that are marked S since the publisher's user made them."""
+    what = "1 row" if rows == 1 else f"{rows:,} rows"
+    return (
+        f"{what} {done} S without being published, since {user!r} made the changes, the publisher's own database user "
+        f"(loopback): {', '.join(WAYS_OUT)}; `eventlog requeue --loopback` brings rows back"
+    )
+
+
+def of_tables(user: str, tables: Sequence[str]) -> str:
+    """What is said where the publisher's user owns tables that are captured."""
+    first = ", ".join(tables[:3])
+    more = f" and {len(tables) - 3:,} more" if len(tables) > 3 else ""
+    return (
+        f"{user!r}, the publisher's database user, owns {first}{more}: what it changes there is loopback, not published"
+    )
+
+
+def owned_tables(
+    conn: Connection, dialect: Dialect, options: PublisherOptions, schema: str | None, tables: Sequence[str]
+) -> Sequence[str]:
+    """Those of the tables that the publisher's user owns; none where loopback is off or the settings speak of it."""
+    if not options.driver_user or schema is None or options.loopback_is_meant:
+        return ()
+    return dialect.health.owned(conn, schema, tables, options.driver_user)
+
+
+def warn_at_start(context: Context) -> None:
+    """Warn where the publisher's user owns captured tables. Ends the transaction. Raises SQLAlchemy's errors."""
+    connection, options = context.connection, context.options
+    tables = owned_tables(connection, context.dialect, options, context.catalog.schema, context.captured)
+    connection.commit()
+    if tables:
+        _log.warning("%s: %s", of_tables(options.driver_user or "", tables), ", ".join(WAYS_OUT))
+
+
+@dataclass(slots=True)
+class LoopbackWarning:
+    """Which loopback rows of a publisher have been told of, and when."""
+
+    told: int = 0
+    at: float = float("-inf")
+
+    def write(self, context: Context, *, at_end: bool = False) -> None:
+        """Warn of the rows since the last warning, at most each ``INTERVAL`` but at the end of the publisher."""
+        rows = context.counters.rows_loopback - self.told
+        now = time.monotonic()
+        if rows > 0 and (at_end or now >= self.at + INTERVAL):
+            self.told, self.at = context.counters.rows_loopback, now
+            warn_of_loopback(context, rows)
+
+
+def warn_of_loopback(context: Context, rows: int, done: str = "marked") -> None:
+    """Warn of so many rows that are marked S without being published, unless the settings speak of them."""
+    if rows > 0 and not context.options.loopback_is_meant:
+        _log.warning("%s", of_rows(rows, context.options.driver_user or "", done))
