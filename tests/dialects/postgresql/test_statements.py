@@ -98,7 +98,9 @@ def test_rows_of_partitions_are_rows_of_their_root(empty: Watched) -> None:
     )
     empty.watch(Watch("p"))
     run(empty.conn, "CREATE TABLE high PARTITION OF p FOR VALUES FROM (10) TO (20)")
-    assert {action.kind for action in empty.plan(Watch("p")).actions} == {"unchanged"}
+    assert [action.reason for action in empty.plan(Watch("p")).changes] == [
+        "TRUNCATE of partition high is not captured yet"
+    ]
     assert empty.logged("INSERT INTO p VALUES (1, 'x')") == [(1, "k=1", "v", None, "x")]
     assert empty.logged("UPDATE low SET v = 'y'", "UPDATE low SET v = v") == [(2, "k=1", "v", "x", "y")]
     assert empty.logged("UPDATE p SET k = 11") == [(4, "k=1", None, None, None), (1, "k=11", "v", None, "y")]

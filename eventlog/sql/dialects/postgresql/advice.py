@@ -23,6 +23,7 @@ def warnings(
         found += undecided_views(triggers, declared)
         found += _filtered(schema, triggers, made, facts)
         found += _order(made, installed)
+        found += _partitions(made, installed)
     return list(dict.fromkeys(found))
 
 
@@ -91,6 +92,15 @@ def _order(made: Compiled, installed: Installed) -> Iterable[str]:
             )
 
 
+def _partitions(made: Compiled, installed: Installed) -> Iterable[str]:
+    for one in made.partitions:
+        if not one.may_be_made and not installed.on(one.schema, one.table):
+            yield (
+                f"TRUNCATE of partition {one.schema}.{one.table} of {made.table} is not captured: the role that "
+                "applies the triggers does not own it, or may not read all of its rows; apply as its owner"
+            )
+
+
 _EVENTS = 4 | 8 | 16  # INSERT, DELETE, UPDATE
 
 
@@ -101,7 +111,8 @@ def not_captured(schema: str, declared: Sequence[TableTriggers], facts: Facts) -
     places = {(triggers.schema or schema, triggers.table.name): triggers.table for triggers in declared}
     return (
         *(
-            f"{table.name}: TRUNCATE of a single partition, DETACH and DROP of a partition"
+            f"{table.name}: DETACH and DROP of a partition; TRUNCATE of a partition alone, or of several by a cascade, "
+            "if they came after triggers apply"
             for table in places.values()
             if table.partitioned
         ),

@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from sqlalchemy import Row
 
-from eventlog.sql.dialects.postgresql.compile import ANY_BYTE, Compiled, CompiledTrigger, render_quote_function
+from eventlog.sql.dialects.postgresql.compile import (
+    ANY_BYTE,
+    Compiled,
+    CompiledTrigger,
+    PartitionTrigger,
+    render_partition_triggers,
+    render_quote_function,
+)
 from eventlog.sql.dialects.postgresql.installed import (
     MARKER,
     Installed,
     Log,
+    TableName,
     columns_of,
     quote_function_name,
 )
@@ -25,6 +33,9 @@ from eventlog.sql.dialects.postgresql.text import literal, qualified, quote_iden
 from eventlog.sql.drift import declared_otherwise, gone
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.trigger_plan import Action, TableSql
+
+_NAMED: Final = 5
+"""New partitions that a reason names; the rest is counted."""
 
 
 def by_table(compiled: Iterable[Compiled]) -> list[list[Compiled]]:
@@ -42,12 +53,13 @@ def table_sql(compiled: Sequence[Compiled]) -> TableSql:
     triggers = [
         f"DROP TRIGGER {quote_identifier(trigger.name)} ON {table}" for one in compiled for trigger in one.triggers
     ]
+    partitioned = [one for one in compiled if one.is_partitioned]
     functions = [f"DROP FUNCTION {qualified(one.schema, one.function)}()" for one in compiled]
     return TableSql(
         table=f"{first.schema}.{first.table}",
         digest=digest_of(one.marker for one in compiled),
-        create=_create_all(compiled),
-        drop=(*triggers, *functions),
+        create=(*_create_all(compiled), *(render_partition_triggers(one, drop=False) for one in partitioned)),
+        drop=(*triggers, *(render_partition_triggers(one, drop=True) for one in partitioned), *functions),
     )
 
 
@@ -67,15 +79,56 @@ def compare_table(compiled: Sequence[Compiled], installed: Installed, others: It
     name = ".".join(place)
     old = installed.on(*place)
     functions = installed.functions_on(*place)
+    # Those of partitions that this role may not touch are left as they are.
+    partitions = dict.fromkeys(
+        (one.schema, one.table) for made in compiled for one in made.partitions if one.may_be_made
+    )
+    of_partitions = [row for partition in partitions for row in installed.on(*partition)]
     if not old and not {row.name for row in functions} & {one.function for one in compiled}:
-        return Action("create", name, "watched, and not captured yet", _create_all(compiled))
+        statements = (*_drop_triggers(of_partitions), *_create_all(compiled))
+        return Action("create", name, "watched, and not captured yet", statements)
     reasons = list(_differences(compiled, old, functions))
     if not reasons:
-        return Action("unchanged", name, "as declared")
+        oids = {row.name: row.oid for row in functions}
+        return _compare_partitions(name, compiled, oids, of_partitions)
     kept = {(one.schema, one.function) for one in (*compiled, *others)}
     gone = [row for row in functions if (row.schema, row.name) not in kept]
-    statements = (*_drop_triggers(old), *_create_all(compiled), *_drop_functions(gone))
+    statements = (*_drop_triggers([*old, *of_partitions]), *_create_all(compiled), *_drop_functions(gone))
     return Action("replace", name, "; ".join(dict.fromkeys(reasons)), statements)
+
+
+def _compare_partitions(
+    table: str, compiled: Sequence[Compiled], oids: Mapping[str, int], old: Iterable[Row[Any]]
+) -> Action:
+    """What is to be done for the partitions of a table whose own triggers are as declared."""
+    there = {(row.schema, row.table_name, row.name): row for row in old}
+    new: dict[str, None] = {}
+    reasons: list[str] = []
+    gone: list[Row[Any]] = []
+    statements: list[str] = []
+    for made in compiled:
+        for one in made.partitions:
+            if not one.may_be_made:
+                continue
+            row = there.pop((one.schema, one.table, one.trigger.name), None)
+            if row is None:
+                new[one.table] = None
+            elif row.function == oids[made.function] and _is_as_compiled(made, one.trigger, row):
+                continue
+            else:
+                how = "is disabled" if row.enabled == "D" else "was changed by hand"
+                reasons.append(f"trigger {row.name} of partition {row.table_name} {how}")
+                gone.append(row)
+            statements += _create_on_partition(made, one)
+    if new:
+        named = ", ".join(list(new)[:_NAMED]) + (f" and {len(new) - _NAMED} more" if len(new) > _NAMED else "")
+        reasons.insert(0, f"TRUNCATE of {'partition' if len(new) == 1 else 'partitions'} {named} is not captured yet")
+    for row in there.values():
+        reasons.append(f"trigger {row.name} of partition {row.table_name} is one too many")
+        gone.append(row)
+    if not reasons:
+        return Action("unchanged", table, "as declared")
+    return Action("replace", table, "; ".join(reasons), (*_drop_triggers(gone), *statements))
 
 
 def _differences(compiled: Sequence[Compiled], old: Sequence[Row[Any]], functions: Sequence[Row[Any]]) -> Iterable[str]:
@@ -156,11 +209,24 @@ def _create(compiled: Compiled) -> Iterable[str]:
     for trigger in compiled.triggers:
         yield trigger.statement
     for trigger in compiled.triggers:
-        name = quote_identifier(trigger.name)
-        yield f"COMMENT ON TRIGGER {name} ON {table} IS {marker}"
-        if trigger.enabled != "O":
-            when = {"A": "ALWAYS", "R": "REPLICA"}[trigger.enabled]
-            yield f"ALTER TABLE {table} ENABLE {when} TRIGGER {name}"
+        yield from _settle(trigger, table, marker)
+    for partition in compiled.partitions:
+        if partition.may_be_made:
+            yield from _create_on_partition(compiled, partition)
+
+
+def _create_on_partition(compiled: Compiled, partition: PartitionTrigger) -> Iterable[str]:
+    yield partition.trigger.statement
+    yield from _settle(partition.trigger, qualified(partition.schema, partition.table), literal(compiled.marker))
+
+
+def _settle(trigger: CompiledTrigger, table: str, marker: str) -> Iterable[str]:
+    """Say whose a new trigger is, and when it fires."""
+    name = quote_identifier(trigger.name)
+    yield f"COMMENT ON TRIGGER {name} ON {table} IS {marker}"
+    if trigger.enabled != "O":
+        when = {"A": "ALWAYS", "R": "REPLICA"}[trigger.enabled]
+        yield f"ALTER TABLE {table} ENABLE {when} TRIGGER {name}"
 
 
 def _drop_triggers(rows: Iterable[Row[Any]]) -> list[str]:
@@ -176,19 +242,35 @@ def drop_all(installed: Installed, *, kept: Iterable[Compiled], reason: str) -> 
     actions = []
     kept = tuple(kept)
     tables = {(one.schema, one.table) for one in kept}
+    tables |= {(one.schema, one.table) for made in kept for one in made.partitions}
     functions_kept = {(one.schema, one.function) for one in kept}
     used = {row.function for rows in installed.triggers.values() for row in rows}
-    for schema, table in sorted({(schema, table) for schema, table, _ in installed.ours} - tables):
+    doomed = _with_partitions(installed, {(schema, table) for schema, table, _ in installed.ours} - tables)
+    last = {row.function: place for place, rows in doomed.items() for row in rows}
+    for place, rows in doomed.items():
         functions = [
-            row for row in installed.functions_on(schema, table) if (row.schema, row.name) not in functions_kept
+            row
+            for oid, row in installed.functions.items()
+            if last.get(oid) == place and (row.schema, row.name) not in functions_kept
         ]
-        statements = _drop_triggers(installed.on(schema, table)) + _drop_functions(functions)
-        actions.append(Action("drop", f"{schema}.{table}", reason, tuple(statements)))
+        statements = _drop_triggers(rows) + _drop_functions(functions)
+        actions.append(Action("drop", ".".join(place), reason, tuple(statements)))
     for oid, row in installed.functions.items():
         if oid not in used and (row.schema, row.name) not in functions_kept:
             name = f"{row.schema}.{row.name}"
             actions.append(Action("drop", name, "a function without triggers", tuple(_drop_functions([row]))))
     return actions
+
+
+def _with_partitions(installed: Installed, tables: Iterable[TableName]) -> dict[TableName, list[Row[Any]]]:
+    """Our triggers on these tables, by table; those of partitions with the table whose function they call."""
+    rows = [row for table in sorted(tables) for row in installed.on(*table)]
+    roots = {row.function: (row.schema, row.table_name) for row in reversed(rows) if not row.is_partition}
+    found: dict[TableName, list[Row[Any]]] = {}
+    for row in rows:
+        own = (row.schema, row.table_name)
+        found.setdefault(roots.get(row.function, own) if row.is_partition else own, []).append(row)
+    return found
 
 
 def compare_quoting(log: Log, installed: Installed, *, is_needed: bool) -> list[Action]:

@@ -69,12 +69,24 @@ class CompiledTrigger:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionTrigger:
+    """The TRUNCATE trigger of one partition of a table. ``may_be_made``: by this role."""
+
+    schema: str
+    table: str
+    may_be_made: bool
+    trigger: CompiledTrigger
+
+
+@dataclass(frozen=True, slots=True)
 class Compiled:
     """One function and its triggers on one table, as SQL; their hash in ``marker``, which is the triggers' comment.
 
     ``function_marker``: the function's comment, which tells the ``columns`` too (name -> type) that they were compiled
     for. ``present``: all columns of the table. ``by_statement``: the operations (i, u, d) that are logged a statement,
     not a row. ``is_replicated``: it logs row by row what a replication applies, beside another that logs statements.
+    ``partitions``: the triggers of those that are known, which are no part of the hash: partitions come and go.
+    ``is_partitioned``: the table has some, known or not.
     """
 
     schema: str
@@ -90,6 +102,8 @@ class Compiled:
     present: frozenset[str]
     by_statement: frozenset[str]
     is_replicated: bool
+    is_partitioned: bool
+    partitions: tuple[PartitionTrigger, ...]
 
 
 def compile_triggers(
@@ -128,8 +142,21 @@ def compile_triggers(
                     lambda name, place=(home, table): (*place, name) in triggers,  # type: ignore[misc]
                 )
                 triggers.add((home, table, names[operation]))
+            partitions = []
+            for partition in facts.partitions.get((home, table), ()) if "t" in part.operations else ():
+                place_of = (partition.schema, partition.name)
+                name = _free_name(
+                    f"_tgr_{partition.name}_t",
+                    lambda name, place=place_of: (*place, name) in triggers,  # type: ignore[misc]
+                )
+                triggers.add((*place_of, name))
+                trigger = _truncate_trigger(
+                    name, qualified(*place_of), qualified(home, function), part.enabled("t", one.always)
+                )
+                partitions.append(PartitionTrigger(*place_of, partition.may_have_triggers, trigger))
             place = _Place(schema, home, log, facts)
-            compiled.append(_compile(place, one, moving_with(one, declared), function, names, part))
+            moving = moving_with(one, declared)
+            compiled.append(_compile(place, one, moving, function, names, part, tuple(partitions)))
     return compiled
 
 
@@ -204,6 +231,7 @@ def _compile(
     function: str,
     names: Mapping[str, str],
     part: _Part,
+    partitions: tuple[PartitionTrigger, ...],
 ) -> Compiled:
     by_statement = part.by_statement
     if isinstance(triggers, ClassTriggers):
@@ -246,6 +274,8 @@ def _compile(
         present=frozenset(column.name for column in triggers.table.columns),
         by_statement=by_statement,
         is_replicated=part.is_replicated,
+        is_partitioned=triggers.table.partitioned,
+        partitions=partitions,
     )
 
 
@@ -290,8 +320,8 @@ def _class_body(
     def key_of(refs: Sequence[str]) -> str:
         return key_text(key, refs, quote_function)
 
-    def stands(refs: Sequence[str]) -> str:
-        """SQL: a row with this key is in the table now."""
+    def stands(refs: Sequence[str], and_also: str | None = None) -> str:
+        """SQL: a row ``t`` with this key is in the table now; ``and_also``: what else holds for it."""
         conditions = [
             f"{field('t', column)} {_equality(place.facts, (place.home, triggers.table.name), column)} {ref}"
             for column, ref in zip(triggers.key, refs, strict=True)
@@ -299,6 +329,8 @@ def _class_body(
         if not all(map(is_one_spelling, triggers.key)):
             own = key_of(_fields("t", triggers.key))
             conditions.append(f'({own}) COLLATE pg_catalog."C" = ({key_of(refs)}) COLLATE pg_catalog."C"')
+        if and_also is not None:
+            conditions.append(and_also)
         return f"EXISTS (SELECT FROM {table} AS t WHERE {' AND '.join(conditions)})"
 
     def is_there(refs: Sequence[str]) -> str:
@@ -325,6 +357,10 @@ def _class_body(
         update_type=int(triggers.update_type),
         by_statement=by_statement,
         may_repeat=triggers.may_repeat,
+        is_partitioned=triggers.table.partitioned,
+        # The columns of a primary key tell the partition.
+        may_stand_elsewhere=triggers.may_repeat
+        and {column.name for column in triggers.key} != set(triggers.table.primary_key),
         is_nullable=triggers.is_nullable,
         key=triggers.key,
         key_of=key_of,
@@ -373,6 +409,7 @@ def _child_body(place: _Place, triggers: ChildTriggers, by_statement: frozenset[
         event_type=int(triggers.event_type),
         attribute=triggers.attribute,
         by_statement=bool(by_statement),
+        is_partitioned=triggers.table.partitioned,
         owner_columns=triggers.owner_columns,
         column=triggers.column,
         key_of=key_of,
@@ -437,6 +474,19 @@ def render_quote_function(log: LogTable) -> str:
 def render(template: str, **values: object) -> str:
     """The text of a template; everything in it is quoted by its filters."""
     return _environment(templates.version_in_force()).get_template(template).render(**values)
+
+
+def render_partition_triggers(compiled: Compiled, *, drop: bool) -> str:
+    """The statement that makes the TRUNCATE triggers of the partitions that are there, or takes them away."""
+    return render(
+        "partition_triggers.sql.j2",
+        drop=drop,
+        table=qualified(compiled.schema, compiled.table),
+        function=qualified(compiled.schema, compiled.function),
+        marker=compiled.marker,
+        always=any(trigger.type & TRUNCATE and trigger.enabled == "A" for trigger in compiled.triggers),
+        max_identifier=MAX_IDENTIFIER,
+    ).rstrip()
 
 
 def _dollar_quoted(body: str) -> str:

@@ -70,5 +70,6 @@ def from_literals(schema: str, literals: Mapping[str, Any]) -> tuple[Facts, Inst
         with_heirs=frozenset((schema, name) for name in literals.get("with_heirs", ())),
         heirs=frozenset((schema, name) for name in literals.get("heirs", ())),
         function_names={(schema, name): -1 for name in literals.get("functions", ())},
+        partitions={},
     )
     return facts, Installed({}, triggers, frozenset(), None)

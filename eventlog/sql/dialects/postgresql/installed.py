@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, TextClause, text
 
@@ -54,12 +54,21 @@ class Log:
         return marker is not None and bool(MARKER.match(marker)) and marker.endswith(f" log {self.table}")
 
 
+class Partition(NamedTuple):
+    """A partition of a watched table, at any depth. ``may_have_triggers``: this role may make and run them."""
+
+    schema: str
+    name: str
+    may_have_triggers: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is true of the watched schemas beyond their catalog.
 
     ``readable``, ``lockable`` (row by row), ``filtered`` (by row level security) and the heirs are sets of tables;
-    ``equality`` the operators of unique keys by table and column; ``foreign_keys`` those of foreign keys by both ends.
+    ``equality`` the operators of unique keys by table and column; ``foreign_keys`` those of foreign keys by both ends;
+    ``partitions`` those of partitioned tables.
     """
 
     enums: frozenset[str]
@@ -71,6 +80,7 @@ class Facts:
     with_heirs: frozenset[TableName]
     heirs: frozenset[TableName]
     function_names: Mapping[TableName, int]
+    partitions: Mapping[TableName, Sequence[Partition]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +156,9 @@ def read_facts(conn: Connection, schemas: Sequence[str]) -> Facts:
         return conn.execute(sql(name), {"schemas": list(schemas)}).all()
 
     tables = rows("tables")
+    partitions: defaultdict[TableName, list[Partition]] = defaultdict(list)
+    for row in rows("partitions"):
+        partitions[row.schema, row.table_name].append(Partition(row.own_schema, row.name, row.may_have_triggers))
     return Facts(
         enums=frozenset(row.name for row in conn.execute(sql("enums"))),
         equality={(row.schema, row.table_name, row.column_name): row.operator for row in rows("equality")},
@@ -156,6 +169,7 @@ def read_facts(conn: Connection, schemas: Sequence[str]) -> Facts:
         with_heirs=frozenset((row.schema, row.name) for row in tables if row.has_heirs),
         heirs=frozenset((row.schema, row.name) for row in tables if row.is_heir),
         function_names={(row.schema, row.name): row.oid for row in rows("names")},
+        partitions=dict(partitions),
     )
 
 

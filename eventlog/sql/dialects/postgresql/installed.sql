@@ -27,7 +27,7 @@ ORDER BY n.nspname COLLATE "C", p.proname COLLATE "C";
 -- name: triggers
 -- Every trigger of somebody's making but a partition's copies. Ours are found by their comments, or by our functions.
 SELECT n.nspname AS schema, c.relname AS table_name, t.tgname AS name, d.description AS marker, t.tgfoid AS function,
-       t.tgtype AS type, t.tgenabled AS enabled, t.tgconstraint <> 0 AS is_constraint,
+       t.tgtype AS type, t.tgenabled AS enabled, t.tgconstraint <> 0 AS is_constraint, c.relispartition AS is_partition,
        t.tgattr::text <> '' OR t.tgnargs <> 0 AS has_arguments, t.tgoldtable AS old_table, t.tgnewtable AS new_table,
        CASE WHEN t.tgqual IS NOT NULL THEN pg_get_triggerdef(t.oid) END AS conditional
 FROM pg_catalog.pg_trigger t
@@ -91,6 +91,21 @@ FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = ANY(CAST(:schemas AS text[])) AND c.relkind IN ('r', 'p') AND NOT c.relispartition;
 
+-- name: partitions
+-- The partitions of partitioned tables, at any depth; and whether this role may comment on triggers there, and read all
+-- of their rows.
+SELECT n.nspname AS schema, r.relname AS table_name, pn.nspname AS own_schema, c.relname AS name,
+       pg_has_role(c.relowner, 'USAGE') AND has_table_privilege(c.oid, 'SELECT') AND NOT row_security_active(c.oid)
+           AS may_have_triggers
+FROM pg_catalog.pg_class r
+JOIN pg_catalog.pg_namespace n ON n.oid = r.relnamespace
+CROSS JOIN LATERAL pg_catalog.pg_partition_tree(r.oid) AS p
+JOIN pg_catalog.pg_class c ON c.oid = p.relid
+JOIN pg_catalog.pg_namespace pn ON pn.oid = c.relnamespace
+WHERE n.nspname = ANY(CAST(:schemas AS text[])) AND r.relkind = 'p' AND NOT r.relispartition
+  AND p.level > 0 AND c.relkind IN ('r', 'p')
+ORDER BY 1, 2, pn.nspname COLLATE "C", c.relname COLLATE "C";
+
 -- name: holders
 -- Sessions whose locks keep the triggers from being made, the oldest transaction first.
 SELECT DISTINCT a.pid, a.usename AS "user", a.application_name AS application, a.state, a.xact_start AS since
@@ -100,8 +115,9 @@ WHERE l.locktype = 'relation' AND l.granted AND l.pid <> pg_backend_pid()
   AND l.mode IN ('RowExclusiveLock', 'ShareUpdateExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock',
                  'ExclusiveLock', 'AccessExclusiveLock')
   AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
-  AND l.relation IN (SELECT c.oid FROM pg_catalog.pg_class c
+  AND l.relation IN (SELECT coalesce(p.relid, c.oid) FROM pg_catalog.pg_class c
                      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+                     LEFT JOIN LATERAL pg_catalog.pg_partition_tree(c.oid) AS p ON true
                      WHERE n.nspname || '.' || c.relname = ANY(CAST(:tables AS text[])))
 ORDER BY a.xact_start, a.pid
 LIMIT 3;

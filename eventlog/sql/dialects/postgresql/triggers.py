@@ -25,7 +25,9 @@ from eventlog.sql.dialects.postgresql.compare import (
     table_sql,
 )
 from eventlog.sql.dialects.postgresql.compile import (
+    BEFORE,
     SEARCH_PATH,
+    TRUNCATE,
     compile_triggers,
     moving_with,
     render_quote_function,
@@ -102,7 +104,12 @@ def compile_tables(
 def digests(conn: Connection, log: LogTable) -> dict[str, str]:
     """Table -> hash of what was compiled for its triggers, as their comments have it."""
     installed = read_installed(conn, find_log(conn, log))
-    tables = {(schema, table) for schema, table, _ in installed.ours}
+    # Not partitions, nor tables that were: they have triggers of TRUNCATE alone, which are no part of a hash.
+    tables = {
+        (schema, table)
+        for schema, table, _ in installed.ours
+        if any(not row.is_partition and row.type != BEFORE | TRUNCATE for row in installed.on(schema, table))
+    }
     return {
         ".".join(place): digest_of(row.marker for row in installed.functions_on(*place) if row.marker)
         for place in sorted(tables)
