@@ -80,6 +80,6 @@ def goes_on(line: bytes | str) -> bool:
 def pretty_printed(place: object) -> FormatError:
     """The one error of such a file."""
     return FormatError(
-        f"{place}: a value of JSON begins that goes on over several lines, and a line is needed for each: "
-        "jq -c . FILE makes one, of an array jq -c '.[]' FILE"
+        f"{place}: no JSON in one line: what begins here goes on over further lines, as in a file that is printed for "
+        "people; make a line of each value: jq -c . FILE, of an array jq -c '.[]' FILE"
     )

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from eventlog.errors import ConfigError, FormatError, NotExpressible
+from eventlog.text_lines import parsed_json
 
 try:
     import fastavro
@@ -29,8 +30,8 @@ class BadAvro(FormatError):
 def parsed(schema: str) -> Any:
     """The schema of a JSON text as fastavro takes it, illegal names and all. Raises BadAvro."""
     try:
-        return fastavro.parse_schema(json.loads(schema))
-    except (ValueError, TypeError, KeyError, AttributeError, SchemaParseException) as error:
+        return fastavro.parse_schema(parsed_json(schema))
+    except (ValueError, TypeError, LookupError, AttributeError, FormatError, SchemaParseException) as error:
         raise BadAvro(f"an Avro schema cannot be read: {type(error).__name__}: {error}") from None
 
 
@@ -49,7 +50,7 @@ def from_bytes(schema: str, data: bytes) -> dict[str, Any]:
     buffer = io.BytesIO(data)
     try:
         record = fastavro.schemaless_reader(buffer, parsed(schema), None)
-    except (EOFError, ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError) as error:
+    except (EOFError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, MemoryError) as error:
         raise BadAvro(f"{len(data)} bytes are no Avro of their schema: {type(error).__name__}: {error}") from None
     if buffer.tell() != len(data):
         raise BadAvro(f"{len(data) - buffer.tell()} bytes follow behind an Avro record of {buffer.tell()} bytes")

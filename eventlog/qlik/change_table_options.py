@@ -133,16 +133,16 @@ def described(tables: Mapping[str, Mapping[str, Any]], catalog: CatalogOption = 
         what = f"table {name!r}"
         if not isinstance(given, Mapping):
             raise ConfigError(f"{what} of tables is an object with columns and key, not {given!r}")
-        unknown = sorted(set(given) - _TABLE_MEMBERS)
+        unknown = sorted(map(str, set(given) - _TABLE_MEMBERS))
         if unknown:
             raise ConfigError(f"member {unknown[0]!r} of {what} is not known; known: columns, key")
         key = given.get("key") or ()
+        if isinstance(key, str) or not isinstance(key, Sequence) or not all(isinstance(one, str) for one in key):
+            raise ConfigError(f"the key of {what} is a list of column names, not {key!r}")
         if given.get("columns") is not None:
             columns = columns_from_json(given["columns"], key, what=what)
             result[name] = Described(columns, key_of(columns) or None)
         else:
-            if isinstance(key, str) or not all(isinstance(column, str) for column in key):
-                raise ConfigError(f"the key of {what} is a list of column names, not {key!r}")
             known = result.get(name, Described(None, None))
             result[name] = Described(known.columns, tuple(key) or known.key)
     return result

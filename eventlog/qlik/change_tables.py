@@ -102,7 +102,7 @@ def change_of(pair: Pair, table: SourceTable) -> Change:
         table.schema,
         table.table,
         op,
-        None if not key or image is None else tuple((name, image.get(name)) for name in key),
+        None if not key or image is None else _known_key(key, image),
         image_before,
         image_after,
         changed,
@@ -111,6 +111,14 @@ def change_of(pair: Pair, table: SourceTable) -> Change:
         commit_time=row.timestamp,
         extras=extras,
     )
+
+
+def _known_key(key: tuple[str, ...], image: Row) -> tuple[tuple[str, Value], ...] | None:
+    """The key of a row; one of which a column is not known is not known."""
+    try:
+        return tuple([(name, image[name]) for name in key])
+    except KeyError:
+        return None
 
 
 def _after(row: ChangeRow, before: Row | None, table: SourceTable) -> Row:

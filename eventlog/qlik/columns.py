@@ -119,6 +119,7 @@ def _character(type: ColumnType) -> str:
 # --- from options -----------------------------------------------------------------------------------------------------
 
 _FIELDS: Final = {one.name for one in fields(QlikColumn)}
+_SIZES: Final = {"length": (0, 2**31 - 1), "precision": (0, 2**17), "scale": (-(2**17), 2**17), "pk": (0, 1024)}
 
 
 def columns_from_json(
@@ -150,15 +151,20 @@ def _column_from_json(value: str | Mapping[str, Any], what: str) -> QlikColumn:
         return QlikColumn(value, "STRING")
     if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
         raise ConfigError(f"a column of {what} is a name or an object with a name, not {value!r}")
-    unknown = sorted(set(value) - _FIELDS)
+    unknown = sorted(map(str, set(value) - _FIELDS))
     if unknown:
         raise ConfigError(
             f"member {unknown[0]!r} of column {value['name']!r} of {what} is not known; known: "
             f"{', '.join(sorted(_FIELDS))}"
         )
-    for name in ("length", "precision", "scale", "pk"):
-        if isinstance(value.get(name, 0), bool) or not isinstance(value.get(name, 0), int):
-            raise ConfigError(f"{name} of column {value['name']!r} of {what} is a number, not {value[name]!r}")
+    for name, (least, most) in _SIZES.items():
+        number = value.get(name, 0)
+        if type(number) is not int or not least <= number <= most:
+            raise ConfigError(
+                f"{name} of column {value['name']!r} of {what} is a number from {least} to {most}, not {number!r}"
+            )
+    if not isinstance(value.get("type", ""), str) or not isinstance(value.get("nullable", True), bool):
+        raise ConfigError(f"column {value['name']!r} of {what} has a type, which is text, and nullable, true or false")
     return QlikColumn(**{"type": "STRING", **value})
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from eventlog.errors import FormatError, shown
 from eventlog.qlik import avro_binary
 from eventlog.qlik.avro_binary import NULL, VALUE
 from eventlog.qlik.errors import BadMagic
+from eventlog.text_lines import parsed_json
 
 MAGIC: Final = "atMSG"
 METADATA: Final = "MD"
@@ -89,9 +89,11 @@ def open_json(record: Any) -> Envelope:
         raise BadMagic(f"the magic of an envelope is {shown(str(record.get('magic')))}, not {MAGIC}")
     if not isinstance(record["message"], Mapping):
         raise BadEnvelope(f"the message of an envelope is an object, not {shown(str(record['message']))}")
-    return Envelope(
-        record.get("type") or DATA, record.get("messageSchemaId"), record.get("messageSchema"), record["message"]
-    )
+    schema_id, schema = record.get("messageSchemaId"), record.get("messageSchema")
+    for name, value in (("messageSchemaId", schema_id), ("messageSchema", schema)):
+        if value is not None and not isinstance(value, str):
+            raise BadEnvelope(f"{name} of an envelope is text, not {shown(str(value))}")
+    return Envelope(record.get("type") or DATA, schema_id, schema, record["message"])
 
 
 def open_avro(data: bytes) -> Envelope:
@@ -107,6 +109,7 @@ def open_avro(data: bytes) -> Envelope:
 def open_text(data: bytes) -> Envelope:
     """The envelope of a record in JSON text. Raises BadMagic, BadEnvelope."""
     try:
-        return open_json(json.loads(data, parse_float=Decimal))
-    except ValueError as error:
-        raise BadEnvelope(f"a message is no JSON: {error}") from None
+        record = parsed_json(data)
+    except FormatError as error:
+        raise BadEnvelope(f"a message is {error}") from None
+    return open_json(record)

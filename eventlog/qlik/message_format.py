@@ -8,19 +8,17 @@ out (one a table, or the option ``topic``).
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from decimal import Decimal
 from functools import partial
 from itertools import chain
 from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any, Final
 
-from eventlog.errors import ConfigError, FormatError, NeedsQueryBack, NeedsRowCodec, NotExpressible, placed
+from eventlog.errors import ConfigError, FormatError, NeedsQueryBack, NeedsRowCodec, NotExpressible, placed, shown
 from eventlog.formats import Format, Report, parse_options
 from eventlog.input_files import files_in
 from eventlog.model import Change
@@ -31,7 +29,7 @@ from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.registry import Registry, RegistryError, open_registry
 from eventlog.qlik.transactions import count_events
-from eventlog.text_lines import numbered_lines
+from eventlog.text_lines import goes_on, numbered_lines, parsed_json, pretty_printed
 from eventlog.whole_output import whole_file
 
 _NAME: Final = "qlik-messages"
@@ -189,6 +187,9 @@ def _placed_lines(path: Path, refuse: Callable[[FormatError], None]) -> Iterator
                     try:
                         message = _message_of(line, place)
                     except FormatError as error:
+                        if number == 1 and goes_on(line):
+                            refuse(pretty_printed(place))
+                            break
                         refuse(error)
                     else:
                         yield place, message
@@ -205,25 +206,27 @@ def _message_files(directory: Path) -> list[Path]:
 
 def _message_of(line: bytes, where: str) -> Message:
     try:
-        record = json.loads(line, parse_float=Decimal)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{where}: no JSON: {error}") from None
+        record = parsed_json(line)
+    except FormatError as error:
+        raise placed(error, where) from None
     if not isinstance(record, dict) or "value" not in record:
         return Message(None, None, record)
     topic, value = record.get("topic"), record["value"]
     if not isinstance(topic, str | None):
-        raise FormatError(f"{where}: topic is text, not {topic!r}")
+        raise FormatError(f"{where}: topic is text, not {shown(str(topic))}")
     is_hex = isinstance(value, dict) and value.keys() == {"hex"}
     return Message(topic, _bytes(record.get("key"), where), _bytes(value, where) if is_hex else value)
 
 
 def _bytes(value: Any, where: str) -> bytes | None:
-    if value is None or isinstance(value, str):
-        return None if value is None else value.encode()
+    if value is None:
+        return None
     try:
+        if isinstance(value, str):
+            return value.encode()
         return bytes.fromhex(value["hex"])
     except (TypeError, KeyError, ValueError):
-        raise FormatError(f"{where}: {value!r} is neither text nor hex") from None
+        raise FormatError(f"{where}: {value!r:.60} is neither text nor hex") from None
 
 
 # --- Kafka ------------------------------------------------------------------------------------------------------------

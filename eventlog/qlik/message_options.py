@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final
 
 from eventlog.errors import ConfigError
@@ -38,8 +39,14 @@ class ReadOptions:
     properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
+        _texts(self, "schema", "table", "topic", "metadata_topic", "registry")
+        wait = self.metadata_wait
+        if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait < inf:
+            raise ConfigError(f"metadata_wait of the Qlik messages is a number of seconds, not {wait!r}")
         _one_of("byteorder", self.byteorder, "little", "big", "auto")
+        _one_of("follow", self.follow, True, False)
         _check_columns(self.columns)
+        _check_properties(self.properties)
 
     def columns_of(self, full_name: str) -> tuple[QlikColumn, ...] | None:
         """The columns that the options give a table, None if they name it not. Raises ConfigError."""
@@ -80,6 +87,8 @@ class WriteOptions:
     properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
+        _texts(self, "registry", "namespace", "topic", "last_sequence")
+        _texts(self, "metadata_topic", "server", "task", is_needed=True)
         _one_of("encoding", self.encoding, "json", "avro")
         _one_of("metadata", self.metadata, "publish", "none", "registry")
         _one_of("names", self.names, "message", "headers", "off")
@@ -89,6 +98,7 @@ class WriteOptions:
         for name in ("external_schema_id", "logical_types", "input_complete"):
             _one_of(name, getattr(self, name), True, False)
         _check_columns(self.columns)
+        _check_properties(self.properties)
         if self.metadata == "registry" and self.encoding != "avro":
             raise ConfigError("metadata = registry is for encoding = avro only; set encoding, or metadata = publish")
 
@@ -99,8 +109,24 @@ class WriteOptions:
 
 
 def _one_of(name: str, value: object, *allowed: object) -> None:
-    if value not in allowed:
+    if not any(type(value) is type(one) and value == one for one in allowed):
         raise ConfigError(f"{name} = {value!r} of the Qlik messages is none of {', '.join(map(str, allowed))}")
+
+
+def _texts(options: object, *names: str, is_needed: bool = False) -> None:
+    for name in names:
+        value = getattr(options, name)
+        if not isinstance(value, str) and (is_needed or value is not None):
+            raise ConfigError(f"{name} of the Qlik messages is a text, not {value!r}")
+
+
+def _check_properties(properties: object) -> None:
+    """Names with values as librdkafka takes them. A value is not shown: it may be a secret."""
+    if not isinstance(properties, Mapping):
+        raise ConfigError("properties of the Qlik messages are an object: librdkafka's names -> values")
+    for name, value in properties.items():
+        if not isinstance(name, str) or not isinstance(value, str | int | float):
+            raise ConfigError(f"property {name!r} of the Qlik messages is a text, a number or a truth value")
 
 
 def _check_columns(columns: Columns) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,13 +18,13 @@ from eventlog.model import Change, ChangeOp, Row, Value, differing
 from eventlog.qlik import masks
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.envelope import DATA, MAGIC, METADATA, BadEnvelope, Envelope, open_avro, open_json, open_text
-from eventlog.qlik.errors import BadSequence, UnknownSchema
+from eventlog.qlik.errors import BadMask, BadSequence, UnknownSchema
 from eventlog.qlik.masks import ByteOrder, Mask
 from eventlog.qlik.message import Message
 from eventlog.qlik.message_names import avro_name
 from eventlog.qlik.message_options import ReadOptions
 from eventlog.qlik.message_table import MessageTable
-from eventlog.qlik.message_values import plain_value, read_moment, value_reader
+from eventlog.qlik.message_values import plain_value, read_moment, value_reader, whole_number
 from eventlog.qlik.metadata import read_metadata
 from eventlog.qlik.registry import Registry, split
 from eventlog.qlik.sequence import check as check_sequence
@@ -115,7 +114,12 @@ class MessageReader:
     def _released(self) -> Iterator[Change]:
         while self._waiting:
             deadline, message, envelope = self._waiting[0]
-            if envelope.schema is None and envelope.schema_id is not None and envelope.schema_id not in self._by_id:
+            if (
+                envelope.schema is None
+                and envelope.schema_id is not None
+                and envelope.schema_id not in self._by_id
+                and not self._is_given(message, envelope)
+            ):
                 if self._clock() >= deadline:
                     waiting = len(self._waiting)
                     self._waiting.popleft()
@@ -124,6 +128,18 @@ class MessageReader:
                 return
             self._waiting.popleft()
             yield self._change(message, envelope)
+
+    def _is_given(self, message: Message, envelope: Envelope) -> bool:
+        """Whether the option ``columns`` says how to read a message in JSON whose metadata have not come, of a table
+        of which none have (spec/qlik.md 5.1).
+        """
+        if not self._options.columns or isinstance(envelope.message, bytes):
+            return False
+        try:
+            name = self._names(_finder(envelope.message, has_envelope=True), None, message.topic)
+        except BadEnvelope:
+            return False
+        return name not in self._newest and _full_name(*name) in self._options.columns
 
     # --- metadata ---
 
@@ -166,7 +182,7 @@ class MessageReader:
     def _change(self, message: Message, envelope: Envelope) -> Change:
         payload, schema, known = envelope.message, envelope.schema, None
         if schema is None and envelope.schema_id is not None:
-            known, schema = self._by_id[envelope.schema_id]
+            known, schema = self._by_id.get(envelope.schema_id, (None, None))
         if isinstance(payload, bytes):
             if not schema:
                 raise UnknownSchema("a message in Avro names no schema: it cannot be read without its metadata message")
@@ -207,7 +223,7 @@ class MessageReader:
         key = schema, name, fields if has_schema or (schema, name) not in self._newest else None
         found = self._seen.get(key)
         if found is None:
-            given = self._options.columns_of(name if schema is None else f"{schema}.{name}")
+            given = self._options.columns_of(_full_name(*key[:2]))
             if given is not None and not has_schema:
                 found = _described(MessageTable(schema, name, given))
             elif given is None and key[2] is None:
@@ -272,8 +288,10 @@ class MessageReader:
             return None
         if isinstance(value, bytes):
             mask = masks.read_bytes(table.layout, value, cast("ByteOrder", self._options.byteorder))
+        elif isinstance(value, str):
+            mask = masks.read_text(table.layout, value)
         else:
-            mask = masks.read_text(table.layout, str(value))
+            raise BadMask(f"mask {shown(str(value))} is a {type(value).__name__}, and a mask is hex text or bytes")
         if mask.extra_bits:
             self._report.count("mask_extra_bits", mask.extra_bits)
         return mask
@@ -334,7 +352,8 @@ def _data_fields(schema: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _key_fields(schema: str) -> tuple[str, ...]:
-    return tuple(field["name"] for field in json.loads(schema).get("fields", ()))
+    """The fields of ``KeyRecord``. Raises BadAvro."""
+    return tuple(str(field["name"]) for field in avro_module().parsed(schema).get("fields", ()))
 
 
 # --- headers ----------------------------------------------------------------------------------------------------------
@@ -390,16 +409,23 @@ def _sequence(find: _Find, op: ChangeOp, names: tuple[str | None, str]) -> str |
 
 def _text(value: Any) -> str | None:
     """The text of a header; empty is None, as null and missing are."""
+    if isinstance(value, Mapping | list):
+        raise BadEnvelope(f"a header is {shown(str(value))}, and one value is needed")
     return None if value is None or value is _ABSENT or value == "" else str(value)
+
+
+_LARGEST_COUNTER: Final = 2**63 - 1
 
 
 def _counter(value: Any) -> int | None:
     if value is None or value is _ABSENT:
         return None
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        raise BadEnvelope(f"transactionEventCounter {shown(str(value))} is no number") from None
+    if isinstance(value, str) and value.isdecimal() and len(value) < 20:
+        value = int(value)
+    number = None if isinstance(value, bool) else whole_number(value, 20)
+    if number is None or not 0 <= number <= _LARGEST_COUNTER:
+        raise BadEnvelope(f"transactionEventCounter {shown(str(value))} is no number of events")
+    return number
 
 
 def _flag(value: Any) -> bool | None:
@@ -428,10 +454,16 @@ def _key(key: Sequence[str], after: Row | None, before: Row | None) -> tuple[tup
     return None
 
 
+def _full_name(schema: str | None, table: str) -> str:
+    return table if schema is None else f"{schema}.{table}"
+
+
 def _unknown_schema(schema_id: str | None, when: str, waiting: int) -> UnknownSchema:
     return UnknownSchema(
         f"no metadata message with schema id {schema_id} has come {when}, and {waiting} messages wait for it; "
-        "read the metadata topic too (metadata_topic)"
+        "read the metadata topic too (metadata_topic), or, of messages in JSON, give the table's columns by the "
+        'reader\'s option columns = {"<schema>.<table>": [{"name": ..., "type": ..., "pk": 1}, ...]}, and schema and '
+        "table where the messages do not name them"
     )
 
 

@@ -127,11 +127,11 @@ _MOST_DIGITS: Final = 20
 """Digits of the largest integer of a column, a UINT8."""
 
 
-def whole_number(value: int | Decimal, digits: int) -> int | None:
-    """A number without a fraction that has so many digits at most; None for another. Exponents cost nothing."""
+def whole_number(value: Any, digits: int) -> int | None:
+    """A number without a fraction that has so many digits at most; None for anything else. Exponents cost nothing."""
     if isinstance(value, int):
         return value if abs(value) < 10**digits else None
-    if not value.is_finite():
+    if not isinstance(value, Decimal) or not value.is_finite():  # Infinity and NaN of JSON are no Decimal
         return None
     if not value:
         return 0

@@ -239,7 +239,9 @@ class MessageWriter:
                 digits(transaction_text(change.transaction_id)),
                 template.change_mask if changed is None else coding.mask(changed),
             )
-        number, is_last = change.event_number, change.last_in_transaction
+            number, is_last = change.event_number, change.last_in_transaction
+        else:  # a REFRESH, which belongs to no transaction
+            number = is_last = None
         values.append(null if number is None else coding.number(number))
         values.append(null if is_last is None else coding.flag(is_last))
         parts = template.parts.copy()

@@ -13,8 +13,10 @@ from eventlog.qlik.columns import TYPES, QlikColumn
 from eventlog.qlik.message_names import avro_name
 from eventlog.qlik.message_options import WriteOptions
 from eventlog.qlik.message_table import MessageTable
+from eventlog.qlik.message_values import whole_number
 
 HEADERS_NAMESPACE: Final = "com.attunity.queue.msg"
+_MOST_DIGITS: Final = 18
 _MD_RECORDS: Final = ("MetadataMessage", "Lineage", "TableStructure", "TableColumns")
 
 Schema = dict[str, Any]
@@ -194,28 +196,30 @@ def read_metadata(message: Mapping[str, Any]) -> tuple[MessageTable, str]:
     """The table and the data schema of an MD payload. Raises BadMetadata."""
     try:
         lineage = message["lineage"]
-        name = lineage["table"]
+        texts = (lineage["table"], lineage.get("schema") or "", message["schemaId"], message.get("dataSchema") or "")
+        name, own_schema, schema_id, schema = texts
+        if not name or not all(isinstance(text, str) for text in texts):
+            raise BadMetadata("a metadata message names its table, schema, schemaId and dataSchema as text")
         described = message["tableStructure"]["tableColumns"].items()
-        columns = [_column(*one) for one in sorted(described, key=lambda one: int(one[1]["ordinal"]))]
-        table = MessageTable(
-            lineage.get("schema") or None,
-            name,
-            tuple(columns),
-            int(lineage.get("tableVersion") or 1),
-            message["schemaId"],
-        )
+        columns = [_column(*one) for one in sorted(described, key=lambda one: _number(one[1]["ordinal"]))]
+        version = _number(lineage.get("tableVersion") or 1)
+        table = MessageTable(own_schema or None, name, tuple(columns), version, schema_id)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise BadMetadata(f"a metadata message cannot be read: {type(error).__name__} {shown(str(error))}") from None
-    schema = message.get("dataSchema")
-    if not isinstance(name, str) or not isinstance(schema, str | None):
-        raise BadMetadata("a metadata message names its table and its dataSchema as text")
-    return table, schema or ""
+    return table, schema
+
+
+def _number(value: Any) -> int:
+    number = whole_number(int(value) if isinstance(value, str) else value, _MOST_DIGITS)
+    if number is None:
+        raise ValueError(f"{shown(str(value))} is no number of {_MOST_DIGITS} digits at most")
+    return number
 
 
 def _column(name: str, about: Mapping[str, Any]) -> QlikColumn:
     kind = str(about.get("type")).upper()
     length, precision, scale, place = (
-        int(about.get(number) or 0) for number in ("length", "precision", "scale", "primaryKeyPosition")
+        _number(about.get(number) or 0) for number in ("length", "precision", "scale", "primaryKeyPosition")
     )
     nullable = about.get("nullable") is not False
     return QlikColumn(name, kind if kind in TYPES else "STRING", length, precision, scale, place, nullable)

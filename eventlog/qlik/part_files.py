@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple, TextIO
+from typing import Any, BinaryIO, Final, NamedTuple, TextIO, cast
 
 from eventlog.errors import ConfigError, FormatError, ValueRange, placed
 from eventlog.qlik.columns import QlikColumn
@@ -76,12 +76,12 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
             arrow, _ = _pyarrow()
             try:
                 with path.open("rb") as file, arrow.CompressedInputStream(file, "zstd") as plain:
-                    yield io.BufferedReader(plain)  # type: ignore[type-var]
+                    yield cast("BinaryIO", io.BufferedReader(plain))
             except arrow.ArrowException as error:
                 raise FormatError(f"{path} cannot be read: {error}") from None
         else:
-            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as plain:
-                yield plain
+            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as content:
+                yield cast("BinaryIO", content)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

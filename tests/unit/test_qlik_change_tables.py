@@ -583,3 +583,12 @@ def test_changes_are_read_as_they_were_written(given: list[Change], form: Any, b
     expected = given if before_images else [one._replace(before=None) if one.after else one for one in given]
     assert [one._replace(position=None) for one in back] == expected
     assert sorted(one.position or "" for one in back) == [one.position for one in back]
+
+
+def test_a_key_of_which_a_column_is_not_known_is_not_known() -> None:
+    source = SourceTable("app", "item", ("region", "id"), absent_nulls="absent")
+    row = ChangeRow(SEQ, "U", frozenset({"name"}), None, None, None, None, {"id": 7, "region": None, "name": "nut"})
+    assert change_of(Pair(None, row), source).key is None
+    assert change_of(Pair(None, row._replace(data={"id": 7, "name": "nut"})), source).key is None
+    whole = row._replace(mask=frozenset({"name", "region"}))
+    assert change_of(Pair(None, whole), source).key == (("region", None), ("id", 7))  # NULL in a unique index

@@ -101,6 +101,18 @@ def test_lines_that_are_no_records_are_named(tmp_path: Path, line: str, why: str
         found(path)
 
 
+@pytest.mark.parametrize(("value", "filter"), [({"a": {"b": 1}}, "-c ."), ([{"a": {"b": 1}}], "-c '.[]'")])
+def test_a_file_that_is_printed_for_people_gets_one_hint(tmp_path: Path, value: Any, filter: str) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps(value, indent=2), encoding="utf-8")
+    good = json.dumps(envelope({"data": DATA, "beforeData": BEFORE, "headers": HEADERS}))
+    (tmp_path / "b.jsonl").write_text(good, encoding="utf-8")
+    report = Report()
+    assert found(tmp_path, report, schema="app", table="item", columns=COLUMNS) == [UPDATE]
+    assert report.counters == {"format": 1}
+    assert "a.jsonl, line 1" in report.problems[0]
+    assert f"jq {filter}" in report.problems[0]
+
+
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="cannot be read"):
         found(tmp_path / "none")
@@ -110,7 +122,8 @@ def test_what_cannot_be_read_is_passed_over_and_what_stands_behind_it_is_read(tm
     path = tmp_path / "m.jsonl"
     good = json.dumps(envelope({"data": DATA, "beforeData": BEFORE, "headers": HEADERS}))
     bad = json.dumps(envelope({"data": DATA, "headers": {**HEADERS, "changeSequence": "7"}}))
-    waiting = json.dumps(envelope({"data": DATA, "headers": HEADERS}, messageSchemaId="AB" * 16))
+    value = envelope({"data": DATA, "headers": HEADERS}, messageSchemaId="AB" * 16)
+    waiting = json.dumps({"topic": "app.other", "value": value})
     path.write_text("\n".join([good, "{", "7", bad, good, waiting, good, waiting, good]), encoding="utf-8")
     report = Report()
     assert found(path, report, schema="app", table="item", columns=COLUMNS) == [UPDATE] * 4

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from decimal import Decimal
+from time import process_time
 from typing import Any
 
 import pytest
 from qlik_messages import BEFORE, COLUMNS, DATA, HEADERS, SEQUENCE, UPDATE, envelope, read, read_item, records, write
 
-from eventlog.errors import FormatError, InvalidChange, UnknownOperation
+from eventlog.errors import ConfigError, FormatError, InvalidChange, UnknownOperation
 from eventlog.formats import Report
 from eventlog.model import ChangeOp
 from eventlog.qlik.envelope import BadEnvelope, avro_envelope
 from eventlog.qlik.errors import BadMagic, BadMask, BadSequence, UnknownSchema
 from eventlog.qlik.message import Message
-from eventlog.qlik.message_options import ReadOptions
+from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader
+from eventlog.qlik.message_values import BadMessageValue
 
 ROWS = {"data": DATA, "beforeData": BEFORE}
+INSERT = {**HEADERS, "operation": "INSERT", "changeMask": None, "columnMask": None}
 PREFIXED = {f"headers_{name}": value for name, value in HEADERS.items()}
 
 
@@ -98,6 +102,19 @@ def test_optional_headers_may_be_missing(name: str) -> None:
         ({"timestamp": "yesterday"}, BadEnvelope),
         ({"timestamp": "0001-01-01T00:00:00+14:00"}, BadEnvelope),
         ({"transactionEventCounter": "one"}, BadEnvelope),
+        ({"transactionEventCounter": Decimal("1e99999")}, BadEnvelope),
+        ({"transactionEventCounter": Decimal("1e9999999")}, BadEnvelope),
+        ({"transactionEventCounter": Decimal("1.5")}, BadEnvelope),
+        ({"transactionEventCounter": float("inf")}, BadEnvelope),
+        ({"transactionEventCounter": float("nan")}, BadEnvelope),
+        ({"transactionEventCounter": 2**63}, BadEnvelope),
+        ({"transactionEventCounter": -1}, BadEnvelope),
+        ({"transactionEventCounter": True}, BadEnvelope),
+        ({"transactionEventCounter": [1]}, BadEnvelope),
+        ({"changeMask": 4}, BadMask),
+        ({"columnMask": [7]}, BadMask),
+        ({"transactionId": {"a": 1}}, BadEnvelope),
+        ({"timestamp": 20240510}, BadEnvelope),
         ({"transactionLastEvent": "maybe"}, BadEnvelope),
     ],
 )
@@ -117,6 +134,14 @@ def test_headers_that_cannot_be_read_are_errors_by_their_names(headers: dict[str
         (envelope([1]), BadEnvelope),  # type: ignore[arg-type]
         (envelope({"data": [1], "headers": HEADERS}), BadEnvelope),
         ([1], BadEnvelope),
+        (envelope({**ROWS, "headers": HEADERS}, messageSchemaId=["A"]), BadEnvelope),
+        (envelope({**ROWS, "headers": HEADERS}, messageSchemaId=7), BadEnvelope),
+        (envelope({**ROWS, "headers": HEADERS}, messageSchema={"type": "record"}), BadEnvelope),
+        (envelope({**ROWS, "headers": {**HEADERS, "table": ["item"]}}), BadEnvelope),
+        (b"[" * 2000, BadMagic),
+        (b'{"message":' + b"[" * 2000 + b"]" * 2000 + b"}", BadEnvelope),
+        (b'{"data":' + b"[" * 200 + b"]" * 200 + b"}", BadEnvelope),
+        (b'{"data":{"id":1e99999999999999999999}}', BadEnvelope),
         (b"{", BadEnvelope),
         (b"xxMSG\x04DT\x00", BadMagic),
         (b"", BadMagic),
@@ -229,7 +254,7 @@ def test_a_message_waits_for_its_metadata_and_holds_what_is_behind_it(encoding: 
 def test_a_message_whose_metadata_do_not_come_in_time_has_an_unknown_schema(encoding: str) -> None:
     _, data = written(encoding)
     now = 0.0
-    reader = MessageReader(ReadOptions(columns=COLUMNS, metadata_wait=30), clock=lambda: now)
+    reader = MessageReader(ReadOptions(columns={"app.other": ["id"]}, metadata_wait=30), clock=lambda: now)
     assert list(reader.changes(Message(*data))) == []
     now = 29.9
     assert list(reader.overdue()) == []
@@ -299,6 +324,15 @@ def test_nullable_that_is_missing_is_true_and_unknown_types_are_text() -> None:
         lambda message: message["tableStructure"]["tableColumns"]["id"].pop("ordinal"),
         lambda message: message["tableStructure"]["tableColumns"].update(id=1),
         lambda message: message["lineage"].update(table=None),
+        lambda message: message["lineage"].update(table=["item"]),
+        lambda message: message["lineage"].update(schema={"a": 1}),
+        lambda message: message["lineage"].update(tableVersion=float("inf")),
+        lambda message: message["lineage"].update(tableVersion=Decimal("1e9999999")),
+        lambda message: message.update(schemaId=["A"]),
+        lambda message: message.update(dataSchema={"type": "record"}),
+        lambda message: message["tableStructure"]["tableColumns"]["id"].update(ordinal=float("inf")),
+        lambda message: message["tableStructure"]["tableColumns"]["id"].update(length=float("nan")),
+        lambda message: message["tableStructure"]["tableColumns"]["id"].update(primaryKeyPosition=[1]),
     ],
 )
 def test_metadata_that_cannot_be_read_are_an_error(spoil: Callable[[dict[str, Any]], Any]) -> None:
@@ -308,12 +342,101 @@ def test_metadata_that_cannot_be_read_are_an_error(spoil: Callable[[dict[str, An
         read(record)
 
 
-def test_options_are_checked() -> None:
-    from eventlog.errors import ConfigError
+def number_columns(*types: str) -> dict[str, Any]:
+    return {"app.item": [{"name": type.lower(), "type": type} for type in types]}
 
+
+LEAST_AND_MOST = {
+    "INT1": (-(2**7), 2**7 - 1), "INT2": (-(2**15), 2**15 - 1), "INT4": (-(2**31), 2**31 - 1),
+    "INT8": (-(2**63), 2**63 - 1), "UINT1": (0, 2**8 - 1), "UINT2": (0, 2**16 - 1), "UINT4": (0, 2**32 - 1),
+    "UINT8": (0, 2**64 - 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("type", LEAST_AND_MOST)
+def test_integers_are_read_within_the_range_of_their_column(type: str) -> None:
+    def value(text: str) -> Any:
+        data = f'{{"data":{{"{type.lower()}":{text}}},"headers":{json.dumps(INSERT)}}}'.encode()
+        (change,) = read(data, schema="app", table="item", columns=number_columns(type))
+        return None if change.after is None else change.after[type.lower()]
+
+    least, most = LEAST_AND_MOST[type]
+    for number in (least, most):
+        assert [value(text) for text in (str(number), f'"{number}"', f"{number}.0")] == [number] * 3
+    assert [value(text) for text in ("0e99", "1e2", '"1E+2"')] == [0, 100, 100]
+    for text in (least - 1, most + 1, "1e99999", "1e9999999", '"1e9999999"', "-1e9999999", "1e-9999999", "Infinity"):
+        begun = process_time()
+        with pytest.raises(BadMessageValue):
+            value(str(text))
+        assert process_time() - begun < 0.2  # an exponent of seven digits took ten minutes
+
+
+@pytest.mark.parametrize("number", ["1e300000000", "-1e300000000", "1e-300000000", '"1e300000000"', "0e300000000"])
+def test_a_numeric_whose_exponent_is_out_of_all_reason_is_refused(number: str) -> None:
+    data = f'{{"data":{{"numeric":{number}}},"headers":{json.dumps(INSERT)}}}'.encode()
+    with pytest.raises(BadMessageValue, match="no NUMERIC"):
+        read(data, schema="app", table="item", columns=number_columns("NUMERIC"))
+
+
+def test_a_number_that_no_real_holds_is_not_infinite() -> None:
+    for columns, text in ((number_columns("REAL8"), "1e400"), (number_columns("REAL8"), '"1e400"'), ({}, "1e400")):
+        data = f'{{"data":{{"real8":{text}}},"headers":{json.dumps(INSERT)}}}'.encode()
+        with pytest.raises(BadMessageValue):
+            read(data, schema="app", table="item", columns=columns)
+    (change,) = read({"data": {"real8": "Infinity"}, "headers": INSERT}, schema="app", table="item",
+                     columns=number_columns("REAL8"))  # fmt: skip
+    assert change.after == {"real8": float("inf")}
+
+
+def test_columns_of_the_options_are_enough_for_messages_whose_metadata_do_not_come() -> None:
+    record = envelope({**ROWS, "headers": HEADERS}, messageSchemaId="AB" * 16)
+    (change,) = read_item(record)
+    assert (change, change.extras["schema_id"]) == (UPDATE, "AB" * 16)
+    with pytest.raises(UnknownSchema, match=r"or, of messages in JSON, .* option columns = .* and schema and table"):
+        read(record, schema="app", table="item")
+
+
+def test_a_new_version_of_a_table_that_was_described_waits_for_its_metadata() -> None:
+    metadata, _ = written("json")
+    record = envelope({**ROWS, "headers": HEADERS}, messageSchemaId="AB" * 16)
+    with pytest.raises(UnknownSchema):
+        read_item(metadata, record)
+
+
+def test_options_are_checked() -> None:
     for options in ({"byteorder": "middle"}, {"columns": ["id"]}, {"columns": {"t": [{"name": "a", "type": "INT3"}]}}):
         with pytest.raises(ConfigError):
             ReadOptions(**options)  # type: ignore[arg-type]
+
+
+WRONG: list[Any] = [7, 1.5, True, "text", [1], {"a": 1}, [[]], None, float("nan"), -1]
+
+
+@pytest.mark.parametrize("kind", [ReadOptions, WriteOptions])
+def test_options_of_wrong_types_are_named(kind: type[Any]) -> None:
+    good = kind()
+    for name in kind.__dataclass_fields__:
+        for value in WRONG:
+            try:
+                kind(**{name: value})
+            except ConfigError as error:
+                assert name in str(error) or name == "columns"  # noqa: PT017 - whether it is raised is left open
+            else:
+                default = getattr(good, name)
+                fits = isinstance(value, type(default)) or (default is None and isinstance(value, str | None))
+                optional = value is None and name == "metadata_topic" and kind is ReadOptions
+                assert fits or optional or (name == "metadata_wait" and value == 7), (name, value)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [{"name": "a", "type": 7}, {"name": "a", "type": []}, {"name": "a", "precision": -1}, {"name": "a", "pk": 1.0},
+     {"name": "a", "precision": 10**9}, {"name": "a", "nullable": "no"}, {"name": 7}, 7, [], None],
+)  # fmt: skip
+def test_columns_of_wrong_types_are_refused(column: Any) -> None:
+    for kind in (ReadOptions, WriteOptions):
+        with pytest.raises(ConfigError):
+            kind(columns={"t": [column]})
 
 
 def test_sequence_is_the_position() -> None:

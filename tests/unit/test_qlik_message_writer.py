@@ -462,3 +462,12 @@ def test_values_that_are_read(kind: str, written: Any, value: Any) -> None:
     columns = {"t": [{"name": "c", "type": kind}]}
     record = {"data": {"c": written}, "headers": {"operation": "READ"}}
     assert read(record, table="t", columns=columns)[0].after == {"c": value}
+
+
+@pytest.mark.parametrize("encoding", ["json", "avro"])
+def test_a_refresh_carries_no_counters(encoding: str) -> None:
+    change = Change(
+        "app", "item", ChangeOp.REFRESH, (("id", 7),), None, {"id": 7}, event_number=3, last_in_transaction=True
+    )
+    (back,) = read(*write([change], encoding=encoding, columns=COLUMNS))
+    assert (back.event_number, back.last_in_transaction) == (None, None)
