@@ -12,7 +12,7 @@ from eventlog.change_keys import Key, class_of
 from eventlog.errors import ConfigError
 from eventlog.typed import value_reader
 
-CatalogOption: TypeAlias = "str | Database | Mapping[str, Any] | None"
+CatalogOption: TypeAlias = str | Database | Mapping[str, Any] | None
 """A JSON catalogue: its path, its content (the form of the ``database`` member of spec/xds.md 9), or what it means."""
 
 
@@ -34,7 +34,7 @@ def read_catalog(path: Path) -> Mapping[str, Any]:
         value = json.loads(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"the catalog {path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"the catalog {path} is not JSON: {error}") from None
     if not isinstance(value, dict) or not isinstance(value.get("database", value), dict):
         raise ConfigError(f"the catalog {path} is no JSON object")
@@ -53,8 +53,13 @@ def keys_of(option: Any, catalog: Catalog | None) -> Callable[[str], Iterable[Ke
         return given
     if not isinstance(option, Mapping):
         raise ConfigError('existing_keys is an object of tables to lists of keys: {"item": [{"id": 7}]}')
-    known = {table: [_key(table, key, catalog) for key in keys] for table, keys in option.items()}
-    return known.get
+    return {table: _keys(table, keys, catalog) for table, keys in option.items()}.get
+
+
+def _keys(table: str, keys: Any, catalog: Catalog | None) -> list[Key]:
+    if not isinstance(keys, list | tuple):
+        raise ConfigError(f'the keys of {table!r} in existing_keys are no list, such as [{{"id": 7}}]')
+    return [_key(table, key, catalog) for key in keys]
 
 
 def _key(table: str, key: Any, catalog: Catalog | None) -> Key:

@@ -123,7 +123,7 @@ class Lob(NamedTuple):
     data: bytes
 
 
-Value: TypeAlias = "str | int | Decimal | float | bool | bytes | date | time | datetime | Lob | tuple[Any, ...] | None"
+Value: TypeAlias = str | int | Decimal | float | bool | bytes | date | time | datetime | Lob | tuple[Any, ...] | None
 """A value of a column: None is NULL, a tuple holds the values of a multi-valued attribute (E and X only)."""
 
 Row: TypeAlias = Mapping[str, Value]

@@ -95,7 +95,7 @@ def parse_type(text: str) -> ColumnType:
         return ColumnType(Kind.OTHER, sql=text)
     name, size, scale = match.groups()
     kind, bits = _BARE_TYPES.get(name.lower(), (Kind.OTHER, 0))
-    if kind is Kind.EXACT and size is not None and int(scale or 0) == 0:
+    if kind is Kind.EXACT and size is not None and not (scale or "").strip("-0"):
         kind = Kind.INTEGER
     return ColumnType(kind, bits, text)
 

@@ -286,9 +286,9 @@ def read_database(path: Path) -> Database:
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"--catalog {path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"--catalog {path}: is no JSON: {error}") from None
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or not isinstance(value.get("database", value), dict):
         raise ConfigError(f"--catalog {path}: an object with the members dialect, schema and tables is needed")
     return database_from_json(value.get("database", value))
 

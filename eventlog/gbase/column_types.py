@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from eventlog.errors import shown
 from eventlog.gbase.datetimes import Qualifier, parse_qualifier
 from eventlog.gbase.decimals import decimal_width
 from eventlog.gbase.errors import UnknownType
@@ -117,7 +118,7 @@ class Column:
     type: ColumnType
 
 
-_TYPE: Final = re.compile(r"([a-z0-9]+(?:\s+precision)?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?", re.ASCII)
+_TYPE: Final = re.compile(r"([a-z0-9]+(?:\s+precision)?)\s*(?:\(\s*(\d{1,9})\s*(?:,\s*(\d{1,9})\s*)?\))?", re.ASCII)
 
 
 def parse_type(text: str, column: str, decimal_no_scale: str = "floating") -> ColumnType:
@@ -166,7 +167,8 @@ def _decimal(name: str, spelled: str, column: str, parameters: list[int], no_sca
 
 def _unknown(spelled: str, column: str) -> UnknownType:
     return UnknownType(
-        f"column {column!r} has the type {spelled!r}, which CDC does not capture: leave the column out of startcapture"
+        f"column {shown(column)} has the type {shown(spelled)}, which CDC does not capture: "
+        "leave the column out of startcapture"
     )
 
 

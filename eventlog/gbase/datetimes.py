@@ -57,7 +57,9 @@ class Qualifier:
         return f"{kind} {FIELDS[self.first].upper()}{precision} TO {FIELDS[self.last].upper()}{fraction}"
 
 
-_QUALIFIER: Final = re.compile(r"([a-z]+)\s*(?:\(\s*(\d+)\s*\))?\s+to\s+([a-z]+)\s*(?:\(\s*(\d+)\s*\))?", re.ASCII)
+_QUALIFIER: Final = re.compile(
+    r"([a-z]+)\s*(?:\(\s*(\d{1,9})\s*\))?\s+to\s+([a-z]+)\s*(?:\(\s*(\d{1,9})\s*\))?", re.ASCII
+)
 
 
 def parse_qualifier(text: str, interval: bool) -> Qualifier | None:

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from eventlog.catalog_option import CatalogOption
 from eventlog.errors import ConfigError
+from eventlog.formats import check_charset
 from eventlog.gbase.encodings import TextOptions
 from eventlog.gbase.framing import DEFAULT_MAX_RECORD
 from eventlog.gbase.token import Token
@@ -154,6 +155,8 @@ class WriteOptions:
         for user, number in self.user_ids.items():
             if not isinstance(number, int) or not 0 <= number < 1 << 32:
                 raise ConfigError(f"user_ids[{user!r}] is {number!r}; give an operating system user id")
+        if self.first_sequence >= 1 << 63:
+            raise ConfigError(f"first_sequence is {self.first_sequence}; give a number of 8 bytes that leaves room")
         if self.complete is not None and not callable(self.complete):
             raise ConfigError("complete is no callable; it is given (schema, table, key) and returns the row or None")
         object.__setattr__(self, "labels", _labels(self.labels))
@@ -164,10 +167,7 @@ def _check(options: ReadOptions | WriteOptions) -> None:
         value = getattr(options, name, legal[0])
         if value not in legal or (isinstance(value, bool) and not isinstance(legal[0], bool)):
             raise ConfigError(f"{name} {value!r} is unknown; use {' or '.join(map(str, legal))}")
-    try:
-        "".encode(options.charset)
-    except (LookupError, TypeError):
-        raise ConfigError(f"charset {options.charset!r} is unknown; use a name such as utf-8 or gb18030") from None
+    check_charset(options.charset)
 
 
 def _positive(options: ReadOptions | WriteOptions, *names: str) -> None:

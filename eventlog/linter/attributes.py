@@ -139,7 +139,7 @@ def attrs_values(table: TableAttrs) -> Iterator[tuple[Any, ...]]:
         yield table.tabnum, column.name.ljust(66), column.atrnum, column.typ, column.pkey, column.length
 
 
-_SIZE = re.compile(r"\(\s*([0-9]+)")
+_SIZE = re.compile(r"\(\s*([0-9]{1,9})")
 _BYTES_A_CHARACTER: Final = 4  # UTF-8
 _LONGEST: Final = 4000
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple
 
-from eventlog.errors import ConfigError
+from eventlog.formats import check_charset
 from eventlog.linter.attributes import ColumnAttrs, TableAttrs, Typ
 from eventlog.linter.errors import RowDecodeError, RowEncodeError
 from eventlog.model import Lob, Value
@@ -49,11 +49,8 @@ class EmulatorCodec:
     name = "eventlog-emulator-1"
 
     def __init__(self, charset: str = "utf-8") -> None:
-        try:
-            self._charset = codecs.lookup(charset).name
-            b"".decode(self._charset)  # some codecs are not of text
-        except (LookupError, TypeError, ValueError):
-            raise ConfigError(f"charset {charset!r} is unknown; use a name of Python's codecs such as utf-8") from None
+        check_charset(charset)
+        self._charset = codecs.lookup(charset).name
         self._segments: dict[TableAttrs, tuple[_Segment, ...]] = {}
         self._writers: dict[TableAttrs, tuple[_Writer, ...]] = {}
 

@@ -60,7 +60,7 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
 
     Raises ConfigError, FormatError, DatabaseError.
     """
-    place, rest = _split(SourceOptions, options)
+    place, rest = _split(SourceOptions, options, "the reader of linter")
     reader_options = parse_options(ReaderOptions, {"final": True, **rest}, "the reader of linter")
     for change in _changes(source, place, reader_options, report):
         report.read += 1
@@ -98,7 +98,7 @@ def export_reader(source: str, options: Mapping[str, Any], report: Report) -> Qu
 
     Raises ConfigError, FormatError.
     """
-    place, rest = _split(SourceOptions, options)
+    place, rest = _split(SourceOptions, options, "the reader of linter")
     reader_options = parse_options(ReaderOptions, {"final": True, **rest}, "the reader of linter")
     return _export_reader(files.export_files(Path(source))[1], place, reader_options, report)
 
@@ -117,7 +117,7 @@ def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], re
 
     Raises ConfigError, FormatError, DatabaseError.
     """
-    place, rest = _split(TargetOptions, options)
+    place, rest = _split(TargetOptions, options, "the writer of linter")
     writer_options = parse_options(WriterOptions, rest, "the writer of linter")
     if "://" in target:
         _write_database(changes, target, place, writer_options, report)
@@ -143,10 +143,10 @@ def _write_database(
         tables.insert_rows(connection, queue, writer.rows(changes))
 
 
-def _split(kind: type[Any], options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _split(kind: type[Any], options: Mapping[str, Any], what: str) -> tuple[Any, dict[str, Any]]:
     """The options of a place, and the others."""
     own = {one.name for one in fields(kind)}
-    place = kind(**{name: value for name, value in options.items() if name in own})
+    place = parse_options(kind, {name: value for name, value in options.items() if name in own}, what)
     return place, {name: value for name, value in options.items() if name not in own}
 
 

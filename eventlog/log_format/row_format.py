@@ -11,7 +11,7 @@ from typing import Any, Final
 from eventlog.catalog import Catalog, Database, build_catalog
 from eventlog.catalog_option import CatalogOption, database_of, keys_of
 from eventlog.errors import ConfigError, FormatError
-from eventlog.formats import Format, Report, check_types, parse_options
+from eventlog.formats import Format, Report, parse_options
 from eventlog.group_changes import GroupReading
 from eventlog.log_format.database import LiveDatabase, is_url, live
 from eventlog.log_format.files import file_format_of, read_rows, write_rows
@@ -55,7 +55,6 @@ class LogReaderOptions:
     file_format: str | None = None
 
     def __post_init__(self) -> None:
-        check_types(self, "the eventlog reader")
         if isinstance(self.tables, str):
             raise ConfigError(f"option 'tables' of the eventlog reader is {self.tables!r}: a list of names is needed")
         unknown = [letter for letter in self.status if letter not in _STATUS]
@@ -85,9 +84,6 @@ class LogWriterOptions:
     column_map: Mapping[str, str] | None = None
     column_sort: str = "bytes"
     file_format: str | None = None
-
-    def __post_init__(self) -> None:
-        check_types(self, "the eventlog writer")
 
 
 def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:

@@ -16,13 +16,17 @@ from eventlog.catalog_option import CatalogOption, database_of, keys_of
 from eventlog.change_events import EventWriting, change_to_events
 from eventlog.errors import ConfigError, FormatError, XdsError
 from eventlog.event_changes import event_to_change
-from eventlog.formats import Format, Report, check_types, parse_options
+from eventlog.formats import Format, Report, parse_options
 from eventlog.input_files import files_in
 from eventlog.model import Change, Event
 from eventlog.values import ValueOptions, converter, parse_type
 from eventlog.whole_output import whole_directory, whole_file
 from eventlog.xds.reader import DEFAULT_LIMIT, Document, read_events
 from eventlog.xds.writer import Header, file_form, line_form, write_event
+
+
+_HIGHEST_LIMIT: Final = 1 << 40
+_WIDEST_INDENT: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,8 @@ class DocumentReaderOptions:
     limit: int = DEFAULT_LIMIT
 
     def __post_init__(self) -> None:
-        check_types(self, "the xds reader")
+        if not 1 <= self.limit <= _HIGHEST_LIMIT:
+            raise ConfigError(f"limit {self.limit} of the xds reader: 1 to {_HIGHEST_LIMIT} bytes a document")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +72,14 @@ class DocumentWriterOptions:
     existing_keys: Any = None
 
     def __post_init__(self) -> None:
-        check_types(self, "the xds writer")
         if self.form not in ("lines", "directory"):
             raise ConfigError(f"form {self.form!r} of the xds writer is unknown: use lines or directory")
         if self.insert_query_back not in ("modify", "add"):
             raise ConfigError(f"insert_query_back {self.insert_query_back!r} is unknown: use modify or add")
         if not 1 <= self.batch_size <= 128:
             raise ConfigError(f"batch_size {self.batch_size} of the xds writer: 1 to 128 events a document")
+        if not 0 <= self.indent <= _WIDEST_INDENT:
+            raise ConfigError(f"indent {self.indent} of the xds writer: 0 to {_WIDEST_INDENT} blanks a level")
 
 
 def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:

@@ -9,6 +9,7 @@ from samples import PHONE, USR, columns, database, table, view
 
 from eventlog.catalog import Catalog, ObjectClass, build_catalog, database_from_json, view_name
 from eventlog.errors import BadValue, BadXmlChar, ConfigError
+from eventlog.values import Kind
 
 EMP = table("emp", "id integer; boss integer; code char(4); num integer", "id", [("boss", "emp", "id")])
 GRP = table("grp", "idg integer; name text", "idg")
@@ -433,3 +434,44 @@ def test_a_reference_has_the_errors_of_a_key() -> None:
 def test_a_catalog_in_json_is_read_strictly(value: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         database_from_json(value)
+
+
+ONE = {"name": "t", "kind": "table", "columns": [{"name": "a", "type": "integer"}]}
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ([""], r"tables of database of the catalog is \[''\]: a list of objects is needed"),
+        ("t", "tables of database .* is 't': a list of objects"),
+        ([{**ONE, "name": ""}], "name of table of the catalog is '': a name is needed"),
+        ([{**ONE, "kind": 7}], "kind of table 't' of the catalog is 7: table or view"),
+        ([{**ONE, "columns": {"a": "integer"}}], "columns of table 't' .* a list of objects"),
+        ([{**ONE, "columns": [{"name": "a"}]}], "column 'a' of table 't' of the catalog lacks the member 'type'"),
+        ([{**ONE, "columns": [{"name": "a", "type": 1}]}], "type of column 'a' of table 't' of the catalog is 1"),
+        ([{**ONE, "columns": [{"name": "a", "type": " "}]}], "column 'a' of table 't' .* a column type is empty"),
+        ([{**ONE, "columns": ONE["columns"] * 2}], "table 't' of the catalog has the column 'a' twice"),
+        ([{**ONE, "primary_key": "a"}], "primary_key of table 't' of the catalog is 'a': a list of names is needed"),
+        ([{**ONE, "primary_key": ["a", "a"]}], "has the key column 'a' twice"),
+        ([{**ONE, "unique_keys": ["a"]}], "unique_keys of table 't' .* a list of names"),
+        ([{**ONE, "foreign_keys": ["a"]}], "foreign_keys of table 't' .* a list of objects"),
+        (
+            [{**ONE, "foreign_keys": [{"columns": ["a"], "table": "u", "ref_columns": ["x", "y"]}]}],
+            "a foreign key of table 't' of the catalog has 1 columns and 2 ref_columns",
+        ),
+        ([ONE, ONE], "database of the catalog has the table 't' twice"),
+    ],
+)
+def test_a_catalog_whose_members_are_not_of_their_form_is_refused_by_name(tables: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        database_from_json({"dialect": "postgresql", "schema": None, "tables": tables})
+
+
+def test_a_catalog_holds_types_of_any_size() -> None:
+    (column,) = database_from_json(
+        {
+            "dialect": "postgresql",
+            "tables": [{**ONE, "columns": [{"name": "a", "type": f"decimal({'9' * 5000},{'0' * 5000})"}]}],
+        }
+    ).tables[0].columns  # fmt: skip
+    assert column.type.kind is Kind.INTEGER

@@ -1,0 +1,122 @@
+"""Options of a wrong type, as JSON and TOML let anybody write them: a line that names the option, nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+from loss_samples import SAMPLES
+from loss_table import CATALOG
+
+from eventlog.convert import convert, format_named, in_own_options
+from eventlog.errors import ConfigError, EventlogError
+from eventlog.formats import Report
+from eventlog.gbase import options as gbase
+from eventlog.jsonl import JsonlReaderOptions, JsonlWriterOptions
+from eventlog.linter import queue_format, reader, writer
+from eventlog.log_format.row_format import LogReaderOptions, LogWriterOptions
+from eventlog.xds.document_format import DocumentReaderOptions, DocumentWriterOptions
+
+
+class Form(NamedTuple):
+    """A format, a file of it, and whose fields the options of its two sides are."""
+
+    name: str
+    file: str
+    reader: tuple[type, ...]
+    writer: tuple[type, ...]
+
+
+FORMS: Final = (
+    Form("xds", "one.xmll", (DocumentReaderOptions,), (DocumentWriterOptions,)),
+    Form("eventlog", "one.jsonl", (LogReaderOptions,), (LogWriterOptions,)),
+    Form("jsonl", "one.jsonl", (JsonlReaderOptions,), (JsonlWriterOptions,)),
+    Form("gbase", "one.cdc", (gbase.ReadOptions,), (gbase.WriteOptions,)),
+    Form(
+        "linter",
+        "one.csv",
+        (queue_format.SourceOptions, reader.ReaderOptions),
+        (queue_format.TargetOptions, writer.WriterOptions),
+    ),
+)
+VALUES: Final = (
+    None, True, 0, -1, 7, 1.5, 10**30, float("nan"), float("inf"), "", "x", "\ud800", "\0", "7", "none", [], [1],
+    [None], [[]], ["x"], ["x", "x", "x"], [{}], {}, {"x": 1}, {"x": None}, {"x": "y"}, {"x": []}, {"x": [{}]},
+    {"7": 1}, {"7": "y"}, {"7": [7]}, {"7": [{}]}, {"7": {"x": "y"}}, {"": ""}, {"x": {"x": {"x": {}}}},
+)  # fmt: skip
+"""What no option wants, and what one wants where another does not."""
+
+
+def source_of(form: Form, directory: Path) -> Path:
+    SAMPLES["E"](directory / "log.jsonl")
+    if form.name != "eventlog":
+        convert("eventlog", form.name, str(directory / "log.jsonl"), str(directory / form.file), {"catalog": CATALOG})
+        return directory / form.file
+    return directory / "log.jsonl"
+
+
+def names(kinds: tuple[type, ...]) -> list[str]:
+    return [one.name for kind in kinds for one in fields(kind)]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=[form.name for form in FORMS])
+@pytest.mark.parametrize("side", ["reader", "writer"])
+def test_an_option_of_any_value_is_taken_or_refused(form: Form, side: str, tmp_path: Path) -> None:
+    source = source_of(form, tmp_path)
+    changes = list(format_named("eventlog").read(str(tmp_path / "log.jsonl"), {"catalog": CATALOG}, Report()))[:3]
+    format = format_named(form.name)
+    catalog = in_own_options(form.name, side, {"catalog": CATALOG})
+
+    def run(options: dict[str, Any]) -> None:
+        if side == "reader":
+            list(format.read(str(source), options, Report()))
+        else:
+            format.write(changes, str(tmp_path / "out" / form.file), options, Report())
+
+    (tmp_path / "out").mkdir()
+    for name in names(getattr(form, side)):
+        for value in VALUES:
+            with contextlib.suppress(EventlogError, OSError):
+                run({**catalog, name: value})
+
+
+@pytest.mark.parametrize(
+    ("format", "side", "options", "part"),
+    [
+        ("gbase", "reader", {"keys": {"item": 7}}, r"keys.*\{'item': 7\}: an object of lists of texts is needed"),
+        ("gbase", "reader", {"charset": 7}, "charset 7 is unknown"),
+        ("gbase", "reader", {"charset": "hex"}, "charset 'hex' is unknown"),
+        ("gbase", "reader", {"labels": {"1": 7}}, "labels.*: an object of texts is needed"),
+        ("gbase", "writer", {"tables": {"item": 7}}, "tables.*: an object of texts is needed"),
+        ("linter", "reader", {"charset": 7}, "'charset' of the reader of linter is 7: a text is needed"),
+        ("linter", "reader", {"codec": "eventlog-emulator-1", "charset": "hex"}, "charset 'hex' is unknown"),
+        ("linter", "reader", {"timezone": 7}, "'timezone' of the reader of linter is 7: a text is needed"),
+        ("linter", "reader", {"queue_table": 7}, "'queue_table' of the reader of linter is 7: a text is needed"),
+        ("linter", "writer", {"channel": "a"}, "'channel' of the writer of linter is 'a': a whole number is needed"),
+        ("linter", "writer", {"files": 7}, "'files' of the writer of linter is 7: a text is needed"),
+        ("eventlog", "reader", {"column_map": 7}, "column_map.* is 7: an object of texts is needed"),
+        ("eventlog", "reader", {"column_map": {"status": 7}}, "column_map.*: an object of texts is needed"),
+        ("eventlog", "reader", {"tables": ["item", 7]}, "tables.*: a list of texts is needed"),
+        ("eventlog", "reader", {"schema": 7}, "'schema' of the eventlog reader is 7: a text is needed"),
+        ("eventlog", "writer", {"styles": {"item": 7}}, "styles.*: an object of texts is needed"),
+        ("eventlog", "reader", {"catalog": 7}, "'catalog' of the eventlog reader is 7: a text or an object"),
+        ("eventlog", "writer", {"existing_keys": {"item": 7}}, "keys of 'item' in existing_keys"),
+        ("xds", "reader", {"limit": 0}, "limit 0 of the xds reader"),
+        ("xds", "writer", {"indent": 10**30}, "indent .* of the xds writer: 0 to 16"),
+        ("jsonl", "reader", {"catalog": []}, r"'catalog' of the jsonl reader is \[\]: a text or an object"),
+    ],
+)
+def test_an_option_of_a_wrong_type_is_named_with_what_is_needed(
+    tmp_path: Path, format: str, side: str, options: dict[str, Any], part: str
+) -> None:
+    form = next(form for form in FORMS if form.name == format)
+    source = source_of(form, tmp_path)
+    run: Callable[[], object] = lambda: list(format_named(format).read(str(source), options, Report()))  # noqa: E731
+    if side == "writer":
+        run = lambda: format_named(format).write([], str(tmp_path / f"new-{form.file}"), options, Report())  # noqa: E731
+    with pytest.raises(ConfigError, match=part):
+        run()
