@@ -164,6 +164,12 @@ def _read(run: Run, read: Read) -> None:
         code = error.row_code if isinstance(error, RowError) else error.code
         not_sent(run, Failure(read.event_id, code, str(error), change_json.dumps(change)))
         return
+    except (EventlogError, MemoryError):
+        raise
+    except Exception as error:
+        # Whatever a change does, it would do it again at each start.
+        not_sent(run, Failure(read.event_id, FormatError.code, f"{type(error).__name__}: {error}"))
+        return
     if not events:
         following.counters.rows_empty += 1
     for event in events:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,6 +22,7 @@ from eventlog.publisher.follow_run import Following, OpenPosition, Position
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import heartbeat_document, publisher_options, renderer, value_options
 from eventlog.publisher.position_file import position_file
+from eventlog.publisher.sinks.python import load_function
 from eventlog.publisher.sources import BadToken, Source
 from eventlog.sql.dialects import parse_url
 from eventlog.sql.state import Failure, Saved, position_table
@@ -168,8 +167,9 @@ def _stream(settings: SourceSettings, given: Mapping[str, Any]) -> Source:
         Capture(table, columns, labels[table] if table in labels else next(free))
         for table, columns in settings.capture.items()
     ]
+    connect = load_function(settings.connect, "source.connect", Path.cwd())
     named = replace(options, labels={capture.label: capture.table for capture in captures})
-    return CaptureSession(_function(settings.connect), captures, settings.server, named)
+    return CaptureSession(connect, captures, settings.server, named)
 
 
 def _queue(settings: SourceSettings, given: dict[str, Any], report: Report) -> Source:
@@ -221,18 +221,3 @@ def _url(url: str | None, file: Path | None, password: str | None, name: str) ->
     if password is not None:
         parsed = parsed.set(password=password)
     return parsed.render_as_string(hide_password=False)
-
-
-def _function(target: str) -> Callable[[], Any]:
-    """The function ``module:function``, looked for in the current directory too. Raises ConfigError."""
-    module, _, name = target.partition(":")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"source.connect {target!r} is to be module:function that can be imported: {error}") from None
-    if not callable(found):
-        raise ConfigError(f"source.connect {target!r} is a {type(found).__name__} and cannot be called")
-    given: Callable[[], Any] = found
-    return given

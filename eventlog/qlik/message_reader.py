@@ -78,6 +78,7 @@ class MessageReader:
         self._seen: dict[tuple[str | None, str, tuple[str, ...] | None], _Known] = {}
         self._newest: dict[tuple[str | None, str], MessageTable] = {}
         self._waiting: deque[tuple[float, Message, Envelope]] = deque()
+        self._given_up: set[str] = set()
 
     def changes(self, message: Message) -> Iterator[Change]:
         """The changes that can be given now that this message is there.
@@ -120,9 +121,11 @@ class MessageReader:
                 and envelope.schema_id not in self._by_id
                 and not self._is_given(message, envelope)
             ):
-                if self._clock() >= deadline:
+                # One wait for each id: a stream of messages of one that never comes does not wait one by one.
+                if self._clock() >= deadline or envelope.schema_id in self._given_up:
                     waiting = len(self._waiting)
                     self._waiting.popleft()
+                    self._given_up.add(envelope.schema_id)
                     wait = f"within {self._options.metadata_wait:g} s (metadata_wait)"
                     raise _unknown_schema(envelope.schema_id, wait, waiting)
                 return

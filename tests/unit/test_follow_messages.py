@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,15 +22,18 @@ from eventlog.change_events import change_to_events
 from eventlog.errors import ConfigError
 from eventlog.formats import Report
 from eventlog.model import Change, ChangeOp
+from eventlog.publisher import follow as follow_module
 from eventlog.publisher.follow import follow
 from eventlog.publisher.position_file import failures_of
 from eventlog.publisher.sinks.kafka import KafkaSink
-from eventlog.publisher.sources import Backlog, Read, SourceAway, SourceLost
+from eventlog.publisher.sources import Backlog, Read, SourceAway, SourceLost, qlik_messages
 from eventlog.publisher.sources.qlik_messages import Topics
 from eventlog.publisher.wake import StopRequest
 from eventlog.qlik import message_format
 from eventlog.qlik.errors import UnknownSchema
+from eventlog.qlik.message import Message
 from eventlog.qlik.message_options import ReadOptions
+from eventlog.qlik.message_reader import MessageReader
 
 COLUMNS = {"app.item": [{"name": "id", "type": "INT4", "pk": 1}, {"name": "name", "type": "STRING"}]}
 
@@ -192,6 +196,113 @@ def test_a_message_that_cannot_be_read_is_recorded_under_its_place(brokers: Clus
     assert receiver.heard == ["add 1 x"]
     assert [failure["code"] for failure in failures(place)] == ["bad_magic", "unknown_operation", "bad_magic"]
     assert len({failure["event_id"] for failure in failures(place)}) == 3
+
+
+def message(number: int, table: str = "item", **envelope: Any) -> bytes:
+    """A message of a table; ``envelope``: members beside its payload."""
+    payload = {
+        "data": {"id": number, "name": f"n{number}"},
+        "headers": {"operation": "INSERT", "changeSequence": sequence(number), "schema": "app", "table": table},
+    }
+    return json.dumps(
+        {"magic": "atMSG", "type": "DT", "message": payload, **envelope} if envelope else payload
+    ).encode()
+
+
+POISON = {
+    "the prefix of a registry that is not given": b"\0\0\0\0\x07abc",
+    "an id whose metadata never come": message(9, "unheard_of", messageSchemaId="00"),
+    "no schema, in Avro": b"atMSG\x04DT\0\0\0\x02\x01",
+}
+
+
+@pytest.mark.parametrize("poison", POISON.values(), ids=POISON.keys())
+@pytest.mark.parametrize("place_of_it", [0, 1, 2])
+def test_one_message_whose_schema_is_not_known_is_recorded_and_passed_over(
+    brokers: Cluster, place: Path, poison: bytes, place_of_it: int
+) -> None:
+    values = [message(1), message(2)]
+    values.insert(place_of_it, poison)
+    send(brokers, "app.item", *values)
+    source = topics(brokers, columns=COLUMNS, metadata_wait=0.1)
+    assert once(source, place).heard == ["add 1 n1", "add 2 n2"]
+    (failure,) = failures(place)
+    assert (failure["code"], failure["event_id"].rpartition(":")[2]) == ("unknown_schema", str(place_of_it))
+    assert sum(saved_at(place, source.name).token["app.item"].values()) == 3
+    assert once(source, place).heard == []
+
+
+def test_a_topic_of_which_nothing_can_be_read_is_not_passed_over(brokers: Cluster, place: Path) -> None:
+    poison = POISON["the prefix of a registry that is not given"]
+    send(brokers, "app.item", poison, poison)
+    send(brokers, "app.other", *(message(number, "other") for number in range(1, 6)))
+    source = topics(brokers, "app.item", "app.other", columns={**COLUMNS, "app.other": COLUMNS["app.item"]})
+    receiver = Receiver()
+    for _ in range(2):
+        with pytest.raises(
+            UnknownSchema, match=r"no schema is known of 2 messages.*app.item:[0-9]:0.*no registry is given"
+        ):
+            follow(following(source), position_at(place, source.name), receiver.sink, StopRequest(), once=True)
+    assert len(receiver.heard) == 5  # the other topic goes on
+    assert sum(saved_at(place, source.name).token["app.item"].values()) == 0
+    assert not failures_of(place).exists()
+
+
+def test_too_many_messages_without_schema_stop_the_source(
+    brokers: Cluster, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(qlik_messages, "_MOST_HELD", 3)
+    send(brokers, "app.item", *[POISON["the prefix of a registry that is not given"]] * 5)
+    with pytest.raises(UnknownSchema, match="4 messages"):
+        follow(following(topics(brokers)), position_at(place, "qlik-messages"), Receiver().sink, StopRequest())
+
+
+def test_a_running_publisher_goes_on_when_a_message_can_be_read_again(brokers: Cluster, place: Path) -> None:
+    source = topics(brokers, columns=COLUMNS)
+    receiver = Receiver()
+    send(brokers, "app.item", POISON["the prefix of a registry that is not given"])
+    with running(following(source), position_at(place, source.name), receiver):
+        until(lambda: saved_at_open(place))
+        time.sleep(0.3)
+        assert sum(saved_at_open(place)["app.item"].values()) == 0
+        send(brokers, "app.item", message(1))
+        until(lambda: saved_at_open(place)["app.item"] and sum(saved_at_open(place)["app.item"].values()) == 2)
+    assert receiver.heard == ["add 1 n1"]
+    assert [failure["code"] for failure in failures(place)] == ["unknown_schema"]
+
+
+def test_whatever_a_message_does_to_its_reader_it_is_recorded_and_passed_over(
+    brokers: Cluster, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = MessageReader.changes
+
+    def fails(reader: MessageReader, one: Message) -> Iterator[Change]:
+        if one.value == b"boom":
+            raise RecursionError("maximum recursion depth exceeded")
+        yield from changes(reader, one)
+
+    monkeypatch.setattr(MessageReader, "changes", fails)
+    send(brokers, "app.item", b"boom", message(1))
+    source = topics(brokers, columns=COLUMNS)
+    assert once(source, place).heard == ["add 1 n1"]
+    (failure,) = failures(place)
+    why = "message app.item:[0-9]:0: RecursionError: maximum recursion depth exceeded"
+    assert re.fullmatch(why, failure["message"])
+    assert once(source, place).heard == []
+
+
+def test_whatever_a_change_does_to_its_events_it_is_recorded_and_passed_over(
+    brokers: Cluster, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(change: Change, *arguments: Any) -> Any:
+        if dict(change.key or ())["id"] == 1:
+            raise OverflowError("too large")
+        return change_to_events(change, *arguments)
+
+    monkeypatch.setattr(follow_module, "change_to_events", fails)
+    send(brokers, "app.item", message(1), message(2))
+    assert once(topics(brokers, columns=COLUMNS), place).heard == ["add 2 n2"]
+    assert [failure["message"] for failure in failures(place)] == ["OverflowError: too large"]
 
 
 def test_a_position_that_the_brokers_do_not_have_is_not_passed_over(brokers: Cluster, place: Path) -> None:

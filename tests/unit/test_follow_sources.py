@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -397,7 +398,10 @@ def connect() -> Any:
     [
         ({"type": None}, "set source.type"),
         ({"path": None}, "source.path or source.connect"),
-        ({"path": None, "connect": "nowhere:connect", "server": "s", "capture": {ITEM: ["id"]}}, "can be imported"),
+        (
+            {"path": None, "connect": "nowhere:connect", "server": "s", "capture": {ITEM: ["id"]}},
+            "module nowhere is neither installed",
+        ),
         ({"path": None, "connect": "test_follow_sources:PATIENCE", "server": "s", "capture": {ITEM: ["id"]}}, "called"),
         ({"path": None, "connect": "test_follow_sources:connect"}, "source.server"),
         ({"reader": {"lables": {}}}, "labels"),
@@ -414,6 +418,36 @@ def test_what_is_missing_or_wrong_is_said(tmp_path: Path, source: dict[str, Any]
     config = load(configure(tmp_path, **{**reader, **source}), {})
     with pytest.raises(ConfigError, match=message):
         _ = source_of(config.source, Report()), position_of(config)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def connect(:\n", r"importing broken_1 raised SyntaxError: invalid syntax \(broken_1.py, line 1\)"),
+        ("1 / 0\n", r"importing broken_2 raised ZeroDivisionError: division by zero \(.*broken_2.py, line 1\)"),
+        ("import no_such_module\n", "importing broken_3 raised ModuleNotFoundError: No module named 'no_such_module'"),
+        ("raise SystemExit('no licence')\n", "importing broken_4 raised SystemExit: no licence"),
+        ("connect = 1\n", "is a int and cannot be called"),
+        ("", r"broken_6 \(.*broken_6.py\) has no connect"),
+    ],
+)
+def test_a_module_of_the_user_that_fails_at_its_import_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    text: str,
+    message: str,
+    request: pytest.FixtureRequest,
+) -> None:
+    number = request.node.callspec.indices["text"] + 1
+    (tmp_path / f"broken_{number}.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    source = {"path": None, "connect": f"broken_{number}:connect", "server": "s", "capture": {ITEM: ["id"]}}
+    code = cli.run(["--config", str(configure(tmp_path, **source)), "publish"])
+    lines = capfd.readouterr().err.splitlines()
+    assert (code, len(lines)) == (2, 1)
+    assert re.search(rf"source.connect 'broken_{number}:connect'.*{message}", lines[0])
 
 
 def test_a_captured_table_bears_the_label_that_the_reader_gives_it(tmp_path: Path) -> None:

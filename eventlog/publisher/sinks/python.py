@@ -59,35 +59,38 @@ class CallableSink:
 
 
 def load_callable(target: str, directory: Path | None = None) -> CallableSink:
-    """The sink of ``module:function``; the part behind the colon may have dots (``module:object.method``).
+    """The sink of ``module:function``. Raises as ``load_function``."""
+    return CallableSink(load_function(target, "sink.function", directory), target)
+
+
+def load_function(target: str, option: str, directory: Path | None = None) -> Any:
+    """The function ``module:function`` of an option; behind the colon may be dots (``module:object.method``).
 
     ``directory`` is searched for the module after the places where Python looks. Raises ConfigError if there is no
     such module, it cannot be imported, or what it names cannot be called.
     """
     module_name, colon, path = target.partition(":")
     if not colon or not all(part.isidentifier() for part in [*module_name.split("."), *path.split(".")]):
-        raise ConfigError(f"sink.function {target!r} is to be module:function, such as receivers.hr:receive")
+        raise ConfigError(f"{option} {target!r} is to be module:function, such as receivers.hr:receive")
     if directory is not None and str(directory) not in sys.path:
         sys.path.append(str(directory))
-    found: Any = _import(target, module_name, directory)
+    found: Any = _import(f"{option} {target!r}", module_name, directory)
     reached = module_name
     for part in path.split("."):
         try:
             found = getattr(found, part)
         except AttributeError:
             place = getattr(found, "__file__", None)
-            raise ConfigError(
-                f"sink.function {target!r}: {reached}{f' ({place})' if place else ''} has no {part}"
-            ) from None
+            raise ConfigError(f"{option} {target!r}: {reached}{f' ({place})' if place else ''} has no {part}") from None
         reached = f"{reached}.{part}"
     if not callable(found):
-        raise ConfigError(f"sink.function {target!r} is a {type(found).__name__} and cannot be called")
+        raise ConfigError(f"{option} {target!r} is a {type(found).__name__} and cannot be called")
     if inspect.iscoroutinefunction(found):
-        raise ConfigError(f"sink.function {target!r} is a coroutine; a function that returns the answer is needed")
-    return CallableSink(found, target)
+        raise ConfigError(f"{option} {target!r} is a coroutine; a function that returns the answer is needed")
+    return found
 
 
-def _import(target: str, name: str, directory: Path | None) -> object:
+def _import(what: str, name: str, directory: Path | None) -> object:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -95,13 +98,13 @@ def _import(target: str, name: str, directory: Path | None) -> object:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             places = "installed" if directory is None else f"installed nor in {directory}"
             negation = "not" if directory is None else "neither"
-            raise ConfigError(f"sink.function {target!r}: module {error.name} is {negation} {places}") from error
-        raise ConfigError(f"sink.function {target!r}: importing {name} raised {_described(error)}") from error
-    except Exception as error:
-        raise ConfigError(f"sink.function {target!r}: importing {name} raised {_described(error)}") from error
+            raise ConfigError(f"{what}: module {error.name} is {negation} {places}") from error
+        raise ConfigError(f"{what}: importing {name} raised {_described(error)}") from error
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"{what}: importing {name} raised {_described(error)}") from error
 
 
-def _described(error: Exception) -> str:
+def _described(error: BaseException) -> str:
     """Type, message and the place in the user's code where it was raised."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     ours = last.filename in (__file__, importlib.__file__) or last.filename.startswith("<frozen ")

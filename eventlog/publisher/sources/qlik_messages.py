@@ -18,7 +18,7 @@ from eventlog import kafka  # isort: skip - says what to install where confluent
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
-from eventlog.errors import ConfigError, FormatError
+from eventlog.errors import ConfigError, EventlogError, FormatError
 from eventlog.formats import Report
 from eventlog.publisher.sources import Backlog, BadToken, Mark, Read, SourceAway, SourceLost, Step, Unread
 from eventlog.qlik.envelope import MAGIC, METADATA, open_avro, open_text
@@ -29,6 +29,7 @@ from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.registry import RegistryError, open_registry
 
 _log = logging.getLogger("eventlog.kafka")
+_publisher_log = logging.getLogger("eventlog.publisher")
 
 NAME: Final = "qlik-messages"
 
@@ -41,6 +42,9 @@ _NEW_PARTITIONS: Final = 60.0
 
 _NEW_METADATA: Final = 1.0
 """The same while a message waits for its metadata, whose topic may be new."""
+
+_MOST_HELD: Final = 1000
+"""Messages of a topic without a schema, and none with one: so many are no accident, but wrong options."""
 
 Partition = tuple[str, int]
 """Topic and number."""
@@ -134,6 +138,7 @@ class Topics:
                 if any(partition not in places for partition in self._partitions(consumer)):
                     raise SourceAway(f"{', '.join(self.topics)}: there are new partitions; opening the topics again")
         yield Mark(unpacked.token)
+        unpacked.finish()
 
     def _read_to(
         self, consumer: Any, unpacked: _Unpacked, places: dict[Partition, int], ends: Mapping[Partition, int]
@@ -204,7 +209,7 @@ def _taken(consumer: Any, unpacked: _Unpacked) -> Iterator[Step]:
             raise KafkaException(message.error())
         yield from unpacked.take(message)
     if not messages:
-        unpacked.overdue()
+        yield from unpacked.overdue()
     yield Mark(unpacked.token, is_idle=not messages)
 
 
@@ -213,6 +218,9 @@ class _Unpacked:
 
     ``start``: offset of each partition of data from which on messages count; what lies before is read for the tables
     that it describes. A message that waits for its metadata holds back those behind it, and the token with them.
+
+    A message that cannot be read is passed over. One whose schema is not known may be of a topic that these options
+    cannot read at all, so it is held, and the token before it, until another message of its topic has been read.
     """
 
     def __init__(self, reader: MessageReader, start: Mapping[Partition, int]) -> None:
@@ -220,6 +228,8 @@ class _Unpacked:
         self._start = start
         self._taken = dict(start)
         self._delivered = dict(start)
+        self._readable: set[str] = set()
+        self._held: dict[str, list[tuple[Place, Unread]]] = {}
         self._waiting: Place | None = None
         self._behind: deque[Any] = deque()
 
@@ -235,11 +245,14 @@ class _Unpacked:
             self._delivered.update(self._taken)
         token: dict[str, dict[str, int]] = {}
         for (topic, number), offset in sorted(self._delivered.items()):
-            token.setdefault(topic, {})[str(number)] = offset
+            held = [place.offset for place, _ in self._held.get(topic, ()) if place.partition[1] == number]
+            token.setdefault(topic, {})[str(number)] = min([offset, *held])
         return token
 
     def take(self, message: Any) -> Iterator[Step]:
-        """The steps that can be made now that this message is there. Raises UnknownSchema, SourceAway."""
+        """The steps that can be made now that this message is there. Raises UnknownSchema where too many are held,
+        SourceAway.
+        """
         place = _place(message)
         is_old = place.offset < self._start.get(place.partition, 0)
         if is_old and not _describes(message.value()):
@@ -248,31 +261,85 @@ class _Unpacked:
             self._behind.append(message)
             return
         yield from self._fed(message, place)
+        yield from self._fed_behind()
+
+    def _fed_behind(self) -> Iterator[Step]:
         while self._behind and not self.is_waiting:
             message = self._behind.popleft()
             yield from self._fed(message, _place(message))
 
-    def overdue(self) -> None:
-        """Raises UnknownSchema for a message that has waited too long."""
-        for _ in self.reader.overdue():
-            raise AssertionError("only a description releases what waits for it")
+    def overdue(self) -> Iterator[Step]:
+        """A message that has waited too long is passed over, and those behind it are read. Raises as ``take``."""
+        place = self._waiting
+        try:
+            for _ in self.reader.overdue():
+                raise AssertionError("only a description releases what waits for it")
+        except UnknownSchema as error:
+            assert place is not None
+            self._waiting = None
+            yield from self._without_schema(place, error)
+            yield from self._fed_behind()
+
+    def finish(self) -> None:
+        """No more messages come. Raises UnknownSchema for a topic of which nothing could be read."""
+        for topic in self._held:
+            raise self._unreadable(topic)
+
+    def _without_schema(self, place: Place, error: UnknownSchema) -> Iterator[Unread]:
+        """Pass a message over, as soon as others of its topic can be read. Raises UnknownSchema."""
+        topic, unread = place.partition[0], _unread(place, error.code, str(error))
+        if topic in self._readable or place.partition not in self._taken:
+            yield unread
+            return
+        held = self._held.setdefault(topic, [])
+        held.append((place, unread))
+        if len(held) == 1:
+            _publisher_log.warning("%s; it is passed over when another message of %s can be read", unread[2], topic)
+        if len(held) > _MOST_HELD:
+            raise self._unreadable(topic)
+
+    def _unreadable(self, topic: str) -> UnknownSchema:
+        held = self._held[topic]
+        many = "the message that is there" if len(held) == 1 else f"{len(held)} messages"
+        return UnknownSchema(
+            f"{topic}: no schema is known of {many}, and the position stays before: {held[0][1].message}"
+        )
+
+    def _is_readable(self, topic: str) -> Iterator[Unread]:
+        """A message of the topic has been read: what is held of it is passed over."""
+        if topic not in self._readable:
+            self._readable.add(topic)
+            for _, unread in self._held.pop(topic, ()):
+                yield unread
 
     def _fed(self, message: Any, place: Place) -> Iterator[Step]:
         held = self._waiting or place
         try:
             for change in self.reader.changes(Message(message.topic(), message.key(), message.value())):
+                yield from self._is_readable(held.partition[0])
                 yield Read(change, change.position or str(held))
         except RegistryError as error:
             raise SourceAway(str(error)) from error
-        except UnknownSchema:  # of the whole topic, as a rule
-            raise
-        except FormatError as error:
+        except (EventlogError, MemoryError) as error:
+            if not isinstance(error, FormatError):
+                raise
             # What waited is released before it is read: if it still waits, its description is what is wrong.
             fault = place if self.reader.is_waiting else held
-            yield Unread(str(fault), error.code, f"message {fault}: {error}")
+            if isinstance(error, UnknownSchema):
+                yield from self._without_schema(fault, error)
+            else:
+                yield _unread(fault, error.code, str(error))
+        except Exception as error:
+            # Whatever a message does to its reader, it would do it again at each start.
+            fault = place if self.reader.is_waiting else held
+            yield _unread(fault, FormatError.code, f"{type(error).__name__}: {error}")
         self._waiting = held if self.reader.is_waiting else None
         if place.partition in self._taken:
             self._taken[place.partition] = max(self._taken[place.partition], place.offset + 1)
+
+
+def _unread(place: Place, code: str, why: str) -> Unread:
+    return Unread(str(place), code, f"message {place}: {why}")
 
 
 def _place(message: Any) -> Place:
@@ -285,7 +352,7 @@ def _describes(value: bytes | None) -> bool:
         return False
     try:
         envelope = open_avro(value) if value[: len(MAGIC)] == MAGIC.encode() else open_text(value)
-    except FormatError:
+    except Exception:  # which is said where it is read
         return False
     message = envelope.message
     return envelope.type == METADATA or (
