@@ -8,12 +8,21 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from eventlog import table_key
 from eventlog.errors import ConfigError, RowError, placed
-from eventlog.values import ColumnType, ValueOptions, check_xml, converter, key_normalizer, parse_type, xds_type
+from eventlog.values import (
+    ColumnType,
+    ValueOptions,
+    check_xml,
+    converter,
+    key_normalizer,
+    parse_type,
+    with_special_values,
+    xds_type,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +308,7 @@ def build_catalog(
     table that are no attributes (spec/triggers.md 1). ``ignore``: tables that are not looked at, such as the log
     itself. Raises ConfigError for a listed table that is missing or has no key, and for names that clash.
     """
-    present = tuple(table for table in database.tables if table.name not in ignore)
+    present = tuple(_typed(table, database.dialect, values) for table in database.tables if table.name not in ignore)
     parents = _parents(present, tables, meta_identifiers)
     builder = _Builder(database.schema, parents, values, referential, emit_keys, exclude or {})
     classes = tuple(
@@ -314,6 +323,16 @@ def build_catalog(
         for child in cls.children:
             log_names[child.table.name] = LogName(cls, child, ({child.attribute.column.name: child.attribute},))
     return Catalog(database.schema, classes, log_names)
+
+
+def _typed(table: Table, dialect: str, values: ValueOptions) -> Table:
+    """The table with the types that its columns have under these options (spec/xds.md 6.3)."""
+    types = [with_special_values(column.type, dialect, values) for column in table.columns]
+    if all(type is column.type for type, column in zip(types, table.columns, strict=True)):
+        return table
+    return replace(
+        table, columns=tuple(replace(column, type=type) for column, type in zip(table.columns, types, strict=True))
+    )
 
 
 def _parents(present: Sequence[Table], tables: Sequence[str] | None, meta_identifiers: bool) -> dict[str, Table]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, time
 from typing import Final, NamedTuple
 
@@ -32,8 +32,9 @@ from eventlog.model import (
     changes_nothing,
     column_name,
 )
+from eventlog.moments import is_special
 from eventlog.typed import to_text, type_of, values_of
-from eventlog.values import ValueOptions, check_xml, converter, xds_type
+from eventlog.values import TEMPORAL, ValueOptions, check_xml, converter, xds_type
 
 ExistingKeys = Callable[[str], Iterable[Key] | None]
 """Table -> the keys of its rows, None if they are not known."""
@@ -201,6 +202,9 @@ def _value_writer(
     if attribute is not None:
         return attribute.value_type, attribute.convert
     types = {type_of(value) for value in values}
+    if len(types) == 2 and type_of("") in types and all(is_special(one) for one in values if isinstance(one, str)):
+        # Special times beside one of the calendar.
+        types = {replace(type, special=True) for type in types if type.kind in TEMPORAL} or types
     if len(types) == 1:
         (type,) = types
         return xds_type(type, options), converter(type, options)

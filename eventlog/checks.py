@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from eventlog.catalog import Attribute, Catalog, LogName, ObjectClass
-from eventlog.errors import RowError
+from eventlog.errors import BadValue, RowError
 from eventlog.model import LogRow
 from eventlog.values import check_xml
 
@@ -14,7 +14,10 @@ _new: Final = tuple.__new__  # a NamedTuple from a tuple of its fields, in half 
 
 
 class CheckedRow(NamedTuple):
-    """A good row. ``old`` and ``new`` are converted, and only where its type uses them (spec/event-log.md 3)."""
+    """A good row. ``old`` and ``new`` are converted, and only where its type uses them (spec/event-log.md 3).
+
+    A row of type 2 whose old value cannot be converted stands here as one of type 3 (spec/xds.md 4.3).
+    """
 
     record_id: int
     event_type: int
@@ -33,12 +36,22 @@ class BadRow(NamedTuple):
     message: str
 
 
+class Remark(NamedTuple):
+    """What is counted of a good row, under the name of its counter (spec/event-log.md 11). ``reason`` for people."""
+
+    record_id: int
+    attribute: Attribute
+    counter: str
+    reason: str
+
+
 class Checked(NamedTuple):
-    """Rows sorted out, each list in queue order. ``loopback`` holds record_ids."""
+    """Rows sorted out, each list in queue order. ``loopback`` holds record_ids; ``remarks`` are of few good rows."""
 
     good: list[CheckedRow]
     bad: list[BadRow]
     loopback: list[int]
+    remarks: list[Remark]
 
 
 def check_rows(rows: Iterable[LogRow], catalog: Catalog, loopback_user: str | None) -> Checked:
@@ -49,6 +62,7 @@ def check_rows(rows: Iterable[LogRow], catalog: Catalog, loopback_user: str | No
     good: list[CheckedRow] = []
     bad: list[BadRow] = []
     loopback: list[int] = []
+    remarks: list[Remark] = []
     tables: dict[str | None, _Table] = {}
     add = good.append
     for record_id, _, event_type, _, perpetrator, table_name, table_key, column_name, old, new in rows:
@@ -78,13 +92,33 @@ def check_rows(rows: Iterable[LogRow], catalog: Catalog, loopback_user: str | No
                 old = new = None
             else:
                 convert = attribute.convert
-                old = convert(old) if event_type == 2 and old is not None else None
+                if event_type != 2:
+                    old = None
+                elif old is not None:
+                    try:
+                        old = convert(old)
+                    except BadValue as unreadable:
+                        _refuse_unless_replaced(attribute, new, unreadable)
+                        # Its step is that of type 3: remove-all-values, then the new value (spec/xds.md 4.3).
+                        event_type, old = 3, None
+                        remarks.append(Remark(record_id, attribute, "old_unreadable", str(unreadable)))
                 if new is not None:
                     new = convert(new)
             add(_new(CheckedRow, (record_id, event_type, table.object_class, key, attribute, old, new)))
         except RowError as error:
             bad.append(BadRow(record_id, error.row_code, str(error)))
-    return Checked(good, bad, loopback)
+    return Checked(good, bad, loopback, remarks)
+
+
+def _refuse_unless_replaced(attribute: Attribute, new: str | None, unreadable: BadValue) -> None:
+    """Raise the error of an old value, unless a good new one takes the place of all values (spec/xds.md 4.3)."""
+    if attribute.multi_valued:
+        raise unreadable
+    if new is not None:
+        try:
+            attribute.convert(new)
+        except RowError:
+            raise unreadable from None
 
 
 def _log_name(catalog: Catalog, table_name: str | None) -> LogName:

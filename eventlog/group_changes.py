@@ -129,7 +129,7 @@ def with_rows(change: Change, group: Group, log_rows: Mapping[int, LogRow]) -> C
     """The change of a group, its ``extras`` telling of the group's rows: record_ids, types, status."""
     rows = {
         "record_ids": [row.record_id for row in group.rows],
-        "types": [row.event_type for row in group.rows],
+        "types": [log_rows[row.record_id].event_type for row in group.rows],
         "status": [log_rows[row.record_id].status for row in group.rows],
     }
     return change._replace(extras={**rows, **change.extras})

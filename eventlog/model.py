@@ -73,7 +73,8 @@ class Step(NamedTuple):
 class AttributeSteps(NamedTuple):
     """An attribute of an event with its steps in order. For an add: one ``Op.ADD`` step.
 
-    ``value_type`` is the XDS type of its values: string, int, state, octet, time or dn.
+    ``value_type`` is the XDS type of its values: string, int, state, octet, time or dn. What is no number of seconds
+    among values of type time is a string: the text of a special time (spec/xds.md 6.3).
     """
 
     name: str

@@ -1,7 +1,8 @@
 """Dates and times: text of the log or of the database to the text that is written (spec/xds.md 6.3).
 
 Fractions keep their nine digits, which no ``datetime`` has. ``time_syntax`` is integer, canonical or java;
-``time_zone`` is the name of the zone of values without one.
+``time_zone`` is the name of the zone of values without one. ``special``: special times, which PostgreSQL has, are
+written as their text.
 """
 
 from __future__ import annotations
@@ -26,6 +27,57 @@ _TIMESTAMP_TEXT = re.compile(f"{_DATE}(?:[ T]{_TIME}{_ZONE})?")
 _DAY: Final = 86400
 _EPOCH_DAY: Final = datetime(1970, 1, 1).toordinal()
 _COMPACT: Final = str.maketrans("", "", "-: ")
+
+_SPECIAL_DATE: Final = r"(-?infinity)|([0-9]{4,7})-([0-9]{2})-([0-9]{2})"
+_SPECIAL_CLOCK: Final = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{0,6})?"
+_SPECIAL_DATE_TEXT = re.compile(rf"(?:{_SPECIAL_DATE})()()( BC)?")
+_SPECIAL_TIMESTAMP_TEXT = re.compile(rf"(?:{_SPECIAL_DATE}(?:[ T]{_SPECIAL_CLOCK}{_ZONE})?)( BC)?")
+# The first and the last day that PostgreSQL has; years before Christ as numbers below 1.
+_FIRST_DAY: Final = (-4713, 11, 24)
+_LAST_DATE: Final = (5874897, 12, 31)
+_LAST_TIMESTAMP: Final = (294276, 12, 31)
+
+
+def is_special_date(text: str) -> bool:
+    """Whether this is a special text of a date (spec/xds.md 6.3): infinite, before Christ, or beyond the year 9999."""
+    return _is_special(_SPECIAL_DATE_TEXT.fullmatch(text), _LAST_DATE)
+
+
+def is_special_time(text: str) -> bool:
+    """Whether this is the special text of a time of day: the end of the day."""
+    return text == "24:00:00"
+
+
+def is_special_timestamp(text: str) -> bool:
+    """As ``is_special_date``, of a timestamp with or without a zone."""
+    return _is_special(_SPECIAL_TIMESTAMP_TEXT.fullmatch(text), _LAST_TIMESTAMP)
+
+
+def is_special(text: str) -> bool:
+    """Whether this is a special text of a column of dates, times or timestamps."""
+    return is_special_time(text) or is_special_date(text) or is_special_timestamp(text)
+
+
+def _is_special(match: re.Match[str] | None, last: tuple[int, int, int]) -> bool:
+    """Only what PostgreSQL takes is: the text of a key goes to a statement as it is."""
+    if match is None:
+        return False
+    infinite, year, month, day, _, zone, before_christ = match.groups()
+    if infinite:
+        return before_christ is None
+    if before_christ is None and len(year) == 4:
+        return False
+    if len(year) > 4 and year[0] == "0":
+        return False
+    number = 1 - int(year) if before_christ else int(year)
+    try:
+        datetime(number % 400 + 2000, int(month), int(day))  # the calendar repeats itself after 400 years
+    except ValueError:
+        return False
+    first = _FIRST_DAY
+    if zone:  # which may lead to the day before or after
+        first, last = (first[0] + 1, 1, 1), (last[0] - 1, 12, 31)
+    return int(year) > 0 and first <= (number, int(month), int(day)) <= last
 
 
 def _time_zone(name: str) -> tzinfo:
@@ -77,7 +129,7 @@ def _date_writer(time_syntax: str, time_zone: str) -> Callable[[datetime], str]:
             raise _unknown_syntax(time_syntax)
 
 
-def date_converter(time_syntax: str, time_zone: str) -> Callable[[str], str]:
+def date_converter(time_syntax: str, time_zone: str, *, special: bool = False) -> Callable[[str], str]:
     """Text of a date column to its written form.
 
     Raises BadValue for other text, ConfigError for an unknown option value.
@@ -87,6 +139,8 @@ def date_converter(time_syntax: str, time_zone: str) -> Callable[[str], str]:
     def convert(text: str) -> str:
         match = _DATE_TEXT.fullmatch(text)
         if match is None:
+            if special and is_special_date(text):
+                return text
             raise BadValue(f"{shown(text)} is not a date of the form yyyy-mm-dd")
         year, month, day = match.groups()
         try:
@@ -110,7 +164,7 @@ def _time_writer(time_syntax: str) -> Callable[[int], str]:
             raise _unknown_syntax(time_syntax)
 
 
-def time_converter(time_syntax: str, time_zone: str) -> Callable[[str], str]:
+def time_converter(time_syntax: str, time_zone: str, *, special: bool = False) -> Callable[[str], str]:
     """Text of a time column to its written form.
 
     Raises BadValue for other text, ConfigError for an unknown option value.
@@ -122,6 +176,8 @@ def time_converter(time_syntax: str, time_zone: str) -> Callable[[str], str]:
     def convert(text: str) -> str:
         match = _TIME_TEXT.fullmatch(text)
         if match is None:
+            if special and is_special_time(text):
+                return text
             raise BadValue(f"{shown(text)} is not a time of the form hh:mm:ss[.f]")
         hour, minute, second, _, zone = match.groups()
         seconds = int(hour) * 3600 + int(minute) * 60 + int(second)
@@ -147,7 +203,7 @@ def _timestamp_writer(time_syntax: str, time_zone: str) -> Callable[[datetime, s
             raise _unknown_syntax(time_syntax)
 
 
-def timestamp_converter(time_syntax: str, time_zone: str) -> Callable[[str], str]:
+def timestamp_converter(time_syntax: str, time_zone: str, *, special: bool = False) -> Callable[[str], str]:
     """Text of a timestamp column, with or without a zone, to its written form.
 
     Raises BadValue for other text, ConfigError for an unknown option value.
@@ -158,6 +214,8 @@ def timestamp_converter(time_syntax: str, time_zone: str) -> Callable[[str], str
     def convert(text: str) -> str:
         match = _TIMESTAMP_TEXT.fullmatch(text)
         if match is None:
+            if special and is_special_timestamp(text):
+                return text
             raise BadValue(f"{shown(text)} is not a timestamp of the form yyyy-mm-dd hh:mm:ss[.f]")
         year, month, day, hour, minute, second, fraction, zone = match.groups("")
         try:

@@ -186,6 +186,10 @@ class FormatSettings:
         alias_values={"1": "integer", "2": "canonical", "3": "java"},
     )  # fmt: skip
     time_zone: str = option("UTC", ZONE, "zone of values without one")
+    special_times: str = option(
+        "text", choice("text", "error"), "PostgreSQL: infinite times, years before 0001 or beyond 9999, 24:00:00: sent "
+        "as their text, or bad rows",
+    )  # fmt: skip
     meta_identifiers: bool = option(
         True, BOOLEAN, "view columns have prefixes such as pk_, mv_", aliases=("enable-meta-identifiers",)
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -16,8 +17,15 @@ from zoneinfo import ZoneInfo
 
 from eventlog.errors import BadValue, shown
 from eventlog.model import Lob, Value
-from eventlog.moments import time_converter, timestamp_converter
-from eventlog.values import ColumnType, Kind, ValueOptions, converter
+from eventlog.moments import (
+    is_special,
+    is_special_date,
+    is_special_time,
+    is_special_timestamp,
+    time_converter,
+    timestamp_converter,
+)
+from eventlog.values import TEMPORAL, ColumnType, Kind, ValueOptions, converter
 
 ReadValue = Callable[[str], Value]
 """Text -> value; raises BadValue, BadXmlChar."""
@@ -30,8 +38,12 @@ def value_reader(type: ColumnType, time_zone: str = "UTC", char_padding: str = "
     """The function that turns log text of a column into its value.
 
     ``time_zone``: the zone of times without one. Timestamps keep six digits of their fraction; those of a column with
-    a zone are aware and in UTC. Raises ConfigError for an unknown option value; the function raises BadValue.
+    a zone are aware and in UTC. Special times stay text (spec/change-model.md 1). Raises ConfigError for an unknown
+    option value; the function raises BadValue.
     """
+    if type.special and type.kind in TEMPORAL:
+        usual = value_reader(replace(type, special=False), time_zone, char_padding)
+        return _or_special(usual, _SPECIAL_TEXTS[type.kind])
     check = converter(type, ValueOptions("java", time_zone, char_padding))
     match type.kind:
         case Kind.INTEGER:
@@ -56,6 +68,26 @@ def value_reader(type: ColumnType, time_zone: str = "UTC", char_padding: str = "
             return lambda text: text.rstrip(" ")
         case _:
             return str
+
+
+_SPECIAL_TEXTS: Final = {
+    Kind.DATE: is_special_date,
+    Kind.TIME: is_special_time,
+    Kind.TIMESTAMP: is_special_timestamp,
+    Kind.TIMESTAMPTZ: is_special_timestamp,
+}
+
+
+def _or_special(read: ReadValue, is_text: Callable[[str], bool]) -> ReadValue:
+    def read_any(text: str) -> Value:
+        try:
+            return read(text)
+        except BadValue:
+            if is_text(text):
+                return text
+            raise
+
+    return read_any
 
 
 def to_text(value: Value) -> str:
@@ -133,7 +165,7 @@ def type_of(value: Value) -> ColumnType:
         case int():
             return ColumnType(Kind.INTEGER)
         case Decimal():
-            return ColumnType(Kind.EXACT)
+            return ColumnType(Kind.EXACT, special=True)
         case float():
             return ColumnType(Kind.APPROXIMATE, 64)
         case bytes() | Lob():
@@ -271,10 +303,20 @@ def xds_value_reader(value_type: str, type: ColumnType | None, options: ValueOpt
     datetime in UTC. ``options``: how it was written. The function raises BadValue.
     """
     if value_type == "time":
-        return _seconds_reader(type.kind if type is not None else None, options.time_zone)
+        if type is None:  # a column of any database, and of any kind
+            return _or_special(_seconds_reader(None, options.time_zone), is_special)
+        read_seconds = _seconds_reader(type.kind, options.time_zone)
+        return (
+            _or_special(read_seconds, _SPECIAL_TEXTS[type.kind])
+            if type.special and type.kind in TEMPORAL
+            else read_seconds
+        )
     if type is not None:
         read = value_reader(type, options.time_zone, options.char_padding)
-        return _from_canonical(read) if type.kind in _TEMPORAL and options.time_syntax == "canonical" else read
+        if type.kind in TEMPORAL and options.time_syntax == "canonical":
+            read_canonical = _from_canonical(read)
+            return _or_special(read_canonical, _SPECIAL_TEXTS[type.kind]) if type.special else read_canonical
+        return read
     match value_type:
         case "octet":
             return value_reader(ColumnType(Kind.BINARY))
@@ -286,7 +328,6 @@ def xds_value_reader(value_type: str, type: ColumnType | None, options: ValueOpt
             return str
 
 
-_TEMPORAL: Final = frozenset({Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 _EPOCH: Final = datetime(1970, 1, 1)
 _DAY: Final = 86400
 _SECONDS = re.compile(r"-?[0-9]{1,15}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_UP, Context, Decimal
 from enum import StrEnum
 from math import frexp, inf, isinf, nextafter
@@ -39,21 +39,24 @@ class ColumnType:
     """The type of a column.
 
     ``bits``: 16, 32 or 64 for smallint, integer, bigint (their range is checked), 0 for numerics of
-    scale 0 (no range); for approximate numbers 32 or 64. ``sql`` is the database's own spelling.
+    scale 0 (no range); for approximate numbers 32 or 64. ``sql`` is the database's own spelling. ``special``: the
+    special times of spec/xds.md 6.3, or the words of exact numbers of 6.1, are values of the column.
     """
 
     kind: Kind
     bits: int = 0
     sql: str = ""
+    special: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ValueOptions:
-    """The options of spec/event-log.md 9 that shape values."""
+    """The options of spec/event-log.md 9 that shape values. ``special_times`` counts where classes are built."""
 
     time_syntax: str = "integer"
     time_zone: str = "UTC"
     char_padding: str = "trim"
+    special_times: str = "text"
 
 
 # --- types ------------------------------------------------------------------------------------------------------------
@@ -100,18 +103,35 @@ def parse_type(text: str) -> ColumnType:
     return ColumnType(kind, bits, text)
 
 
-_TEMPORAL: Final = frozenset({Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+TEMPORAL: Final = frozenset({Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+"""The kinds of dates and times."""
+
+
+def with_special_values(type: ColumnType, dialect: str, options: ValueOptions) -> ColumnType:
+    """The type of a column of a database of this dialect, knowing its special values (spec/xds.md 6.1, 6.3).
+
+    Raises ConfigError for an unknown ``special_times``.
+    """
+    if options.special_times not in ("text", "error"):
+        raise ConfigError(f"special_times {options.special_times!r} is unknown; use text or error")
+    is_special = dialect == "postgresql" and (
+        type.kind is Kind.EXACT or (type.kind in TEMPORAL and options.special_times == "text")
+    )
+    return replace(type, special=is_special) if is_special is not type.special else type
 
 
 def xds_type(type: ColumnType, options: ValueOptions) -> str:
-    """The XDS type that values of a column carry: int, string, state, octet or time (spec/xds.md 6.1, 6.3)."""
+    """The XDS type that values of a column carry: int, string, state, octet or time (spec/xds.md 6.1, 6.3).
+
+    Special times among those of type time are strings.
+    """
     if type.kind is Kind.INTEGER:
         return "int"
     if type.kind is Kind.BOOLEAN:
         return "state"
     if type.kind is Kind.BINARY:
         return "octet"
-    if type.kind in _TEMPORAL and options.time_syntax == "integer":
+    if type.kind in TEMPORAL and options.time_syntax == "integer":
         return "time"
     return "string"
 
@@ -148,7 +168,7 @@ def converter(type: ColumnType, options: ValueOptions) -> Converter:
         case Kind.INTEGER:
             return _integer(type.bits)
         case Kind.EXACT:
-            return _exact
+            return _exact_or_word if type.special else _exact
         case Kind.APPROXIMATE:
             return _single_precision if type.bits == 32 else _double_precision
         case Kind.BOOLEAN:
@@ -158,11 +178,11 @@ def converter(type: ColumnType, options: ValueOptions) -> Converter:
         case Kind.BINARY:
             return _binary
         case Kind.DATE:
-            return date_converter(options.time_syntax, options.time_zone)
+            return date_converter(options.time_syntax, options.time_zone, special=type.special)
         case Kind.TIME:
-            return time_converter(options.time_syntax, options.time_zone)
+            return time_converter(options.time_syntax, options.time_zone, special=type.special)
         case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
-            return timestamp_converter(options.time_syntax, options.time_zone)
+            return timestamp_converter(options.time_syntax, options.time_zone, special=type.special)
         case Kind.CHARACTER | Kind.UUID | Kind.OTHER:
             return _character
 
@@ -177,7 +197,7 @@ def key_normalizer(type: ColumnType) -> Converter:
         case Kind.INTEGER:
             return _integer(type.bits)
         case Kind.EXACT:
-            return _exact_key
+            return _exact_or_word_key if type.special else _exact_key
         case Kind.FIXED:
             return _without_padding
         case Kind.BINARY:
@@ -301,8 +321,25 @@ def _exact(text: str) -> str:
 
 
 def _exact_key(text: str) -> str:
-    plain = _exact(text)
+    return _without_last_zeros(_exact(text))
+
+
+def _without_last_zeros(plain: str) -> str:
     return plain.rstrip("0").rstrip(".") if "." in plain else plain
+
+
+_EXACT_WORDS: Final = {"nan": "NaN", "infinity": "Infinity", "-infinity": "-Infinity"}
+
+
+def _exact_or_word(text: str) -> str:
+    if _EXACT_NORMAL.fullmatch(text):
+        return text
+    word = _EXACT_WORDS.get(text.strip(_BLANKS).lower())
+    return _exact(text) if word is None else word
+
+
+def _exact_or_word_key(text: str) -> str:
+    return _without_last_zeros(_exact_or_word(text))
 
 
 _FLOAT_WORDS: Final = {

@@ -38,11 +38,14 @@ _ARROW: Final = pa.schema(
 
 
 class ReadRows(NamedTuple):
-    """What was read: ranges of record_ids, the bad rows among them, the number of loopback rows."""
+    """What was read: ranges of record_ids, the bad rows among them, the number of loopback rows, what was counted of
+    good rows.
+    """
 
     ranges: list[tuple[int, int]]
     bad: list[BadLine]
     loopback: int
+    remarks: Counts
 
 
 class Fates(NamedTuple):

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
@@ -19,7 +20,8 @@ from eventlog.convert import in_own_options, read_options
 from eventlog.errors import FormatError
 from eventlog.formats import Report
 from eventlog.model import Change, Lob, Row, Value
-from eventlog.typed import to_text
+from eventlog.moments import is_special
+from eventlog.typed import to_text, values_of
 from spark.capture_tasks import work_on
 from spark.captures import captures
 from spark.job import tune_collector
@@ -67,13 +69,16 @@ def read_changes(
     *,
     columns: t.StructType | None = None,
     strict: bool = True,
+    nulled: Accumulator[int] | None = None,
 ) -> DataFrame:
     """The changes of a file or of a directory of captures (``spark.captures``), a task a capture.
 
     ``options``: those of the format's reader, as in ``--map``. ``columns``: those of the table, for structs in place of
     JSON; what an image holds beyond them is left out. ``strict``: what cannot be read fails the query, else it is
-    passed over. The rows of a capture are in its order; over a source, order by ``position`` (of an event log as a
-    number) and, where needed, ``event_number``. Raises ConfigError; a query fails with FormatError.
+    passed over. ``nulled`` counts values that the types of a struct do not hold and that are null there: special times
+    (spec/xds.md 6.3), and NaN and infinity of decimals. The rows of a capture are in its order; over a source, order by
+    ``position`` (of an event log as a number) and, where needed, ``event_number``. Raises ConfigError; a query fails
+    with FormatError.
     """
     own = in_own_options(format, "reader", read_options({"reader": options or {}}).reader)
     frame, taken = work_on(spark, captures(format, source, own), format, own, strict=strict)
@@ -84,14 +89,17 @@ def read_changes(
         for _, read_capture in taken(batches):
             changes = read_capture(Report(strict=strict))
             while several := list(islice(changes, _BATCH)):
-                yield batch_of(several, columns)
+                yield batch_of(several, columns, nulled)
 
     return frame.mapInArrow(read, schema)
 
 
-def batch_of(changes: Sequence[Change], columns: t.StructType | None = None) -> pa.RecordBatch:
-    """Changes as a batch of rows with the columns of ``schema_with``. Raises FormatError for a value that the type of
-    its column does not hold.
+def batch_of(
+    changes: Sequence[Change], columns: t.StructType | None = None, nulled: Accumulator[int] | None = None
+) -> pa.RecordBatch:
+    """Changes as a batch of rows with the columns of ``schema_with``. ``nulled`` as of ``read_changes``.
+
+    Raises FormatError for a value that the type of its column does not hold.
     """
     schema = to_arrow_schema(schema_with(columns), timezone="UTC")
     forms = [change_json.to_json(change) for change in changes]
@@ -103,7 +111,7 @@ def batch_of(changes: Sequence[Change], columns: t.StructType | None = None) -> 
     if columns is not None:
         for name in _IMAGES:
             images = [getattr(change, name) for change in changes]
-            data[name] = _structs(images, columns, changes)
+            data[name] = _structs(images, columns, changes, nulled)
             known = frozenset(columns.names)
             data[f"{name}_present"] = [None if image is None else sorted(known & image.keys()) for image in images]
     arrays = [
@@ -131,21 +139,51 @@ def _text(form: Any) -> str:
     return json.dumps(form) if has_half_characters else text  # which a string of Spark cannot hold
 
 
-def _structs(images: Sequence[Row | None], columns: t.StructType, changes: Sequence[Change]) -> pa.Array:
+def _structs(
+    images: Sequence[Row | None], columns: t.StructType, changes: Sequence[Change], nulled: Accumulator[int] | None
+) -> pa.Array:
     arrays, fields = [], []
     for field in columns.fields:
         kind = to_arrow_type(field.dataType, timezone="UTC")
         values = [None if image is None else image.get(field.name) for image in images]
         try:
-            arrays.append(pa.array([_plain(value, field.dataType) for value in values], kind))
-        except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
+            try:
+                array = _array(values, field.dataType, kind)
+            except _REFUSED:
+                array = _array(
+                    [_without_special(value, field.dataType, nulled) for value in values], field.dataType, kind
+                )
+        except _REFUSED as error:
             table = changes[0].table
             raise FormatError(
                 f"column {field.name!r} of {table!r} has a value that {field.dataType.simpleString()} does not hold: "
                 f"{error}; give the reader a catalog, or the column another type"
             ) from None
+        arrays.append(array)
         fields.append(pa.field(field.name, kind, field.nullable))
     return pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array([image is None for image in images]))
+
+
+_REFUSED: Final = (pa.ArrowException, ValueError, TypeError, ArithmeticError)
+
+
+def _array(values: Sequence[Value], kind: t.DataType, arrow_kind: pa.DataType) -> pa.Array:
+    return pa.array([_plain(value, kind) for value in values], arrow_kind)
+
+
+def _without_special(value: Value, kind: t.DataType, nulled: Accumulator[int] | None) -> Value:
+    """The value; NULL, counted, in the place of one that a type of Spark has not."""
+    if value is not None and isinstance(kind, t.ArrayType):
+        return tuple(_without_special(one, kind.elementType, nulled) for one in values_of(value))
+    is_time = isinstance(kind, t.DateType | t.TimestampType | t.TimestampNTZType)
+    is_lost = (is_time and isinstance(value, str) and is_special(value)) or (
+        isinstance(kind, t.DecimalType) and isinstance(value, Decimal) and not value.is_finite()
+    )
+    if not is_lost:
+        return value
+    if nulled is not None:
+        nulled.add(1)
+    return None
 
 
 def _plain(value: Value, kind: t.DataType) -> Any:

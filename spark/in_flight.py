@@ -25,12 +25,15 @@ from spark.rendering import BadLine, Counts, Decided, module_of, with_current
 
 
 class Rebuilt(NamedTuple):
-    """A flight as the snapshot has it: its groups with their records, their rows, and those that are bad now."""
+    """A flight as the snapshot has it: its groups with their records, their rows, those that are bad now, and what is
+    counted of good ones.
+    """
 
     decided: list[Decided]
     records: list[Record]
     log_rows: dict[int, LogRow]
     bad: list[BadLine]
+    remarks: Counter[str]
 
 
 class Written(NamedTuple):
@@ -65,7 +68,8 @@ def rebuild(context: Context, flight: Flight) -> Rebuilt:
             kept.append(record)
             groups.append(apply_precedence(group, context.options.events, frozenset(_ids(record.dropped))))
     bad = [(row.record_id, row.code, row.message) for row in checked.bad]
-    return Rebuilt(with_current(context, groups), kept, {row.record_id: row for row in rows}, bad)
+    remarks = Counter([remark.counter for remark in checked.remarks])
+    return Rebuilt(with_current(context, groups), kept, {row.record_id: row for row in rows}, bad, remarks)
 
 
 def _ids(ranges: Ranges) -> list[int]:
@@ -91,6 +95,7 @@ def write(job: Job, directory: Directory, flights: Sequence[Flight]) -> Written:
         made = render(rebuilt.decided, places, rebuilt.log_rows)
         bad = sorted({*rebuilt.bad, *made.bad})
         counts.update(made.counts)
+        counts.update(rebuilt.remarks)
         counts.update(rows_in_flight=len(rebuilt.log_rows), rows_bad=len(bad))
         events = sum(made.counts.get(operation, 0) for operation in ("add", "modify", "delete"))
         told.append((flight, sorted(rebuilt.log_rows), bad, events))

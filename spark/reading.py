@@ -8,6 +8,7 @@ for the third stage, which puts those that come from the border rows between the
 from __future__ import annotations
 
 import marshal
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -58,7 +59,7 @@ def _read_part(job: Job, number: int) -> list[Blob]:
         built += builder.blobs(borders.final_at_end(runs.finish()), part.log_rows)
     if not part.ids:
         return []
-    read = ReadRows(to_ranges(part.ids), part.bad, part.loopback)
+    read = ReadRows(to_ranges(part.ids), part.bad, part.loopback, dict(part.remarks))
     run = [Blob(READ, number, 0, marshal.dumps((*read,))), *built]
     blobs = [write_run(Directory(job.output.directory), number, run)]
     numbers = {kind: i for i, kind in enumerate(kinds_of(catalog(job)))}
@@ -72,13 +73,14 @@ def _read_part(job: Job, number: int) -> list[Blob]:
 @dataclass(slots=True)
 class _Part:
     """What has been read of a part: record_ids, bad rows, the number of loopback rows; for formats that need them the
-    rows as the log has them.
+    rows as the log has them; what was counted of good rows.
     """
 
     ids: list[int] = field(default_factory=list)
     bad: list[BadLine] = field(default_factory=list)
     loopback: int = 0
     log_rows: dict[int, LogRow] = field(default_factory=dict)
+    remarks: Counter[str] = field(default_factory=Counter)
 
 
 def _good_rows(job: Job, number: int, part: _Part) -> Iterator[list[CheckedRow]]:
@@ -104,6 +106,7 @@ def _good_rows(job: Job, number: int, part: _Part) -> Iterator[list[CheckedRow]]
         checked = check_rows(rows, classes, user)
         part.bad += [_storable(row) for row in checked.bad]
         part.loopback += len(checked.loopback)
+        part.remarks.update(remark.counter for remark in checked.remarks)
         yield checked.good
 
 

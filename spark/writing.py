@@ -95,16 +95,20 @@ class _Part:
             self.ranges += read.ranges
             self.bad += read.bad
             self.loopback += read.loopback
+            self._count(read.remarks)
         elif blob.kind == FATES:
             fates = Fates(*content)
             self.bad += fates.bad
-            for name, number in fates.counts.items():
-                self.counts[name] = self.counts.get(name, 0) + number
+            self._count(fates.counts)
         elif blob.kind == BEFORE:
             self.before.append(Numbered(*content))
         else:
             assert blob.kind == EVENTS
             self.built.append(content)
+
+    def _count(self, counts: Counts) -> None:
+        for name, number in counts.items():
+            self.counts[name] = self.counts.get(name, 0) + number
 
     def write(self, job: Job, directory: Directory) -> PartReport:
         built, self.built = self.built, []

@@ -104,6 +104,8 @@ def _checked(
         report.pass_over(RowError(bad.code, f"{source}, record_id {bad.record_id}: {bad.message}"))
     if checked.loopback:
         report.count("rows_loopback", len(checked.loopback))
+    for remark in checked.remarks:
+        report.count(remark.counter)
     return checked.good
 
 

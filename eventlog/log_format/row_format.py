@@ -49,6 +49,7 @@ class LogReaderOptions:
     fold_span: int = 10000
     time_zone: str = "UTC"
     char_padding: str = "trim"
+    special_times: str = "text"
     driver_user: str | None = None
     status: str = _STATUS
     sort: bool = False
@@ -157,7 +158,7 @@ def _catalog(tables: Database, options: LogReaderOptions, ignored: Sequence[str]
     return build_catalog(
         tables,
         tables=options.tables,
-        values=ValueOptions("java", options.time_zone, options.char_padding),
+        values=ValueOptions("java", options.time_zone, options.char_padding, options.special_times),
         meta_identifiers=options.meta_identifiers,
         ignore=ignored,
     )

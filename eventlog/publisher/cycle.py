@@ -91,6 +91,8 @@ def run_cycle(
     if taken.bad:
         before_bad()
     context.counters.rows_read += taken.rows_read
+    for remark in taken.remarks:
+        context.counters.remark(remark)
     marks = _marks_without_group(context, taken.bad, taken.loopback)
     for groups in split_by_rows(taken.groups, context.options.flight_rows):
         if stopping():

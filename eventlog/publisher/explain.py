@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final, Literal, NamedTuple
 
 from eventlog.catalog import ObjectClass
-from eventlog.checks import BadRow, CheckedRow, check_rows
+from eventlog.checks import BadRow, CheckedRow, Remark, check_rows
 from eventlog.errors import DatabaseError, LogTableError
 from eventlog.events import CurrentRow, Outcome, Precedence, apply_precedence, build_event
 from eventlog.fold import Group, fold
@@ -109,6 +109,7 @@ def explain(context: Context, record_id: int) -> Explanation:
     checked = check_rows([row], context.catalog, None)
     good = checked.good[0] if checked.good else None
     problem = checked.bad[0] if checked.bad else None
+    notes += [_remarked(remark) for remark in checked.remarks]
     flights = [decode(number, text) for number, text in read_inflight(conn, context.log)]
     place = _place(flights, record_id)
     letter = row.status.rstrip(" ")
@@ -141,6 +142,13 @@ def explain(context: Context, record_id: int) -> Explanation:
         document=None if event is None else context.render([event]),
         errors=tuple(errors),
         notes=tuple(notes),
+    )
+
+
+def _remarked(remark: Remark) -> str:
+    return (
+        f"old_value cannot be converted ({remark.reason}): the event removes all values of {remark.attribute.name!r} "
+        "before it adds the new one"
     )
 
 

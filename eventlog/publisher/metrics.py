@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from eventlog.answer import Level
+from eventlog.checks import Remark
 
 if TYPE_CHECKING:
     from eventlog.publisher.context import Context
@@ -31,6 +32,11 @@ class Counters:
     answers_fatal: int = 0
     heartbeats_sent: int = 0
     sv_conflicts: int = 0
+    old_unreadable: int = 0
+
+    def remark(self, remark: Remark) -> None:
+        """Count what was remarked on a row."""
+        setattr(self, remark.counter, getattr(self, remark.counter) + 1)
 
     def count_answers(self, level: Level, number: int) -> None:
         """So many more events were answered with this level; fewer, if the number is negative."""
@@ -57,10 +63,12 @@ def read_gauges(context: Context, objects_parked: int) -> Gauges:
 def summary(before: Counters, now: Counters, gauges: Gauges) -> str:
     """One line for people: what was done between two looks at the counters, and what waits."""
     refused = now.answers_error - before.answers_error
+    unreadable = now.old_unreadable - before.old_unreadable
     parts = [
         f"{now.rows_published - before.rows_published} rows published",
         f"{now.events_sent - before.events_sent} events in {now.documents_sent - before.documents_sent} documents",
         f"{now.rows_bad - before.rows_bad} rows bad" if now.rows_bad > before.rows_bad else "",
+        f"{unreadable} old values unreadable" if unreadable else "",
         f"{refused} answers error" if refused else "",
         f"queue: {gauges.queue_rows} rows"
         + (f", oldest {gauges.queue_oldest_seconds:.1f} s" if gauges.queue_oldest_seconds is not None else ""),

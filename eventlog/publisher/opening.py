@@ -154,7 +154,7 @@ def value_options(config: Config) -> ValueOptions:
     """How values are written. Messages have types of their own for times, so that XDS's loses nothing of them."""
     settings = config.format
     time_syntax = settings.time_syntax if settings.type == "xds" else "java"
-    return ValueOptions(time_syntax, settings.time_zone, settings.char_padding)
+    return ValueOptions(time_syntax, settings.time_zone, settings.char_padding, settings.special_times)
 
 
 def declared_watches(config: Config) -> tuple[Watch, ...]:

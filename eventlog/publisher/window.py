@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from eventlog.catalog import Attribute, ObjectClass
-from eventlog.checks import BadRow, CheckedRow, check_rows
+from eventlog.checks import BadRow, CheckedRow, Remark, check_rows
 from eventlog.events import Outcome, Precedence, apply_precedence, build_event
 from eventlog.fold import Group, first_open, fold
 from eventlog.model import LogRow
@@ -24,7 +24,8 @@ UNLIMITED_WINDOW = 10_000
 
 class Taken(NamedTuple):
     """What one window gives. ``next_first`` is the record_id that the next window of the pass begins at, None at its
-    end. ``origins``: what was read, by record_id, for a format that numbers its output.
+    end. ``origins``: what was read, by record_id, for a format that numbers its output. ``remarks`` on rows of the
+    groups.
     """
 
     groups: list[Group]
@@ -33,6 +34,7 @@ class Taken(NamedTuple):
     rows_read: int
     next_first: int | None
     origins: Mapping[int, LogRow] = MappingProxyType({})
+    remarks: Sequence[Remark] = ()
 
 
 @dataclass(slots=True)
@@ -47,6 +49,7 @@ class Reading:
     loopback: list[int] = field(default_factory=list)
     rows_read: int = 0
     origins: dict[int, LogRow] = field(default_factory=dict)
+    remarks: list[Remark] = field(default_factory=list)
 
     @property
     def taken(self) -> int:
@@ -66,6 +69,7 @@ class Reading:
         self.good += good
         self.bad += checked.bad
         self.loopback += checked.loopback
+        self.remarks += checked.remarks
 
     def fold(self) -> list[Group]:
         """The good rows as groups."""
@@ -73,7 +77,11 @@ class Reading:
 
     def give(self, groups: list[Group], next_first: int | None = None) -> Taken:
         """What the window gives, with these groups."""
-        return Taken(groups, self.bad, self.loopback, self.rows_read, next_first, self.origins)
+        remarks: Sequence[Remark] = ()
+        if self.remarks:
+            given = {row.record_id for group in groups for row in group.rows}
+            remarks = [remark for remark in self.remarks if remark.record_id in given]
+        return Taken(groups, self.bad, self.loopback, self.rows_read, next_first, self.origins, remarks)
 
 
 def take_window(

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, TextIO, cast
 
@@ -351,7 +352,22 @@ def _arrow_converter(one: FileColumn) -> Convert:
         return _aware
     if one.column.type == "NUMERIC" and not _has_digits(one.column):
         return text_writer(one.column)
-    return typed_writer(one.column)
+    return _arrow_decimal(one.column) if one.column.type == "NUMERIC" else typed_writer(one.column)
+
+
+def _arrow_decimal(column: QlikColumn) -> Convert:
+    """Parquet's decimals are numbers: NaN and infinity are none."""
+    write_any = typed_writer(column)
+
+    def write(value: Any) -> Any:
+        if type(value) is Decimal and value.is_finite():
+            return value
+        number = write_any(value)
+        if not number.is_finite():
+            raise ValueRange(f"{number} of column {column.name!r} is no number, which Parquet's decimals are")
+        return number
+
+    return write
 
 
 def _aware(moment: datetime) -> datetime:

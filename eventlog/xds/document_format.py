@@ -19,11 +19,10 @@ from eventlog.event_changes import event_to_change
 from eventlog.formats import Format, Report, parse_options
 from eventlog.input_files import files_in
 from eventlog.model import Change, Event
-from eventlog.values import ValueOptions, converter, parse_type
+from eventlog.values import ValueOptions, converter, parse_type, with_special_values
 from eventlog.whole_output import whole_directory, whole_file
 from eventlog.xds.reader import DEFAULT_LIMIT, Document, read_events
 from eventlog.xds.writer import Header, file_form, line_form, write_event
-
 
 _HIGHEST_LIMIT: Final = 1 << 40
 _WIDEST_INDENT: Final = 16
@@ -40,6 +39,7 @@ class DocumentReaderOptions:
     time_syntax: str = "integer"
     time_zone: str = "UTC"
     char_padding: str = "trim"
+    special_times: str = "text"
     meta_identifiers: bool = True
     referential: str = "value"
     limit: int = DEFAULT_LIMIT
@@ -61,6 +61,7 @@ class DocumentWriterOptions:
     time_syntax: str = "integer"
     time_zone: str = "UTC"
     char_padding: str = "trim"
+    special_times: str = "text"
     insert_query_back: str = "modify"
     meta_identifiers: bool = True
     referential: str = "value"
@@ -112,9 +113,9 @@ _Options: TypeAlias = "DocumentReaderOptions | DocumentWriterOptions"
 
 
 def _values(options: _Options) -> ValueOptions:
-    values = ValueOptions(options.time_syntax, options.time_zone, options.char_padding)
+    values = ValueOptions(options.time_syntax, options.time_zone, options.char_padding, options.special_times)
     for name in ("timestamp", "char(1)"):  # an unknown option value is refused before anything is read
-        converter(parse_type(name), values)
+        converter(with_special_values(parse_type(name), "postgresql", values), values)
     return values
 
 

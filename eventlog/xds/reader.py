@@ -14,6 +14,7 @@ from lxml import etree
 
 from eventlog.errors import XdsError
 from eventlog.model import AttributeSteps, Event, Op, Operation, Step
+from eventlog.moments import is_special
 
 DEFAULT_LIMIT: Final = 256 * 1024 * 1024
 """Bytes of the largest document that is read if nothing else is said."""
@@ -41,7 +42,8 @@ def read_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> Document:
     """The events of one envelope, in whatever form it is written.
 
     ``limit`` in bytes. An event-id that is not there is the empty text, a value without type is a string. An attribute
-    without any value (remove-all-values alone) is of type string, as the document does not say it.
+    without any value (remove-all-values alone) is of type string, as the document does not say it; one of times and
+    special times is of type time.
     Raises XdsError, with the line: not well-formed, a DOCTYPE, larger than ``limit``, an element inside an event that
     is not of the vocabulary.
     """
@@ -265,6 +267,10 @@ def _values(element: etree._Element, types: set[str]) -> tuple[str, ...]:
 
 
 def _one_type(element: etree._Element, types: set[str]) -> str:
+    if types == {"string", "time"}:  # with special times (spec/xds.md 6.3)
+        texts = [value.text or "" for value in element.iter("value") if value.get("type", "string") == "string"]
+        if all(map(is_special, texts)):
+            return "time"
     if len(types) > 1:
         raise XdsError(
             f"line {element.sourceline}: the values of one attribute are of several types: {', '.join(sorted(types))}"

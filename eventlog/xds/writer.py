@@ -9,10 +9,10 @@ Characters that XML 1.0 cannot hold have been refused before (spec/event-log.md 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 
 from eventlog import __version__
 from eventlog.errors import BadXmlChar, ConfigError
@@ -29,10 +29,15 @@ _ATTRIBUTE_REFERENCES = {**_TEXT_REFERENCES, '"': "&quot;", "\t": "&#9;"}
 _TEXT_TABLE = str.maketrans(_TEXT_REFERENCES)
 _ATTRIBUTE_TABLE = str.maketrans(_ATTRIBUTE_REFERENCES)
 _in_text = re.compile("[" + "".join(_TEXT_REFERENCES) + "]").search
+# A special time stands among the seconds of its attribute, and is a string (spec/xds.md 6.3).
+_no_seconds = re.compile("[^-0-9]|[0-9]-").search
 _in_attribute = re.compile("[" + "".join(_ATTRIBUTE_REFERENCES) + "]").search
 
 # Bound names: each saves two look-ups a step.
 _REMOVE, _REMOVE_ALL, _ADD = Op.REMOVE, Op.REMOVE_ALL, Op.ADD
+
+
+_Search: TypeAlias = "Callable[[str], re.Match[str] | None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +137,10 @@ def _element_start(operation: str, class_name: str) -> str:
 
 
 @lru_cache(maxsize=_NAMES_KEPT)
-def _replacement(name: str, value_type: str) -> tuple[str, str, str, str, str]:
-    """What stands around the values of the two usual modify-attrs: old to new, and remove all then new."""
+def _replacement(name: str, value_type: str) -> tuple[str, str, str, str, str, _Search]:
+    """What stands around the values of the two usual modify-attrs: old to new, and remove all then new. The last finds
+    what a value cannot be written at once for.
+    """
     start = f'<modify-attr attr-name="{escape_attribute(name)}">'
     value = f'<value type="{value_type}">'
     return (
@@ -142,32 +149,36 @@ def _replacement(name: str, value_type: str) -> tuple[str, str, str, str, str]:
         f"</value></remove-value><add-value>{value}",
         f"{start}<remove-all-values/><add-value>{value}",
         "</value></add-value></modify-attr>",
+        _no_seconds if value_type == "time" else _in_text,
     )
 
 
 @lru_cache(maxsize=_NAMES_KEPT)
-def _addition(name: str, value_type: str) -> tuple[str, str]:
-    """What stands before the values of an add-attr, and before its only value."""
+def _addition(name: str, value_type: str) -> tuple[str, str, _Search]:
+    """What stands before the values of an add-attr, and before its only value; the last as of ``_replacement``."""
     start = f'<add-attr attr-name="{escape_attribute(name)}">'
-    return start, f'{start}<value type="{value_type}">'
+    return start, f'{start}<value type="{value_type}">', _no_seconds if value_type == "time" else _in_text
 
 
 def _modify_attr(attribute: AttributeSteps) -> str:
     name, value_type, steps = attribute
-    start, remove, then_add, remove_all_then_add, end = _replacement(name, value_type)
+    start, remove, then_add, remove_all_then_add, end, is_odd = _replacement(name, value_type)
     # Nearly all are of these two shapes: each is written at once.
     if len(steps) == 2 and value_type != "dn":
         (first, old), (second, new) = steps
         if second is _ADD and len(new) == 1:
+            after = new[0]
             if first is _REMOVE_ALL:
-                return f"{remove_all_then_add}{escape_text(new[0])}{end}"
-            if first is _REMOVE and len(old) == 1:
-                before, after = old[0], new[0]
-                if _in_text(before):
-                    before = before.translate(_TEXT_TABLE)
-                if _in_text(after):
-                    after = after.translate(_TEXT_TABLE)
-                return f"{remove}{before}{then_add}{after}{end}"
+                if not is_odd(after):
+                    return f"{remove_all_then_add}{after}{end}"
+                if value_type != "time":
+                    return f"{remove_all_then_add}{after.translate(_TEXT_TABLE)}{end}"
+            elif first is _REMOVE and len(old) == 1:
+                before = old[0]
+                if not is_odd(before) and not is_odd(after):
+                    return f"{remove}{before}{then_add}{after}{end}"
+                if value_type != "time":
+                    return f"{remove}{before.translate(_TEXT_TABLE)}{then_add}{after.translate(_TEXT_TABLE)}{end}"
     parts = [start]
     for op, values in steps:
         if op is _REMOVE_ALL:
@@ -182,9 +193,13 @@ def _modify_attr(attribute: AttributeSteps) -> str:
 
 def _add_attr(attribute: AttributeSteps) -> str:
     name, value_type, ((_, values),) = attribute
-    start, start_of_value = _addition(name, value_type)
+    start, start_of_value, is_odd = _addition(name, value_type)
     if len(values) == 1 and value_type != "dn":
-        return f"{start_of_value}{escape_text(values[0])}</value></add-attr>"
+        value = values[0]
+        if not is_odd(value):
+            return f"{start_of_value}{value}</value></add-attr>"
+        if value_type != "time":
+            return f"{start_of_value}{value.translate(_TEXT_TABLE)}</value></add-attr>"
     return f"{start}{_values(value_type, values)}</add-attr>"
 
 
@@ -192,6 +207,11 @@ def _values(value_type: str, values: tuple[str, ...]) -> str:
     if value_type == "dn":  # the association of the target in both places (spec/xds.md 6.4)
         return "".join(
             f'<value type="dn" association-ref="{escape_attribute(value)}">{escape_text(value)}</value>'
+            for value in values
+        )
+    if value_type == "time":
+        return "".join(
+            f'<value type="{"string" if _no_seconds(value) else "time"}">{escape_text(value)}</value>'
             for value in values
         )
     return "".join(f'<value type="{value_type}">{escape_text(value)}</value>' for value in values)

@@ -107,3 +107,24 @@ def test_a_part_of_which_every_row_is_left_alone_is_no_obstacle(log: sa.Engine, 
         report = convert(config, tmp_path / format, format=format, partition_rows=50)
         assert report.manifest.totals["events"] == 100
         assert [(part.first, part.last) for part in report.manifest.parts] == [(1, 50), (101, 150)]
+
+
+def test_special_times_and_old_values_that_cannot_be_converted_are_sent_as_the_publisher_sends_them(
+    log: sa.Engine, tmp_path: Path
+) -> None:
+    with log.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE hr.usr ADD until timestamptz")
+    rows: list[Row] = [
+        (1, 2, "app", "usr", "idu=1", "until", "infinity", "2024-01-01 00:00:00Z"),
+        (2, 2, "app", "usr", "idu=2", "age", "old", "5"),
+        (3, 2, "app", "usr", "idu=3", "age", "old", None),
+        (4, 2, "app", "usr", "idu=4", "age", "old", "new"),
+    ]
+    log_rows(log, rows)
+    config = config_of(log)
+    report = convert(config, tmp_path / "out")
+    ours = list(events_of(documents_of(tmp_path / "out")))
+    assert ours == publish(config)
+    assert '<value type="string">infinity</value>' in ours[0]
+    totals = report.manifest.totals
+    assert (len(ours), totals["old_unreadable"], totals["rows_bad"]) == (3, 2, 1)

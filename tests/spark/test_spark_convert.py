@@ -8,6 +8,7 @@ import shutil
 import signal
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from eventlog.convert import convert as convert_row_by_row
 from eventlog.convert import format_named, in_own_options
 from eventlog.errors import ConfigError
 from eventlog.formats import Report
-from eventlog.model import Change
+from eventlog.model import Change, LogRow
 from spark.captures import captures
 from spark.change_frame import change_of, read_changes
 from spark.convert import CaptureFailed, convert
@@ -118,6 +119,33 @@ def test_with_the_columns_of_the_table_images_are_structs(spark: SparkSession, s
             assert all(struct[name] is None for name in ITEM.names if name not in known)
     assert rows[0].after.made is None
     assert frame.where("after.price > 1.9").count() == 1
+
+
+def test_what_a_type_of_a_struct_does_not_hold_is_null_and_counted(spark: SparkSession, tmp_path: Path) -> None:
+    types = {"id": "integer", "price": "decimal(9,2)", "made": "timestamp"}
+    columns = [{"name": name, "type": type} for name, type in types.items()]
+    item = {"name": "item", "kind": "table", "columns": columns, "primary_key": ["id"]}
+    catalog = {"dialect": "postgresql", "schema": "app", "tables": [item]}
+    made = [("1", "infinity"), ("2", "2024-02-29 01:02:03"), ("3", "0044-03-15 10:00:00 BC"), ("4", None)]
+    rows = [
+        LogRow(number, "N", 1, None, "app", "item", f"id={number}", column, None, text)
+        for number, column, text in [(int(key), "made", text) for key, text in made] + [(5, "price", "NaN")]
+    ]
+    with (tmp_path / "log.jsonl").open("w") as file:
+        file.writelines(json.dumps(row._asdict()) + "\n" for row in rows)
+    nulled = spark.sparkContext.accumulator(0)
+    frame = read_changes(
+        spark, "eventlog", str(tmp_path / "log.jsonl"), {"catalog": catalog}, columns=ITEM, nulled=nulled
+    )
+    found = {row.after.id: (row.after.made, row.after_present) for row in frame.collect()}
+    assert found == {
+        1: (None, ["id", "made"]),
+        2: (datetime(2024, 2, 29, 1, 2, 3), ["id", "made"]),
+        3: (None, ["id", "made"]),
+        4: (None, ["id", "made"]),
+        5: (None, ["id", "price"]),
+    }
+    assert nulled.value == 3
 
 
 @pytest.mark.parametrize(("source_format", "target_format"), list(product(NAMES, NAMES)))

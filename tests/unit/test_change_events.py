@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -20,7 +21,8 @@ from eventlog.model import AttributeSteps, Change, ChangeOp, Event, Op, Operatio
 from eventlog.table_key import quote
 from eventlog.typed import moment_reader
 from eventlog.values import ValueOptions
-from eventlog.xds.writer import write_event
+from eventlog.xds.reader import read_events
+from eventlog.xds.writer import Header, line_form, write_event
 
 INSERT, UPDATE, DELETE, TRUNCATE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.TRUNCATE
 USR_1 = "idu=1,table=usr,schema=indirect"
@@ -435,3 +437,68 @@ def test_fractions_of_a_second_that_are_not_written_are_told() -> None:
     change = Change("indirect", "t", INSERT, (("id", 1),), after=row)
     change_to_events(change, "1", TYPES, EventWriting(truncated=told.append))
     assert told == ["indirect.t.at", "indirect.t.ts"]
+
+
+# Special times
+
+PRICE = build_catalog(
+    database(table("price", "id integer; day date; at time; until timestamptz; amount decimal", "id"))
+)
+PRICE_1 = "id=1,table=price,schema=indirect"
+
+
+@pytest.mark.parametrize("syntax", ["integer", "canonical", "java"])
+@pytest.mark.parametrize(
+    ("column", "old", "new"),
+    [
+        ("day", "infinity", date(2024, 2, 29)),
+        ("day", date(2024, 2, 29), "0044-03-15 BC"),
+        ("day", "12345-01-01", "-infinity"),
+        ("at", time(1, 2, 3), "24:00:00"),
+        ("until", "infinity", datetime(2024, 2, 29, 1, 2, 3, tzinfo=UTC)),
+        ("until", "infinity", None),
+    ],
+)
+def test_special_times_come_back_as_their_text(syntax: str, column: str, old: Any, new: Any) -> None:
+    change = Change(
+        "indirect", "price", UPDATE, (("id", 1),), {"id": 1, column: old}, {"id": 1, column: new}, frozenset((column,))
+    )
+    (event,) = change_to_events(change, "1", PRICE, EventWriting(time_syntax=syntax))
+    document = line_form([write_event(event)], Header())
+    (read,) = read_events(document).events
+    back = event_to_change(read, PRICE, ValueOptions(syntax))
+    assert (back.before, back.after) == (change.before, change.after)
+
+
+def test_without_a_catalog_special_times_stand_beside_times() -> None:
+    moment = datetime(2024, 2, 29)
+    change = Change("s", "t", UPDATE, (("id", "1"),), {"d": "infinity"}, {"d": moment}, frozenset("d"))
+    (event,) = change_to_events(change, "1")
+    assert event.attributes == (AttributeSteps("d", "time", (remove("infinity"), add("1709164800"))),)
+    back = event_to_change(event)
+    assert (back.before, back.after) == ({"id": "1", "d": "infinity"}, {"id": "1", "d": moment})
+
+
+def test_a_column_of_another_database_holds_no_special_time() -> None:
+    elsewhere = build_catalog(replace(database(table("price", "id integer; day date", "id")), dialect="oracle"))
+    change = Change("indirect", "price", INSERT, (("id", 1),), None, {"id": 1, "day": "infinity"})
+    with pytest.raises(NotExpressible, match="column 'day': 'infinity' is not a date"):
+        change_to_events(change, "1", elsewhere)
+    event = Event(Operation.ADD, "price", PRICE_1, "1", (AttributeSteps("day", "string", (add("infinity"),)),))
+    with pytest.raises(FormatError, match="'infinity' is not a date"):
+        event_to_change(event, elsewhere)
+
+
+def test_words_of_exact_numbers_are_written_with_and_without_a_catalog() -> None:
+    change = Change("indirect", "price", INSERT, (("id", 1),), None, {"id": 1, "amount": Decimal("NaN")})
+    for catalog in (PRICE, None):
+        (event,) = change_to_events(change, "1", catalog)
+        assert event.attributes == (AttributeSteps("amount", "string", (add("NaN"),)),)
+
+
+def test_a_key_may_be_a_special_time() -> None:
+    classes = build_catalog(database(table("slot", "until timestamptz; n integer", "until")))
+    change = Change("indirect", "slot", INSERT, (("until", "infinity"),), None, {"until": "infinity", "n": 1})
+    (event,) = change_to_events(change, "1", classes)
+    assert event.association == "until=infinity,table=slot,schema=indirect"
+    assert event_to_change(event, classes).key == (("until", "infinity"),)

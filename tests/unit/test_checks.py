@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from samples import CATALOG, catalog, row
+from samples import CATALOG, USR, catalog, database, row, table
 
+from eventlog.catalog import build_catalog
 from eventlog.checks import CheckedRow, check_rows
 from eventlog.model import LogRow
 
@@ -44,7 +45,7 @@ BAD = [
     ("unknown_column", row(1, 1, column="idu", table="usr_phone")),
     ("bad_value", row(1, 1, column="photo", new="*")),
     ("bad_value", row(1, 3, column="photo", new="*")),
-    ("bad_value", row(1, 2, column="photo", old="*", new="qqo=")),
+    ("bad_value", row(1, 2, column="photo", old="*", new="*")),
     ("bad_value", row(1, 2, column="photo", old="qqo=", new="*")),
     ("bad_xml_char", row(1, 1, column="fname", new="\x00")),
     ("bad_xml_char", row(1, 2, column="fname", old="\x07", new="ok")),
@@ -78,6 +79,28 @@ def test_the_checks_have_an_order(code: str, one: LogRow) -> None:
 def test_of_type_2_the_old_value_is_looked_at_first() -> None:
     checked = check_rows([row(1, 2, column="photo", old="old", new="new")], CATALOG, None)
     assert "old" in checked.bad[0].message
+
+
+@pytest.mark.parametrize("new", ["qqo=", None])
+def test_an_old_value_that_cannot_be_converted_gives_way_to_a_good_new_one(new: str | None) -> None:
+    bad_old = check_rows([row(1, 2, column="photo", old="*", new=new)], CATALOG, None)
+    replaced = check_rows([row(1, 3, column="photo", new=new)], CATALOG, None)
+    assert (bad_old.good, bad_old.bad) == (replaced.good, [])
+    (remark,) = bad_old.remarks
+    assert (remark.record_id, remark.attribute.name, remark.counter) == (1, "photo", "old_unreadable")
+    assert "'*' is not base64" in remark.reason
+
+
+def test_an_old_value_that_xml_cannot_hold_stays_bad() -> None:
+    checked = check_rows([row(1, 2, column="fname", old="\x07", new="ok")], CATALOG, None)
+    assert ([one.code for one in checked.bad], checked.remarks) == (["bad_xml_char"], [])
+
+
+def test_of_a_multi_valued_attribute_an_old_value_that_cannot_be_converted_stays_bad() -> None:
+    child = table("usr_day", "idu integer; day date", "", [("idu", "usr", "idu")])
+    several = build_catalog(database(USR, child))
+    checked = check_rows([row(1, 2, column="usr_day.day", old="no day", new="2024-02-29")], several, None)
+    assert ([one.code for one in checked.bad], checked.good, checked.remarks) == (["bad_value"], [], [])
 
 
 @pytest.mark.parametrize("kind", [1, 2, 3, 7, 8])

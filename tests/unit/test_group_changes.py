@@ -275,3 +275,23 @@ def test_digits_beyond_the_microsecond_are_told() -> None:
 def test_what_is_no_value_of_its_column_names_the_row(rows: Any, current: Any) -> None:
     with pytest.raises(FormatError, match="the change of row 3, 'usr' idu=1"):
         change_of(rows, current)
+
+
+def test_a_special_time_of_the_log_is_its_text() -> None:
+    price = build_catalog(database(table("price", "id integer; day date; amount decimal(9,2)", "id")))
+    rows = [
+        row(1, 2, "id=1", "day", "infinity", "0044-03-15 BC", table="price"),
+        row(2, 2, "id=1", "amount", "Infinity", "1.50", table="price"),
+    ]
+    change = change_of(rows, catalog=price)
+    assert change is not None
+    assert change.before == {"id": 1, "day": "infinity", "amount": Decimal("Infinity")}
+    assert change.after == {"id": 1, "day": "0044-03-15 BC", "amount": Decimal("1.50")}
+
+
+def test_an_old_value_that_cannot_be_converted_is_not_known() -> None:
+    change = change_of([row(1, 2, column="photo", old="*", new="u7s=")])
+    assert change is not None
+    assert (change.op, change.before, change.after) == (UPDATE, None, KEY | {"photo": b"\xbb\xbb"})
+    assert change.changed == {"photo"}
+    assert change.extras["types"] == [2]

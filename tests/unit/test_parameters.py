@@ -50,6 +50,7 @@ TABLE: list[tuple[str, tuple[str, ...], Any, Any, str, Any]] = [
     ("format.emit_keys", (), False, False, '"yes"', True),
     ("format.char_padding", (), "trim", "trim", '"keep"', "keep"),
     ("format.time_zone", (), "UTC", "UTC", '"Europe/Berlin"', "Europe/Berlin"),
+    ("format.special_times", (), "text", "text", '"error"', "error"),
     ("publisher.driver_user", (), None, None, '"idm"', "idm"),
     ("publisher.retry_initial", (), 1.0, 1.0, "2", 2.0),
     ("publisher.retry_max", (), 60.0, 60.0, "90.5", 90.5),

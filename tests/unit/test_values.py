@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eventlog.errors import BadValue, BadXmlChar, ConfigError
+from eventlog.typed import value_reader
 from eventlog.values import (
     ColumnType,
     Kind,
@@ -19,6 +20,7 @@ from eventlog.values import (
     integer_pattern,
     key_normalizer,
     parse_type,
+    with_special_values,
     xds_type,
 )
 
@@ -504,6 +506,99 @@ def test_other_text_is_no_date_or_time(type_name, text, time_syntax):
         written(type_name, text, time_syntax=time_syntax)
     with pytest.raises(BadValue):
         key(type_name, text)
+
+
+def special(type_name, **options):
+    return with_special_values(parse_type(type_name), "postgresql", ValueOptions(**options))
+
+
+SPECIAL = [
+    *(("date", text) for text in ("infinity", "-infinity", "10000-01-01", "5874897-12-31", "12345-02-28")),
+    *(("date", text) for text in ("0044-03-15 BC", "0001-12-31 BC", "0001-02-29 BC", "4714-11-24 BC")),
+    ("time", "24:00:00"),
+    *(
+        ("timestamp", text)
+        for text in ("infinity", "-infinity", "10000-01-01 00:00:00", "294276-12-31 23:59:59.999999")
+    ),
+    *(("timestamp", text) for text in ("0044-03-15 10:00:00 BC", "4714-11-24 00:00:00 BC", "12345-01-01T01:02:03.5")),
+    *(("timestamptz", text) for text in ("infinity", "12345-01-01 00:00:00Z", "0044-03-15 10:00:00+05:30 BC")),
+]
+
+
+@pytest.mark.parametrize("time_syntax", SYNTAXES)
+@pytest.mark.parametrize(("type_name", "text"), SPECIAL)
+def test_a_special_time_is_written_as_its_text(type_name, text, time_syntax):
+    assert converter(special(type_name), ValueOptions(time_syntax=time_syntax))(text) == text
+    assert key_normalizer(special(type_name))(text) == text
+    assert value_reader(special(type_name))(text) == text
+
+
+@pytest.mark.parametrize(("type_name", "text"), SPECIAL)
+def test_a_special_time_is_bad_where_it_is_not_wanted_and_where_the_database_has_none(type_name, text):
+    unwanted = special(type_name, special_times="error")
+    elsewhere = with_special_values(parse_type(type_name), "oracle", ValueOptions())
+    for type in (unwanted, elsewhere):
+        for read in (converter(type, ValueOptions()), key_normalizer(type), value_reader(type)):
+            with pytest.raises(BadValue):
+                read(text)
+
+
+@pytest.mark.parametrize(
+    ("type_name", "text"),
+    [
+        *(("date", text) for text in ("Infinity", "infinity BC", "infinity ", "x BC", " BC", "2024-02-29 BC BC")),
+        *(("date", text) for text in ("12345-02-29", "12345-13-01", "0044-02-29 BC", "4714-11-23 BC", "0000-01-01 BC")),
+        *(("date", text) for text in ("5874898-01-01", "012345-01-01", "12345-01-01 10:00:00", "24:00:00")),
+        *(("time", text) for text in ("24:00:01", "24:00:00.5", "25:00:00", "infinity", "24:00:00 BC")),
+        *(("timestamp", text) for text in ("2024-05-06 24:00:00", "12345-01-01 24:00:00", "294277-01-01 00:00:00")),
+        *(("timestamp", text) for text in ("12345-01-01 00:00:00.1234567", "infinityZ", "4714-11-23 23:59:59 BC")),
+        ("timestamptz", "294276-12-31 23:59:59-01"),
+        ("timestamptz", "4714-11-24 00:00:00+01 BC"),
+    ],
+)
+def test_what_postgresql_does_not_have_is_no_special_time(type_name, text):
+    for read in (converter(special(type_name), ValueOptions()), key_normalizer(special(type_name))):
+        with pytest.raises(BadValue):
+            read(text)
+
+
+@pytest.mark.parametrize("type_name", ["date", "time", "timestamp", "timestamptz"])
+def test_beside_special_times_all_others_are_as_ever(type_name):
+    for text in ("2024-02-29", "07:08:09.5", "2024-02-29 07:08:09.25Z", "no time"):
+        results = []
+        for type in (parse_type(type_name), special(type_name)):
+            try:
+                results.append(converter(type, ValueOptions())(text))
+            except BadValue as error:
+                results.append(str(error))
+        assert results[0] == results[1]
+
+
+def test_an_unknown_special_times_is_refused():
+    with pytest.raises(ConfigError, match="special_times 'null' is unknown; use text or error"):
+        special("date", special_times="null")
+
+
+@pytest.mark.parametrize(
+    ("text", "word"), [("nan", "NaN"), (" NaN", "NaN"), ("INFINITY", "Infinity"), ("-infinity", "-Infinity")]
+)
+def test_words_of_exact_numbers_are_values_where_the_database_has_them(text, word):
+    assert converter(special("decimal(10,2)"), ValueOptions())(text) == word
+    assert key_normalizer(special("decimal(10,2)"))(text) == word
+    with pytest.raises(BadValue):
+        written("decimal(10,2)", text)
+
+
+@pytest.mark.parametrize("text", ["inf", "-inf", "infinite", "+infinity", "na n", ""])
+def test_other_words_are_no_exact_numbers(text):
+    with pytest.raises(BadValue):
+        converter(special("decimal(10,2)"), ValueOptions())(text)
+
+
+def test_exact_numbers_beside_their_words_are_as_ever():
+    for text in ("01.50", "1E2", "-0", "1.50", "  7 "):
+        assert converter(special("decimal(10,2)"), ValueOptions())(text) == written("decimal(10,2)", text)
+        assert key_normalizer(special("decimal(10,2)"))(text) == key("decimal(10,2)", text)
 
 
 @pytest.mark.parametrize(

@@ -257,3 +257,16 @@ def test_a_dry_run_prints_what_a_run_would_send(
     world.run(receiver)
     world.close()
     assert printed == [event_id for sent in receiver.sent for event_id in sent]
+
+
+def test_remarks_come_with_the_rows_that_are_given() -> None:
+    bad_old = [row(i, 2, f"idu={key}", "photo", old="*", new="qqo=") for i, key in ((1, 1), (2, 2), (3, 3))]
+    rows = [bad_old[0], row(2, 4, "idu=9"), bad_old[1]._replace(record_id=3), bad_old[2]._replace(record_id=2000)]
+    windows = Queue(rows, PublisherOptions(query_limit=3, fold_distance=2)).one_pass()
+    told = [[remark.record_id for remark in taken.remarks] for taken in windows]
+    given = [
+        [one.record_id for group in taken.groups for one in group.rows if one.event_type == 3] for taken in windows
+    ]
+    assert len(windows) > 1
+    assert told == given
+    assert [record_id for ids in told for record_id in ids] == [1, 3, 2000]

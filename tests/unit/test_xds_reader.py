@@ -143,6 +143,7 @@ VALUE = '<value type="string">x</value>'
         (attribute("<value><component/></value>"), "element component in value"),
         (attribute('<value type="structured"/>'), "value of type structured"),
         (attribute(f'{VALUE}<value type="int">1</value>'), "of several types: int, string"),
+        (attribute('<value type="time">1</value><value type="string">1</value>'), "of several types: string, time"),
     ],
 )
 def test_document_that_is_not_of_the_vocabulary_is_refused(document: bytes | str, said: str) -> None:

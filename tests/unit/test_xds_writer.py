@@ -337,3 +337,31 @@ def test_what_is_written_is_valid_and_reads_back_equal(written: list[Event], hea
 def test_lines_are_documents(written: list[Event]) -> None:
     stream = io.BytesIO("".join(line_form([write_event(event)], HEADER) for event in written).encode())
     assert [document.events for document in read_lines(stream)] == [(event,) for event in written]
+
+
+@pytest.mark.parametrize("special", ["infinity", "-infinity", "12345-01-01", "0044-03-15 BC", "24:00:00"])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (removed("{}"), added("1704067200")),
+        (removed("-1"), added("{}")),
+        (REMOVED_ALL, added("{}")),
+        (added("{}"),),
+        (removed("{}"), added("-1"), removed("-1"), added("{}", "0")),
+    ],
+)
+def test_a_special_time_among_seconds_is_a_string(steps: tuple[Step, ...], special: str) -> None:
+    filled = tuple(Step(op, tuple(value.format(special) for value in values)) for op, values in steps)
+    event = usr("modify", ("day", "time", filled))
+    document = line_form([write_event(event)], HEADER)
+    texts = re.findall('<value type="([a-z]+)">([^<]*)</value>', document)
+    values = [value for _, step in filled for value in step]
+    assert texts == [("string" if value == special else "time", value) for value in values]
+    (read,) = read_events(document).events
+    assert read.attributes[0].steps == filled
+    assert read.attributes[0].value_type == ("string" if set(values) == {special} else "time")
+
+
+def test_an_add_has_special_times_as_strings() -> None:
+    event = usr("add", ("day", "time", (added("infinity"),)), ("days", "time", (added("infinity", "86400"),)))
+    assert re.findall('<value type="([a-z]+)">', write_event(event)) == ["string", "string", "time"]

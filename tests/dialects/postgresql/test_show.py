@@ -122,6 +122,15 @@ def test_an_object_that_is_gone_has_no_document(home: sa.Engine, show: Show) -> 
     assert (found["event_id"], found["document"]) == (None, None)
 
 
+def test_an_old_value_that_cannot_be_converted_is_told(home: sa.Engine, show: Show) -> None:
+    execute(home, "ALTER TABLE hr.usr ADD age integer")
+    log(home, (1, 2, "age", "old", "5"))
+    found = show(1)
+    assert found["problem"] is None
+    assert any("old_value cannot be converted ('old' is not an integer)" in note for note in found["notes"])
+    assert "<remove-all-values/>" in found["document"]
+
+
 @pytest.mark.parametrize("span", ["10000", "0"])
 def test_a_group_ends_where_the_publisher_ends_it(home: sa.Engine, show: Show, span: str) -> None:
     log(home, (1, 2, "fname", "a", "b"), (2, 4, None, None, None), (3, 1, "fname", None, "c"),

@@ -217,6 +217,8 @@ def _numeric(text: str) -> str:
 def _instant(canonical: Callable[[str], str]) -> Callable[[str], str]:
     def read(text: str) -> str:
         digits = canonical(text)
+        if not digits.isdigit():  # a special time, which the server takes as it is; the session's zone is UTC
+            return text
         date = f"{digits[:4]}-{digits[4:6]}-{digits[6:8]}"
         if len(digits) == 8:
             return date
@@ -228,6 +230,8 @@ def _instant(canonical: Callable[[str], str]) -> Callable[[str], str]:
 def _time(canonical: Callable[[str], str]) -> Callable[[str], str]:
     def read(text: str) -> str:
         digits = canonical(text)
+        if not digits.isdigit():
+            return text
         fraction = re.search(r"\.([0-9]+)", text)
         microseconds = _microseconds(fraction[1].ljust(9, "0")) if fraction else "0"
         return f"{digits[:2]}:{digits[2:4]}:{digits[4:6]}.{microseconds}"
