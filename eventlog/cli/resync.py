@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -22,6 +22,7 @@ from eventlog.config import Config
 from eventlog.errors import BadTableKey, ConfigError, DatabaseAway, DatabaseError, LogTableError
 from eventlog.model import EventType
 from eventlog.publisher.opening import find_log, read_catalog
+from eventlog.spool import spooled
 from eventlog.sql import resync as batches
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.failures import as_database_errors
@@ -38,8 +39,13 @@ class Opened(NamedTuple):
     conn: Connection
     dialect: Dialect
     log: LogTable
-    schema: str | None
+    catalog: Catalog
     cls: ObjectClass
+
+    @property
+    def schema(self) -> str | None:
+        """Of the class."""
+        return self.catalog.schema
 
 
 @dataclass(slots=True)
@@ -47,6 +53,8 @@ class Report:
     """What was done. ``rows`` of this run; ``resumed_at``: the position that it went on from.
 
     ``problems``: the first bad lines and missing keys in words; ``dry_run``: nothing was written, ``rows`` would be.
+    With --deleted: ``compared``: the keys that were looked for; ``known_since``: the event_time of the first row that
+    the log has of the class, None if it has none.
     """
 
     class_name: str
@@ -58,6 +66,15 @@ class Report:
     seconds: float = 0.0
     problems: list[str] = field(default_factory=list)
     dry_run: bool = False
+    compared: int | None = None
+    known_since: str | None = None
+
+    def add(self, batch: Batch) -> None:
+        """Count what a batch did."""
+        self.rows += batch.rows
+        self.missing += batch.missing
+        if self.compared is not None:
+            self.compared += batch.rows + batch.kept
 
     def add_problems(self, sentences: Iterable[str]) -> None:
         """Keep the first ones."""
@@ -69,6 +86,7 @@ class Report:
 @click.option("--key", "keys", multiple=True, metavar="KEY", help="One object, such as idu=1; repeatable.")
 @click.option("--keys", "keys_file", type=click.Path(path_type=Path), metavar="FILE", help="A table_key a line.")
 @click.option("--where", metavar="SQL", help="Objects whose rows fulfil this SQL; it is run as it stands.")
+@click.option("--deleted", is_flag=True, help="Rows of type 4 for objects that the log knows and that are gone.")
 @click.option("--as-update", is_flag=True, help="Rows of type 6 (update row) in place of 5 (insert row).")
 @click.option("--rate", type=click.FloatRange(0.001), metavar="N", help="Rows a second at most.")
 @click.option("--batch", "size", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, metavar="N",
@@ -84,6 +102,7 @@ def resync(
     keys: tuple[str, ...],
     keys_file: Path | None,
     where: str | None,
+    deleted: bool,
     as_update: bool,
     rate: float | None,
     size: int,
@@ -97,16 +116,24 @@ def resync(
     The publisher then sends each object as it is at that time. Each batch is a transaction that also holds the
     position, so that what is stopped or killed goes on with --resume and leaves nothing out. The exit code is 1 if a
     line of FILE is no key of the class, or a key has no object.
+
+    With --deleted the keys that the log has rows of are looked for in the table, and a type 4 is written for those that
+    are gone and not logged as deleted, such as those of a partition that was dropped. What the log never knew, or knows
+    no more, cannot be found so; the command says since when it knows the class, and its exit code is 1 if it does not.
     """
-    if sum((bool(keys), keys_file is not None, where is not None)) > 1:
-        raise ConfigError("give one of --key, --keys and --where")
+    if sum((bool(keys), keys_file is not None, where is not None, deleted)) > 1:
+        raise ConfigError("give one of --key, --keys, --where and --deleted")
+    if deleted and as_update:
+        raise ConfigError("--deleted writes rows of type 4: leave --as-update out")
     if keys and (resume or restart):
         raise ConfigError("--key is done in one transaction: there is nothing to resume or to restart")
     if resume and restart:
         raise ConfigError("give --resume to go on or --restart to begin again, not both")
     digest = None if keys_file is None else fingerprint(keys_file)
     event_type = EventType.UPDATE_ROW_QUERY_BACK if as_update else EventType.INSERT_ROW_QUERY_BACK
-    with _opened(context.config(), class_name, resumable=not keys) as opened:
+    if deleted:
+        event_type = EventType.DELETE_ROW
+    with _opened(context.config(), class_name, resumable=not keys) as opened, ExitStack() as files:
         selection = Selection(opened.cls.name, event_type, where, digest)
         report = Report(opened.cls.name, int(event_type), dry_run=dry)
         started = time.monotonic()
@@ -115,7 +142,10 @@ def resync(
         else:
             line = batches.begin(opened.conn, opened.log, selection, resume=resume, restart=restart)
             report.resumed_at = line.position
-            write, total = _batch_writer(opened, selection, line, keys_file, report, batch_size(size, rate))
+            if deleted:
+                write, total = _deleted_writer(opened, line, report, batch_size(size, rate), files)
+            else:
+                write, total = _batch_writer(opened, selection, line, keys_file, report, batch_size(size, rate))
             if dry:
                 _count(opened.conn, write, line.position, report)
             else:
@@ -124,7 +154,7 @@ def resync(
                     _run(opened, selection, write, rate, report, advance)
         report.seconds = time.monotonic() - started
     _show(report, as_json, context.quiet)
-    return 1 if report.missing or report.bad_lines else 0
+    return 1 if report.missing or report.bad_lines or (deleted and report.known_since is None) else 0
 
 
 def fingerprint(path: Path) -> str:
@@ -169,7 +199,7 @@ def _opened(config: Config, class_name: str, *, resumable: bool) -> Iterator[Ope
                 f"user {dialect.current_user(conn)} lacks rights on the log {log} for a resync: {'; '.join(missing)}; "
                 "have its owner grant them"
             )
-        yield Opened(conn, dialect, log, catalog.schema, cls)
+        yield Opened(conn, dialect, log, catalog, cls)
 
 
 def class_of(catalog: Catalog, name: str) -> ObjectClass:
@@ -241,6 +271,46 @@ def _batch_writer(
     return write, total - int(line.position or 0)
 
 
+def _deleted_writer(
+    opened: Opened, line: Unfinished, report: Report, size: int, files: ExitStack
+) -> tuple[WriteBatch, int]:
+    """What writes a batch of deletes, and how many keys are still to be looked for. The log is read here, once."""
+    history = batches.history(opened.conn, opened.log, opened.catalog, opened.cls)
+    report.compared = 0
+    if history.rows:
+        report.known_since = history.since or "an unknown time"
+    keys = batches.known(opened.conn, opened.log, history.names, int(line.position or 0)) if history.rows else iter(())
+    total = 0
+
+    def counted() -> Iterator[tuple[int, str]]:
+        nonlocal total
+        for one in keys:
+            total += 1
+            yield one
+
+    # Kept outside of the database: a snapshot held for the whole run would keep it from being vacuumed.
+    left = files.enter_context(spooled(counted()))()
+
+    def write(conn: Connection, position: str | None) -> Batch:
+        done = int(position or 0)
+        taken = list(islice((one for one in left if one[0] > done), size))
+        asked = []
+        for number, key in taken:
+            try:
+                asked.append(opened.cls.canonical_key(key))
+            except BadTableKey as error:
+                report.bad_lines += 1
+                report.add_problems([f"the log, row {number}: {error}"])
+        if report.dry_run:
+            gone = batches.existing(conn, opened.dialect, opened.schema, opened.cls, asked)[1]
+        else:
+            gone = batches.write_deleted(conn, opened.dialect, opened.log, opened.schema, opened.cls, asked)
+        last = str(taken[-1][0]) if taken else position
+        return Batch(len(gone), 0, last, is_last=len(taken) < size, kept=len(asked) - len(gone))
+
+    return write, total
+
+
 def batch_size(size: int, rate: float | None) -> int:
     """Rows a transaction: no more than a second's, so that a slow rate does not come in bursts."""
     return size if rate is None else max(1, min(size, int(rate)))
@@ -257,9 +327,8 @@ def _run(
     started = time.monotonic()
     try:
         for batch in batches.run(opened.conn, opened.log, selection, write):
-            report.rows += batch.rows
-            report.missing += batch.missing
-            advance(batch.rows + batch.missing)
+            report.add(batch)
+            advance(batch.rows + batch.missing + batch.kept)
             seconds = batches.pause(report.rows, rate, time.monotonic() - started)
             if seconds and not batch.is_last:
                 time.sleep(seconds)
@@ -274,8 +343,7 @@ def _count(conn: Connection, write: WriteBatch, position: str | None, report: Re
     is_last = False
     while not is_last:
         batch = write(conn, position)
-        report.rows += batch.rows
-        report.missing += batch.missing
+        report.add(batch)
         position, is_last = batch.position, batch.is_last
     conn.rollback()
 
@@ -289,6 +357,21 @@ def _show(report: Report, as_json: bool, quiet: bool) -> None:
         done = "would be written" if report.dry_run else "written"
         what = f"{report.rows} rows of type {report.event_type} {done} for {report.class_name}{after}"
         result(f"{what} in {report.seconds:.1f} s")
+    if report.compared is not None and not quiet:
+        note(_history_in_words(report))
+
+
+def _history_in_words(report: Report) -> str:
+    """What --deleted has looked at, and what it cannot know."""
+    if report.known_since is None:
+        return (
+            f"the log has no rows of {report.class_name}, so it cannot be told from it which objects a receiver has, "
+            "and which of them are gone: compare the receiver's objects with the table"
+        )
+    return (
+        f"{report.compared} keys were looked for, which the log knows by rows since {report.known_since}; objects that "
+        "it has no rows of, or none any more (purge, delete_from_log), are not known to be gone"
+    )
 
 
 def _show_problems(report: Report) -> None:

@@ -5,22 +5,26 @@ rows: whatever is killed wherever, no object is left out and none is written twi
 under a lock of its line, so two processes on one resync share the work. A line goes away with the last batch.
 
 Not in the log itself, where the last row of a resync may be published and deleted at any time.
+
+What is gone from the tables is found by what the log knows: ``history``, ``known``, ``write_deleted``.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from eventlog.catalog import ObjectClass
-from eventlog.errors import ConfigError, LogTableError
+from eventlog.catalog import Catalog, ObjectClass
+from eventlog.errors import ConfigError, DatabaseError, LogTableError
 from eventlog.model import EventType
+from eventlog.sql.log_rows import column_of
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.quoting import quoted, schema_of
 
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is written again. ``event_type``: 5, or 6.
+    """What is written again. ``event_type``: 5, or 6; 4: the objects that are gone.
 
     ``where``: SQL of the operator that holds for the rows; ``keys``: what tells the file of keys apart, such as its
     hash; neither = the whole class.
@@ -45,6 +49,8 @@ class Selection:
         what = "whole class" if self.where is None and self.keys is None else "keys of a file"
         if self.where is not None:
             what = f"where {self.where}"
+        if self.event_type is EventType.DELETE_ROW:
+            what = "objects that are gone"
         return f"{what}, as type {int(self.event_type)}"
 
     @property
@@ -57,13 +63,15 @@ class Selection:
 class Batch(NamedTuple):
     """What one batch did: rows written, keys that have no object, and the position behind it.
 
-    ``position`` is the last key as canonical table_key text, or for a file of keys the number of its last line.
+    ``position`` is the last key as canonical table_key text, or for a file of keys the number of its last line; for
+    objects that are gone the record_id of the last row by which one is known. ``kept``: of those what still is there.
     """
 
     rows: int
     missing: int
     position: str | None
     is_last: bool
+    kept: int = 0
 
 
 class Unfinished(NamedTuple):
@@ -159,6 +167,97 @@ def existing(
     asked = list(dict.fromkeys(keys))
     found = dialect.query_back(conn, schema, cls, asked, ()) if asked else {}
     return [key for key in asked if key in found], [key for key in asked if key not in found]
+
+
+class History(NamedTuple):
+    """What a log has of a class: the ``names`` it goes by there, and the earliest event_time of its ``rows``."""
+
+    names: tuple[str, ...]
+    rows: int
+    since: str | None
+
+
+def history(conn: Connection, log: LogTable, catalog: Catalog, cls: ObjectClass) -> History:
+    """What the log has of a class, whatever the rows' status; rows of its child tables too."""
+    name = column_of(log, "table_name")
+    statement = sa.select(name, sa.func.count(), sa.func.min(column_of(log, "event_time"))).group_by(name)
+    found = [
+        row
+        for row in conn.execute(statement)
+        if row[0] and (meant := catalog.log_name(row[0])) is not None and meant.object_class is cls
+    ]
+    times = sorted(str(since) for _, _, since in found if since is not None)
+    return History(tuple(name for name, _, _ in found), sum(rows for _, rows, _ in found), next(iter(times), None))
+
+
+def known(conn: Connection, log: LogTable, names: Sequence[str], after: int) -> Iterator[tuple[int, str]]:
+    """The keys that rows of these table_names have, each with the record_id of its last row, by that number.
+
+    Only those whose last row is no delete and lies behind ``after``. The log is read once, whatever their number.
+    """
+    record_id, key = column_of(log, "record_id"), column_of(log, "table_key")
+    last = (
+        sa.select(sa.func.max(record_id))
+        .where(column_of(log, "table_name").in_(names), key.is_not(None), record_id > 0)
+        .group_by(key)
+    )
+    statement = (
+        sa.select(record_id, key)
+        .where(record_id.in_(last), column_of(log, "event_type") != int(EventType.DELETE_ROW), record_id > after)
+        .order_by(record_id)
+    )
+    for number, text in conn.execute(statement, execution_options={"yield_per": 10_000}):
+        yield int(number), str(text)
+
+
+def write_deleted(
+    conn: Connection, dialect: Dialect, log: LogTable, schema: str | None, cls: ObjectClass, keys: Iterable[str]
+) -> list[str]:
+    """Log a type 4 for those of these canonical keys that have no object; which they are. Writes nothing for others.
+
+    A row 4 may not stand behind the rows of an insert that had not committed when the table was looked at: the
+    transactions that had written the log by then are waited for, and the objects that they brought are left out. Where
+    such transactions cannot be told, a 5 follows the 4: what is there when it is published is sent again.
+    Raises DatabaseError for a transaction that does not end.
+    """
+    _, gone = existing(conn, dialect, schema, cls, keys)
+    selection = Selection(cls.name, EventType.DELETE_ROW)
+    while gone:
+        savepoint = conn.begin_nested()
+        dialect.resync.write_keys(conn, log, selection, gone)
+        writers = dialect.open_writers(conn, log)
+        if writers is None or not _sees_what_commits(conn, dialect):
+            again = replace(selection, event_type=EventType.INSERT_ROW_QUERY_BACK)
+            dialect.resync.write_keys(conn, log, again, gone)
+            return gone
+        _wait_for(conn, dialect, log, writers)
+        back, gone = existing(conn, dialect, schema, cls, gone)
+        if not back:
+            savepoint.commit()
+            return gone
+        savepoint.rollback()
+    return []
+
+
+def _sees_what_commits(conn: Connection, dialect: Dialect) -> bool:
+    """Whether a statement of this transaction sees what others have committed since it began, if others can write."""
+    return "concurrent_writers" not in dialect.capabilities or conn.get_isolation_level() == "READ COMMITTED"
+
+
+PATIENCE: Final = 60.0
+"""Seconds that a batch of deletes waits for the transactions that had written the log before it."""
+
+
+def _wait_for(conn: Connection, dialect: Dialect, log: LogTable, writers: frozenset[str]) -> None:
+    until, rest = time.monotonic() + PATIENCE, 0.01
+    while writers := writers & (dialect.open_writers(conn, log) or frozenset()):
+        if time.monotonic() > until:
+            raise DatabaseError(
+                f"a transaction that has written the log {log} is open for more than {PATIENCE:g} s, and what it "
+                "inserts may not be taken for deleted: end it (`eventlog doctor` names it), then go on with --resume"
+            )
+        time.sleep(rest)
+        rest = min(1.0, rest * 2)
 
 
 def pause(rows: int, rate: float | None, elapsed: float) -> float:

@@ -95,6 +95,25 @@ def test_a_resync_goes_on_where_it_stopped(usr_platform: Platform, command) -> N
     assert [row.table_key for row in usr_platform.rows()] == [key]
 
 
+def test_a_resync_deletes_what_is_gone(usr_platform: Platform, command) -> None:  # type: ignore[no-untyped-def]
+    name = ("B", "A", "KEYED") if usr_platform.name == "oracle" else ("b", "a", "keyed")
+    assert command("resync", "keyed", "--deleted")[0] == 1  # no history
+    usr_platform.run(*(f"INSERT INTO keyed VALUES ({n}, 'k')" for n in (1, 4)))
+    assert command("resync", "keyed")[0] == 0
+    usr_platform.run("DELETE FROM keyed WHERE a = 4", "INSERT INTO keyed VALUES (5, 'k')")
+    usr_platform.rows()
+    assert command("resync", "keyed", "--deleted", "--dry-run")[1].startswith("1 rows of type 4 would be written")
+    assert usr_platform.rows() == []
+    assert command("resync", "keyed", "--deleted")[1].startswith("1 rows of type 4 written")
+    row, *again = usr_platform.rows()
+    assert (row.event_type, row.table_name, row.table_key) == (4, name[2], f"{name[0]}=k+{name[1]}=4")
+    if usr_platform.name == "oracle":  # where open transactions cannot be told
+        assert [one.event_type for one in again] == [5]
+    else:
+        assert again == []
+        assert command("resync", "keyed", "--deleted")[1].startswith("0 rows of type 4 written")
+
+
 def test_a_dry_run_of_a_resync_counts_and_writes_nothing(usr_platform: Platform, command) -> None:  # type: ignore[no-untyped-def]
     usr_platform.run(*(f"INSERT INTO keyed VALUES ({n}, 'k{n % 3}')" for n in range(7)))
     usr_platform.rows()
