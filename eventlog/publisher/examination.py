@@ -83,6 +83,8 @@ def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> li
             health.begin_reading(conn, limits.statement)
             case = _Case(conn, dialect, health, config, limits)
             case.findings += session.judge_pool(pooled)
+            with case.checking("whether the database takes writes"):
+                case.findings += session.judge_read_only(dialect.read_only(conn))
             case.findings += session.judge_clock(health.clock(conn), limits)
             _examine_log(case, compare)
     finally:

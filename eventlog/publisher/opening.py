@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from eventlog.catalog import Catalog, Database, build_catalog
 from eventlog.config import Config, connection_url
-from eventlog.errors import AnotherPublisher, ConfigError
+from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError
 from eventlog.events import EventOptions
 from eventlog.model import Event
 from eventlog.publisher.context import Context, Render
@@ -26,7 +26,7 @@ from eventlog.publisher.sinks.stdout import StreamSink
 from eventlog.sql.connect import connect, describe
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects import for_url, parse_url
-from eventlog.sql.failures import as_database_errors
+from eventlog.sql.failures import TO_THE_PRIMARY, as_database_errors
 from eventlog.sql.locate import check_rights, locate_log
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.pooling import refuse_pooling
@@ -48,6 +48,9 @@ def open_context(config: Config, counters: Counters) -> Iterator[Context]:
     Raises ConfigError, DatabaseError, LogTableError, and AnotherPublisher when the log is held.
     """
     with open_unlocked(config, counters) as context:
+        if why := context.dialect.read_only(context.connection):
+            place = describe(connection_url(config.database))
+            raise DatabaseError(f"{place} cannot be published from, since rows are marked: {why}; {TO_THE_PRIMARY}")
         if not context.dialect.try_lock(context.connection, context.log):
             raise AnotherPublisher(
                 f"the log {context.log} is already being published; stop the other publisher (or the Spark job that "

@@ -214,6 +214,8 @@ class Dialect:
     ``fold_name`` a name that is written without quotes as the database keeps it; ``spelled`` a name as SQLAlchemy and
     the configuration give it (lower case for names without case) as the database keeps it.
 
+    ``read_only``: why this session can write nothing, whatever its rights, in words; None = it can.
+
     ``next_flight`` a flight number that was never given before; ``identity`` of what gives them: a text that no other
     log has, nor this one when it is made anew, as far as the database can tell. ``query_back`` the current rows of many
     keys of one class in one statement, by canonical key, gone objects left out; ``current_user`` that triggers would
@@ -271,5 +273,6 @@ class Dialect:
     health: Health
     fingerprint: Callable[[Connection, Catalog], str] | None = None
     passes: Callable[[BaseException], bool] = lambda error: False
+    read_only: Callable[[Connection], str | None] = lambda conn: None
     package: str = "eventlog-publisher"
     lacks: frozenset[Kind] = frozenset()

@@ -14,6 +14,11 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects import load
 
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
+_READ_ONLY: Final = "25006"
+TO_THE_PRIMARY: Final = (
+    "let the database URL lead to the primary (?target_session_attrs=read-write finds it among several hosts)"
+)
+"""What to do where nothing can be written."""
 _RIGHT_ADVICE: Final = "; run this as the owner, or have the right granted: `eventlog doctor` names what is missing"
 
 
@@ -36,5 +41,8 @@ def _translated(driver: Any, dialect: Dialect, error: BaseException, invalidated
     is_operational = isinstance(error, driver.OperationalError | driver.InterfaceError)
     if invalidated or (is_operational and not dialect.refuses(error)) or dialect.passes(error):
         return DatabaseAway(f"the database failed or is gone: {line}")
-    advice = _RIGHT_ADVICE if getattr(error, "sqlstate", None) == _INSUFFICIENT_PRIVILEGE else ""
+    sqlstate = getattr(error, "sqlstate", None)
+    advice = _RIGHT_ADVICE if sqlstate == _INSUFFICIENT_PRIVILEGE else ""
+    if sqlstate == _READ_ONLY:
+        advice = f"; this is a standby, or a session that may write nothing: {TO_THE_PRIMARY}"
     return DatabaseError(f"the database refused a statement: {line}{advice}")

@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from eventlog.errors import DatabaseError
+from eventlog.errors import DatabaseAway, DatabaseError
 from eventlog.model import Status
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.failures import as_database_errors
+from eventlog.sql.failures import TO_THE_PRIMARY, as_database_errors
 from eventlog.sql.log_rows import column_of, rows_of
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.quoting import quoted, schema_of
@@ -54,11 +54,15 @@ def _before(now: datetime, age: timedelta) -> datetime:
 
 
 def check_rights(conn: Connection, dialect: Dialect, log: LogTable) -> None:
-    """Raise DatabaseError that names the table from which this session may not delete."""
+    """Raise DatabaseError that names the table from which this session may not delete, or why it can write nothing."""
+    if why := dialect.read_only(conn):
+        raise DatabaseError(f"the log {log} cannot be purged here: {why}; {TO_THE_PRIMARY}")
     for table in (rows_of(log), _errors(log)):
         try:
             with as_database_errors(conn), conn.begin_nested():
                 conn.execute(sa.delete(table).where(sa.false()))
+        except DatabaseAway:
+            raise
         except DatabaseError as error:
             raise DatabaseError(
                 f"user {dialect.current_user(conn)} lacks the right DELETE on {table.name} ({error}): purge as its "

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from eventlog.publisher.diagnosis import Finding, Limits
 from eventlog.publisher.diagnosis.words import age
+from eventlog.sql.failures import TO_THE_PRIMARY
 from eventlog.sql.health import Ahead, Clock
 
 
@@ -19,6 +20,13 @@ def judge_pool(pooled: bool) -> Iterator[Finding]:
             "between. The publisher's lock and notifications belong to a session, so the publisher refuses to start",
             ("url in [database]: the server itself, or a pool in session mode",),
         )
+
+
+def judge_read_only(why: str | None) -> Iterator[Finding]:
+    """A standby, or a session that may write nothing. ``why`` in words."""
+    if why is not None:
+        text = f"{why}: no publisher can run here, since it marks rows, and no trigger can be applied"
+        yield Finding("standby", "error", text, (TO_THE_PRIMARY,))
 
 
 def judge_clock(found: Clock, limits: Limits) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from eventlog.sql.dialects.postgresql.fingerprint import fingerprint
 from eventlog.sql.dialects.postgresql.identity import identity
 from eventlog.sql.dialects.postgresql.query_back import query_back
 from eventlog.sql.dialects.postgresql.reflect import reflect
-from eventlog.sql.dialects.postgresql.session import SESSION
+from eventlog.sql.dialects.postgresql.session import SESSION, read_only
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, fold_name, qualified, quote_identifier, value_text
 from eventlog.sql.dialects.postgresql.triggers import render_quote_function
 from eventlog.sql.log_table import LogTable, cut_name
@@ -170,6 +170,7 @@ DIALECT: Final = Dialect(
     due_until=log.due_until,
     wake=wake.WAKE,
     session_id=lock.session_id,
+    read_only=read_only,
     local_time=log.local_time,
     fold_name=fold_name,
     spelled=str,

@@ -1,0 +1,127 @@
+"""What commands say on a server that takes no writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from eventlog import cli
+from eventlog.sql import embedded
+from eventlog.sql.dialects.postgresql.session import read_only
+
+CONFIG = """
+[database]
+schema_name = "hr"
+[publisher]
+loopback_rows = "leave"
+[[watch]]
+table = "usr"
+"""
+SCHEMA = """
+CREATE SCHEMA hr;
+CREATE TABLE hr.usr (idu integer PRIMARY KEY, fname text);
+"""
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def execute(url: str, script: str) -> None:
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.begin() as conn:
+        conn.exec_driver_sql(script, execution_options={"no_parameters": True})
+
+
+@pytest.fixture(scope="module")
+def standby() -> Iterator[str]:
+    """The URL of a server that is a standby, with a log and one row that waits."""
+    # Not pytest's own temporary directory: its path is too long for a socket, and closed to the server's user.
+    directory = Path(tempfile.mkdtemp(prefix="el-", dir="/tmp"))
+    place = directory / "pg"
+    try:
+        with embedded.running(place) as url:
+            execute(url, SCHEMA)
+            file = directory / "eventlog.toml"
+            file.write_text(CONFIG)
+            for command in (("db", "upgrade"), ("triggers", "apply")):
+                assert cli.run(["--quiet", "--config", str(file), "--database-url", url, *command]) == 0
+            execute(url, "INSERT INTO hr.usr VALUES (1, 'Jack'); UPDATE hr.eventlog SET perpetrator = 'app'")
+        # It recovers what its own log holds, and then waits for a primary for good.
+        signal = place / "standby.signal"
+        signal.touch()
+        owner = (place / "PG_VERSION").stat()
+        os.chown(signal, owner.st_uid, owner.st_gid)
+        with embedded.running(place) as url:
+            yield url
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def run(standby: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """A command there: its exit code, standard output and standard error."""
+    monkeypatch.chdir(tmp_path)
+    Path("eventlog.toml").write_text(CONFIG)
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", standby)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = cli.run(list(arguments))
+        return code, *capfd.readouterr()
+
+    return run
+
+
+def test_doctor_says_that_the_server_is_a_standby(run: Run) -> None:
+    code, out, _ = run("doctor", "--json")
+    findings = json.loads(out)["findings"]
+    (finding,) = [one for one in findings if one["code"] == "standby"]
+    assert (code, finding["severity"]) == (1, "error")
+    assert finding["text"].startswith("the server is a standby")
+    assert "target_session_attrs" in finding["mend"][0]
+    # The rest is examined all the same.
+    assert [one for one in findings if one["code"] in ("check_failed", "log_table", "rights_publish")] == []
+
+
+@pytest.mark.parametrize("command", [("publish",), ("publish", "--once")])
+def test_publish_says_that_the_server_is_a_standby(run: Run, command: tuple[str, ...]) -> None:
+    code, out, err = run(*command)
+    assert (code, out) == (1, "")
+    (line,) = [line for line in err.splitlines() if line.startswith("eventlog: ")]
+    assert "cannot be published from, since rows are marked: the server is a standby" in line
+    assert "the database URL lead to the primary" in line
+
+
+def test_purge_says_that_the_server_is_a_standby_and_does_not_blame_rights(run: Run) -> None:
+    code, _, err = run("purge", "--older-than", "0s")
+    assert code == 1
+    assert "cannot be purged here: the server is a standby" in err
+    assert "right" not in err
+
+
+@pytest.mark.parametrize("command", [("requeue",), ("triggers", "drop", "--yes"), ("resync", "usr")])
+def test_what_writes_otherwise_says_it_too(run: Run, command: tuple[str, ...]) -> None:
+    code, _, err = run(*command)
+    assert code == 1
+    assert "standby" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_what_only_reads_works(run: Run) -> None:
+    code, out, _ = run("publish", "--dry-run")
+    assert code == 0
+    assert "Jack" in out
+    assert run("status", "--json")[0] == 0
+    assert run("show", "1", "--json")[0] == 0
+
+
+def test_a_primary_whose_sessions_are_read_only_is_said(uncommitted: sa.Connection) -> None:
+    assert read_only(uncommitted) is None
+    uncommitted.exec_driver_sql("SET default_transaction_read_only = on")
+    assert "default_transaction_read_only is on" in (read_only(uncommitted) or "")
