@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -62,7 +61,8 @@ def from_bytes(schema: str, data: bytes) -> dict[str, Any]:
 def record_in(schema: str, field: str) -> dict[str, Any] | None:
     """The record type of a field of a record, None if there is no such field or it is no record. Raises BadAvro."""
     parsed(schema)
-    for one in json.loads(schema).get("fields", ()):
+    record = parsed_json(schema)
+    for one in record.get("fields", ()) if isinstance(record, dict) else ():
         if one["name"] == field:
             kinds = one["type"] if isinstance(one["type"], list) else [one["type"]]
             return next((kind for kind in kinds if isinstance(kind, dict) and kind.get("type") == "record"), None)

@@ -177,14 +177,18 @@ def _moment(value: Any, what: str) -> datetime | None:
     if value is None or value == "":
         return None
     try:
-        if isinstance(value, str):
-            value = datetime.fromisoformat(value)
-        moment: datetime = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-    except (ValueError, AttributeError, OverflowError):
+        moment = _aware(datetime.fromisoformat(value) if isinstance(value, str) else value)
+    except (ValueError, OverflowError):
         raise FormatError(
             f"timestamp {shown(str(value))} of {what} is not of the form YYYY-MM-DD HH:MM:SS.ffffff"
         ) from None
     return None if moment.replace(tzinfo=None) == EPOCH else moment
+
+
+def _aware(value: Any) -> datetime:
+    if not isinstance(value, datetime):
+        raise ValueError  # noqa: TRY004 - as for text that is none
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

@@ -95,6 +95,8 @@ class WriteOptions:
     def __post_init__(self) -> None:
         _check_common(self.suffix, self.header_prefix, self.mask_offset)
         _texts(server=self.server, task=self.task)
+        if self.server is None or self.task is None:
+            raise ConfigError("server and task of change tables are texts")
         described(self.tables)
         check_headers(self.headers)
         _one_of("byteorder", self.byteorder, ("little", "big"))

@@ -23,6 +23,7 @@ from eventlog.errors import ConfigError, FormatError, NotExpressible, ValueRange
 from eventlog.formats import Report
 from eventlog.model import Change, ChangeOp, Row
 from eventlog.qlik.change_table_format import FORMAT, read, write
+from eventlog.qlik.change_table_options import ReadOptions, WriteOptions
 from eventlog.qlik.csv_lines import read_lines, write_line
 from eventlog.qlik.errors import BadMask, MaskTooWide, MissingHeader, OperationMismatch, UnpairedBeforeImage
 from eventlog.qlik.table_layout import DEFAULT_HEADERS
@@ -556,6 +557,22 @@ def test_wrong_options_of_the_writer_are_refused(tmp_path: Path, options: dict[s
 def test_wrong_options_of_the_reader_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         list(FORMAT.read(str(tmp_path), options, Report()))
+
+
+@pytest.mark.parametrize("kind", [ReadOptions, WriteOptions])
+def test_options_of_wrong_types_are_named(kind: type[Any]) -> None:
+    good = kind()
+    for name in kind.__dataclass_fields__:
+        for value in (7, 1.5, True, "text", [1], {"a": 1}, [[]], None, float("nan"), -1, {}, [], {"t": {"key": 7}}):
+            try:
+                kind(**{name: value})
+            except ConfigError as error:
+                assert name.removesuffix("s") in str(error) or name == "tables"  # noqa: PT017 - raised or not
+            else:
+                default = getattr(good, name)
+                fits = isinstance(value, type(default)) or (default is None and isinstance(value, str | None))
+                fits = fits or (name == "headers" and value == []) or (name == "mask_offset" and value == 7)
+                assert fits or name == "catalog", (name, value)  # which is looked at when it is read
 
 
 def test_a_damaged_state_is_not_passed_over(tmp_path: Path) -> None:

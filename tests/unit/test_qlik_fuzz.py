@@ -1,0 +1,277 @@
+"""Whatever comes, the readers of Qlik's formats give changes or pass it over, and go on, in time (spec/qlik.md).
+
+Bytes are changed, cut and put in, members and columns replaced by values of other types. A case is a record; a file
+has twenty. The number of a file that fails is its seed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import struct
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from time import process_time
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from qlik_messages import BEFORE, COLUMNS, DATA, HEADERS, UPDATE, envelope, write
+
+from eventlog.change_json import to_json
+from eventlog.errors import EventlogError
+from eventlog.formats import Report
+from eventlog.qlik import change_table_format, message_format
+from eventlog.qlik.message_format import line_of
+
+CASES = [pytest.param(2_000, id="quick"), pytest.param(1_000_000, id="long", marks=pytest.mark.soak)]
+OF_A_FILE = 20
+LONGEST = 2.0
+"""Seconds that a file may take: what is small is read at once."""
+
+TYPES = {
+    "id": "INT4", "name": "STRING", "price": "NUMERIC", "made": "DATETIME", "day": "DATE", "at": "TIME", "raw": "BYTES",
+    "weight": "REAL8", "sold": "BOOLEAN", "big": "UINT8", "doc": "CLOB",
+}  # fmt: skip
+ROW = {
+    "id": "7", "name": "nut, \"M3\"\nsteel", "price": "1.50", "made": "2024-01-02 03:04:05.006", "day": "2024-01-02",
+    "at": "03:04:05", "raw": "00FF", "weight": "0.1", "sold": "true", "big": "18446744073709551615", "doc": "text",
+}  # fmt: skip
+TYPED: dict[str, Any] = {
+    "item": {"columns": [{"name": name, "type": type} for name, type in TYPES.items()], "key": ["id", "name"]}
+}
+
+RAW = ["1e99999", "-1e9999999", "1e-9999999", "1e99999999999999999999", "Infinity", "-Infinity", "NaN", "-0",
+       "0e999999",
+       "9" * 5000, "[" * 99 + "]" * 99, "[" * 2000 + "]" * 2000, '{"a":' * 150 + "1" + "}" * 150]  # fmt: skip
+ODD: list[Any] = [
+    None, True, False, 0, -1, 7, 768, 2**31, 2**63, 2**64, 10**40, 1.5, -0.0, "", " ", "x", "\ud800", "\0", "0", "-1",
+    "1" * 50,
+    "1e300000000", "Infinity", "NaN", "0x", "FF", "0001-01-01T00:00:00+14:00", "9999-12-31 23:59:59-14:00",
+    "2024-13-01", "99:99", "MD", "DT", "atMSG", "INSERT", "UPDATE", "DELETE", "REFRESH", "U", "B", "D", "T",
+    [], {}, [[]],
+    [1], {"a": 1}, {"hex": "00"}, "{}", '{"type":"record"}', '"null"', *(f"RAW{n}" for n in range(len(RAW))),
+]  # fmt: skip
+
+
+def dumped(value: Any) -> bytes:
+    text = json.dumps(value)
+    for number, raw in enumerate(RAW):
+        text = text.replace(f'"RAW{number}"', raw)
+    return text.encode()
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Where a value can be replaced: container and key."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in list(items):
+        yield value, key
+        yield from places(inner)
+
+
+def replaced(rnd: Random, line: bytes) -> bytes:
+    """A line of JSON with values of other types, members left out and put in."""
+    value = json.loads(line)
+    for _ in range(rnd.randrange(1, 4)):
+        spots = list(places(value))
+        if not spots:
+            return dumped(rnd.choice(ODD))
+        container, key = rnd.choice(spots)
+        match rnd.randrange(8):
+            case 0 if isinstance(container, dict):
+                del container[key]
+            case 1 if isinstance(container, dict):
+                container[str(rnd.choice(ODD))] = container.pop(key)
+            case _:
+                container[key] = deepcopy(rnd.choice(ODD))
+    return dumped(value)
+
+
+def damaged(rnd: Random, content: bytes) -> bytes:
+    """Bytes that are changed, left out, doubled."""
+    data = bytearray(content)
+    for _ in range(rnd.randrange(1, 5)):
+        at, length = rnd.randrange(len(data) + 1), rnd.choice((1, 1, 2, 9))
+        match rnd.randrange(4):
+            case 0:
+                data[at : at + length] = rnd.randbytes(length)
+            case 1:
+                data[at : at + length] = rnd.choice((b'"', b"\n", b",", b"{", b"[", b"\\u", b"\xff", b"9" * 30, b"1e"))
+            case 2:
+                del data[at : at + length]
+            case _:
+                data[at:at] = data[at : at + length * 5]
+    return bytes(data[: rnd.randrange(len(data) + 1)] if rnd.random() < 0.1 else data)
+
+
+def read(format: Any, path: Path, options: dict[str, Any]) -> int:
+    """How many changes are given; each has its JSON form."""
+    number = 0
+    with contextlib.suppress(EventlogError):
+        for change in format.read(str(path), options, Report()):
+            json.dumps(to_json(change))
+            number += 1
+    return number
+
+
+def run(
+    cases: int, format: Any, path: Path, source: Path, case: Callable[[Random], bytes], options: list[dict[str, Any]]
+) -> None:
+    given = 0
+    for seed in range(cases // OF_A_FILE):
+        content = case(Random(seed))
+        path.write_bytes(content)
+        begun = process_time()
+        try:
+            given += read(format, source, options[seed % len(options)])
+        except Exception as error:
+            raise AssertionError(f"file {seed}, {path}") from error
+        assert process_time() - begun < LONGEST, f"file {seed}, {path}"
+    assert given > cases // 10  # what is good is read, whatever stands beside it
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+PLAIN = [
+    dumped(envelope({"data": DATA, "beforeData": BEFORE, "headers": HEADERS})),
+    dumped({"data": DATA, "headers": {**HEADERS, "operation": "INSERT"}, "schema": "app", "table": "item"}),
+]
+DESCRIBED = [line_of(*message).rstrip() for message in write([UPDATE, UPDATE], columns=COLUMNS)]
+MESSAGE_OPTIONS: list[dict[str, Any]] = [
+    {"schema": "app", "table": "item"},
+    {"schema": "app", "table": "item", "columns": COLUMNS},
+]
+
+
+def json_messages(rnd: Random) -> bytes:
+    good = [*PLAIN, *DESCRIBED]
+    bad = [(replaced if rnd.random() < 0.7 else damaged)(rnd, rnd.choice(good)) for _ in range(OF_A_FILE)]
+    return b"\n".join([*DESCRIBED, *bad, *PLAIN])
+
+
+AVRO = [message for logical in (True, False)
+        for message in write([UPDATE, UPDATE], encoding="avro", columns=COLUMNS, logical_types=logical)]  # fmt: skip
+
+
+def avro_messages(rnd: Random) -> bytes:
+    """Values are damaged inside, so that what is broken is Avro and not the line."""
+    bad = []
+    for _ in range(OF_A_FILE):
+        message = rnd.choice(AVRO)
+        start = message.value.index(b"{") if b"{" in message.value and rnd.random() < 0.8 else 0  # the schemas' text
+        bad.append(message._replace(value=message.value[:start] + damaged(rnd, message.value[start:])))
+    return b"".join(line_of(*message) for message in [*AVRO, *bad, *AVRO])
+
+
+@pytest.mark.parametrize("cases", CASES)
+@pytest.mark.parametrize("case", [json_messages, avro_messages])
+def test_no_message_stops_the_reader(tmp_path: Path, cases: int, case: Callable[[Random], bytes]) -> None:
+    path = tmp_path / "m.jsonl"
+    run(cases, message_format.FORMAT, path, path, case, MESSAGE_OPTIONS)
+
+
+# --- change tables ----------------------------------------------------------------------------------------------------
+
+
+def rows() -> list[dict[str, Any]]:
+    """Of each operation one, an update twice, as text."""
+    made = []
+    for number, letter in ((1, "I"), (3, "B"), (3, "U"), (4, "U"), (5, "D"), (6, "T")):
+        header = {
+            "header__change_seq": f"2024051012000000{number:019}", "header__change_oper": letter,
+            "header__change_mask": "0600", "header__stream_position": "p:1", "header__transaction_id": "A1".zfill(32),
+            "header__timestamp": "2024-05-10 12:00:00.000000",
+        }  # fmt: skip
+        made.append(header | (ROW if letter != "T" else dict.fromkeys(ROW)))
+    return made
+
+
+def csv_of(lines: list[list[Any]]) -> bytes:
+    return "\n".join(
+        ",".join("" if one is None else '"{}"'.format(str(one).replace('"', '""')) for one in line) for line in lines
+    ).encode()
+
+
+def csv_table(rnd: Random) -> bytes:
+    lines = [list(row.values()) for row in rows() * 4]
+    for line in lines[:OF_A_FILE]:
+        line[rnd.randrange(len(line))] = str(rnd.choice([*(one for one in ODD if one != "\ud800"), *RAW]))
+    content = csv_of([list(rows()[0]), *lines])
+    return damaged(rnd, content) if rnd.random() < 0.5 else content
+
+
+def gzip_table(rnd: Random) -> bytes:
+    content = csv_table(rnd)
+    return gzip.compress(content, 1) if rnd.random() < 0.8 else damaged(rnd, gzip.compress(content, 1))
+
+
+def json_table(rnd: Random) -> bytes:
+    lines = [dumped(row) for row in rows() * 4]
+    for at in range(OF_A_FILE):
+        lines[at] = (replaced if rnd.random() < 0.7 else damaged)(rnd, lines[at])
+    return b"\n".join(lines)
+
+
+def parquet_columns(rnd: Random, columns: dict[str, Any]) -> None:
+    """Columns of other types, with values that Python does not have."""
+    number = OF_A_FILE
+    name = rnd.choice(list(columns))
+    integers = pa.array([rnd.choice((0, 1, -1, 2**31 - 1, -(2**31))) for _ in range(number)], pa.int32())
+    longs = pa.array([rnd.choice((0, 1, -1, 2**62, -(2**62))) for _ in range(number)], pa.int64())
+    half = pa.StringArray.from_buffers(
+        number, pa.py_buffer(struct.pack(f"<{number + 1}i", *range(number + 1))), pa.py_buffer(b"a\xff\x80b\xc3d" * 4)
+    )
+    unit = rnd.choice(("s", "ms", "us", "ns"))
+    columns[name] = rnd.choice([
+        integers, longs, half, integers.cast(pa.date32()), longs.view(pa.timestamp(unit)),
+        longs.view(pa.timestamp(unit, "UTC")), longs.view(pa.duration(unit)), pa.array([None] * number),
+        pa.array([float("nan"), float("inf"), 1e300, 0.0, None] * (number // 5)), pa.array([[1]] * number),
+        pa.array([{"a": 1}] * number), pa.array([Decimal(10) ** 70] * number, pa.decimal256(76, 2)),
+        pa.array([b"\xff\0"] * number), pa.array([True] * number), longs.view(pa.time64("us")),
+    ])  # fmt: skip
+
+
+def parquet_table(path: Path) -> Callable[[Random], bytes]:
+    def case(rnd: Random) -> bytes:
+        good = (rows() * 4)[:OF_A_FILE]
+        columns: dict[str, Any] = {name: pa.array([row[name] for row in good], pa.string()) for name in good[0]}
+        for _ in range(rnd.randrange(3)):
+            parquet_columns(rnd, columns)
+        with contextlib.suppress(pa.ArrowException):  # what Parquet does not hold
+            pq.write_table(pa.table(columns), path, store_schema=rnd.random() < 0.5)
+        return path.read_bytes() if path.exists() else b""
+
+    return case
+
+
+@pytest.mark.parametrize("cases", CASES)
+@pytest.mark.parametrize(
+    ("name", "case"), [("item__ct.csv", csv_table), ("item__ct.csv.gz", gzip_table), ("item__ct.jsonl", json_table)]
+)
+def test_no_row_stops_the_reader(tmp_path: Path, cases: int, name: str, case: Callable[[Random], bytes]) -> None:
+    run(cases, change_table_format.FORMAT, tmp_path / name, tmp_path, case, [{}, {"tables": TYPED}])
+
+
+@pytest.mark.parametrize("cases", CASES)
+def test_no_row_of_parquet_stops_the_reader(tmp_path: Path, cases: int) -> None:
+    path = tmp_path / "item__ct.parquet"
+    run(cases, change_table_format.FORMAT, path, tmp_path, parquet_table(path), [{}, {"tables": TYPED}])
+
+
+def test_the_good_cases_are_read_whole(tmp_path: Path) -> None:
+    """What is damaged above is good before."""
+    for name, content in (
+        ("item__ct.csv", csv_of([list(rows()[0]), *(list(row.values()) for row in rows())])),
+        ("item__ct.jsonl", b"\n".join(dumped(row) for row in rows())),
+    ):
+        path = tmp_path / name
+        path.write_bytes(content)
+        assert read(change_table_format.FORMAT, path, {"tables": TYPED}) == 5
+    path = tmp_path / "m.jsonl"
+    path.write_bytes(b"\n".join([*PLAIN, *DESCRIBED]))
+    assert read(message_format.FORMAT, path, MESSAGE_OPTIONS[1]) == 4
