@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from eventlog.config import load
+from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.publisher.opening import declared_watches
 from eventlog.sql.alembic import render as render  # registers the renderers, and with them the operations
@@ -46,6 +47,11 @@ def options(
     watches: tuple[Watch, ...] = ()
     if config is not None:
         loaded = load(Path(config), os.environ)
+        if patterns := [watch.name for watch in loaded.watches if watch.tables is not None]:
+            raise ConfigError(
+                f"{config}: watch {patterns[0]}: a migration names its tables, since patterns would mean others later: "
+                "write a [[watch]] for each table; `eventlog init --tables` does"
+            )
         log_table, schema, watches = loaded.database.log_table, loaded.database.schema_name, declared_watches(loaded)
     log_schema, log = split_name(log_table)
     own = hides(log_table)

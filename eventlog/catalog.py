@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from eventlog import table_key
-from eventlog.errors import ConfigError, RowError, placed
+from eventlog.errors import ConfigError, RowError, placed, together
 from eventlog.values import (
     ColumnType,
     ValueOptions,
@@ -70,11 +70,15 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """The tables and views of one schema. ``schema`` is None where the database has no schemas."""
+    """The tables and views of one schema. ``schema`` is None where the database has no schemas.
+
+    ``partitions``: those that are tables of their own to the database -> their root, for messages alone.
+    """
 
     dialect: str
     schema: str | None
     tables: tuple[Table, ...] = field(default=())
+    partitions: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -309,7 +313,7 @@ def build_catalog(
     itself. Raises ConfigError for a listed table that is missing or has no key, and for names that clash.
     """
     present = tuple(_typed(table, database.dialect, values) for table in database.tables if table.name not in ignore)
-    parents = _parents(present, tables, meta_identifiers)
+    parents = _parents(database, present, tables)
     builder = _Builder(database.schema, parents, values, referential, emit_keys, exclude or {})
     classes = tuple(
         builder.view_class(table, meta_identifiers)
@@ -335,22 +339,38 @@ def _typed(table: Table, dialect: str, values: ValueOptions) -> Table:
     )
 
 
-def _parents(present: Sequence[Table], tables: Sequence[str] | None, meta_identifiers: bool) -> dict[str, Table]:
+def _parents(database: Database, present: Sequence[Table], tables: Sequence[str] | None) -> dict[str, Table]:
     by_name = {table.name: table for table in present}
     if tables is None:
         return {table.name: table for table in present if _key(table)}
     parents: dict[str, Table] = {}
+    errors = []
     for name in tables:
         found = match_name(name, by_name)
         if found is None:
-            raise ConfigError(
-                f"there is no table or view {name!r} in the schema; correct its name in the configuration"
-            )
-        if not _key(by_name[found]):
+            errors.append(ConfigError(missing_table(database, name)))
+        elif not _key(by_name[found]):
             wanted = "column whose name begins with pk_" if by_name[found].kind == "view" else "primary key"
-            raise ConfigError(f"{found!r} cannot be a class: it has no {wanted}")
-        parents[found] = by_name[found]
+            errors.append(ConfigError(f"{found!r} cannot be a class: it has no {wanted}"))
+        else:
+            parents[found] = by_name[found]
+    if errors:
+        raise together(errors)
     return parents
+
+
+def can_be_class(table: Table) -> bool:
+    """Whether a table or view has what makes objects of its rows: a key."""
+    return bool(_key(table))
+
+
+def missing_table(database: Database, name: str) -> str:
+    """Why a name in the configuration is no table or view, and what to do."""
+    partition = match_name(name, database.partitions)
+    if partition is None:
+        return f"there is no table or view {name!r} in the schema; correct its name in the configuration"
+    root = database.partitions[partition]
+    return f"{name!r} is a partition of {root}: name {root}, which stands for the rows of all its partitions"
 
 
 def _key(table: Table) -> tuple[Column, ...]:
@@ -363,13 +383,21 @@ def _children(owner: Table, present: Sequence[Table], parents: Mapping[str, Tabl
     """The child tables of ``owner`` with their value columns, by code points of their names (spec/xds.md 4.2, 5)."""
     children = []
     for table in sorted(present, key=lambda table: table.name):
-        if table.kind != "table" or table.name in parents or not table.foreign_keys:
-            continue
-        first = table.foreign_keys[0]
-        values = [column for column in table.columns if column.name not in first.columns]
-        if first.table == owner.name and set(first.ref_columns) == set(owner.primary_key) and len(values) == 1:
-            children.append((table, values[0]))
+        value = None if table.name in parents else value_column(table, owner)
+        if value is not None:
+            children.append((table, value))
     return children
+
+
+def value_column(table: Table, owner: Table) -> Column | None:
+    """The column that holds the values, if ``table`` has the form of a child table of ``owner`` (spec/xds.md 5)."""
+    if table.kind != "table" or not table.foreign_keys:
+        return None
+    first = table.foreign_keys[0]
+    if first.table != owner.name or set(first.ref_columns) != set(owner.primary_key):
+        return None
+    values = [column for column in table.columns if column.name not in first.columns]
+    return values[0] if len(values) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, together
 from eventlog.options import BASE, CONFIDENTIAL, Option, options_of, toml
 from eventlog.settings import (
     MESSAGE_OPTIONS,
@@ -118,12 +118,22 @@ def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, str]
     paths in the file are taken from the file's directory. Raises ConfigError, which names file and key.
     """
     document = {} if path is None else _read_toml(path)
+    errors: list[ConfigError] = []
     given: dict[tuple[str, str], list[_Given]] = {}
-    for place, value in _from_file(document, path):
-        given.setdefault(place[:2], []).append(value)
-    for place, value in [*_from_environment(environ), *_from_flags(flags or {})]:
-        given.setdefault(place[:2], []).append(value)
-    chosen = {place: _choose(values) for place, values in given.items()}
+    for read in (*_from_file(document, path), *_from_environment(environ), *_from_flags(flags or {})):
+        if isinstance(read, ConfigError):
+            errors.append(read)
+        else:
+            given.setdefault(read[0][:2], []).append(read[1])
+    watches = _watches(document.get("watch", []), path, errors)
+    chosen: dict[tuple[str, str], _Given] = {}
+    for place, values_given in given.items():
+        try:
+            chosen[place] = _choose(values_given)
+        except ConfigError as error:
+            errors.append(error)
+    if errors:
+        raise together(errors)
 
     profile = chosen.get(("publisher", "profile"))
     idm = profile is not None and profile.value == "idm"
@@ -142,10 +152,10 @@ def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, str]
         settings[section] = cls(**values)
     sources["watch"] = str(path)
     settings["database"] = _with_url(settings["database"], chosen)
-    watches = _watches(document.get("watch", []), path)
     warnings = tuple(_warnings(chosen))
     config = Config(**settings, watches=watches, sources=sources, warnings=warnings, url_of_file=_url_of_file(given))
-    _check(config, chosen)
+    if contradictions := list(_contradictions(config, chosen)):
+        raise together(contradictions)
     return config
 
 
@@ -213,39 +223,52 @@ def _keys(section: str) -> dict[str, _Place]:
     return keys
 
 
-def _from_file(document: Mapping[str, Any], path: Path | None) -> Iterator[tuple[_Place, _Given]]:
+_Found = tuple[_Place, _Given] | ConfigError
+"""A setting, or what is wrong with it: all of that is said at once."""
+
+
+def _from_file(document: Mapping[str, Any], path: Path | None) -> Iterator[_Found]:
     for section, table in document.items():
         if section == "watch":
             continue
         if section not in SECTIONS:
             homes = [f"[{home}]" for home in SECTIONS if section in options_of(SECTIONS[home])]
             if homes and not isinstance(table, dict):
-                raise ConfigError(f"{path}: {section} stands in no section; write it below {' or '.join(homes)}")
+                yield ConfigError(f"{path}: {section} stands in no section; write it below {' or '.join(homes)}")
+                continue
             known = [*SECTIONS, "watch"]
-            raise ConfigError(
+            yield ConfigError(
                 f"{path}: [{section}] is not known; the nearest known section is [{_nearest(section, known)}]"
             )
+            continue
         if not isinstance(table, dict):
-            raise ConfigError(f"{path}: {section} is to be a section: [{section}]")
+            yield ConfigError(f"{path}: {section} is to be a section: [{section}]")
+            continue
         keys = _keys(section)
         for key, value in table.items():
             if key not in keys:
-                raise ConfigError(
+                yield ConfigError(
                     f"{path}: {section}.{key} is not known; the nearest known key is {_suggest(section, key)}"
                 )
+                continue
             place = keys[key]
             source = f"{path}: {section}.{key}"
             if place.option.secret:
-                raise ConfigError(
+                yield ConfigError(
                     f"{source}: a secret does not belong in this file; set EVENTLOG_{section.upper()}_{key.upper()}"
                 )
-            parsed = _parse(place, value, source)
+                continue
+            try:
+                parsed = _parse(place, value, source)
+            except ConfigError as error:
+                yield error
+                continue
             if isinstance(parsed, Path) and path is not None:
                 parsed = path.parent / parsed
             yield place, _Given(_ALIAS if place.alias else _OPTION, parsed, source)
 
 
-def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[_Place, _Given]]:
+def _from_environment(environ: Mapping[str, str]) -> Iterator[_Found]:
     for section in SECTIONS:
         prefix = f"EVENTLOG_{section.upper()}_"
         keys = {name.upper(): place for name, place in _keys(section).items() if not place.alias}
@@ -255,13 +278,13 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[_Place, _Giv
             key = name.removeprefix(prefix)
             if key not in keys:
                 near = prefix + _nearest(key, list(keys))
-                raise ConfigError(f"environment variable {name} is not known; the nearest known one is {near}")
-            source = f"environment variable {name}"
-            yield keys[key], _Given(_ENVIRONMENT, _parse_given_text(keys[key], environ[name], source), source)
-    _refuse_misspelled_sections(environ)
+                yield ConfigError(f"environment variable {name} is not known; the nearest known one is {near}")
+                continue
+            yield _given_text(keys[key], environ[name], _ENVIRONMENT, f"environment variable {name}")
+    yield from _misspelled_sections(environ)
 
 
-def _refuse_misspelled_sections(environ: Mapping[str, str]) -> None:
+def _misspelled_sections(environ: Mapping[str, str]) -> Iterator[ConfigError]:
     # Only what is much like a setting: other programs may have EVENTLOG_ variables of their own.
     sections = tuple(f"EVENTLOG_{section.upper()}_" for section in SECTIONS)
     known = [f"EVENTLOG_{key.replace('.', '_').upper()}" for key in _all_keys()]
@@ -269,30 +292,35 @@ def _refuse_misspelled_sections(environ: Mapping[str, str]) -> None:
         if not name.startswith("EVENTLOG_") or name.startswith(sections) or _SERVICE_LINK.fullmatch(name):
             continue
         if near := difflib.get_close_matches(name, known, n=1, cutoff=_MISSPELLED):
-            raise ConfigError(f"environment variable {name} is not known; the nearest known one is {near[0]}")
+            yield ConfigError(f"environment variable {name} is not known; the nearest known one is {near[0]}")
 
 
-def _from_flags(flags: Mapping[str, str]) -> Iterator[tuple[_Place, _Given]]:
+def _from_flags(flags: Mapping[str, str]) -> Iterator[_Found]:
     for name, value in flags.items():
         section, _, key = name.partition(".")
         source = f"flag {name}"
         if section not in SECTIONS or key not in _keys(section):
             near = _suggest(section, key) if section in SECTIONS else _nearest(name, _all_keys())
-            raise ConfigError(f"{source} is not known; the nearest known one is {near}")
+            yield ConfigError(f"{source} is not known; the nearest known one is {near}")
+            continue
         place = _keys(section)[key]
         if place.option.secret:
-            raise ConfigError(
+            yield ConfigError(
                 f"{source}: a secret does not belong in a command line; set EVENTLOG_{section.upper()}_{key.upper()}"
             )
-        yield place, _Given(_FLAG, _parse_given_text(place, value, source), source)
+            continue
+        yield _given_text(place, value, _FLAG, source)
 
 
-def _parse_given_text(place: _Place, text: str, source: str) -> Any:
+def _given_text(place: _Place, text: str, rank: int, source: str) -> _Found:
     try:
         value = place.option.kind.from_text(text)
     except ValueError:
         value = text
-    return _parse(place, value, source)
+    try:
+        return place, _Given(rank, _parse(place, value, source), source)
+    except ConfigError as error:
+        return error
 
 
 def _parse(place: _Place, value: Any, source: str) -> Any:
@@ -316,54 +344,77 @@ def _choose(values: list[_Given]) -> _Given:
     return first
 
 
-def _watches(tables: Any, path: Path | None) -> tuple[WatchSettings, ...]:
+def _watches(tables: Any, path: Path | None, errors: list[ConfigError]) -> tuple[WatchSettings, ...]:
+    """The watches; what is wrong is added to ``errors``."""
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise ConfigError(f"{path}: watch is to be written [[watch]], once a table or view")
+        errors.append(ConfigError(f"{path}: watch is to be written [[watch]], once a table or view"))
+        return ()
     specs = options_of(WatchSettings)
     watches: dict[str, WatchSettings] = {}
     for number_, table in enumerate(tables, 1):
-        values = {}
-        for key, value in table.items():
-            source = f"{path}: watch {number_}, {key}"
-            if key not in specs:
-                raise ConfigError(f"{source} is not known; the nearest known key is {_nearest(key, list(specs))}")
-            values[key] = _parse(_Place("watch", key, specs[key], alias=False), value, source)
-        watch = WatchSettings(**values)
         where = f"{path}: watch {number_}"
-        if (watch.table is None) == (watch.view is None):
-            raise ConfigError(f"{where}: give either table or view")
-        if watch.columns is not None and watch.exclude:
-            raise ConfigError(f"{where} ({watch.name}): give either columns or exclude")
-        if (watch.view is None) != (watch.base is None):
-            raise ConfigError(f"{where} ({watch.name}): a view, and only a view, needs base: {BASE.legal}")
-        if watch.name in watches:
-            raise ConfigError(f"{where}: {watch.name} is watched twice")
-        watches[watch.name] = watch
+        values, before = {}, len(errors)
+        for key, value in table.items():
+            if key not in specs:
+                near = _nearest(key, list(specs))
+                errors.append(ConfigError(f"{where}, {key} is not known; the nearest known key is {near}"))
+                continue
+            try:
+                values[key] = _parse(_Place("watch", key, specs[key], alias=False), value, f"{where}, {key}")
+            except ConfigError as error:
+                errors.append(error)
+        if len(errors) > before:
+            continue
+        watch = WatchSettings(**values)
+        if (wrong := _wrong_watch(watch)) is not None:
+            named = f" ({watch.name})" if watch.name else ""
+            errors.append(ConfigError(f"{where}{named}: {wrong}"))
+        elif watch.name in watches:
+            errors.append(ConfigError(f"{where}: {watch.name} is watched twice"))
+        else:
+            watches[watch.name] = watch
     return tuple(watches.values())
 
 
-def _check(config: Config, chosen: Mapping[tuple[str, str], _Given]) -> None:
+def _wrong_watch(watch: WatchSettings) -> str | None:
+    """What no option of a watch can say of itself."""
+    if sum(one is not None for one in (watch.table, watch.view, watch.tables)) != 1:
+        return "give one of table, tables and view"
+    if watch.columns is not None and watch.exclude:
+        return "give either columns or exclude"
+    if (watch.view is None) != (watch.base is None):
+        return f"a view, and only a view, needs base: {BASE.legal}"
+    if watch.exclude_tables and watch.tables is None:
+        return "exclude_tables goes with tables = [...]"
+    if watch.columns is not None and watch.tables is not None:
+        return (
+            "columns are those of one table: name them in a [[watch]] with table = ..., or leave others out by exclude"
+        )
+    return None
+
+
+def _contradictions(config: Config, chosen: Mapping[tuple[str, str], _Given]) -> Iterator[ConfigError]:
     """What no option can say of itself."""
     if config.database.schema_name is not None and config.database.tables is not None:
         schema, tables = chosen["database", "schema_name"].source, chosen["database", "tables"].source
-        raise ConfigError(f"{schema} and {tables} exclude each other; keep one")
+        yield ConfigError(f"{schema} and {tables} exclude each other; keep one")
     if config.publisher.retry_max < config.publisher.retry_initial:
-        raise ConfigError(f"publisher.retry_max = {toml(config.publisher.retry_max)} is less than retry_initial = "
+        yield ConfigError(f"publisher.retry_max = {toml(config.publisher.retry_max)} is less than retry_initial = "
                           f"{toml(config.publisher.retry_initial)}")  # fmt: skip
     if config.format.type == "qlik-messages" and config.sink.type != "kafka":
-        raise ConfigError(f"format.type = qlik-messages needs sink.type = kafka, not {config.sink.type}")
+        yield ConfigError(f"format.type = qlik-messages needs sink.type = kafka, not {config.sink.type}")
     if config.format.metadata == "registry" and (config.format.encoding != "avro" or config.format.registry is None):
-        raise ConfigError("format.metadata = registry needs format.encoding = avro and format.registry, its URL")
+        yield ConfigError("format.metadata = registry needs format.encoding = avro and format.registry, its URL")
     if (config.sink.type == "kafka") and (config.sink.password is None) != (config.sink.user is None):
-        raise ConfigError("Kafka needs both EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD, or neither")
+        yield ConfigError("Kafka needs both EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD, or neither")
     if config.sink.type == "kafka" and config.sink.timeout < _LEAST_KAFKA_TIMEOUT:
-        raise ConfigError(
+        yield ConfigError(
             f"{config.sources['sink.timeout']} = {toml(config.sink.timeout)} is too short for Kafka, whose producer "
             f"asks for its number first: at least {_LEAST_KAFKA_TIMEOUT:g} s, better 10 or more"
         )
     needed = _SINK_NEEDS.get(config.sink.type)
     if needed is not None and getattr(config.sink, needed[0]) is None:
-        raise ConfigError(f"{chosen['sink', 'type'].source}: {config.sink.type} needs sink.{needed[0]}, {needed[1]}")
+        yield ConfigError(f"{chosen['sink', 'type'].source}: {config.sink.type} needs sink.{needed[0]}, {needed[1]}")
 
 
 _LEAST_KAFKA_TIMEOUT: Final = 2.0

@@ -30,19 +30,34 @@ A message says what is wrong, where, and what to do about it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, TypeVar
 
 
 class EventlogError(Exception):
-    """Base of all errors that eventlog raises on purpose. ``code`` is stable and fit for programs."""
+    """Base of all errors that eventlog raises on purpose. ``code`` is stable and fit for programs.
+
+    ``refusals``: the messages one by one, where several things are refused at once.
+    """
 
     code: ClassVar[str] = "error"
+    refusals: tuple[str, ...] = ()
 
 
 class ConfigError(EventlogError):
     """The configuration file, an environment variable or a flag is wrong."""
 
     code = "config"
+
+
+def together(errors: Sequence[EventlogError]) -> EventlogError:
+    """One error of the first one's class that says all of these, at least one, so that nobody meets them run by run."""
+    messages = tuple(dict.fromkeys(message for error in errors for message in error.refusals or (str(error),)))
+    if len(messages) == 1:
+        return errors[0]
+    one = type(errors[0])("; ".join(messages))
+    one.refusals = messages
+    return one
 
 
 class RowError(EventlogError):

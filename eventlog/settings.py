@@ -228,6 +228,13 @@ class WatchSettings:
     """One ``[[watch]]``: a table or a view whose changes triggers log (spec/triggers.md 1, 3, 7)."""
 
     table: str | None = option(None, TEXT, "table to watch", example="usr")
+    tables: tuple[str, ...] | None = option(
+        None, NAMES, "or tables by patterns with * ? [...]; never views, partitions, child tables or the log's own",
+        example=["*"],
+    )  # fmt: skip
+    exclude_tables: tuple[str, ...] = option(
+        (), NAMES, "with tables: names and patterns of those that are left alone", example=["tmp_*"]
+    )
     view: str | None = option(None, TEXT, "or view to watch (direct model)", example="view_usr")
     style: str = option(
         "field", choice("field", "remove_all", "field_query_back", "row_query_back"), "what the triggers log"
@@ -245,8 +252,8 @@ class WatchSettings:
 
     @property
     def name(self) -> str:
-        """The table or view."""
-        return self.table or self.view or ""
+        """The table or view, or the patterns."""
+        return self.table or self.view or ", ".join(self.tables or ())
 
 
 @dataclass(frozen=True, slots=True)

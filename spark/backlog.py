@@ -36,7 +36,7 @@ from eventlog.publisher.flight import Flight, decode
 from eventlog.publisher.loopback import warn_of_loopback
 from eventlog.publisher.marks import Marks
 from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import class_names, open_context
+from eventlog.publisher.opening import class_names, class_schema, open_context, with_tables
 from eventlog.publisher.parking import Parking
 from eventlog.qlik.errors import SequenceExhausted
 from eventlog.qlik.sequence import WriterState, resume
@@ -185,7 +185,8 @@ def _convert(config: Config, request: Request, context: Context, directory: Dire
         snapshot = bulk.export(holder)
         parts, flights = _plan(request, context, holder)
         spark = session()
-        schema, tables = class_names(config)
+        database = context.dialect.reflect(holder, class_schema(config))
+        config = with_tables(config, database, context.log)
         on_this_machine = is_local(str(spark.sparkContext.master))
         cores = spark.sparkContext.defaultParallelism
         job = Job(
@@ -193,8 +194,8 @@ def _convert(config: Config, request: Request, context: Context, directory: Dire
             place=stack.enter_context(place_for(engine.url, context.log, on_this_machine=on_this_machine)),
             snapshot=snapshot,
             config=without_settings_of_others(config),
-            database=context.dialect.reflect(holder, schema),
-            tables=tables,
+            database=database,
+            tables=class_names(config)[1],
             options=context.options,
             parts=parts,
             in_flight=recorded_ids(flights),

@@ -114,7 +114,7 @@ def cli(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code. What is wrong is said in one line on standard error."""
+    """Run one command line and return its exit code. What is wrong is said on standard error, a line a refusal."""
     with_traceback = os.environ.get("EVENTLOG_TRACEBACK", "") not in ("", "0") or _asks_for_traceback(arguments)
     try:
         result = cli.main(list(arguments), prog_name="eventlog", standalone_mode=False)
@@ -138,7 +138,8 @@ def run(arguments: Sequence[str]) -> int:
     except (EventlogError, OSError) as error:
         if with_traceback:
             traceback.print_exc()
-        error_line(_message(error))
+        for message in getattr(error, "refusals", ()) or (_message(error),):
+            error_line(message)
         return USAGE if isinstance(error, ConfigError) else FATAL if isinstance(error, FatalAnswer) else FAILED
     return result if isinstance(result, int) else DONE
 

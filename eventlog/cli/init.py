@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from eventlog.cli.context import DEFAULT_FILE, Context
 from eventlog.cli.output import note
+from eventlog.config import Config, masked
 from eventlog.errors import ConfigError
 from eventlog.options import BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, Option, options_of, toml
 from eventlog.settings import SECTIONS, WatchSettings
+
+if TYPE_CHECKING:
+    from eventlog.catalog import Database
+    from eventlog.sql.log_table import LogTable
 
 SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL)
 """Kinds whose values show by themselves what is legal."""
@@ -23,14 +30,25 @@ SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL)
 @click.option("--force", is_flag=True, help="Overwrite the file if it is there.")
 @click.option("--from-driver", type=click.Path(path_type=Path), metavar="FILE",
               help="Take over the exported configuration (XML) of the vendor's JDBC driver.")  # fmt: skip
+@click.option(
+    "--tables", "fill", is_flag=True, help="Write a [[watch]] for each table of the database that can be a class."
+)
 @click.pass_obj
-def init(context: Context, force: bool, from_driver: Path | None) -> None:
+def init(context: Context, force: bool, from_driver: Path | None, fill: bool) -> None:
     """Write a commented eventlog.toml (or the FILE of --config) with every option and its default.
 
     With --from-driver: with the parameters of a driver's export. What cannot be taken over is named, in the file too;
     passwords are not read.
+
+    With --tables: with a [[watch]] for each table, from the database of --database-url, of the environment, or of the
+    file; a file that is there and has no [[watch]] yet gets them at its end.
     """
     path = context.config_file or DEFAULT_FILE
+    if fill:
+        if force or from_driver is not None:
+            raise click.UsageError("--tables goes neither with --force nor with --from-driver: it only adds to a file")
+        _fill(context, path)
+        return
     text, not_taken = (template(), []) if from_driver is None else _from_driver(from_driver)
     try:
         with path.open("w" if force else "x", encoding="utf-8") as file:
@@ -44,6 +62,84 @@ def init(context: Context, force: bool, from_driver: Path | None) -> None:
         if from_driver is not None:
             then = "Look through it, then: eventlog db upgrade --companions-only, eventlog publish --dry-run"
         note(f"{path} written. {then}")
+
+
+def _fill(context: Context, path: Path) -> None:
+    """Add a watch for each table to the file, which is written first if it is not there. Raises ConfigError."""
+    # Asks the database, which the rest of this command does without.
+    from eventlog.cli.database import reading
+    from eventlog.config import load
+    from eventlog.publisher.opening import class_schema
+    from eventlog.sql.locate import new_log
+    from eventlog.sql.log_table import split_name
+
+    is_there = path.exists()
+    config = context.config() if is_there else load(None, os.environ, context.flags)
+    if config.watches:
+        raise ConfigError(f"{path} has [[watch]] sections already: take them out, or name another file with --config")
+    own_schema, name = split_name(config.database.log_table)
+    with reading(config) as (conn, dialect):
+        database = dialect.reflect(conn, class_schema(config))
+        log = new_log(dialect, own_schema or database.schema, name)
+    watches, number = watches_of(database, log)
+    if not is_there:
+        before = _with_database(template(watch=False), config)
+        path.write_text(f"{before}\n{watches}", encoding="utf-8")
+    else:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"\n{watches}")
+    if not context.quiet:
+        then = "Look through them, then: eventlog db upgrade, eventlog triggers plan"
+        note(f"{path}: {number} [[watch]] {'added' if is_there else 'written'}. {then}")
+
+
+def watches_of(database: Database, log: LogTable) -> tuple[str, int]:
+    """A [[watch]] for each table that can be a class, as TOML, and how many; the others are named with the reason."""
+    from eventlog.catalog import value_column
+    from eventlog.sql.declared import looks_secret
+    from eventlog.sql.watches import attribute_names, choose_tables, internal_tables
+
+    ignore = internal_tables(database, log)
+    choice = choose_tables(database, ["*"], ignore=ignore)
+    tables = {table.name: table for table in database.tables}
+    where = "" if database.schema is None else f" of schema {toml(database.schema)}"
+    lines = [f"# The tables{where}, as `eventlog init --tables` found them."]
+    seen = set(choice.tables) | ignore
+    for name in choice.tables:
+        lines += ["", "[[watch]]", f"table = {toml(name)}"]
+        attributes = attribute_names(database, tables[name], choice.tables)
+        keys = {(name, key) for key in tables[name].primary_key}
+        secrets = [one for one, place in attributes.items() if looks_secret(one) and place not in keys]
+        if secrets:
+            lines.append(
+                f"#exclude = {toml(secrets)}  # named like secrets: take the # off, unless they are to be sent"
+            )
+        children = [one.name for one in database.tables if one.name not in seen and value_column(one, tables[name])]
+        seen |= set(children)
+        lines += (f"# with its child table {toml(child)}" for child in children)
+    left_out = [
+        f"# not watched: {toml(one.name)}, "
+        + ("a view: see `view` and `base`" if one.kind == "view" else "which has no primary key")
+        for one in database.tables
+        if one.name not in seen
+    ]
+    if left_out:
+        lines += ["", *left_out]
+    return "\n".join(lines) + "\n", len(choice.tables)
+
+
+def _with_database(text: str, config: Config) -> str:
+    """The text with the URL, without its password, and the schema that were given for this command."""
+    settings = config.database
+    given = {"schema_name": settings.schema_name, "log_table": settings.log_table}
+    if settings.url is not None and config.sources["database.url_file"] == "default":
+        url = masked(settings.url).replace(":***@", "@")
+        given["url"] = None if "***" in url else url
+    for key, value in given.items():
+        if value is not None and config.sources[f"database.{key}"] != "default":
+            line = f"{key} = {toml(value)}".replace("\\", "\\\\")  # as re.sub reads it
+            text = re.sub(rf"^#{key} = .*$", line, text, count=1, flags=re.MULTILINE)
+    return text
 
 
 def _from_driver(export: Path) -> tuple[str, list[str]]:
@@ -60,8 +156,11 @@ def _from_driver(export: Path) -> tuple[str, list[str]]:
     return toml_text(driver, export.name), [f"{one.name}: {one.reason}" for one in driver.not_taken]
 
 
-def template() -> str:
-    """The text of the file: a line of help and the default for every option, all commented out."""
+def template(*, watch: bool = True) -> str:
+    """The text of the file: a line of help and the default for every option, all commented out.
+
+    ``watch``: with the options of a [[watch]].
+    """
     lines = [
         "# eventlog.toml: every option with its default, or an example where it has none; take the # off to change it.",
         "# EVENTLOG_<SECTION>_<KEY> in the environment overrides this file, --set SECTION.KEY=VALUE overrides both.",
@@ -70,8 +169,10 @@ def template() -> str:
     ]
     for section, settings in SECTIONS.items():
         lines += [f"[{section}]", *_options(settings), ""]
-    lines += ["# One [[watch]] for each table or view whose changes are to be logged.", "#[[watch]]"]
-    return "\n".join([*lines, *_options(WatchSettings)]) + "\n"
+    if watch:
+        lines += ["# One [[watch]] for each table or view whose changes are to be logged.", "#[[watch]]"]
+        lines += _options(WatchSettings)
+    return "\n".join(lines) + "\n"
 
 
 def _options(settings: type) -> Iterator[str]:

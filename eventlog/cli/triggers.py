@@ -12,27 +12,29 @@ from typing import Final
 import click
 from sqlalchemy import Connection
 
-from eventlog.catalog import Catalog, Database, database_from_json
+from eventlog.catalog import Catalog, Database, can_be_class, database_from_json, match_name
 from eventlog.cli.context import Context
 from eventlog.cli.database import reading, transaction
 from eventlog.cli.db import dialect_option, names, offline, refuse_to_lose_rows
 from eventlog.cli.output import confirm, note, print_json, result, sees_terminal, table, yes_option
 from eventlog.config import Config
-from eventlog.errors import ConfigError, TriggerError
+from eventlog.errors import ConfigError, EventlogError, TriggerError, together
 from eventlog.publisher.loopback import WAYS_OUT, of_tables, owned_tables
 from eventlog.publisher.opening import (
     captured_tables,
     catalog_of,
     class_names,
+    class_schema,
     declared_watches,
     find_log,
     publisher_options,
     publisher_user,
+    with_tables,
 )
 from eventlog.sql import dialects, migrations
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
-from eventlog.sql.log_table import split_name
+from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.trigger_plan import LOCK_TIMEOUT, TriggerPlan
 from eventlog.sql.watches import Watch
 
@@ -250,8 +252,8 @@ def print_compiled(context: Context, dialect: Dialect, catalog_file: Path) -> No
         note(f"warning: --catalog {catalog_file}: {warning}")
     own_schema, name = split_name(config.database.log_table)
     log = new_log(dialect, own_schema or config.database.schema_name or database.schema, name)
-    _, tables = class_names(config)
-    catalog = catalog_of(config, database, tables, log)
+    config = with_tables(config, database, log)
+    catalog = catalog_of(config, database, class_names(config)[1], log)
     watches = declared_watches(config) or tuple(Watch(cls.name) for cls in catalog.classes if not cls.is_view)
     plan = TriggerPlan.of_new(dialect.triggers.compile(database, catalog, log, watches))
     sys.stdout.write(dialect.triggers.script(plan, LOCK_TIMEOUT))
@@ -312,10 +314,35 @@ def plan_with_loopback(conn: Connection, dialect: Dialect, config: Config) -> Tr
 
 def _plan(conn: Connection, dialect: Dialect, config: Config) -> tuple[TriggerPlan, Catalog]:
     log = find_log(conn, dialect, config)
-    schema, tables = class_names(config)
-    database = dialect.reflect(conn, schema)
-    catalog = catalog_of(config, database, tables, log)
-    return dialect.triggers.plan(conn, database, catalog, log, declared_watches(config)), catalog
+    database = dialect.reflect(conn, class_schema(config))
+    chosen = with_tables(config, database, log)
+    try:
+        catalog = catalog_of(chosen, database, class_names(chosen)[1], log)
+    except EventlogError as error:
+        raise together([error, *_further_refusals(conn, dialect, chosen, database, log)]) from error
+    planned = dialect.triggers.plan(conn, database, catalog, log, declared_watches(chosen))
+    warnings = (*chosen.warnings[len(config.warnings) :], *planned.warnings)
+    return replace(planned, warnings=warnings), catalog
+
+
+def _further_refusals(
+    conn: Connection, dialect: Dialect, config: Config, database: Database, log: LogTable
+) -> list[TriggerError]:
+    """What is to be refused beside classes that cannot be any, so that it is not met in the next run."""
+    tables = {table.name: table for table in database.tables if can_be_class(table)}
+    good = tuple(watch for watch in config.watches if match_name(watch.name, tables) is not None)
+    if not good:
+        return []
+    listed = tuple(watch.name for watch in good)
+    plain = replace(config, watches=tuple(replace(watch, exclude=(), columns=None) for watch in good))
+    try:
+        catalog = catalog_of(plain, database, listed, log)
+        dialect.triggers.plan(conn, database, catalog, log, declared_watches(plain))
+    except TriggerError as error:
+        return [error]
+    except ConfigError:
+        return []
+    return []
 
 
 def _print(planned: TriggerPlan) -> None:

@@ -22,9 +22,11 @@ from eventlog.publisher.opening import (
     captured_tables,
     catalog_of,
     class_names,
+    class_schema,
     find_log,
     publisher_options,
     publisher_user,
+    with_tables,
 )
 from eventlog.publisher.options import PublisherOptions
 from eventlog.sql import migrations
@@ -183,10 +185,15 @@ def _examine_classes(case: _Case, log: LogTable) -> tuple[Database | None, Catal
     own = log.own_tables
     database: Database | None = None
     catalog: Catalog | None = None
+    listed: tuple[str, ...] | None = None
     try:
         with as_database_errors(case.conn), case.conn.begin_nested():
-            schema, listed = class_names(case.config)
-            database = case.dialect.reflect(case.conn, schema)
+            database = case.dialect.reflect(case.conn, class_schema(case.config))
+            chosen = with_tables(case.config, database, log)
+            told, case.config = chosen.warnings[len(case.config.warnings) :], chosen
+            mend = ("exclude_tables in the [[watch]], or a primary key",)
+            case.findings += (Finding("class_without_key", "info", sentence, mend) for sentence in told)
+            listed = class_names(case.config)[1]
             possible = None if listed is None else [name for name in listed if _can_be_class(name, database)]
             catalog = catalog_of(case.config, database, possible, log)
     except EventlogError as error:

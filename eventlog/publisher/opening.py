@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO, cast
 
 from sqlalchemy import Connection
 
-from eventlog.catalog import Catalog, Database, build_catalog
-from eventlog.config import Config, connection_url
-from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError
+from eventlog.catalog import Catalog, Database, build_catalog, match_name
+from eventlog.config import Config, WatchSettings, connection_url
+from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError, EventlogError, TriggerError, together
 from eventlog.events import EventOptions
 from eventlog.model import Event
 from eventlog.publisher.context import Context, Render
@@ -30,7 +31,17 @@ from eventlog.sql.failures import TO_THE_PRIMARY, as_database_errors
 from eventlog.sql.locate import check_rights, locate_log
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.pooling import refuse_pooling
-from eventlog.sql.watches import Capture, Style, Watch, exclusions
+from eventlog.sql.watches import (
+    Capture,
+    Style,
+    TableChoice,
+    Watch,
+    attribute_names,
+    choose_tables,
+    exclusions,
+    internal_tables,
+    matching_tables,
+)
 from eventlog.values import ValueOptions
 from eventlog.xds.writer import HEARTBEAT, Header, file_form, line_form, write_event
 
@@ -108,14 +119,79 @@ def find_log(connection: Connection, dialect: Dialect, config: Config) -> LogTab
 
 def read_catalog(connection: Connection, dialect: Dialect, config: Config, log: LogTable) -> Catalog:
     """The classes that the configuration names, as the database has them now."""
-    schema, tables = class_names(config)
-    return catalog_of(config, dialect.reflect(connection, schema), tables, log)
+    database = dialect.reflect(connection, class_schema(config))
+    config = with_tables(config, database, log)
+    return catalog_of(config, database, class_names(config)[1], log)
+
+
+def class_schema(config: Config) -> str | None:
+    """The schema of the classes, None = the current one. Raises ConfigError if they are of several schemas."""
+    return class_names(config)[0]
+
+
+def with_tables(config: Config, database: Database, log: LogTable) -> Config:
+    """The configuration with a watch for each table that the patterns of its watches mean (spec/triggers.md 1).
+
+    Its warnings name tables that match and can be no class. Raises ConfigError that says everything that is wrong.
+    """
+    if all(watch.tables is None for watch in config.watches):
+        return config
+    tables = {table.name: table for table in database.tables}
+    named = {found for watch in config.watches if watch.table and (found := match_name(watch.table, tables))}
+    ignore = internal_tables(database, log)
+    if config.database.tables is not None:  # what is no class cannot be watched
+        listed = [split_name(name)[1] for name in config.database.tables]
+        ignore |= {name for name in tables if match_name(name, listed) is None}
+    others = {
+        name
+        for watch in config.watches
+        for name in matching_tables(database, watch.tables or (), watch.exclude_tables, ignore)
+    }
+    errors: list[EventlogError] = []
+    choices: list[TableChoice | None] = []
+    for watch in config.watches:
+        choice = None
+        if watch.tables is not None:
+            try:
+                choice = choose_tables(
+                    database, watch.tables, watch.exclude_tables, watched=named, others=others, ignore=ignore
+                )
+                named |= set(choice.tables)  # a table is of the first watch that it matches
+            except ConfigError as error:
+                errors += (ConfigError(f"watch {watch.name}: {one}") for one in error.refusals or (str(error),))
+        choices.append(choice)
+    watches: list[WatchSettings] = []
+    warnings = list(config.warnings)
+    for watch, choice in zip(config.watches, choices, strict=True):
+        if choice is None:
+            watches.append(watch)
+            continue
+        warnings += (
+            f"{name} matches the watch {watch.name} and has no primary key: it is no class, and nothing of it is "
+            "captured; exclude_tables takes it out"
+            for name in choice.without_key
+        )
+        unknown = set(watch.exclude)
+        for name in choice.tables:
+            known = attribute_names(database, tables[name], named)
+            own = tuple(one for one in watch.exclude if match_name(one, known) is not None)
+            unknown -= set(own)
+            own += tuple(one for one in choice.left_out.get(name, ()) if one not in own)
+            watches.append(replace(watch, table=name, tables=None, exclude_tables=(), exclude=own))
+        errors += (
+            ConfigError(f"watch {watch.name}, exclude: {one!r} is an attribute of none of its tables")
+            for one in sorted(unknown)
+        )
+    if errors:
+        raise together(errors)
+    return replace(config, watches=tuple(watches), warnings=tuple(warnings))
 
 
 def class_names(config: Config) -> tuple[str | None, tuple[str, ...] | None]:
     """The schema of the classes (None = the current one) and their names (None = all of the schema).
 
-    Classes are what ``tables`` lists, else what is watched. Raises ConfigError if they are of several schemas.
+    Classes are what ``tables`` lists, else what is watched; what patterns of watches mean is what ``with_tables`` has
+    put in their place. Raises ConfigError if they are of several schemas.
     """
     listed = config.database.tables or tuple(watch.name for watch in config.watches)
     if not listed:
@@ -130,23 +206,35 @@ def class_names(config: Config) -> tuple[str | None, tuple[str, ...] | None]:
 def catalog_of(config: Config, database: Database, tables: Sequence[str] | None, log: LogTable) -> Catalog:
     """The classes of a database under the configuration's options; the log and its companions are none."""
     settings = config.format
-    return build_catalog(
-        database,
-        tables=tables,
-        values=value_options(config),
-        meta_identifiers=settings.meta_identifiers,
-        referential=settings.referential,
-        emit_keys=settings.emit_keys,
-        exclude=exclusions(database, declared_watches(config), tables),
-        ignore=log.own_tables,
-    )
+    errors: list[EventlogError] = []
+    exclude: Mapping[str, Collection[str]] = {}
+    try:
+        exclude = exclusions(database, declared_watches(config), tables)
+    except TriggerError as error:
+        errors.append(error)
+    try:
+        catalog = build_catalog(
+            database,
+            tables=tables,
+            values=value_options(config),
+            meta_identifiers=settings.meta_identifiers,
+            referential=settings.referential,
+            emit_keys=settings.emit_keys,
+            exclude=exclude,
+            ignore=log.own_tables,
+        )
+    except ConfigError as error:
+        errors.append(error)
+    if errors:
+        raise together(errors)
+    return catalog
 
 
 def captured_tables(config: Config, catalog: Catalog) -> tuple[str, ...]:
     """The tables whose triggers fill the log: those of the watches, or of all classes where nothing is watched."""
     watched = [catalog.log_name(watch.table) for watch in config.watches if watch.table is not None]
     classes = [found.object_class for found in watched if found is not None and found.child is None]
-    if not config.watches:
+    if not config.watches or any(watch.tables is not None for watch in config.watches):
         classes = [cls for cls in catalog.classes if not cls.is_view]
     bases = [table for watch in config.watches for table in watch.base or ()]
     own = [table for cls in classes for table in (cls.name, *(child.table.name for child in cls.children))]

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from eventlog.catalog import Catalog, Database, ObjectClass, match_name
-from eventlog.errors import TriggerError
+from eventlog.catalog import Catalog, Database, ObjectClass, match_name, missing_table
+from eventlog.errors import TriggerError, together
 from eventlog.sql.log_table import split_name
 from eventlog.sql.triggers import BaseTable, ChildTriggers, ClassTriggers, TableTriggers, compile_watch, not_fed
 from eventlog.sql.watches import Watch, exclusions
@@ -27,20 +27,36 @@ def declared_triggers(
     """
     warnings: list[str] = []
     declared: list[TableTriggers] = []
-    excluded = exclusions(database, watches, [cls.name for cls in catalog.classes])
-    for watch, cls in _classes(database, catalog, watches, warnings):
-        declared.extend(compile_watch(cls, watch, excluded, _base_tables(database, watch, reflect)))
+    errors: list[TriggerError] = []
+    excluded: dict[str, tuple[str, ...]] = {}
+    try:
+        excluded = exclusions(database, watches, [cls.name for cls in catalog.classes])
+    except TriggerError as error:
+        errors.append(error)
+    for watch, cls in _classes(database, catalog, watches, warnings, errors):
+        try:
+            declared.extend(compile_watch(cls, watch, excluded, _base_tables(database, watch, reflect)))
+        except TriggerError as error:
+            errors.append(error)
+            continue
         if cls.is_view:
             warnings += (
                 f"no base table feeds {cls.name}.{column}: when it changes, nothing is logged"
                 for column in not_fed(cls, watch)
             )
+    if errors:
+        raise together(errors)
     return declared, warnings
 
 
 def _classes(
-    database: Database, catalog: Catalog, watches: Sequence[Watch], warnings: list[str]
+    database: Database,
+    catalog: Catalog,
+    watches: Sequence[Watch],
+    warnings: list[str],
+    errors: list[TriggerError],
 ) -> list[tuple[Watch, ObjectClass]]:
+    """The watches with their classes. What is wrong with the others is added to ``warnings`` and ``errors``."""
     tables = {table.name: table for table in database.tables}
     classes = {cls.name: cls for cls in catalog.classes}
     found: dict[str, tuple[Watch, ObjectClass]] = {}
@@ -48,15 +64,19 @@ def _classes(
     for watch in watches:
         name = match_name(watch.table, tables)
         if name is None:
-            raise TriggerError(f"watch {watch.table}: there is no such table{where}")
+            partition = match_name(watch.table, database.partitions)
+            reason = f"there is no such table{where}" if partition is None else missing_table(database, watch.table)
+            errors.append(TriggerError(f"watch {watch.table}: {reason}"))
+            continue
         if tables[name].kind == "table" and not tables[name].primary_key:
             warnings.append(f"{name} has no primary key: it is no class, and nothing of it is captured")
             continue
         if name not in classes:
-            raise TriggerError(f"watch {watch.table}: {name} is not among the classes; add it to `tables`")
-        if name in found:
-            raise TriggerError(f"watch {watch.table}: {name} is watched twice")
-        found[name] = (watch, classes[name])
+            errors.append(TriggerError(f"watch {watch.table}: {name} is not among the classes; add it to `tables`"))
+        elif name in found:
+            errors.append(TriggerError(f"watch {watch.table}: {name} is watched twice"))
+        else:
+            found[name] = (watch, classes[name])
     return list(found.values())
 
 
@@ -91,6 +111,11 @@ def _base_table(database: Database, name: str) -> BaseTable | None:
 
 
 _SECRET: Final = re.compile("password|passwd|pwd|secret|token|hash|salt", re.IGNORECASE)
+
+
+def looks_secret(name: str) -> bool:
+    """Whether a column's name is like those of secrets (spec/triggers.md 1)."""
+    return _SECRET.search(name) is not None
 
 
 def secret_names(triggers: TableTriggers) -> tuple[str, ...]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import translate
 from typing import Final, Literal
 
-from eventlog.catalog import Database, Table, match_name
-from eventlog.errors import TriggerError
-from eventlog.model import EventType
+from eventlog.catalog import Database, Table, match_name, missing_table, value_column
+from eventlog.errors import ConfigError, TriggerError, together
+from eventlog.model import EventType, LogRow
+from eventlog.sql.log_table import LogTable
 
 Style = Literal["field", "remove_all", "field_query_back", "row_query_back"]
 Capture = Literal["row", "statement"]
@@ -60,24 +63,35 @@ def exclusions(
     """
     present = {table.name: table for table in database.tables}
     excluded: dict[str, set[str]] = {}
+    errors: list[TriggerError] = []
     for watch in watches:
         found = match_name(watch.table, present)
         if found is None:
             continue
-        names = {column.name: (found, column.name) for column in present[found].columns}
-        for table in database.tables:
-            if not (table.primary_key if tables is None else match_name(table.name, tables)):
-                names |= {f"{table.name}.{value}": (table.name, value) for value in _value_columns(table, found)}
-        gone = _named(watch, "exclude", watch.exclude, names)
+        names = attribute_names(database, present[found], tables)
+        gone = _named(watch, "exclude", watch.exclude, names, errors)
         keys = _key_of(present[found])
-        for _, key in sorted(gone & {(found, key) for key in keys}):
-            raise TriggerError(f"watch {watch.table}, exclude: {key!r} is a key column; every row needs its key")
+        errors += (
+            TriggerError(f"watch {watch.table}, exclude: {key!r} is a key column; every row needs its key")
+            for _, key in sorted(gone & {(found, key) for key in keys})
+        )
         if watch.columns is not None:
-            kept = _named(watch, "columns", watch.columns, names)
+            kept = _named(watch, "columns", watch.columns, names, errors)
             gone |= set(names.values()) - kept - {(found, key) for key in keys}
         for owner, column in gone:
             excluded.setdefault(owner, set()).add(column)
+    if errors:
+        raise together(errors)
     return {owner: tuple(sorted(columns)) for owner, columns in sorted(excluded.items())}
+
+
+def attribute_names(database: Database, table: Table, tables: Collection[str] | None) -> dict[str, tuple[str, str]]:
+    """How the attributes of a class are named in its watch -> table and column. ``tables`` as in ``exclusions``."""
+    names = {column.name: (table.name, column.name) for column in table.columns}
+    for other in database.tables:
+        if not (other.primary_key if tables is None else match_name(other.name, tables)):
+            names |= {f"{other.name}.{value}": (other.name, value) for value in _value_columns(other, table.name)}
+    return names
 
 
 def _key_of(table: Table) -> frozenset[str]:
@@ -96,14 +110,186 @@ def _value_columns(child: Table, owner: str) -> tuple[str, ...]:
 
 
 def _named(
-    watch: Watch, option: str, names: Iterable[str], known: Mapping[str, tuple[str, str]]
+    watch: Watch,
+    option: str,
+    names: Iterable[str],
+    known: Mapping[str, tuple[str, str]],
+    errors: list[TriggerError],
 ) -> set[tuple[str, str]]:
+    """Table and column of attributes by their names; an error for each that there is not."""
     found = set()
     for name in names:
         match = match_name(name, known)
         if match is None:
-            raise TriggerError(
-                f"watch {watch.table}, {option}: {name!r} is no attribute of the class; it has {', '.join(known)}"
+            errors.append(
+                TriggerError(
+                    f"watch {watch.table}, {option}: {name!r} is no attribute of the class; it has {', '.join(known)}"
+                )
             )
-        found.add(known[match])
+        else:
+            found.add(known[match])
     return found
+
+
+# --- tables by pattern ------------------------------------------------------------------------------------------------
+
+_WILDCARDS: Final = re.compile(r"[*?\[]")
+
+_OWN_COLUMNS: Final = tuple(
+    frozenset(columns.split())
+    for columns in (
+        "record_id error_time code message",
+        "flight_no started composition",
+        "digest class_name selection started position rows_written",
+        "source token flight_no saved",
+        "source event_id error_time code message content",
+        "version_num",
+    )
+)
+"""The columns of tables that hold what eventlog or Alembic keeps, and nothing of an application."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableChoice:
+    """The tables that the patterns of one watch mean.
+
+    ``left_out``: attributes by class, named as in ``Watch.exclude``, whose child tables are not to be watched;
+    ``without_key``: tables that match and are no class, since they have no primary key.
+    """
+
+    tables: tuple[str, ...]
+    left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    without_key: tuple[str, ...] = ()
+
+
+def choose_tables(
+    database: Database,
+    patterns: Sequence[str],
+    without: Sequence[str] = (),
+    *,
+    watched: Collection[str] = (),
+    others: Collection[str] = (),
+    ignore: Collection[str] = (),
+) -> TableChoice:
+    """The tables of a schema that patterns mean, but for those that ``without`` does (spec/triggers.md 1).
+
+    A name of a table means that table; any other text is a pattern (``*``, ``?``, ``[...]``), which matches tables
+    alone, never views, what ``ignore`` names, or the child tables of a class. ``watched``: tables that another watch
+    has, which none of these patterns takes; ``others``: tables that patterns of other watches may have. Raises
+    ConfigError that says everything that is wrong.
+    """
+    tables = {table.name: table for table in database.tables if table.kind == "table" and table.name not in ignore}
+    errors: list[ConfigError] = []
+    named, matched = _matching(database, tables, patterns, errors)
+    gone_by_name, gone = _matching(database, tables, without, errors, may_miss=True)
+    gone |= gone_by_name
+    chosen = {name for name in named | matched if name not in gone and name not in watched}
+    classes = {name for name in (*chosen, *others) if tables[name].primary_key} | set(watched)
+    decided: dict[str, bool] = dict.fromkeys((*named, *watched), False)
+
+    def is_child(name: str) -> bool:
+        if name not in decided:
+            decided[name] = False  # tables that refer to each other in a circle: the first one is no child table
+            owner = _owner(tables[name], tables)
+            decided[name] = owner in classes and owner != name and not is_child(owner)
+        return decided[name]
+
+    children = {name for name in sorted(chosen) if is_child(name)}
+    keyless = sorted(name for name in chosen - children if not tables[name].primary_key)
+    errors += (ConfigError(f"{name!r} cannot be a class: it has no primary key") for name in keyless if name in named)
+    found = tuple(sorted(chosen - children - set(keyless)))
+    if not errors and not found:
+        reason = "all are excluded, watched by another [[watch]], child tables or without a primary key"
+        errors.append(ConfigError(f"no table is left of {', '.join(patterns)}: {reason}"))
+    if errors:
+        raise together(errors)
+    return TableChoice(found, _left_out(tables, found, gone), tuple(keyless))
+
+
+def matching_tables(
+    database: Database, patterns: Sequence[str], without: Sequence[str], ignore: Collection[str]
+) -> set[str]:
+    """All tables that patterns match, child tables and those without a key too; what is wrong is not looked at."""
+    tables = {table.name: table for table in database.tables if table.kind == "table" and table.name not in ignore}
+    named, matched = _matching(database, tables, patterns, [])
+    gone_by_name, gone = _matching(database, tables, without, [])
+    return (named | matched) - gone_by_name - gone
+
+
+def internal_tables(database: Database, log: LogTable) -> frozenset[str]:
+    """The tables of a schema that no pattern matches: this log's, other logs with theirs, and versions of migrations.
+
+    They are known by their columns, since a log may have any name.
+    """
+    own = set(log.own_tables)
+    for table in database.tables:
+        columns = frozenset(column.name.casefold() for column in table.columns)
+        if columns >= frozenset(LogRow._fields) or columns in _OWN_COLUMNS:
+            own.add(table.name)
+        if columns == frozenset(("flight_no", "started", "composition")):
+            name = re.sub("_inflight$", "", table.name, flags=re.IGNORECASE)
+            own |= {*LogTable(None, name, (), (), log.max_identifier, log.upper).own_tables}
+    return frozenset(own)
+
+
+def _matching(
+    database: Database,
+    tables: Mapping[str, Table],
+    patterns: Iterable[str],
+    errors: list[ConfigError],
+    *,
+    may_miss: bool = False,
+) -> tuple[set[str], set[str]]:
+    """Tables by their names, and by patterns. ``may_miss``: a pattern that nothing matches is no error."""
+    named: set[str] = set()
+    matched: set[str] = set()
+    kinds = {table.name: table.kind for table in database.tables}
+    for pattern in patterns:
+        exact = match_name(pattern, kinds)
+        if exact is not None and exact in tables:
+            named.add(exact)
+        elif exact is not None and not may_miss:
+            what = (
+                "a view: it needs a [[watch]] of its own, view = ... with base"
+                if kinds[exact] == "view"
+                else ("a table that eventlog or a migration tool keeps for itself")
+            )
+            errors.append(ConfigError(f"{exact!r} is {what}"))
+        elif exact is None and not _WILDCARDS.search(pattern):
+            errors.append(ConfigError(missing_table(database, pattern)))
+        elif exact is None:
+            found = _like(pattern, tables)
+            matched |= found
+            if not found and not may_miss:
+                where = "" if database.schema is None else f" of schema {database.schema}"
+                advice = "; patterns match names without the schema" if "." in pattern else ""
+                errors.append(ConfigError(f"no table{where} matches {pattern!r}{advice}"))
+    return named, matched
+
+
+def _like(pattern: str, names: Iterable[str]) -> set[str]:
+    """The names that match, exactly, else without case."""
+    exactly = re.compile(translate(pattern))
+    found = {name for name in names if exactly.match(name)}
+    if found:
+        return found
+    folded = re.compile(translate(pattern.casefold()))
+    return {name for name in names if folded.match(name.casefold())}
+
+
+def _owner(table: Table, tables: Mapping[str, Table]) -> str | None:
+    """The table that this one has the form of a child table of (spec/xds.md 5)."""
+    owner = tables.get(table.foreign_keys[0].table) if table.foreign_keys else None
+    return None if owner is None or value_column(table, owner) is None else owner.name
+
+
+def _left_out(tables: Mapping[str, Table], classes: Collection[str], gone: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for name in sorted(gone):
+        owner = _owner(tables[name], tables)
+        if owner in classes and owner != name:
+            assert owner is not None
+            value = value_column(tables[name], tables[owner])
+            assert value is not None
+            found.setdefault(owner, []).append(f"{name}.{value.name}")
+    return {owner: tuple(attributes) for owner, attributes in found.items()}

@@ -96,6 +96,21 @@ def test_a_running_publisher_takes_a_change_up_and_no_row_goes_bad(
         assert warnings_of(caplog) == [f"{sentence}; see `eventlog triggers plan`, then `eventlog triggers apply`"]
 
 
+def test_a_new_table_of_a_pattern_is_published_by_a_publisher_that_runs(database: sa.Engine, tmp_path: Path) -> None:
+    config = watched(database, tmp_path, {"tables": ["*"]})
+    sink = Collecting()
+    with publishing(config, sink) as running:
+        run(database, "INSERT INTO usr (id, name) VALUES (1, 'Jack')")
+        wait_until(lambda: len(sink.documents) == 1 and is_drained(database, running), "the first row is sent")
+        for name in ("later", "latest"):
+            run(database, f"CREATE TABLE {name} (id integer PRIMARY KEY, name text)")
+            install(config)
+            run(database, f"INSERT INTO {name} VALUES (1, 'x')")
+            wait_until(lambda: is_drained(database, running), "the row of the new table is sent")
+    assert set(statuses(database).values()) == {"S"}
+    assert [name in body for name, body in zip(("later", "latest"), sink.bodies[1:], strict=True)] == [True, True]
+
+
 def test_a_look_at_the_tables_comes_by_the_clock_too(
     database: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

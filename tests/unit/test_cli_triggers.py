@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -208,6 +210,144 @@ def test_a_watch_that_is_taken_out_is_told_with_what_apply_drops(run: Run, datab
     assert everything(database) == before
     assert "warning: apply drops" not in run("triggers", "apply")[1]
     assert everything(database) != before
+
+
+WITH_PATTERNS = """
+[database]
+schema_name = "hr"
+[[watch]]
+table = "grp"
+style = "row_query_back"
+[[watch]]
+tables = ["*"]
+exclude_tables = ["tmp_*", "grp_note"]
+exclude = ["password_hash"]
+"""
+MORE_TABLES = """
+CREATE TABLE hr.grp (idg integer PRIMARY KEY, name text);
+CREATE TABLE hr.grp_note (idg integer REFERENCES hr.grp, note text, PRIMARY KEY (idg, note));
+CREATE TABLE hr.tmp_load (id integer PRIMARY KEY);
+CREATE TABLE hr.loose (a text);
+CREATE TABLE hr.parts_1 PARTITION OF hr.parts FOR VALUES IN (1);
+"""
+
+
+def test_a_pattern_watches_tables_and_nothing_that_belongs_to_others(run: Run, database: sa.Engine) -> None:
+    with database.begin() as conn:
+        conn.exec_driver_sql(MORE_TABLES)
+    Path("eventlog.toml").write_text(WITH_PATTERNS)
+    assert run("--log-table", "second", "db", "upgrade")[0] == 0
+    assert run("db", "upgrade")[0] == 0
+    code, out, _ = run("triggers", "apply", "--json")
+    planned = json.loads(out)
+    assert code == 0
+    assert {action["table"] for action in planned["actions"]} == {
+        "hr.grp", "hr.grp_note", "hr.parts", "hr.usr", "hr.usr_phone",
+    }  # fmt: skip
+    assert any("loose matches the watch * and has no primary key" in warning for warning in planned["warnings"])
+    with database.begin() as conn:
+        conn.exec_driver_sql(
+            "INSERT INTO hr.usr VALUES (1, 'Ada', NULL, 'x'); INSERT INTO hr.usr_phone VALUES (1, '555');"
+            "INSERT INTO hr.grp VALUES (7, 'g'); INSERT INTO hr.parts VALUES (1); INSERT INTO hr.tmp_load VALUES (1)"
+        )
+        rows = conn.exec_driver_sql("SELECT table_name, event_type, column_name FROM hr.eventlog ORDER BY record_id")
+        logged = [tuple(row) for row in rows]
+    assert logged == [
+        ("usr", 1, "fname"), ("usr", 2, "usr_phone.phoneno"), ("grp", 5, None), ("parts", 5, None),
+    ]  # fmt: skip
+    assert run("triggers", "plan", "--check")[0] == 0
+    code, out, _ = run("--set", "publisher.allow_loopback=true", "publish", "--once", "--dry-run")
+    assert (code, set(re.findall('class-name="([^"]*)"', out))) == (0, {"usr", "grp", "parts"})
+    assert json.loads(run("doctor", "--json")[1])["errors"] == 0
+
+
+def test_a_new_table_that_matches_is_told_by_plan(run: Run, database: sa.Engine) -> None:
+
+    Path("eventlog.toml").write_text('[database]\nschema_name = "hr"\n[[watch]]\ntables = ["*"]\n')
+    install(run)
+    with database.begin() as conn:
+        conn.exec_driver_sql("CREATE TABLE hr.later (id integer PRIMARY KEY)")
+    code, out, _ = run("triggers", "plan", "--check")
+    assert (code, "+ hr.later: " in out) == (1, True)
+    assert any("hr.later" in line for line in json.loads(run("status", "--json")[1])["drift"])
+
+
+def test_a_partition_that_is_watched_is_called_one_of_its_root(run: Run, database: sa.Engine) -> None:
+    with database.begin() as conn:
+        conn.exec_driver_sql("CREATE TABLE hr.parts_1 PARTITION OF hr.parts FOR VALUES IN (1)")
+    assert run("db", "upgrade")[0] == 0
+    for watch in ('table = "parts_1"', 'tables = ["parts_1"]'):
+        Path("eventlog.toml").write_text(f'[database]\nschema_name = "hr"\n[[watch]]\n{watch}\n')
+        code, out, err = run("triggers", "plan")
+        assert (code, out) == (2, "")
+        assert "'parts_1' is a partition of parts: name parts" in err
+
+
+def test_all_refusals_of_a_plan_are_said_at_once(run: Run) -> None:
+    assert run("db", "upgrade")[0] == 0
+    Path("eventlog.toml").write_text(
+        """
+        [database]
+        schema_name = "hr"
+        [[watch]]
+        table = "nobody"
+        [[watch]]
+        table = "usr_phone"
+        [[watch]]
+        table = "usr"
+        exclude = ["idu", "nothing"]
+        [[watch]]
+        view = "view_usr"
+        base = { nowhere = { idu = "pk_idu" } }
+        """
+    )
+    code, out, err = run("triggers", "plan")
+    assert (code, out) == (1, "")
+    lines = err.splitlines()
+    for part in (
+        "'idu' is a key column",
+        "'nothing' is no attribute of the class",
+        "there is no table or view 'nobody'",
+        "'usr_phone' cannot be a class: it has no primary key",
+        "there is no base table 'nowhere'",
+    ):
+        assert sum(line.startswith("eventlog: ") and part in line for line in lines) == 1, part
+    assert len(lines) == 5
+
+
+def test_init_fills_the_watches_in_from_the_database(
+    run: Run, database: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with database.begin() as conn:
+        conn.exec_driver_sql(MORE_TABLES)
+    assert run("db", "upgrade")[0] == 0
+    code, _, err = run("init", "--tables")
+    assert (code, "has [[watch]] sections already" in err) == (2, True)
+    Path("eventlog.toml").write_text('# mine\n[database]\nschema_name = "hr"\n')
+    code, _, err = run("init", "--tables")
+    assert (code, "eventlog.toml: 4 [[watch]] added." in err) == (0, True)
+    text = Path("eventlog.toml").read_text()
+    assert text.startswith('# mine\n[database]\nschema_name = "hr"\n')
+    assert [one["table"] for one in tomllib.loads(text)["watch"]] == ["grp", "parts", "tmp_load", "usr"]
+    for line in (
+        '#exclude = ["password_hash"]  # named like secrets: take the # off, unless they are to be sent',
+        '# with its child table "usr_phone"',
+        '# not watched: "loose", which has no primary key',
+        '# not watched: "view_usr", a view: see `view` and `base`',
+    ):
+        assert line in text.splitlines()
+    assert run("triggers", "apply")[0] == 0
+
+    Path("eventlog.toml").unlink()
+    url = database.url.set(password="s3cret").render_as_string(hide_password=False)
+    monkeypatch.delenv("EVENTLOG_DATABASE_URL")
+    assert run("--database-url", url, "--schema", "hr", "init", "--tables")[0] == 0
+    text = Path("eventlog.toml").read_text()
+    assert "s3cret" not in text
+    written = tomllib.loads(text)
+    assert (written["database"]["schema_name"], len(written["watch"])) == ("hr", 4)
+    assert run("triggers", "plan", "--check")[0] == 0
+    assert "--tables goes neither with --force" in run("init", "--tables", "--force")[2]
 
 
 def test_a_dry_run_changes_nothing_and_says_what_would_be(run: Run, database: sa.Engine) -> None:

@@ -151,8 +151,8 @@ def test_options_of_the_format_are_taken_in_both_sections(file: Any, section: st
         ('[database]\npassword = "x"', {}, "EVENTLOG_DATABASE_PASSWORD"),
         ("", {"EVENTLOG_PUBLISHER_BATCH_SIZE": "x"}, "environment variable EVENTLOG_PUBLISHER_BATCH_SIZE"),
         ("", {"EVENTLOG_PUBLISHER_BATCHSIZE": "1"}, "nearest known one is EVENTLOG_PUBLISHER_BATCH_SIZE"),
-        ("[[watch]]\nstyle = 'field'", {}, "watch 1: give either table or view"),
-        ("[[watch]]\ntable = 'a'\nview = 'b'", {}, "give either table or view"),
+        ("[[watch]]\nstyle = 'field'", {}, "watch 1: give one of table, tables and view"),
+        ("[[watch]]\ntable = 'a'\nview = 'b'", {}, "give one of table, tables and view"),
         ("[[watch]]\ntable = 'a'\nstile = 'field'", {}, "nearest known key is style"),
         ("[[watch]]\ntable = 'a'\nstyle = 'fields'", {}, "legal: field | remove_all"),
         ("[[watch]]\ntable = 'a'\ncolumns = ['b']\nexclude = ['c']", {}, "either columns or exclude"),
@@ -265,6 +265,48 @@ class TestSecrets:
             connection_url(load(None, {}).database)
 
 
+def test_everything_that_is_wrong_is_said_at_once(file: Any) -> None:
+    text = """
+    [database]
+    log_tabel = "x"
+    [publisher]
+    batch_size = 0
+    polling_interval = "soon"
+    [[watch]]
+    style = "field"
+    [[watch]]
+    table = "usr"
+    stile = "field"
+    [[watch]]
+    table = "grp"
+    tables = ["*"]
+    [[watch]]
+    table = "one"
+    exclude_tables = ["two"]
+    [[watch]]
+    tables = ["*"]
+    columns = ["a"]
+    """
+    environ = {"EVENTLOG_SINK_TIMEOUT": "never", "EVENTLOG_PUBLISHER_BATCHSIZE": "1"}
+    with pytest.raises(ConfigError) as refused:
+        file(text, environ)
+    parts = (
+        "database.log_tabel is not known",
+        "publisher.batch_size = 0 is not allowed",
+        "publisher.polling_interval =",
+        "EVENTLOG_PUBLISHER_BATCHSIZE is not known",
+        "EVENTLOG_SINK_TIMEOUT = ",
+        "watch 1: give one of table, tables and view",
+        "watch 2, stile is not known",
+        "watch 3 (grp): give one of table, tables and view",
+        "watch 4 (one): exclude_tables goes with tables",
+        "watch 5 (*): columns are those of one table",
+    )
+    for part in parts:
+        assert sum(part in refusal for refusal in refused.value.refusals) == 1, part
+    assert len(refused.value.refusals) == len(parts)
+
+
 class TestTemplate:
     def test_it_is_valid_and_changes_nothing_as_written(self, file: Any) -> None:
         assert file(template()).publisher == PublisherSettings()
@@ -275,6 +317,8 @@ class TestTemplate:
         for key in (
             "url_file",
             "schema_name",
+            "tables",
+            "exclude_tables",
             "view",
             "columns",
             "base",

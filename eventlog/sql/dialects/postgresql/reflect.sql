@@ -62,3 +62,12 @@ WHERE c.relnamespace = CAST(:schema AS pg_catalog.oid)
   AND f.contype = 'f' AND f.conparentid = 0
   AND coalesce(pg_catalog.to_jsonb(f) ->> 'conperiod', 'false') = 'false'
 ORDER BY f.conname COLLATE "C";
+
+-- name: partitions
+-- Partitions, which are no tables of the catalogue, with the root of their tree.
+SELECT c.relname AS partition, r.relname AS root, r.relnamespace AS root_schema, n.nspname AS root_schema_name
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_class r ON r.oid = pg_catalog.pg_partition_root(c.oid)
+JOIN pg_catalog.pg_namespace n ON n.oid = r.relnamespace
+WHERE c.relnamespace = CAST(:schema AS pg_catalog.oid) AND c.relispartition AND c.relkind IN ('r', 'p', 'f')
+ORDER BY c.relname COLLATE "C";

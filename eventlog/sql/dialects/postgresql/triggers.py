@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.catalog import Catalog, Database
-from eventlog.errors import DatabaseError, TriggerError
+from eventlog.errors import DatabaseError, TriggerError, together
 from eventlog.sql.declared import declared_triggers
 from eventlog.sql.dialects.postgresql import advice
 from eventlog.sql.dialects.postgresql.compare import (
@@ -206,27 +206,36 @@ def _one_line(comment: str) -> str:
 
 def _refuse_what_cannot_run(schema: str, log: Log, facts: Facts, declared: Sequence[TableTriggers]) -> None:
     """A trigger that fails fails the application's statement, so what it needs is asked for before."""
+    errors = []
     if not log.is_writable:
-        raise TriggerError(f"role {log.owner} may not write {log.table}: grant it INSERT, or apply as the log's owner")
+        errors.append(
+            TriggerError(f"role {log.owner} may not write {log.table}: grant it INSERT, or apply as the log's owner")
+        )
     for triggers in declared:
         place = (triggers.schema or schema, triggers.table.name)
         if place == (log.schema, log.name):
-            raise TriggerError(f"{place[1]} is the log: triggers on it would log their own rows without end")
+            errors.append(TriggerError(f"{place[1]} is the log: triggers on it would log their own rows without end"))
         read = {place}
         if isinstance(triggers, ChildTriggers):
             read.add((triggers.owner_schema or schema, triggers.owner.name))
         for needed in sorted(read - facts.readable):
-            raise TriggerError(
-                f"role {log.owner} may not read {qualified(*needed)}, which the triggers of {place[1]} do: "
-                "grant it SELECT, or apply as the table's owner"
+            errors.append(
+                TriggerError(
+                    f"role {log.owner} may not read {qualified(*needed)}, which the triggers of {place[1]} do: "
+                    "grant it SELECT, or apply as the table's owner"
+                )
             )
         for child in moving_with(triggers, declared):
             needed = (child.schema or schema, child.table.name)
             if needed not in facts.lockable:
-                raise TriggerError(
-                    f"role {log.owner} may not lock rows of {qualified(*needed)}, which the triggers of {place[1]} do "
-                    "when a row moves to another partition: grant it UPDATE, or apply as the table's owner"
+                errors.append(
+                    TriggerError(
+                        f"role {log.owner} may not lock rows of {qualified(*needed)}, which the triggers of {place[1]} "
+                        "do when a row moves to another partition: grant it UPDATE, or apply as the table's owner"
+                    )
                 )
+    if errors:
+        raise together(errors)
 
 
 __all__ = [

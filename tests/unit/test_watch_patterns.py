@@ -1,0 +1,157 @@
+"""Tables that patterns of a [[watch]] mean, and what no pattern takes (spec/triggers.md 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from eventlog.catalog import Column, Database, ForeignKey, Table
+from eventlog.errors import ConfigError
+from eventlog.model import LogRow
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.watches import TableChoice, choose_tables, internal_tables
+from eventlog.values import parse_type
+
+LOG = LogTable("hr", "eventlog", LogRow._fields)
+
+
+def table(name: str, columns: str, key: str = "", owner: str = "", kind: str = "table") -> Table:
+    """``owner``: ``column table`` of the first foreign key, to a table whose key is ``id``."""
+    foreign = (ForeignKey((owner.split()[0],), owner.split()[1], ("id",)),) if owner else ()
+    typed = tuple(Column(one, parse_type("integer")) for one in columns.split())
+    return Table(name, kind, typed, tuple(key.split()), foreign)  # type: ignore[arg-type]
+
+
+USR = table("usr", "id fname", "id")
+PHONE = table("usr_phone", "usr phoneno", "usr phoneno", "usr usr")
+GRP = table("grp", "id name", "id")
+
+
+def database(*tables: Table, partitions: dict[str, str] | None = None) -> Database:
+    return Database("postgresql", "hr", tables, partitions or {})
+
+
+def choose(
+    tables: Sequence[Table], *patterns: str, without: Sequence[str] = (), watched: Sequence[str] = ()
+) -> TableChoice:
+    there = database(*tables)
+    return choose_tables(there, patterns, without, watched=watched, ignore=internal_tables(there, LOG))
+
+
+def refused(tables: Sequence[Table], *patterns: str, without: Sequence[str] = ()) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as error:
+        choose(tables, *patterns, without=without)
+    return error.value.refusals or (str(error.value),)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "without", "tables"),
+    [
+        (["*"], [], ("grp", "usr")),
+        (["u*"], [], ("usr",)),
+        (["?rp"], [], ("grp",)),
+        (["[a-h]*"], [], ("grp",)),
+        (["U*"], [], ("usr",)),
+        (["*"], ["g*"], ("usr",)),
+        (["*"], ["GRP"], ("usr",)),
+        (["grp", "u*"], ["nothing_like_it_*"], ("grp", "usr")),
+    ],
+)
+def test_patterns_match_names_exactly_else_without_case(
+    patterns: list[str], without: list[str], tables: tuple[str, ...]
+) -> None:
+    assert choose([USR, GRP, PHONE], *patterns, without=without).tables == tables
+
+
+def test_a_pattern_that_matches_exactly_takes_no_other_case() -> None:
+    assert choose([USR, table("USR_OLD", "id", "id")], "u*").tables == ("usr",)
+
+
+def test_a_name_with_wildcards_is_a_name_if_there_is_such_a_table() -> None:
+    assert choose([table("a*", "id", "id"), table("ab", "id", "id")], "a*").tables == ("a*",)
+
+
+def test_child_tables_stay_with_their_class() -> None:
+    assert choose([USR, PHONE], "*").tables == ("usr",)
+    assert choose([USR, PHONE], "usr_*").tables == ("usr_phone",)  # its owner is no class here
+    assert choose([USR, PHONE], "*", "usr_phone").tables == ("usr", "usr_phone")  # named, it is a class
+
+
+def test_a_child_table_of_a_class_that_another_watch_names_is_no_class() -> None:
+    with pytest.raises(ConfigError, match="no table is left of usr_"):
+        choose([USR, PHONE], "usr_*", watched=["usr"])
+
+
+def test_a_table_that_refers_to_itself_or_in_a_circle_is_still_captured() -> None:
+    assert choose([table("emp", "id boss", "id", "boss emp")], "*").tables == ("emp",)
+    circle = [table("a", "id b", "id", "b b"), table("b", "id a", "id", "a a")]
+    assert choose(circle, "*").tables == ("a",)
+
+
+def test_the_child_of_a_child_table_is_a_class_of_its_own() -> None:
+    chain = [table("a", "id", "id"), table("b", "id a", "id", "a a"), table("c", "id b", "id", "b b")]
+    assert choose(chain, "*").tables == ("a", "c")
+
+
+def test_an_excluded_child_table_is_not_watched_with_its_class_either() -> None:
+    assert choose([USR, PHONE], "*", without=["usr_ph*"]) == TableChoice(("usr",), {"usr": ("usr_phone.phoneno",)})
+    assert choose([USR, PHONE], "*", without=["usr_phone"]).left_out == {"usr": ("usr_phone.phoneno",)}
+
+
+def test_views_are_matched_by_no_pattern() -> None:
+    view = table("view_usr", "pk_id sv_fname", kind="view")
+    assert choose([USR, view], "*").tables == ("usr",)
+    assert refused([USR, view], "usr", "view_usr")[0].startswith("'view_usr' is a view")
+
+
+def test_tables_without_a_key_are_told_where_they_match_and_refused_where_they_are_named() -> None:
+    plain = table("plain", "a b")
+    assert choose([USR, plain], "*") == TableChoice(("usr",), {}, ("plain",))
+    assert refused([USR, plain], "plain", "usr") == ("'plain' cannot be a class: it has no primary key",)
+
+
+def test_neither_this_log_nor_another_one_is_matched() -> None:
+    others = [
+        table(name, columns, columns.split()[0])
+        for log in ("eventlog", "second")
+        for name, columns in (
+            (log, " ".join(LogRow._fields)),
+            (f"{log}_error", "record_id error_time code message"),
+            (f"{log}_inflight", "flight_no started composition"),
+            (f"{log}_flight", "flight_no"),
+            (f"{log}_resync", "digest class_name selection started position rows_written"),
+            (f"{log}_version", "version_num"),
+        )
+    ]
+    others += [
+        table("theirs", "id status kind", "id"),  # somebody else's log, known by its companions
+        table("theirs_inflight", "flight_no started composition", "flight_no"),
+        table("eventlog_position", "source token flight_no saved", "source"),
+        table("eventlog_position_error", "source event_id error_time code message content"),
+        table("alembic_version", "version_num", "version_num"),
+    ]
+    assert choose([USR, *others], "*") == TableChoice(("usr",))
+    assert "keeps for itself" in refused([USR, *others], "usr", "second")[0]
+
+
+def test_a_table_of_the_application_is_not_taken_for_ours_by_its_name() -> None:
+    job = [table("job", "id", "id"), table("job_error", "id job", "id"), table("job_version", "id", "id")]
+    assert choose(job, "*").tables == ("job", "job_error", "job_version")
+
+
+def test_everything_that_is_wrong_is_said_at_once() -> None:
+    there = database(USR, GRP, partitions={"parts_1": "parts"})
+    with pytest.raises(ConfigError) as error:
+        choose_tables(there, ["nobody", "x*", "hr.*", "parts_1"], ["nothing"])
+    assert error.value.refusals == (
+        "there is no table or view 'nobody' in the schema; correct its name in the configuration",
+        "no table of schema hr matches 'x*'",
+        "no table of schema hr matches 'hr.*'; patterns match names without the schema",
+        "'parts_1' is a partition of parts: name parts, which stands for the rows of all its partitions",
+        "there is no table or view 'nothing' in the schema; correct its name in the configuration",
+    )
+
+
+def test_patterns_that_leave_no_table_are_refused() -> None:
+    assert refused([USR], "*", without=["usr"])[0].startswith("no table is left of *: ")
