@@ -243,7 +243,8 @@ def _examine_triggers(
         for trigger in installed:
             if not trigger.enabled:
                 disabled.setdefault(trigger.table, []).append(trigger.trigger)
-        by_name = None if plan is not None else [f"{schema}.{table}" for table in watched]
+        sees = health.sees_triggers(conn, schema)
+        by_name = None if plan is not None else [f"{schema}.{table}" for table in watched if sees]
         case.findings += capture.judge_installed(installed, by_name, reason)
         if plan is not None:
             case.findings += capture.judge_plan(plan, disabled)
@@ -252,7 +253,8 @@ def _examine_triggers(
     if catalog is not None:
         case.findings += capture.judge_deferrable(catalog, () if plan is None else plan.warnings)
         with case.checking("tables without triggers"):
-            tables = [cls.name for cls in catalog.classes if not cls.is_view]
+            sees = health.sees_triggers(conn, schema)
+            tables = [cls.name for cls in catalog.classes if sees and not cls.is_view]
             bare = [table for table in health.without_triggers(conn, schema, tables) if table not in watched]
             case.findings += capture.judge_untouched(bare, case.config.database.tables is not None)
     if watched:

@@ -62,6 +62,7 @@ def open_context(config: Config, counters: Counters) -> Iterator[Context]:
         if why := context.dialect.read_only(context.connection):
             place = describe(connection_url(config.database))
             raise DatabaseError(f"{place} cannot be published from, since rows are marked: {why}; {TO_THE_PRIMARY}")
+        context.dialect.begin_publishing(context.connection)
         if not context.dialect.try_lock(context.connection, context.log):
             raise AnotherPublisher(
                 f"the log {context.log} is already being published; stop the other publisher (or the Spark job that "

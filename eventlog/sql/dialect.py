@@ -210,7 +210,8 @@ class Dialect:
     With ``handle_future_events``: ``due_chunks`` as ``window_chunks``, in the order of event_time, and ``due_until``
     the database's clock as a bound for it. ``wake`` is None where there is polling only.
 
-    On the session: ``session_id`` that no other session has at the same time, ``local_time`` of the server,
+    On the session: ``begin_publishing`` gives that of a publisher what others do not need, such as an end to waiting
+    for a server that never answers; ``session_id`` that no other has at the same time, ``local_time`` of the server,
     ``fold_name`` a name that is written without quotes as the database keeps it; ``spelled`` a name as SQLAlchemy and
     the configuration give it (lower case for names without case) as the database keeps it.
 
@@ -272,6 +273,7 @@ class Dialect:
     bulk: Bulk
     health: Health
     fingerprint: Callable[[Connection, Catalog], str] | None = None
+    begin_publishing: Callable[[Connection], None] = lambda conn: None
     passes: Callable[[BaseException], bool] = lambda error: False
     read_only: Callable[[Connection], str | None] = lambda conn: None
     package: str = "eventlog-publisher"

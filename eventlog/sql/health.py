@@ -73,12 +73,18 @@ class Index(NamedTuple):
 
 
 class Numbering(NamedTuple):
-    """A sequence that gives record_ids. ``name`` is SQL."""
+    """A sequence that gives record_ids. ``name`` is SQL; ``cache``: so many numbers a session keeps for itself.
+
+    ``disorder``: why else its numbers may not rise in the order of the requests, None if they do; ``mend`` is SQL
+    against that.
+    """
 
     name: str
     cache: int
     increment: int
     cycles: bool
+    disorder: str | None = None
+    mend: str = ""
 
 
 class OpenTransaction(NamedTuple):
@@ -187,6 +193,9 @@ class Health(Protocol):
     def storage(self, conn: Connection, log: LogTable) -> Storage | None: ...
 
     def installed_triggers(self, conn: Connection, log: LogTable) -> list[InstalledTrigger]: ...
+
+    def sees_triggers(self, conn: Connection, schema: str) -> bool:
+        """Whether this session is shown the triggers of a schema's tables: where it is not, none of them is missing."""
 
     def orphans(self, conn: Connection) -> list[Orphan]: ...
 

@@ -13,7 +13,8 @@ from watched import BrokenOff, broken_off
 
 from eventlog.cli.database import transaction
 from eventlog.cli.triggers import planned_triggers
-from eventlog.errors import ConfigError, LogTableError, TriggerError
+from eventlog.errors import ConfigError, DatabaseError, LogTableError, TriggerError
+from eventlog.publisher.examination import examine
 from eventlog.publisher.opening import catalog_of, class_names, declared_watches
 from eventlog.sql import migrations
 from eventlog.sql.trigger_plan import TriggerPlan
@@ -340,3 +341,20 @@ def test_tables_that_exchanged_their_names_are_each_logged_as_what_they_are_call
     platform.rows()
     platform.run("INSERT INTO one VALUES (1, 'a')", "INSERT INTO two VALUES (2, 'b')")
     assert [(str(row.table_name).lower(), row.new_value) for row in platform.rows()] == [("one", "a"), ("two", "b")]
+
+
+def test_triggers_that_the_user_is_not_shown_are_not_called_missing(
+    usr_platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usr_platform.watches = [USR]
+
+    def refuse(*_: object) -> TriggerPlan:
+        raise DatabaseError("nobody can tell which are missing")
+
+    codes = {one.code for one in examine(usr_platform.config(), refuse)}
+    assert {"trigger_missing", "triggers_not_compared"} <= codes
+    monkeypatch.setattr(usr_platform.dialect.health, "sees_triggers", lambda *_: False)
+    found = examine(usr_platform.config(), refuse)
+    assert "trigger_missing" not in {one.code for one in found}
+    (not_compared,) = [one for one in found if one.code == "triggers_not_compared"]
+    assert "nobody can tell which are missing" in not_compared.text

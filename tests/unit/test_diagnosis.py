@@ -10,10 +10,10 @@ from samples import CATALOG
 from eventlog.checks import BadRow
 from eventlog.publisher.diagnosis import Finding, Limits
 from eventlog.publisher.diagnosis.capture import judge_plan
-from eventlog.publisher.diagnosis.log_table import judge_keys, judge_storage, judge_transactions
+from eventlog.publisher.diagnosis.log_table import judge_keys, judge_numberings, judge_storage, judge_transactions
 from eventlog.publisher.diagnosis.session import judge_clock
 from eventlog.publisher.diagnosis.waiting import judge_bad, judge_in_flight, judge_record_ids, judge_statuses
-from eventlog.sql.health import Clock, OpenTransaction, Rows, SpelledKey, StatusRows, Storage
+from eventlog.sql.health import Clock, Numbering, OpenTransaction, Rows, SpelledKey, StatusRows, Storage
 from eventlog.sql.trigger_plan import Action, TriggerPlan
 
 LIMITS = Limits()
@@ -39,6 +39,23 @@ def test_clocks_are_compared_as_far_as_the_answer_allows(clock: Clock, part: str
     found = list(judge_clock(clock, LIMITS))
     assert [one.code for one in found] == ([] if part is None else ["clock"])
     assert part is None or part in found[0].text
+
+
+@pytest.mark.parametrize(
+    ("facts", "codes"),
+    [
+        (Numbering("s", 1, 1, False), []),
+        (Numbering("s", 20, 1, False), [("sequence_cache", "ALTER SEQUENCE s CACHE 1")]),
+        (
+            Numbering("s", 1, 1, False, "has a cache on each instance", "ALTER SEQUENCE s ORDER"),
+            [("sequence_order", "ALTER SEQUENCE s ORDER")],
+        ),
+    ],
+)
+def test_a_sequence_is_told_with_what_brings_its_numbers_into_order(
+    facts: Numbering, codes: list[tuple[str, str]]
+) -> None:
+    assert [(one.code, *one.mend) for one in judge_numberings([facts])] == codes
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def judge_indexes(reading: bool, by_row: bool, reading_sql: str, row_sql: str) -
 
 
 def judge_numberings(found: Iterable[Numbering]) -> Iterator[Finding]:
-    """The sequence of record_id: ascending, and without a cache."""
+    """The sequence of record_id: ascending in the order of the requests (spec/triggers.md 7)."""
     for one in found:
         if one.cache > 1:
             yield Finding(
@@ -69,6 +69,14 @@ def judge_numberings(found: Iterable[Numbering]) -> Iterator[Finding]:
                 f"the sequence {one.name} caches {one.cache} numbers a session: the changes of one row by two sessions "
                 "may be numbered, and sent, in the wrong order",
                 (f"ALTER SEQUENCE {one.name} CACHE 1",),
+            )
+        if one.disorder is not None:
+            yield Finding(
+                "sequence_order",
+                "warning",
+                f"the sequence {one.name} {one.disorder}: the changes of one row by two sessions may be numbered, and "
+                "sent, in the wrong order",
+                (one.mend,),
             )
         if one.increment < 1 or one.cycles:
             wrong = "descends" if one.increment < 1 else "begins anew at its end"

@@ -16,6 +16,7 @@ from eventlog.sql.dialects.oracle import bulk, ddl, lock, log, resync
 from eventlog.sql.dialects.oracle.compile import compile_triggers
 from eventlog.sql.dialects.oracle.identity import IDENTITY
 from eventlog.sql.dialects.oracle.query_back import child_statement, own_statement
+from eventlog.sql.dialects.oracle.reflect import fingerprint_statement
 from eventlog.sql.dialects.oracle.script import script
 from eventlog.sql.dialects.oracle.session import statements
 from eventlog.sql.dialects.oracle.types import column_type
@@ -179,6 +180,10 @@ WATCHES: Mapping[str, tuple[LogTable, Watch]] = {
     "statement": (OWN_LOG, Watch("EVERY_TYPE", capture="statement", columns=("V", "N", "D", "CL"))),
     "statement_row_query_back": (OWN_LOG, Watch("USR", "row_query_back", "statement")),
     "lob_values": (OWN_LOG, Watch("EVERY_TYPE", columns=("V", "CL", "NCL", "B"), lob_values=True)),
+    "lob_values_by_statement": (
+        OWN_LOG,
+        Watch("EVERY_TYPE", capture="statement", columns=("V", "CL"), lob_values=True),
+    ),
     "lob_always": (OWN_LOG, Watch("EVERY_TYPE", columns=("V", "CL", "B"), lob_always=True)),
     "children": (OWN_LOG, Watch("USR")),
     "children_query_back": (OWN_LOG, Watch("USR", "field_query_back")),
@@ -222,7 +227,13 @@ def cases() -> Cases:
         "log_statements": tuple(_log_statements()),
         "query_back": tuple(_query_back()),
         "resync": tuple(_resync()),
-        "catalogue": tuple(statements("reflect.sql").values()) + tuple(statements("installed.sql").values()),
+        "catalogue": (
+            *statements("reflect.sql").values(),
+            *statements("installed.sql").values(),
+            statements("doctor.sql")["numberings"],
+            statements("doctor.sql")["scaled"],
+            fingerprint_statement(2),
+        ),
         "identity": (IDENTITY,),
         "lock": (lock.request_block(LOG), lock.release_block(LOG), lock.row_lock(LOG)),
         "bulk": (

@@ -21,6 +21,23 @@ Logged = tuple[int, str, str | None, str | None, str | None]
 """Type, table_key, column_name, old and new value of a row of the log."""
 
 
+class Locator:
+    """A large object of :OLD or :NEW, which nobody promises a trigger beyond its row."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.row_is_over = False
+
+    def read(self) -> str:
+        assert not self.row_is_over, f"the locator of {self.text!r} is read when its row is over"
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Locator) and self.read() == other.read()
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class Collection(dict[Any, Any]):
     """An associative array."""
 
@@ -353,7 +370,8 @@ def function(statement: str) -> Callable[..., Any]:
 def _space(variables: Variables, logged: list[Logged]) -> dict[str, Any]:
     def write(rows: Collection) -> None:
         for _, row in sorted(rows.items()):
-            logged.append((row.event_type, row.table_key, row.column_name, row.old_value, row.new_value))
+            values = (one.read() if isinstance(one, Locator) else one for one in (row.old_value, row.new_value))
+            logged.append((row.event_type, row.table_key, row.column_name, *values))
 
     return {
         "v": variables,

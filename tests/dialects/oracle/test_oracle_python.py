@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,21 +18,22 @@ from oracle_catalogue import DATABASE, LOG, WATCHES, attributes_of, class_of, co
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql import quoted_name
 
-from eventlog.catalog import Column, ForeignKey, build_catalog
+from eventlog.catalog import Column, ForeignKey, Table, build_catalog
 from eventlog.errors import BadValue, ConfigError, DatabaseAway, DatabaseError, TriggerError
 from eventlog.model import EventType, LogRow
 from eventlog.sql.bulk import arrow_schema
+from eventlog.sql.connect import connect
 from eventlog.sql.declared import declared_triggers
 from eventlog.sql.dialects import for_url, load
-from eventlog.sql.dialects.oracle import advice, bulk, lock, log, resync, triggers
+from eventlog.sql.dialects.oracle import advice, bulk, doctor, lock, log, resync, triggers
 from eventlog.sql.dialects.oracle.compare import compare_table, drop_all, table_sql
 from eventlog.sql.dialects.oracle.compile import Compiled, compile_triggers
 from eventlog.sql.dialects.oracle.ddl import DDL, create_functions
 from eventlog.sql.dialects.oracle.installed import Installed, Trigger
 from eventlog.sql.dialects.oracle.query_back import NoSuchValueError, bound, key_reader, query_back
-from eventlog.sql.dialects.oracle.reflect import database
+from eventlog.sql.dialects.oracle.reflect import database, fingerprint
 from eventlog.sql.dialects.oracle.script import ddl_lock_timeout, script
-from eventlog.sql.dialects.oracle.session import CHUNKS, chunks
+from eventlog.sql.dialects.oracle.session import CHUNKS, chunks, statements
 from eventlog.sql.dialects.oracle.text import fold_name, key_value, named, own_name, quote_identifier, spelled
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import LogTable
@@ -224,6 +226,84 @@ def test_errors_that_pass_are_tried_again_and_others_are_not(error: Any, is_away
     assert type(caught.value) is kind
 
 
+@pytest.mark.parametrize(
+    ("sequence", "answers", "disorder"),
+    [
+        ((1000, 1, "N", "Y", "N"), [[]], None),
+        ((0, 1, "N", "N", "N"), [[]], None),
+        ((20, 1, "N", "N", "N"), [[], 0], None),  # one instance
+        ((20, 1, "N", "N", "N"), [[], 1], ("NOORDER", "ORDER")),
+        ((20, 1, "N", "Y", "Y"), [], ("SESSION", "GLOBAL")),
+        ((20, 1, "N", "Y", "N"), [[("LOGS", "SEQ_EVENTLOG_1")]], ("SCALE", "NOSCALE")),
+        ((20, 1, "N", "Y", "N"), [904], None),  # 12.2 has no such column
+    ],
+)
+def test_a_sequence_whose_numbers_do_not_rise_in_the_order_of_requests_is_told(
+    monkeypatch: pytest.MonkeyPatch, sequence: tuple[Any, ...], answers: list[Any], disorder: tuple[str, str] | None
+) -> None:
+    monkeypatch.setattr(doctor, "call", lambda *_: answers.pop(0))
+    asked: list[Any] = [[("LOGS", "SEQ_EVENTLOG_1", *sequence)], *answers[:1]]
+    del answers[:1]
+
+    def fetched(_conn: Any, statement: str, _binds: Any) -> Any:
+        found = asked.pop(0)
+        if isinstance(found, int):
+            raise DBAPIError(statement, {}, oracledb.DatabaseError(SimpleNamespace(code=found)))
+        return found
+
+    monkeypatch.setattr(doctor, "fetch", fetched)
+    (found,) = doctor.numberings(conn(), LOG)
+    assert (found.cache, answers) == (1, [])
+    if disorder is None:
+        assert found.disorder is None
+    else:
+        assert disorder[0] in str(found.disorder)
+        assert found.mend == f'ALTER SEQUENCE "LOGS"."SEQ_EVENTLOG_1" {disorder[1]}'
+
+
+def test_a_sequence_of_ours_is_cached_in_order() -> None:
+    assert 'SEQUENCE "LOGS"."SEQ_EVENTLOG_1" CACHE 1000 ORDER' in DDL.before_log(LOG)[0]
+
+
+def test_a_publisher_does_not_wait_for_ever_for_an_answer() -> None:
+    recorder = conn()
+    load("oracle").begin_publishing(recorder)
+    assert recorder.connection.driver_connection.call_timeout == 600_000
+    assert load("oracle").connect_args(7) == {"tcp_connect_timeout": 7, "expire_time": 2}
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice_"),
+    [
+        ("DPY-3001: Native Network Encryption is only supported in python-oracledb thick mode", "CRYPTO_CHECKSUM"),
+        ("DPY-3015: password verifier type 0x939 is not supported", "have the password set anew"),
+        ("DPY-6000: Listener refused connection. (Similar to ORA-12660)", "native network encryption"),
+        ("DPY-6000: Listener refused connection. (Similar to ORA-12520)", "lsnrctl services"),
+        ("ORA-28040: No matching authentication protocol", "ALLOWED_LOGON_VERSION_SERVER"),
+    ],
+)
+def test_what_hinders_a_session_is_told_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, reason: str, advice_: str
+) -> None:
+    def refuse(**_: Any) -> None:
+        raise oracledb.DatabaseError(reason)
+
+    monkeypatch.setattr(oracledb, "connect", refuse)
+    with pytest.raises(DatabaseError, match=advice_):
+        connect("oracle://ann@db.example/?service_name=HR").connect()
+
+
+def test_the_fingerprint_of_tables_is_one_statement_for_many() -> None:
+    recorder = conn([("7-1-2",)])
+    catalog = build_catalog(DATABASE, tables=["USR"])
+    assert fingerprint(recorder, catalog) == "7-1-2"
+    ((statement, binds),) = recorder.run
+    assert binds["owner"] == "APP"
+    assert set(binds.values()) == {"APP", "USR", "USR_NOTE", "USR_PHONE"}
+    assert statement.count(":t9") == 2
+    assert load("oracle").fingerprint is fingerprint
+
+
 def test_the_lock_of_a_log_has_a_number_of_its_own_that_programs_may_use() -> None:
     other = LogTable("LOGS", "OTHER", LOG.columns)
     assert lock.lock_id(LOG) != lock.lock_id(other)
@@ -276,6 +356,13 @@ def test_a_float_is_a_number_whose_digits_are_all_kept() -> None:
     assert key_value(float_, ":NEW.K") == key_value(column("K", "NUMBER"), ":NEW.K")
 
 
+def test_a_national_char_is_compared_in_its_own_length_whatever_its_character_set() -> None:
+    # NCHAR(1000) is too long where the national character set is UTF8 (ORA-00910).
+    assert bound(column("K", "NCHAR", 16), ":k0") == "CAST(:k0 AS NCHAR(8))"
+    assert bound(column("K", "NCHAR", 2000), ":k0") == "CAST(:k0 AS NCHAR(1000))"
+    assert "c.char_length * 2" in statements("reflect.sql")["columns"]
+
+
 def test_keys_that_no_row_can_have_are_not_asked_for() -> None:
     recorder = conn([])
     assert query_back(recorder, "APP", class_of("USR"), [f"IDU={'9' * 50}"], ()) == {}
@@ -294,6 +381,7 @@ def test_keys_that_no_row_can_have_are_not_asked_for() -> None:
         (column("K", "FLOAT", 22, 126), "12345678901234567890123456789", 12345678901234567890123456789),
         (column("K", "CHAR", 4), "AB  ", "AB"),
         (column("K", "CHAR", 4), "", " "),
+        (column("K", "NCHAR", 2000), "\u65e5" * 1000 + "  ", "\u65e5" * 1000),
         (column("K", "VARCHAR2", 9), "AB  ", "AB  "),
         (column("K", "RAW", 9), "qqo=", b"\xaa\xaa"),
         (column("K", "DATE"), "2024-05-06 07:08:09", "2024-05-06 07:08:09"),
@@ -319,6 +407,7 @@ def test_a_key_value_is_bound_as_one_value_for_all_its_spellings(key: Column, sp
         (column("K", "VARCHAR2", 9), ""),
         (column("K", "VARCHAR2", 9), "x" * 4001),
         (column("K", "RAW", 9), "AAAA" * 1000),
+        (column("K", "NCHAR", 8), "12345"),
     ],
 )
 def test_a_key_value_that_no_column_holds_is_refused(key: Column, spelled_so: str) -> None:
@@ -531,6 +620,64 @@ def test_always_is_said_to_have_no_effect() -> None:
         assert "what GoldenGate or another apply process writes" in advice.not_captured(declared)
 
 
+def foreign(event: str = "INSERT OR UPDATE OR DELETE", schema: str = "APP") -> Trigger:
+    return Trigger(schema, "BILL", ("APP", "LINK"), "AFTER EACH ROW", event, True, True)
+
+
+def order_warnings(trigger: Trigger, *follows: tuple[str, str]) -> list[str]:
+    declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK")])
+    there = replace(installed(trigger), follows={(trigger.schema, trigger.name): set(follows)})
+    warnings = advice.warnings(LOG, declared, compile_triggers("APP", LOG, declared), there)
+    return [warning.partition("give it FOLLOWS ")[2] for warning in warnings if "give it FOLLOWS" in warning]
+
+
+def test_a_trigger_of_others_is_to_follow_ours_of_all_its_operations() -> None:
+    assert order_warnings(foreign()) == ['"TGR_LINK_I_1", "TGR_LINK_U_1", "TGR_LINK_D_1"']
+    assert order_warnings(foreign("UPDATE")) == ['"TGR_LINK_U_1"']
+    assert order_warnings(foreign("UPDATE", "OTHER")) == ['"APP"."TGR_LINK_U_1"']
+
+
+def test_a_trigger_that_follows_ours_is_not_told_to() -> None:
+    assert order_warnings(foreign("UPDATE"), ("APP", "TGR_LINK_U_1")) == []
+    assert order_warnings(foreign("INSERT OR UPDATE"), ("APP", "TGR_LINK_U_1")) == ['"TGR_LINK_I_1"']
+
+
+def test_what_follows_a_trigger_that_goes_is_warned_of_before() -> None:
+    ours = all_there(compiled_link())
+    there = replace(installed(*ours, foreign()), follows={("APP", "BILL"): {("APP", "TGR_LINK_U_1")}})
+    assert list(advice.left_invalid(there, ours[:1])) == []
+    (warning,) = advice.left_invalid(there, ours)
+    assert warning.startswith("trigger BILL of APP.LINK FOLLOWS TGR_LINK_U_1, which goes: it is invalid then")
+    assert "ORA-04098" in warning
+
+
+def rows_of_dictionary(*triggers_: Trigger, follows: Sequence[tuple[str, str, str, str]] = ()) -> list[list[Any]]:
+    """What installed.sql answers: the sources, the triggers, their order."""
+    sources = [(one.schema, one.name, "TRIGGER", one.source) for one in triggers_ if one.source]
+    rows = [
+        (one.schema, one.name, *one.table, one.type, one.event, "ENABLED" if one.is_enabled else "DISABLED", "VALID")
+        for one in triggers_
+    ]
+    return [sources, rows, list(follows)]
+
+
+def test_dropping_all_triggers_says_what_that_breaks() -> None:
+    ours = all_there(compiled_link())
+    answers = rows_of_dictionary(*ours, foreign(), follows=[("APP", "BILL", "APP", "TGR_LINK_D_1")])
+    plan = triggers.plan_drop(conn([("LOGS", "EVENTLOG")], *answers), LOG)
+    assert len(plan.changes) == 1
+    assert [warning.partition(",")[0] for warning in plan.warnings] == ["trigger BILL of APP.LINK FOLLOWS TGR_LINK_D_1"]
+
+
+def test_a_user_who_is_shown_no_triggers_is_not_told_that_they_are_missing() -> None:
+    recorder = conn([("LOGS", "EVENTLOG")], [], [("PUBLISHER",)])
+    with pytest.raises(DatabaseError, match=r"shows user PUBLISHER no trigger of schema APP, .* run it as APP"):
+        triggers.plan(recorder, DATABASE, build_catalog(DATABASE), LOG, [Watch("LINK")])
+    assert recorder.run[1][1] == {"owner": "APP"}
+    assert not doctor.sees_triggers(conn([]), "APP")
+    assert doctor.sees_triggers(conn([(1,)]), "APP")
+
+
 def test_a_name_that_somebody_else_has_is_left_to_him() -> None:
     declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK")])
     (made,) = compile_triggers("APP", LOG, declared, lambda schema, name: name == "TGR_LINK_I_1")
@@ -606,6 +753,26 @@ def test_a_name_that_would_end_a_statement_of_the_script_is_refused() -> None:
     broken = type(action)("create", "T", "", (action.statements[0].replace("LINK", "A\n/\nB"),))
     with pytest.raises(TriggerError, match="without --sql"):
         script(TriggerPlan((broken,)), 5.0)
+
+
+def types_of(watched: Table, field: str = "table_key") -> set[str]:
+    """The types of a field of the log rows that the triggers of a table keep."""
+    database_ = type(DATABASE)("oracle", "APP", (watched,))
+    declared, _ = declared_triggers(database_, build_catalog(database_), [Watch(watched.name)])
+    (made,) = compile_triggers("APP", LOG, declared)
+    found = [re.search(rf"^        {field} ([^,\n]+)", one.statement, re.MULTILINE) for one in made.triggers]
+    return {one[1] for one in found if one is not None}
+
+
+def test_texts_whose_length_is_known_are_bound_as_what_sql_takes() -> None:
+    # Beyond 4000 bytes a text of PL/SQL is bound as a LONG.
+    short = table("T", [number("K"), text("V", 4000), column("N", "NVARCHAR2", 2000)], ["K"])
+    assert types_of(short) == types_of(short, "new_value") == {"VARCHAR2(4000)"}
+    long = table("T", [text("K", 2000), text("V", 4001)], ["K"])
+    assert types_of(long) == {"VARCHAR2(32767)"}
+    assert types_of(long, "new_value") == {"CLOB", "VARCHAR2(4000)"}  # a DELETE logs no value
+    unknown = table("T", [number("K"), Column("V", ColumnType(Kind.CHARACTER, 0, "varchar"))], ["K"])
+    assert types_of(unknown, "old_value") == {"VARCHAR2(32767)", "VARCHAR2(4000)"}
 
 
 # --- resync, bulk -----------------------------------------------------------------------------------------------------

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_catalogue import BASE, LOG, OWN_LOG, triggers_of
-from oracle_plsql import Logged, Row, fire, function
+from oracle_plsql import Locator, Logged, Row, fire, function
 
 from eventlog import table_key
 from eventlog.sql.dialects.oracle.compile import render_base64_function, render_quote_function
@@ -190,6 +191,49 @@ def test_large_objects_by_value_and_always() -> None:
     assert fire(always[1], [(row, dict(row))]) == []
 
 
+def of_large_objects(*changes: tuple[Row | None, Row | None]) -> Iterator[tuple[Row | None, Row | None]]:
+    """The changes of a statement, whose large objects come as locators that end with their row."""
+    for change in changes:
+        rows = [{**row, "CL": Locator(row["CL"])} if row and row["CL"] else row for row in change]
+        yield rows[0], rows[1]
+        for row in rows:
+            if row and row["CL"]:
+                row["CL"].row_is_over = True
+
+
+def large(id_: int, v: str | None, cl: str | None) -> Row:
+    return {"ID": id_, "V": v, "CL": cl}
+
+
+@pytest.mark.parametrize("capture", ["row", "statement"])
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            [(None, large(1, "a", "x")), (None, large(2, None, "y"))],
+            [(1, "ID=1", "V", None, "a"), (1, "ID=1", "CL", None, "x"), (1, "ID=2", "CL", None, "y")],
+        ),
+        (
+            [(large(1, "a", "x"), large(1, "a", "y")), (large(2, "a", None), large(2, "b", "z"))],
+            [(2, "ID=1", "CL", "x", "y"), (2, "ID=2", "V", "a", "b"), (2, "ID=2", "CL", None, "z")],
+        ),
+        # What waits for the end of the statement is read back.
+        (
+            [(large(1, "a", "x"), large(5, "a", "y"))],
+            [(4, "ID=1", None, None, None), (1, "ID=5", "V", None, "a"), (7, "ID=5", "CL", None, None)],
+        ),
+        ([(large(1, "a", "x"), large(2, "a", "x")), (large(2, "b", "y"), large(1, "b", "y"))],
+         [(6, "ID=2", None, None, None), (6, "ID=1", None, None, None)]),
+    ],
+)  # fmt: skip
+def test_no_locator_of_a_large_object_is_kept_beyond_its_row(
+    capture: str, changes: list[tuple[Row | None, Row | None]], expected: list[Logged]
+) -> None:
+    watch = Watch("EVERY_TYPE", capture=capture, columns=("V", "CL"), lob_values=True)  # type: ignore[arg-type]
+    insert, update, _ = triggers_of(OWN_LOG, watch)
+    assert fire(insert if changes[0][0] is None else update, of_large_objects(*changes)) == expected
+
+
 def test_an_insert_of_nothing_but_nulls_is_not_lost() -> None:
     triggers = triggers_of(OWN_LOG, Watch("EMP"))
     empty: Row = {"EMPNO": 7, "FNAME": None, "MANAGER": None}
@@ -236,6 +280,7 @@ def test_a_composite_key_is_written_in_canonical_text() -> None:
 KEYED = triggers_of(OWN_LOG, Watch("EMP"))[1]
 
 
+@settings(deadline=None)  # a busy machine
 @given(
     st.permutations(range(6)),
     st.dictionaries(st.integers(0, 5), st.sampled_from(["a", "b", None]), max_size=6),

@@ -10,8 +10,8 @@ from eventlog.sql.dialects.oracle import bulk, doctor, lock, log, resync, script
 from eventlog.sql.dialects.oracle.ddl import DDL, next_flight
 from eventlog.sql.dialects.oracle.identity import identity
 from eventlog.sql.dialects.oracle.query_back import query_back
-from eventlog.sql.dialects.oracle.reflect import reflect
-from eventlog.sql.dialects.oracle.session import CONNECT_ADVICE, SESSION, connect_args, passes
+from eventlog.sql.dialects.oracle.reflect import fingerprint, reflect
+from eventlog.sql.dialects.oracle.session import CONNECT_ADVICE, SESSION, begin_publishing, connect_args, passes
 from eventlog.sql.dialects.oracle.text import MAX_IDENTIFIER, fold_name, quote_identifier, spelled, value_text
 from eventlog.values import Kind
 
@@ -102,6 +102,8 @@ DIALECT: Final = Dialect(
         read=bulk.read,
     ),
     health=doctor,
+    fingerprint=fingerprint,
+    begin_publishing=begin_publishing,
     passes=passes,
     lacks=frozenset({Kind.TIME, Kind.UUID}),
 )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from eventlog.sql.declared import secret_names
-from eventlog.sql.dialects.oracle.compile import Compiled
+from eventlog.sql.dialects.oracle.compare import by_table
+from eventlog.sql.dialects.oracle.compile import Compiled, CompiledTrigger
 from eventlog.sql.dialects.oracle.ddl import number_sequence
-from eventlog.sql.dialects.oracle.installed import MARKER, Installed
+from eventlog.sql.dialects.oracle.installed import MARKER, Installed, Trigger
 from eventlog.sql.dialects.oracle.text import base64_function, qualified, quote_function, quote_identifier
 from eventlog.sql.dialects.oracle.types import Family, family
 from eventlog.sql.log_table import LogTable
@@ -23,9 +24,15 @@ def warnings(
         found += _secrets(triggers)
         found += _deferrable(triggers)
         found += _always(triggers)
-        found += _order(made, installed)
         found += _grants(log, made)
+    for of_table in by_table(compiled):
+        found += _order([trigger for one in of_table for trigger in one.triggers], of_table[0], installed)
     return list(dict.fromkeys(found))
+
+
+def is_foreign(trigger: Trigger) -> bool:
+    """Whether a trigger is none of ours, of whichever log."""
+    return trigger.source is None or MARKER.search(trigger.source) is None
 
 
 def _secrets(triggers: TableTriggers) -> Iterable[str]:
@@ -51,14 +58,35 @@ def _always(triggers: TableTriggers) -> Iterable[str]:
         )
 
 
-def _order(made: Compiled, installed: Installed) -> Iterable[str]:
+def _order(ours: Sequence[CompiledTrigger], made: Compiled, installed: Installed) -> Iterable[str]:
     for trigger in installed.triggers.get((made.schema or "", made.table), ()):
-        is_foreign = trigger.source is None or MARKER.search(trigger.source) is None
-        if is_foreign and trigger.is_enabled and trigger.type in ("AFTER EACH ROW", "COMPOUND"):
+        if not is_foreign(trigger) or not trigger.is_enabled or trigger.type not in ("AFTER EACH ROW", "COMPOUND"):
+            continue
+        behind = installed.follows.get((trigger.schema, trigger.name), ())
+        before = [
+            qualified(made.schema if made.schema != trigger.schema else None, one.name)
+            for one in ours
+            if one.operation in trigger.event and (made.schema or "", one.name) not in behind
+        ]
+        if before:
             yield (
                 f"trigger {trigger.name} of {made.table} fires before or after ours, as Oracle likes: what it writes "
-                f"to watched tables may be logged before the change it answers; give it FOLLOWS {made.triggers[0].name}"
+                f"to watched tables may be logged before the change it answers; give it FOLLOWS {', '.join(before)}"
             )
+
+
+def left_invalid(installed: Installed, dropped: Iterable[Trigger]) -> Iterable[str]:
+    """Sentences on the triggers of others that FOLLOW one of ours which goes: writes to their tables fail then."""
+    gone = {(trigger.schema, trigger.name) for trigger in dropped}
+    for found in installed.triggers.values():
+        for trigger in found:
+            named = sorted(gone.intersection(installed.follows.get((trigger.schema, trigger.name), ())))
+            if is_foreign(trigger) and named:
+                names = ", ".join(name for _, name in named)
+                yield (
+                    f"trigger {trigger.name} of {'.'.join(trigger.table)} FOLLOWS {names}, which goes: it is invalid "
+                    "then, and every write to its table that fires it fails (ORA-04098); first make it without that"
+                )
 
 
 def _grants(log: LogTable, made: Compiled) -> Iterable[str]:

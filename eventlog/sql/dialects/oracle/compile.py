@@ -14,6 +14,7 @@ from typing import Final
 
 import jinja2
 
+from eventlog import table_key
 from eventlog.catalog import Column
 from eventlog.errors import TriggerError
 from eventlog.model import EventType, LogRow
@@ -32,7 +33,15 @@ from eventlog.sql.dialects.oracle.text import (
     quote_identifier,
     value_text,
 )
-from eventlog.sql.dialects.oracle.types import Family, family, is_loggable, is_long
+from eventlog.sql.dialects.oracle.types import (
+    SQL_TEXT,
+    Family,
+    family,
+    is_locator,
+    is_loggable,
+    is_long,
+    text_bytes,
+)
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.trigger_plan import first_free
 from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers
@@ -124,23 +133,26 @@ def _trigger(home: str | None, log: LogTable, triggers: TableTriggers, name: str
 def _class_trigger(
     home: str | None, log: LogTable, triggers: ClassTriggers, name: str, operation: str, marker: str
 ) -> str:
-    by_statement = triggers.capture == "statement"
     loggable = [column for column in triggers.columns if is_loggable(column, triggers.lob_values)]
     named_key = [_named(column, triggers.names) for column in triggers.key]
     compared = [*triggers.key, *triggers.columns] if operation == "UPDATE" else []
     by_value = triggers.insert_type == EventType.INSERT_FIELD
+    written = loggable if by_value and operation != "DELETE" else []
+    # A locator of :OLD or :NEW is written with its row, never kept until the end of the statement.
+    by_statement = triggers.capture == "statement" and not any(map(is_locator, written))
     return render(
         "class_trigger.sql.j2",
         name=qualified(home, name),
         table=qualified(home, triggers.table.name),
         operation=operation,
         marker=marker,
-        log=_log_for(log, triggers.class_name, loggable if by_value and operation != "DELETE" else ()),
+        log=_log_for(log, triggers.class_name, named_key, written),
         columns=triggers.columns,
         names={column.name: triggers.names.get(column.name, column.name) for column in triggers.columns},
         insert_type=int(triggers.insert_type),
         update_type=int(triggers.update_type),
         is_compound=by_statement or operation == "UPDATE",
+        inserted_by_value=[column for column in written if operation == "INSERT" or not is_locator(column)],
         by_statement=by_statement,
         flush=_FLUSH,
         is_nullable=triggers.is_nullable,
@@ -176,7 +188,7 @@ def _child_trigger(
         table=qualified(home, triggers.table.name),
         operation=operation,
         marker=marker,
-        log=_log_for(log, triggers.class_name, [triggers.column] if by_value else []),
+        log=_log_for(log, triggers.class_name, own_key, [triggers.column] if by_value else []),
         event_type=int(event_type),
         attribute=triggers.attribute,
         column=triggers.column,
@@ -192,7 +204,10 @@ def _child_trigger(
     )
 
 
-def _log_for(log: LogTable, class_name: str, by_value: Iterable[Column]) -> dict[str, str]:
+def _log_for(log: LogTable, class_name: str, key: Iterable[Column], by_value: Sequence[Column]) -> dict[str, str]:
+    """``by_value``: the columns whose values are logged. Types that FORALL binds are no wider than they have to be:
+    beyond 4000 bytes a text is bound as a LONG, with all that a LONG may not.
+    """
     _, *columns = log.columns  # record_id is the database's to number
     is_zoned = bool(log.types) and log.types[LogRow._fields.index("event_time")].kind is Kind.TIMESTAMPTZ
     has_long = any(map(is_long, by_value))
@@ -202,9 +217,28 @@ def _log_for(log: LogTable, class_name: str, by_value: Iterable[Column]) -> dict
         # A zoned column takes the moment itself: without its zone it would be taken for one of the session's.
         "now": "SYSTIMESTAMP" if is_zoned else "SYS_EXTRACT_UTC(SYSTIMESTAMP)",
         "class_name": class_name,
-        "value_type": "CLOB" if has_long else "VARCHAR2(32767)",
+        "key_type": _text_type(map(_key_part_bytes, key)),
+        "value_type": "CLOB" if has_long else _text_type(_longest(by_value)),
         "parameter_type": "CLOB" if has_long else "VARCHAR2",
     }
+
+
+def _text_type(parts: Iterable[int | None]) -> str:
+    """The type that holds a text of parts with so many bytes each, None = nobody knows."""
+    known = list(parts)
+    fits = None not in known and sum(size or 0 for size in known) <= SQL_TEXT
+    return f"VARCHAR2({SQL_TEXT if fits else 32767})"
+
+
+def _longest(columns: Sequence[Column]) -> Sequence[int | None]:
+    sizes = [text_bytes(column) for column in columns]
+    return [None] if None in sizes else [max((size for size in sizes if size is not None), default=0)]
+
+
+def _key_part_bytes(column: Column) -> int | None:
+    """Bytes of a part of a key: + and =, the name, the value in quotation marks with each of its characters escaped."""
+    size = text_bytes(column)
+    return None if size is None else len(table_key.quote(column.name).encode()) + 4 + 2 * size
 
 
 def _families(columns: Iterable[Column], needed: Iterable[Family]) -> list[Family]:

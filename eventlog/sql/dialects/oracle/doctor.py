@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from eventlog.model import LogRow
 from eventlog.sql.dialects.oracle.ddl import flight_sequence
-from eventlog.sql.dialects.oracle.installed import MARKER, find_log, read_installed
-from eventlog.sql.dialects.oracle.lock import current_user
+from eventlog.sql.dialects.oracle.installed import MARKER, find_log, read_installed, shows_triggers
+from eventlog.sql.dialects.oracle.lock import call, current_user
 from eventlog.sql.dialects.oracle.log import may_run
-from eventlog.sql.dialects.oracle.session import fetch, statements
+from eventlog.sql.dialects.oracle.session import error_code, fetch, statements
 from eventlog.sql.dialects.oracle.text import literal, own_name, qualified, quote_identifier
 from eventlog.sql.health import (
     Ahead,
@@ -106,13 +107,44 @@ def indexes(conn: Connection, log: LogTable) -> list[Index]:
 
 
 def numberings(conn: Connection, log: LogTable) -> list[Numbering]:
-    """The sequence that gives record_ids, if it is the one that `eventlog db upgrade` makes."""
-    found = _rows(conn, "numberings", owner=log.schema, name=own_name("seq_{}_1", log.name))
-    return [
-        # NOCACHE is told as 0, and means that one number is taken at a time.
-        Numbering(qualified(owner, name), max(int(cache), 1), int(step), cycles == "Y")
-        for owner, name, cache, step, cycles in found
-    ]
+    """The sequence that gives record_ids, if it is the one that `eventlog db upgrade` makes (spec/triggers.md 7)."""
+    names = {"owner": log.schema, "name": own_name("seq_{}_1", log.name)}
+    found = []
+    for owner, name, cache, step, cycles, ordered, of_session in fetch(
+        conn, statements("doctor.sql")["numberings"], names
+    ):
+        sequence = qualified(owner, name)
+        # The cache is the instance's, and sessions take their numbers from it one by one.
+        numbering = Numbering(sequence, 1, int(step), cycles == "Y")
+        if of_session == "Y":
+            disorder, mend = "gives every session the same numbers (SESSION)", "GLOBAL"
+        elif _is_scaled(conn, names):
+            disorder, mend = "puts instance and session into its numbers (SCALE)", "NOSCALE"
+        elif ordered != "Y" and int(cache) > 0 and _is_cluster(conn):
+            disorder, mend = f"has a cache of {cache} numbers on each instance of a cluster (NOORDER)", "ORDER"
+        else:
+            found.append(numbering)
+            continue
+        found.append(numbering._replace(disorder=disorder, mend=f"ALTER SEQUENCE {sequence} {mend}"))
+    return found
+
+
+_NO_COLUMN: Final = 904
+
+
+def _is_scaled(conn: Connection, names: dict[str, str | None]) -> bool:
+    try:
+        return bool(fetch(conn, statements("doctor.sql")["scaled"], names))
+    except DBAPIError as error:
+        if error_code(error) != _NO_COLUMN:
+            raise
+        return False
+
+
+def _is_cluster(conn: Connection) -> bool:
+    # V$INSTANCE knows it too, which an application's user does not see.
+    is_cluster = "CASE WHEN DBMS_UTILITY.IS_CLUSTER_DATABASE THEN 1 ELSE 0 END"
+    return call(conn, f"BEGIN\n    :answer := {is_cluster};\nEND;") == 1
 
 
 def reading_index(log: LogTable) -> str:
@@ -174,6 +206,11 @@ def installed_triggers(conn: Connection, log: LogTable) -> list[InstalledTrigger
         for table in there.tables
         for trigger in there.on(table)
     ]
+
+
+def sees_triggers(conn: Connection, schema: str) -> bool:
+    """Whether ALL_TRIGGERS shows this user the triggers on a schema's tables."""
+    return shows_triggers(conn, schema)
 
 
 def orphans(conn: Connection) -> list[Orphan]:

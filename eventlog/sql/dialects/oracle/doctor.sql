@@ -56,9 +56,15 @@ ORDER BY i.index_name, c.column_position
 
 -- name: numberings
 -- The sequences that stand in the default of record_id cannot be asked for, since the default is a LONG: ours by its name.
-SELECT sequence_owner, sequence_name, cache_size, increment_by, cycle_flag
+SELECT sequence_owner, sequence_name, cache_size, increment_by, cycle_flag, order_flag, session_flag
 FROM all_sequences
 WHERE sequence_owner = :owner AND sequence_name = :name
+
+-- name: scaled
+-- Sequences that put instance and session into their numbers; the column came with them, after 12.2.
+SELECT sequence_owner, sequence_name
+FROM all_sequences
+WHERE sequence_owner = :owner AND sequence_name = :name AND scale_flag = 'Y'
 
 -- name: inflight
 SELECT (CAST(SYS_EXTRACT_UTC(SYSTIMESTAMP) AS DATE) - CAST(MIN(started) AS DATE)) * 86400

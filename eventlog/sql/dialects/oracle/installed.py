@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sqlalchemy import Connection
@@ -50,10 +50,14 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """The triggers of all tables, in the order of their names; those of one log among them are ``ours``."""
+    """The triggers of all tables, in the order of their names; those of one log among them are ``ours``.
+
+    ``follows``: the triggers that a trigger FOLLOWS, all by schema and name.
+    """
 
     triggers: Mapping[TableName, Sequence[Trigger]]
     log: str
+    follows: Mapping[tuple[str, str], Collection[tuple[str, str]]] = field(default_factory=dict)
 
     def owns(self, trigger: Trigger) -> bool:
         """Whether a trigger writes this log."""
@@ -100,7 +104,15 @@ def read_installed(conn: Connection, log: LogTable) -> Installed:
                 source=None if lines is None else "".join(lines),
             )
         )
-    return Installed(dict(triggers), qualified(log.schema, log.name))
+    follows: defaultdict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
+    for schema, name, other_schema, other in fetch(conn, statements("installed.sql")["ordering"]):
+        follows[schema, name].add((other_schema, other))
+    return Installed(dict(triggers), qualified(log.schema, log.name), dict(follows))
+
+
+def shows_triggers(conn: Connection, schema: str) -> bool:
+    """Whether this session is shown the triggers on a schema's tables: where it is not, none of them is missing."""
+    return bool(fetch(conn, statements("installed.sql")["sees_triggers"], {"owner": schema}))
 
 
 def missing_functions(conn: Connection, log: LogTable) -> list[str]:

@@ -40,3 +40,17 @@ SELECT line, position, text
 FROM all_errors
 WHERE owner = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')) AND name = :name AND type = :object_type AND attribute = 'ERROR'
 ORDER BY sequence
+
+-- name: sees_triggers
+-- ALL_TRIGGERS shows those on one's own tables, and all of them to who may create them anywhere.
+SELECT 1 FROM DUAL
+WHERE :owner = SYS_CONTEXT('USERENV', 'SESSION_USER')
+   OR EXISTS (SELECT 1 FROM session_privs WHERE privilege = 'CREATE ANY TRIGGER')
+   OR EXISTS (SELECT 1 FROM all_triggers WHERE table_owner = :owner)
+
+-- name: ordering
+-- Which triggers say FOLLOWS, and what they name.
+SELECT trigger_owner, trigger_name, referenced_trigger_owner, referenced_trigger_name
+FROM all_trigger_ordering
+WHERE ordering_type = 'FOLLOWS'
+ORDER BY trigger_owner, trigger_name, referenced_trigger_owner, referenced_trigger_name

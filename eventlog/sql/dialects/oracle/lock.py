@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.errors import DatabaseError
-from eventlog.sql.dialects.oracle.session import error_code, fetch
+from eventlog.sql.dialects.oracle.session import begin_publishing, error_code, fetch
 from eventlog.sql.dialects.oracle.text import qualified
 from eventlog.sql.log_table import LogTable
 
@@ -29,12 +29,13 @@ _NO_TABLE: Final = 942
 def try_lock(conn: Connection, log: LogTable) -> bool:
     """Take the log for this session; True if it has it now. The lock ends with the session, not the transaction."""
     if _may_use_dbms_lock(conn):
-        return _call(conn, request_block(log)) in (_SUCCESS, _OWNED)
+        return call(conn, request_block(log)) in (_SUCCESS, _OWNED)
     if holds_lock(conn, log):
         return True
     beside = conn.engine.connect()
     has_it = False
     try:
+        begin_publishing(beside)
         has_it = _lock_row(beside, log)
     finally:
         if not has_it:
@@ -59,9 +60,9 @@ def holds_lock(conn: Connection, log: LogTable) -> bool:
         return bool(beside.connection.driver_connection.is_healthy()) and _lock_row(beside, log)
     if not _may_use_dbms_lock(conn):
         return False
-    answer = _call(conn, request_block(log))
+    answer = call(conn, request_block(log))
     if answer == _SUCCESS:  # taken by asking
-        _call(conn, release_block(log))
+        call(conn, release_block(log))
     return answer == _OWNED
 
 
@@ -71,7 +72,7 @@ def unlock(conn: Connection, log: LogTable) -> None:
     if beside is not None:
         beside.close()
     elif _may_use_dbms_lock(conn):
-        _call(conn, release_block(log))
+        call(conn, release_block(log))
 
 
 # --- the two locks ----------------------------------------------------------------------------------------------------
@@ -112,7 +113,8 @@ def _may_use_dbms_lock(conn: Connection) -> bool:
     return may
 
 
-def _call(conn: Connection, block: str) -> int:
+def call(conn: Connection, block: str) -> int:
+    """Run a PL/SQL block that gives ``:answer`` a number."""
     driver: Any = conn.connection.driver_connection
     cursor = driver.cursor()
     try:

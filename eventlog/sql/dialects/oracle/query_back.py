@@ -14,7 +14,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection
@@ -24,7 +24,7 @@ from eventlog.catalog import Attribute, ChildTable, Column, ObjectClass
 from eventlog.errors import BadValue
 from eventlog.sql.dialects.oracle.session import chunks, fetch
 from eventlog.sql.dialects.oracle.text import key_value, qualified, quote_identifier, value_text
-from eventlog.sql.dialects.oracle.types import Family, family
+from eventlog.sql.dialects.oracle.types import Family, family, national_length
 from eventlog.values import Kind, ValueOptions, converter
 
 if TYPE_CHECKING:
@@ -150,8 +150,10 @@ def bound(column: Column, bind: str) -> str:
     match column.type.kind:
         case Kind.FIXED:
             # A CHAR of any length: two of them are compared without the blanks that fill them up.
-            national = family(column) is Family.NATIONAL
-            return f"CAST({bind} AS {'NCHAR(1000)' if national else 'CHAR(2000 BYTE)'})"
+            if family(column) is Family.NATIONAL:
+                # Its own length: whether NCHAR(1000) can be depends on the national character set (ORA-00910).
+                return f"CAST({bind} AS NCHAR({national_length(column)}))"
+            return f"CAST({bind} AS CHAR(2000 BYTE))"
         case Kind.APPROXIMATE if family(column) is Family.FLOAT:
             return f"TO_BINARY_FLOAT({bind})"  # 0.1 as a double is another number than 0.1 as a float
         case Kind.APPROXIMATE if family(column) is Family.DOUBLE:
@@ -191,8 +193,10 @@ def key_reader(column: Column) -> Callable[[str], object]:
             return lambda text: truth(text) == "true"
         case Kind.BINARY:
             return _bytes
+        case Kind.FIXED if family(column) is Family.NATIONAL:
+            return partial(_fixed, size=national_length(column) * 2, encoding="utf-16-le")
         case Kind.FIXED:
-            return _fixed
+            return partial(_fixed, size=2000, encoding="utf-8")
         case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
             canonical = converter(column.type, ValueOptions(time_syntax="canonical"))
             has_fraction = column.type.sql.upper() != "DATE"
@@ -226,9 +230,9 @@ def _character(text: str) -> str:
     return text
 
 
-def _fixed(text: str) -> str:
+def _fixed(text: str, size: int, encoding: str) -> str:
     trimmed = text.rstrip(" ") or " "
-    if len(trimmed.encode()) > 2000:
+    if len(trimmed.encode(encoding)) > size:
         raise NoSuchValueError
     return trimmed
 

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection
 
-from eventlog.catalog import Column, Database, ForeignKey, Table
+from eventlog.catalog import Catalog, Column, Database, ForeignKey, Table
 from eventlog.errors import DatabaseError
-from eventlog.sql.dialects.oracle.session import fetch, statements
+from eventlog.sql.dialects.oracle.session import chunks, fetch, statements
 from eventlog.sql.dialects.oracle.text import spelled
 from eventlog.sql.dialects.oracle.types import column_type
 
@@ -68,6 +68,25 @@ def database(owner: str, columns: Rows, keys: Rows, unique_indexes: Rows, foreig
             )
         )
     return Database("oracle", owner, tuple(tables))
+
+
+def fingerprint_statement(size: int) -> str:
+    """SQL of a text that changes with the columns and keys of ``size`` tables: two hashes of all that tells of them."""
+    names = ", ".join(f":t{n}" for n in range(size))
+    return statements("fingerprint.sql")["fingerprint"].replace("{tables}", names)
+
+
+def fingerprint(conn: Connection, catalog: Catalog) -> str:
+    """A text that is another one once a column or the key of a class's tables is; hashes of the data dictionary."""
+    return "/".join(
+        str(found)
+        for tables in chunks(sorted(catalog.log_names))
+        for (found,) in fetch(
+            conn,
+            fingerprint_statement(len(tables)),
+            {"owner": catalog.schema, **{f"t{n}": name for n, name in enumerate(tables)}},
+        )
+    )
 
 
 def _kind(kind: str) -> Literal["table", "view"]:

@@ -7,11 +7,13 @@ WHERE username = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA'))
 
 -- name: columns
 -- Tables and views with their columns in order. Virtual columns are left out, since they are not stored; of the hidden
--- ones those are kept that somebody declared invisible. Left out: what lies in the recycle bin, temporary tables, whose
+-- ones those are kept that somebody declared invisible. The length is in bytes, of national texts in those of UTF-16,
+-- whichever character set they are kept in. Left out: what lies in the recycle bin, temporary tables, whose
 -- rows only their own session sees, and tables that belong to another one.
 SELECT c.table_name, CASE WHEN v.view_name IS NULL THEN 'table' ELSE 'view' END AS kind, c.column_name,
        CASE WHEN c.data_type_owner IS NULL OR c.data_type = 'XMLTYPE' THEN c.data_type ELSE 'OBJECT' END AS data_type,
-       c.data_length, c.data_precision, c.data_scale, NVL(t.partitioned, 'NO') AS partitioned
+       CASE WHEN c.data_type IN ('NCHAR', 'NVARCHAR2') THEN c.char_length * 2 ELSE c.data_length END AS data_length,
+       c.data_precision, c.data_scale, NVL(t.partitioned, 'NO') AS partitioned
 FROM all_tab_cols c
 LEFT JOIN all_tables t ON t.owner = c.owner AND t.table_name = c.table_name
 LEFT JOIN all_views v ON v.owner = c.owner AND v.view_name = c.table_name

@@ -12,6 +12,7 @@ from eventlog.sql.trigger_plan import TriggerPlan
 
 PROLOGUE: Final = (
     "SET DEFINE OFF",  # else & in a text would ask for a value
+    "SET ESCAPE OFF",  # else a backslash in a text is gone
     "SET SQLBLANKLINES ON",
     "SET ECHO OFF",
     "WHENEVER OSERROR EXIT FAILURE ROLLBACK",

@@ -26,7 +26,14 @@ ARRAY_SIZE: Final = 1000
 
 def connect_args(timeout: int) -> dict[str, object]:
     """What python-oracledb is given to connect within ``timeout`` seconds; thin, so that no client is needed."""
-    return {"tcp_connect_timeout": timeout}
+    return {"tcp_connect_timeout": timeout, "expire_time": _EXPIRE_MINUTES}
+
+
+_EXPIRE_MINUTES: Final = 2
+"""After so many minutes without a word the network is asked whether the server is still there."""
+
+CALL_TIMEOUT: Final = 600
+"""Seconds that a publisher waits for the answer to one call: those that never come would keep it for ever."""
 
 
 CONNECT_ADVICE: Final = {
@@ -39,7 +46,25 @@ CONNECT_ADVICE: Final = {
     "DPY-6001": "correct the service in the URL: oracle://user@host:1521/?service_name=NAME",
     "DPY-6003": "correct the SID in the URL, or name a service: oracle://user@host:1521/?service_name=NAME",
     "DPY-3010": "the server is older than 12.1, which the driver does not speak to",
+    "DPY-3001": "the server demands what the driver does not do in its thin mode, most often native network "
+    "encryption: have SQLNET.ENCRYPTION_SERVER and SQLNET.CRYPTO_CHECKSUM_SERVER set to ACCEPTED, and use TLS "
+    "(protocol=tcps) if the network asks for it",
+    "DPY-3015": "the password is kept in a form from before 11g: have SQLNET.ALLOWED_LOGON_VERSION_SERVER set to 11 or "
+    "12 at the server, then have the password set anew",
+    "ORA-12660": "the server demands native network encryption, which the driver does not do in its thin mode: have "
+    "SQLNET.ENCRYPTION_SERVER and SQLNET.CRYPTO_CHECKSUM_SERVER set to ACCEPTED, and use TLS (protocol=tcps) if the "
+    "network asks for it",
+    "DPY-6000": "the listener is there and has no place for this session: `lsnrctl services` tells whether the service "
+    "is blocked or its sessions and processes are used up, the listener's log which error it was",
+    "ORA-28040": "SQLNET.ALLOWED_LOGON_VERSION_SERVER of the server asks for another way of logging in than the driver "
+    "has: have it set to 12 or 11, then have the password set anew",
 }
+
+
+def begin_publishing(conn: Connection) -> None:
+    """Wait for the answer to a call no longer than ``CALL_TIMEOUT``: an error that passes (``passes``) is the end."""
+    driver: Any = conn.connection.driver_connection
+    driver.call_timeout = CALL_TIMEOUT * 1000
 
 
 def fetch(conn: Connection, statement: str, parameters: Mapping[str, object] | None = None) -> list[tuple[Any, ...]]:

@@ -18,7 +18,14 @@ from eventlog.sql.dialects.oracle import advice
 from eventlog.sql.dialects.oracle.compare import by_table, claims, compare_table, digest_of, drop_all, table_sql
 from eventlog.sql.dialects.oracle.compile import Compiled, Taken, compile_triggers
 from eventlog.sql.dialects.oracle.ddl import create_functions
-from eventlog.sql.dialects.oracle.installed import Installed, find_log, missing_functions, read_installed
+from eventlog.sql.dialects.oracle.installed import (
+    Installed,
+    find_log,
+    missing_functions,
+    read_installed,
+    shows_triggers,
+)
+from eventlog.sql.dialects.oracle.lock import current_user
 from eventlog.sql.dialects.oracle.reflect import reflect
 from eventlog.sql.dialects.oracle.running import run
 from eventlog.sql.dialects.oracle.script import ddl_lock_timeout
@@ -47,16 +54,32 @@ def plan(
 
     ``database`` is the reflected schema, ``catalog`` its classes. Triggers of the log that no watch declares are
     dropped. Nothing is changed. Raises TriggerError for a watch that cannot be compiled, LogTableError if the log is
-    missing.
+    missing, DatabaseError if this user is not shown the triggers of a table.
     """
     found = find_log(conn, log)
     declared, warnings = declared_triggers(database, catalog, watches, lambda other: reflect(conn, other))
     _refuse_the_log(database.schema, found, declared)
+    for schema in sorted({one.schema or database.schema or "" for one in declared}):
+        if not shows_triggers(conn, schema):
+            raise DatabaseError(
+                f"the database shows user {current_user(conn)} no trigger of schema {schema}, so nobody can tell which "
+                f"are missing: run it as {schema}, or as a user with CREATE ANY TRIGGER"
+            )
     installed = read_installed(conn, found)
     compiled = compile_triggers(database.schema, found, declared, _is_taken(installed))
     functions = missing_functions(conn, found) if declared else []
     made = [Action("create", str(found), "its functions are missing", tuple(create_functions(found)))]
     warnings += advice.warnings(found, declared, compiled, installed)
+    claimed = claims(compiled)
+    warnings += advice.left_invalid(
+        installed,
+        (
+            trigger
+            for table in installed.tables
+            for trigger in installed.on(table)
+            if claimed.get((trigger.schema, trigger.name)) != table
+        ),
+    )
     return TriggerPlan(
         (*(made if functions else []), *actions(compiled, installed)), tuple(warnings), advice.not_captured(declared)
     )
@@ -79,7 +102,11 @@ def plan_drop(conn: Connection, log: LogTable) -> TriggerPlan:
     Raises LogTableError if the log is missing.
     """
     installed = read_installed(conn, find_log(conn, log))
-    return TriggerPlan(tuple(drop_all(installed, kept=(), reason="all triggers of the log go")))
+    ours = [trigger for table in installed.tables for trigger in installed.on(table)]
+    return TriggerPlan(
+        tuple(drop_all(installed, kept=(), reason="all triggers of the log go")),
+        tuple(advice.left_invalid(installed, ours)),
+    )
 
 
 def apply(conn: Connection, plan: TriggerPlan, lock_timeout: float) -> None:

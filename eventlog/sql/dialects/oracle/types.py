@@ -37,7 +37,8 @@ _SIZED: Final = frozenset({"CHAR", "NCHAR", "VARCHAR2", "NVARCHAR2", "RAW", "URO
 def column_type(data_type: str, length: int, precision: int | None, scale: int | None) -> ColumnType | None:
     """The column type of a row of ``ALL_TAB_COLS``; None for a type that has no text form, such as an object type.
 
-    ``length`` in bytes; it stands in ``ColumnType.sql`` of what has one, whatever the unit it was declared in.
+    ``length`` in bytes, of national texts in those of UTF-16; it stands in ``ColumnType.sql`` of what has one, whatever
+    the unit it was declared in.
     """
     if data_type == "NUMBER":
         return _number(precision, scale)
@@ -135,14 +136,44 @@ def is_loggable(column: Column, lob_values: bool) -> bool:
             return True
 
 
-def is_long(column: Column) -> bool:
-    """Whether the text of a value may have more than the 4000 bytes that SQL takes without a LOB."""
-    match family(column):
-        case Family.CLOB | Family.NCLOB:
-            return True
+def is_locator(column: Column) -> bool:
+    """Whether a trigger is given a locator of a large object, which nobody promises it beyond its row."""
+    return family(column) in (Family.CLOB, Family.NCLOB)
+
+
+def text_bytes(column: Column) -> int | None:
+    """Bytes of the longest log text that a value can have; None where the type does not tell."""
+    its = family(column)
+    match its:
+        case Family.CLOB | Family.NCLOB | Family.UNREADABLE:
+            return None
         case Family.RAW:
-            return length(column) > 3000
+            return (length(column) + 2) // 3 * 4 or None  # base64
         case Family.NATIONAL:
-            return length(column) * 3 // 2 > 4000  # UTF-16 to UTF-8
+            return length(column) * 3 // 2 or None  # UTF-16 to UTF-8
+        case Family.TEXT if column.type.sql.upper() == "ROWID":
+            return _SHORT_TEXT
+        case Family.TEXT:
+            return length(column) or None
         case _:
-            return length(column) > 4000
+            return _SHORT_TEXT
+
+
+def national_length(column: Column) -> int:
+    """Characters of a national text as it was declared; the most that NCHAR has anywhere if it was not."""
+    return length(column) // 2 or _MAX_NCHAR
+
+
+_MAX_NCHAR: Final = 666
+"""2000 bytes of three a character, as national texts have in the character set UTF8."""
+
+_SHORT_TEXT: Final = 70
+"""Bytes that hold every number (TM9 has 64 characters at most, and a key's begins with 0), moment, interval, ROWID."""
+
+SQL_TEXT: Final = 4000
+"""Bytes of a text that SQL takes without a LOB, whatever MAX_STRING_SIZE is."""
+
+
+def is_long(column: Column) -> bool:
+    """Whether the text of a value may have more bytes than SQL takes without a LOB."""
+    return is_locator(column) or (text_bytes(column) or 0) > SQL_TEXT

@@ -165,6 +165,11 @@ def installed_triggers(conn: Connection, log: LogTable) -> list[InstalledTrigger
     return [InstalledTrigger(*row) for row in _rows(conn, "installed_triggers", marker=_marker(log))]
 
 
+def sees_triggers(conn: Connection, schema: str) -> bool:
+    """Yes: the catalogue is everybody's."""
+    return True
+
+
 def orphans(conn: Connection) -> list[Orphan]:
     """Triggers of ours whose log is gone."""
     return [Orphan(*row) for row in _rows(conn, "orphans")]

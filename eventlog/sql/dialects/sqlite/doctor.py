@@ -152,6 +152,11 @@ def installed_triggers(conn: Connection, log: LogTable) -> list[InstalledTrigger
     return [InstalledTrigger(one.table, one.name, True, "") for one in read_installed(conn, log).ours]
 
 
+def sees_triggers(conn: Connection, schema: str) -> bool:
+    """Yes: the catalogue is everybody's."""
+    return True
+
+
 def orphans(conn: Connection) -> list[Orphan]:
     """Triggers of ours whose log is gone."""
     there = {quote_identifier(row.name) for row in _rows(conn, "tables")}

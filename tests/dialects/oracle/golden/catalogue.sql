@@ -3,7 +3,8 @@ FROM all_users
 WHERE username = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA'));
 SELECT c.table_name, CASE WHEN v.view_name IS NULL THEN 'table' ELSE 'view' END AS kind, c.column_name,
        CASE WHEN c.data_type_owner IS NULL OR c.data_type = 'XMLTYPE' THEN c.data_type ELSE 'OBJECT' END AS data_type,
-       c.data_length, c.data_precision, c.data_scale, NVL(t.partitioned, 'NO') AS partitioned
+       CASE WHEN c.data_type IN ('NCHAR', 'NVARCHAR2') THEN c.char_length * 2 ELSE c.data_length END AS data_length,
+       c.data_precision, c.data_scale, NVL(t.partitioned, 'NO') AS partitioned
 FROM all_tab_cols c
 LEFT JOIN all_tables t ON t.owner = c.owner AND t.table_name = c.table_name
 LEFT JOIN all_views v ON v.owner = c.owner AND v.view_name = c.table_name
@@ -61,3 +62,30 @@ SELECT line, position, text
 FROM all_errors
 WHERE owner = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')) AND name = :name AND type = :object_type AND attribute = 'ERROR'
 ORDER BY sequence;
+SELECT 1 FROM DUAL
+WHERE :owner = SYS_CONTEXT('USERENV', 'SESSION_USER')
+   OR EXISTS (SELECT 1 FROM session_privs WHERE privilege = 'CREATE ANY TRIGGER')
+   OR EXISTS (SELECT 1 FROM all_triggers WHERE table_owner = :owner);
+SELECT trigger_owner, trigger_name, referenced_trigger_owner, referenced_trigger_name
+FROM all_trigger_ordering
+WHERE ordering_type = 'FOLLOWS'
+ORDER BY trigger_owner, trigger_name, referenced_trigger_owner, referenced_trigger_name;
+SELECT sequence_owner, sequence_name, cache_size, increment_by, cycle_flag, order_flag, session_flag
+FROM all_sequences
+WHERE sequence_owner = :owner AND sequence_name = :name;
+SELECT sequence_owner, sequence_name
+FROM all_sequences
+WHERE sequence_owner = :owner AND sequence_name = :name AND scale_flag = 'Y';
+SELECT COUNT(*) || '-' || SUM(ORA_HASH(fact, 4294967295, 0)) || '-' || SUM(ORA_HASH(fact, 4294967295, 1)) AS fingerprint
+FROM (
+    SELECT 'C/' || c.table_name || '/' || c.column_name || '/' || c.internal_column_id || '/' || c.data_type || '/'
+           || c.data_length || '/' || c.char_length || '/' || c.data_precision || '/' || c.data_scale || '/'
+           || c.virtual_column || '/' || c.hidden_column AS fact
+    FROM all_tab_cols c
+    WHERE c.owner = :owner AND c.table_name IN (:t0, :t1)
+    UNION ALL
+    SELECT 'K/' || k.table_name || '/' || d.column_name || '/' || d.position || '/' || k.status || '/' || k.validated
+    FROM all_constraints k
+    JOIN all_cons_columns d ON d.owner = k.owner AND d.constraint_name = k.constraint_name
+    WHERE k.owner = :owner AND k.constraint_type = 'P' AND k.table_name IN (:t0, :t1)
+);

@@ -2,13 +2,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_USR_I_1"
 AFTER INSERT ON "APP"."USR"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:a95606f1c83898f24e108a40bf0484de397d27b595fd11c220f3d179d45eb579 log "APP"."EVENTLOG"
+    -- eventlog sha256:280edf7fb092c9961f6c618d0099991fcefc5b634cffe6fbab88a212f55c871a log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -79,13 +79,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_U_1"
 FOR UPDATE ON "APP"."USR"
 COMPOUND TRIGGER
-    -- eventlog sha256:ea5edbd66d74fcb4f66ba77c82d57392d04ae4105db36f60e100ba6afc890642 log "APP"."EVENTLOG"
+    -- eventlog sha256:0d15032e498aaf3c0c4235a4ea793c34d99b76fc102c9819d231f5ef2135ba8d log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -245,13 +245,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_USR_D_1"
 AFTER DELETE ON "APP"."USR"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:dd892cf3bf509c643f4116e66075e27a02054c7144d37bb87f4e5276745d57f7 log "APP"."EVENTLOG"
+    -- eventlog sha256:344cbd3eb17722057baa09d53cf41a829be0dadb59810c2c44e4c3a68bc5cb49 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -310,13 +310,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_I_1"
 AFTER INSERT ON "APP"."USR_NOTE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:1bf06b3d8acb3fb1691b4ee04a7fdb1dd1ddfa1ae042a575c4b751f4e141f4e9 log "APP"."EVENTLOG"
+    -- eventlog sha256:d3ea83afceeb9fc0e7567961c48e3e0b7782dcbe8b04528171c582ba4bafe17c log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -377,13 +377,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_U_1"
 AFTER UPDATE ON "APP"."USR_NOTE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:3ca235bdfd224eeb98bd04d7ff30682a662b84ab071a01457252f47f965461b0 log "APP"."EVENTLOG"
+    -- eventlog sha256:e16a9fe9c3f0d5d5d952cc20e8cf4735ced89284885b2d2b436c2ce77825cf89 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -469,13 +469,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_D_1"
 AFTER DELETE ON "APP"."USR_NOTE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:14a3efdfaf6e74c4eafd1abf3f56fc09242218ed5b0b12066ad72f0f059f9685 log "APP"."EVENTLOG"
+    -- eventlog sha256:ffbe850078adab224d514e48551a62160a871dba5ea2449f885e4a820ae2416e log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -536,13 +536,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_I_1"
 AFTER INSERT ON "APP"."USR_PHONE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:184df2148dc2f2e3edb04b6627ca0476128d16d5300ec23909b97ba58e05142a log "APP"."EVENTLOG"
+    -- eventlog sha256:86dc18537e6f56ff9956830569633fe35f0a9f4608c5a11e69ca9941764caa19 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -602,13 +602,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_U_1"
 FOR UPDATE ON "APP"."USR_PHONE"
 COMPOUND TRIGGER
-    -- eventlog sha256:fce0e71240f51905637341927f6aea29ac7a03b74e9ff069bbbdefdf37274e1b log "APP"."EVENTLOG"
+    -- eventlog sha256:9f7c10ec90f49f966ca2d100e329ecfc77f458845871f058542b706ec97fbbc0 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -741,13 +741,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_D_1"
 AFTER DELETE ON "APP"."USR_PHONE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:c95c84e3c0e7fc95c077c422d6dee5dc4b8ffab3ca6fb4dab330018848f664d8 log "APP"."EVENTLOG"
+    -- eventlog sha256:2bb1b894f9ca40807e20197406dec063945ec1ad49431631cad40eb870dfeda6 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;

@@ -1,13 +1,13 @@
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_I_1"
 FOR INSERT ON "APP"."USR"
 COMPOUND TRIGGER
-    -- eventlog sha256:eacdf861dadcbb3b7f3993e27f81af78d0874e2dbb10c44b6235daf0eba5d855 log "APP"."EVENTLOG"
+    -- eventlog sha256:d565898edbd41a28c8000e71dfced5cfd7e5bd4954c39b4fef04863cca296223 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -96,13 +96,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_U_1"
 FOR UPDATE ON "APP"."USR"
 COMPOUND TRIGGER
-    -- eventlog sha256:f7db229228e115a7cfac9e88a83ea9dd35428632a8239cf78497dbe5922545d2 log "APP"."EVENTLOG"
+    -- eventlog sha256:89bc34730ea18b4c69cac5524b7b3b0b1f434c3e5dbfc169446f20dbc1e988d5 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -263,13 +263,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_D_1"
 FOR DELETE ON "APP"."USR"
 COMPOUND TRIGGER
-    -- eventlog sha256:7f2ca9705c8c2db90a08b412345cf25af32cfde656d9dcacea2c9ae27b5ffaa3 log "APP"."EVENTLOG"
+    -- eventlog sha256:c9c9af713a6ba056f7c3d691bf5dac210386d5c4773f48549de8db33488c6abb log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -342,13 +342,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_I_1"
 FOR INSERT ON "APP"."USR_NOTE"
 COMPOUND TRIGGER
-    -- eventlog sha256:2f381926c2579824e7ca0f20c4c13f23fe49732c0bc50d034377625b8f94cd75 log "APP"."EVENTLOG"
+    -- eventlog sha256:940e912ed8060e0265b66338d645d5020c42a565c6fc830e743137bbac2add6f log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -423,13 +423,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_U_1"
 FOR UPDATE ON "APP"."USR_NOTE"
 COMPOUND TRIGGER
-    -- eventlog sha256:d13744bde03528eb9ffaead2fd50f474b53ec431b7b3a719f9d4222ee31f765e log "APP"."EVENTLOG"
+    -- eventlog sha256:69dbbe558303f91667b6bab04363a278d6d5fe1a2a56aef9a7e4899e658c6f19 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -529,13 +529,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_D_1"
 FOR DELETE ON "APP"."USR_NOTE"
 COMPOUND TRIGGER
-    -- eventlog sha256:94f114a689eff661d3f0ebb16a1aa0e939d5ebb1057ca3d2c177bc9294854dc6 log "APP"."EVENTLOG"
+    -- eventlog sha256:7ca8eecd9ed97edad1ec2d0c65c5eb50b80e47fedcd638f113a6cc4fa7f1ddbd log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -610,13 +610,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_I_1"
 FOR INSERT ON "APP"."USR_PHONE"
 COMPOUND TRIGGER
-    -- eventlog sha256:4a6f4b4581f2df7a11f6d7de5a114aef57bdc4631dc499c7772d9c105fd4821f log "APP"."EVENTLOG"
+    -- eventlog sha256:9b2403d6e10d3ab2c1815742ddae1ef1a874000750e0e6c95da93602ebbd9775 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -691,13 +691,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_U_1"
 FOR UPDATE ON "APP"."USR_PHONE"
 COMPOUND TRIGGER
-    -- eventlog sha256:fce0e71240f51905637341927f6aea29ac7a03b74e9ff069bbbdefdf37274e1b log "APP"."EVENTLOG"
+    -- eventlog sha256:9f7c10ec90f49f966ca2d100e329ecfc77f458845871f058542b706ec97fbbc0 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -829,13 +829,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_D_1"
 FOR DELETE ON "APP"."USR_PHONE"
 COMPOUND TRIGGER
-    -- eventlog sha256:19747ac28365e2268ab536a82cab192b7d3d24c74863a1968d5fa66f36d7f7a4 log "APP"."EVENTLOG"
+    -- eventlog sha256:8bee2719b9b8f8e16ce19691b870528b3a35c3215947feaa2ecdb9c9696aec89 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;

@@ -2,13 +2,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_USR_I_1"
 AFTER INSERT ON "APP"."USR"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:d4e99e2184bb5f47ac3216ae338e3d025ed8d7ed08ccd8e17c56f25335f41b1f log "APP"."EVENTLOG"
+    -- eventlog sha256:8133ff73b2fefffd083467d5c9dd19950f2833731385e0aad12ea1e176b87b04 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -76,13 +76,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_U_1"
 FOR UPDATE ON "APP"."USR"
 COMPOUND TRIGGER
-    -- eventlog sha256:f27aa0398c8cf8edd9806d225b579749713b1835292200dfb5bdf6c5cd123aba log "APP"."EVENTLOG"
+    -- eventlog sha256:77c0e4e8dc1538b2caf4da7e0ca2eeb14390da082e86b1714a8dff956df9d274 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -237,13 +237,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_USR_D_1"
 AFTER DELETE ON "APP"."USR"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:dd892cf3bf509c643f4116e66075e27a02054c7144d37bb87f4e5276745d57f7 log "APP"."EVENTLOG"
+    -- eventlog sha256:344cbd3eb17722057baa09d53cf41a829be0dadb59810c2c44e4c3a68bc5cb49 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -302,13 +302,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_I_1"
 AFTER INSERT ON "APP"."USR_NOTE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:1bf06b3d8acb3fb1691b4ee04a7fdb1dd1ddfa1ae042a575c4b751f4e141f4e9 log "APP"."EVENTLOG"
+    -- eventlog sha256:d3ea83afceeb9fc0e7567961c48e3e0b7782dcbe8b04528171c582ba4bafe17c log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -369,13 +369,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_U_1"
 AFTER UPDATE ON "APP"."USR_NOTE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:3ca235bdfd224eeb98bd04d7ff30682a662b84ab071a01457252f47f965461b0 log "APP"."EVENTLOG"
+    -- eventlog sha256:e16a9fe9c3f0d5d5d952cc20e8cf4735ced89284885b2d2b436c2ce77825cf89 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -461,13 +461,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_D_1"
 AFTER DELETE ON "APP"."USR_NOTE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:14a3efdfaf6e74c4eafd1abf3f56fc09242218ed5b0b12066ad72f0f059f9685 log "APP"."EVENTLOG"
+    -- eventlog sha256:ffbe850078adab224d514e48551a62160a871dba5ea2449f885e4a820ae2416e log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -528,13 +528,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_I_1"
 AFTER INSERT ON "APP"."USR_PHONE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:cca94d1acd8a6c2cf8c4828007f831d8ee64f6575cd5d7bc94540245c0654b1a log "APP"."EVENTLOG"
+    -- eventlog sha256:5191e85f1a7a667e4d83c93cf2da56d10c5ba52284be5a1508bccce8cc5ff8b8 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -595,13 +595,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_U_1"
 AFTER UPDATE ON "APP"."USR_PHONE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:2ce112c2238c4c2e9594362c7621509767644f63642af8f0871c05e3f3ed1990 log "APP"."EVENTLOG"
+    -- eventlog sha256:400ed06e4ac1559a10861688002b2715a9283788c3999bf1559f2815434f21d0 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -680,13 +680,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_D_1"
 AFTER DELETE ON "APP"."USR_PHONE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:ae9cb9bdd7c8aa27727e4cb1aa773650b8b622f57aceff21f852766bc60cfbe5 log "APP"."EVENTLOG"
+    -- eventlog sha256:49ef8d86d6d24e3edf2268799394163cc9c40ef4790f05913852ae1d8389c746 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;

@@ -2,13 +2,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_ACC_I_1"
 AFTER INSERT ON "APP"."ACC"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:6d0b310e5826835f200f93b77399aa38b15cd88bab69a23803c5bef4ff5d9020 log "APP"."EVENTLOG"
+    -- eventlog sha256:26064c7f55f384603d9e7f2ffa34eb40af35f54c9197f3add4d651658d1f5872 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -82,13 +82,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_ACC_U_1"
 FOR UPDATE ON "APP"."ACC"
 COMPOUND TRIGGER
-    -- eventlog sha256:42cb0764da36234de52a172f83aa782afffcffdb340a83159a19f12aee485f2c log "APP"."EVENTLOG"
+    -- eventlog sha256:91c1d2e949d13f5e776d9d826edaeaed791d5d8b3260e4f8caed25ce25bbdb0d log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -273,13 +273,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_ACC_D_1"
 AFTER DELETE ON "APP"."ACC"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:ea43216d8c425dc654b8f3f17e5a1cbbefd6fbb6ca442f5b5fcb08f466512823 log "APP"."EVENTLOG"
+    -- eventlog sha256:7966993e571d5262d2bec0fc50c9d7fd4d0d59feb5a6c1fb85fc4c369d385899 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -339,13 +339,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_ACC_TAG_I_1"
 AFTER INSERT ON "APP"."ACC_TAG"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:fed66836f6f7b2f97c51a20c96ac4fe8ef5b17a5b14a32b8b583404148ca7438 log "APP"."EVENTLOG"
+    -- eventlog sha256:7352980fa85cf980631010019953808872be50d575d97c4c34fec77fef04628f log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -406,13 +406,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_ACC_TAG_U_1"
 FOR UPDATE ON "APP"."ACC_TAG"
 COMPOUND TRIGGER
-    -- eventlog sha256:521954f75e56fa6cbec7319e2820b7ee2c8f3625b71596ef6aeafb4245156ced log "APP"."EVENTLOG"
+    -- eventlog sha256:fd43fa5df47c312845716a79e8015296769adf7c101b58d74975d6fecb2b3b1f log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -547,13 +547,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_ACC_TAG_D_1"
 AFTER DELETE ON "APP"."ACC_TAG"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:d28980047e55dd52549d2f3ee40d945c2a86a9c8025df2bf042f0cfb0b6d7da2 log "APP"."EVENTLOG"
+    -- eventlog sha256:0ee9bce4eae34e6de44777dbd5568c454f9610820a34d1469229e427343c92a7 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;

@@ -2,13 +2,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_I_1"
 AFTER INSERT ON "APP"."EVERY_TYPE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:337c838baa3c8f4d6ca12a96539faa87c6d96959566f4912dc7f9d39d180bee7 log "LOGS"."EVENTLOG"
+    -- eventlog sha256:d758c8f4e0e7d34f07a543c661fb476f5f17024af8d3287c4964a4317cc863fe log "LOGS"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -104,13 +104,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_U_1"
 FOR UPDATE ON "APP"."EVERY_TYPE"
 COMPOUND TRIGGER
-    -- eventlog sha256:05f9415e243d992ed668054cc7402d85f38c67e55f331e0dba6bf38a73d3afa5 log "LOGS"."EVENTLOG"
+    -- eventlog sha256:2de93548754be7aac33235e90db901e68c60035bc3a3edf565bb162af0bf996a log "LOGS"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -443,13 +443,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_D_1"
 AFTER DELETE ON "APP"."EVERY_TYPE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:0437b9d68b77580ce2a55779113cb7a3a79f74ef910ca8cd332aa83a0ab83ab9 log "LOGS"."EVENTLOG"
+    -- eventlog sha256:421b513b75347c6f4cf77731b2a553a681376d0ac743100faeff0bd57150402d log "LOGS"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;

@@ -2,13 +2,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_I_1"
 AFTER INSERT ON "APP"."EVERY_TYPE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:2ea9fb70f176b010e7696385d3771f853e44d655979c350ae295641b44eac77f log "APP"."EVENTLOG"
+    -- eventlog sha256:58a313e5f588f87d701781816241230ce2086843988ae3d63119cfe0fcffb002 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -131,13 +131,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_U_1"
 FOR UPDATE ON "APP"."EVERY_TYPE"
 COMPOUND TRIGGER
-    -- eventlog sha256:4123c016002c22a175704220066b336d7db66e94524ead6cd08b7c650b57cabe log "APP"."EVENTLOG"
+    -- eventlog sha256:9f984dbff70a1a9432666200a2935cdcd98d8ce6db4450562dae8500c5f9bcba log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -480,13 +480,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_D_1"
 AFTER DELETE ON "APP"."EVERY_TYPE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:f29dca80cced83e6d1efab6fa159184e7e9b795ca6c31c43da8d42e121de59ad log "APP"."EVENTLOG"
+    -- eventlog sha256:60c82770c8fdad29815482d761b821e30f940509dfd324c89f1830c86f29b349 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;

@@ -2,13 +2,13 @@ CREATE OR REPLACE TRIGGER "APP"."tgr_generic_i_1"
 AFTER INSERT ON "APP"."generic"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:048656bdd48878628c57d2e7c7fe83e6228e11f1521c17a5977c6eca7f394319 log "APP"."EVENTLOG"
+    -- eventlog sha256:99f1c70e30905e826d7953824421f884f237b7b30a43643f886cf64831b7f3a5 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -84,13 +84,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."tgr_generic_u_1"
 FOR UPDATE ON "APP"."generic"
 COMPOUND TRIGGER
-    -- eventlog sha256:5541d0175ce64f2a7ea603b530df8e737e0c72c14547969731ed1a7d1ed0176b log "APP"."EVENTLOG"
+    -- eventlog sha256:28459b2e7084195d58ea6e386b23a0a5fc288d1238690dd04dabb8a6ef43bdca log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -301,13 +301,13 @@ CREATE OR REPLACE TRIGGER "APP"."tgr_generic_d_1"
 AFTER DELETE ON "APP"."generic"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:4a961d51ec25baae738e81af350f761ce8bbfbbfa3b6b62c1418973bdb016a84 log "APP"."EVENTLOG"
+    -- eventlog sha256:08e7ebf493075a1f8badbabfa99abc0b9c1c2df77dc0caf1c7766e3a32328dc7 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;

@@ -2,13 +2,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_LINK_I_1"
 AFTER INSERT ON "APP"."LINK"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:4bb8005eb1e09bfbd2e4337e7ae7012a3de0f93604d4a0e377caf981c1eb6a0b log "APP"."EVENTLOG"
+    -- eventlog sha256:a461f5bb8395bcfdf25744e21c4d6094efffb73b801f31c0e01b4352874e2f5c log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -70,13 +70,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_LINK_U_1"
 FOR UPDATE ON "APP"."LINK"
 COMPOUND TRIGGER
-    -- eventlog sha256:65c6603fcd4d6db1aa34c1fc48c7a9d11aa1c824392a04023de5f0d40dced171 log "APP"."EVENTLOG"
+    -- eventlog sha256:9856add4923ed8c3e44be58746924495223e7ae2da9d6eba83fcf444146f6ab2 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -215,13 +215,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_LINK_D_1"
 AFTER DELETE ON "APP"."LINK"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:2a3858ba3344191135e3a6dcb01835b3a335613ce53cc4be768526d1bb482559 log "APP"."EVENTLOG"
+    -- eventlog sha256:d921abf642c002cb5d6197c2b1219455d9c2939151dc596e60ec864a63d244e3 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;

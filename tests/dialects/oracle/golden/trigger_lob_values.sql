@@ -2,10 +2,10 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_I_1"
 AFTER INSERT ON "APP"."EVERY_TYPE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:63799dd17b0e62e6d421d7de15667d24a95735d539d5185e92c22638c2fc7ffb log "APP"."EVENTLOG"
+    -- eventlog sha256:49076472cf45fb1e3d6102e6c16c238522f7a4b3a2bf85f0568041a567dca502 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
         old_value CLOB,
         new_value CLOB
@@ -80,10 +80,10 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_U_1"
 FOR UPDATE ON "APP"."EVERY_TYPE"
 COMPOUND TRIGGER
-    -- eventlog sha256:29ef603875da08cf85c2dab44ce5739bdc85e731776d19455eb212766c6a5473 log "APP"."EVENTLOG"
+    -- eventlog sha256:981dfdafe3bf108c246c0ce2aa1d763da7d2e742e94225fa6d70cefb72d83ca2 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
         old_value CLOB,
         new_value CLOB
@@ -197,8 +197,12 @@ COMPOUND TRIGGER
                 taken(identity(new_key)) := 1;
                 first_row := log_rows.COUNT + 1;
                 put_inserted('V', :NEW."V");
-                put_inserted('CL', :NEW."CL");
-                put_inserted('NCL', :NEW."NCL");
+                IF :NEW."CL" IS NOT NULL THEN
+                    put(7, new_key, 'CL');
+                END IF;
+                IF :NEW."NCL" IS NOT NULL THEN
+                    put(7, new_key, 'NCL');
+                END IF;
                 put(7, new_key, 'B');
                 FOR i IN first_row .. log_rows.COUNT LOOP
                     moved_rows(moved_rows.COUNT + 1) := log_rows(i);
@@ -265,13 +269,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_D_1"
 AFTER DELETE ON "APP"."EVERY_TYPE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:f29dca80cced83e6d1efab6fa159184e7e9b795ca6c31c43da8d42e121de59ad log "APP"."EVENTLOG"
+    -- eventlog sha256:60c82770c8fdad29815482d761b821e30f940509dfd324c89f1830c86f29b349 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;

@@ -2,10 +2,10 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_LONG_VALUES_I_1"
 AFTER INSERT ON "APP"."LONG_VALUES"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:c95b33a1bda9f3ac2f59d6bc9b4f43e7706d91d8f11a209e2ff3ab9fcc721563 log "APP"."EVENTLOG"
+    -- eventlog sha256:83ebfe3d456ee624fce9371f477b3af96dcc709c5d7ec0d9eac657e5cde81807 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
         old_value CLOB,
         new_value CLOB
@@ -85,10 +85,10 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_LONG_VALUES_U_1"
 FOR UPDATE ON "APP"."LONG_VALUES"
 COMPOUND TRIGGER
-    -- eventlog sha256:931b643fc6397f07459ae4f8c0cc350e191d228e95a8649d7567122164fd46b0 log "APP"."EVENTLOG"
+    -- eventlog sha256:fa69ec90bbf370699fd018d80a0f0eb80c1d938069bd8d11e3b59562dda3e9f2 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
         old_value CLOB,
         new_value CLOB
@@ -264,13 +264,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_LONG_VALUES_D_1"
 AFTER DELETE ON "APP"."LONG_VALUES"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:1703b121874f83306070d378ecb908922a886e9b544c1e530dd5103b6ee5d450 log "APP"."EVENTLOG"
+    -- eventlog sha256:6311e5bded5f1fd0cf8e8704e1a2808a3f16d7c0634362b47f02419992dc81d6 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;

@@ -2,13 +2,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_EMP_I_1"
 AFTER INSERT ON "APP"."EMP"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:2c3f819775cb5e8f178084b2232ea0296157719a1181c29e27926607b0b1aa74 log "Logs"."Ereignisse 'neu'"
+    -- eventlog sha256:39463e19632cbe56c20f0b332cd211a58814d8be87cea99abfb2a7a131705b85 log "Logs"."Ereignisse 'neu'"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -82,13 +82,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_EMP_U_1"
 FOR UPDATE ON "APP"."EMP"
 COMPOUND TRIGGER
-    -- eventlog sha256:08da5333c11b3505d327d089a722cb8576c4a5ee952221da355c6ee599a15e94 log "Logs"."Ereignisse 'neu'"
+    -- eventlog sha256:42b958524b968d6ef808f8aec3b03f88179fa06433e6a2e661985a4ba00e2e5a log "Logs"."Ereignisse 'neu'"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -248,13 +248,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_EMP_D_1"
 AFTER DELETE ON "APP"."EMP"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:822f9fe3be452d2ac79124d973a55404212ccf8004c2f599b3021337f902c1d2 log "Logs"."Ereignisse 'neu'"
+    -- eventlog sha256:3c68486387e3a656149f53d3d163088cf2afd01f1d8ad7984ba2ede08a650ce7 log "Logs"."Ereignisse 'neu'"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;

@@ -2,13 +2,13 @@ CREATE OR REPLACE TRIGGER "APP"."tgr_It's 50% of :NEW & more; ü -- /*_i_1"
 AFTER INSERT ON "APP"."It's 50% of :NEW & more; ü -- /*"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:6a2eb2d4b7336f42df508b37990da60cd064f56f4460e39cf1e9009e8c7da285 log "APP"."EVENTLOG"
+    -- eventlog sha256:09f8972af76574dc6e0a82e8ca4abde065823321f682db45d82311470880ca77 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -78,13 +78,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."tgr_It's 50% of :NEW & more; ü -- /*_u_1"
 FOR UPDATE ON "APP"."It's 50% of :NEW & more; ü -- /*"
 COMPOUND TRIGGER
-    -- eventlog sha256:b7c5ba9105793e43c33a9ddb26392a11fb4d265900723dfb43d4a8446ac3fb54 log "APP"."EVENTLOG"
+    -- eventlog sha256:8685812d2042f7d14b537daec6488b92d80c47b45673c140f8a0227f7aa301d5 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -232,13 +232,13 @@ CREATE OR REPLACE TRIGGER "APP"."tgr_It's 50% of :NEW & more; ü -- /*_d_1"
 AFTER DELETE ON "APP"."It's 50% of :NEW & more; ü -- /*"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:57b08a093f6237a3f1ba1c42b17bdc0c84da5f1f0c80ebe1f5d8f46d29a37c1a log "APP"."EVENTLOG"
+    -- eventlog sha256:30abfbdb9cd3dd4e0d91c4555c5c5c1ee16d80433e1f859d074c3c6aa551a151 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;

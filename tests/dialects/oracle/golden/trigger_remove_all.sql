@@ -2,13 +2,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_I_1"
 AFTER INSERT ON "APP"."EVERY_TYPE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:89964a2e364d97934e706e502e7d60d3a7168dabe9f70241937c70045a4cd6db log "APP"."EVENTLOG"
+    -- eventlog sha256:8e9b8e888ad896979e54e3c8e442d6bdc7594afeec62c47c9d335664fd289c89 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -101,13 +101,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_U_1"
 FOR UPDATE ON "APP"."EVERY_TYPE"
 COMPOUND TRIGGER
-    -- eventlog sha256:0bfaa4996d1212e928d940702d3209e893e3a9e402a07f6478886931b773d4b2 log "APP"."EVENTLOG"
+    -- eventlog sha256:a966452334a853e2e30e63fbf7d82a8831e4120027f896da07b56b17b05ad92a log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -428,13 +428,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_D_1"
 AFTER DELETE ON "APP"."EVERY_TYPE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:f29dca80cced83e6d1efab6fa159184e7e9b795ca6c31c43da8d42e121de59ad log "APP"."EVENTLOG"
+    -- eventlog sha256:60c82770c8fdad29815482d761b821e30f940509dfd324c89f1830c86f29b349 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;

@@ -2,13 +2,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_I_1"
 AFTER INSERT ON "APP"."EVERY_TYPE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:44b419e6de7e0c4ed66805f947f2c087919dd68048b25377ef3cc239373945ac log "APP"."EVENTLOG"
+    -- eventlog sha256:313809ec9d4d0a2c330f22d8308e0c57205da8be537692a93f07d945fbd29c6f log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -70,13 +70,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_U_1"
 FOR UPDATE ON "APP"."EVERY_TYPE"
 COMPOUND TRIGGER
-    -- eventlog sha256:dfbc6114be8924752ba8a3aa2b8554ca3569ea11b40ed1fcc06836ea1d4a8b62 log "APP"."EVENTLOG"
+    -- eventlog sha256:cedf057fe285f1d823de8b09bf0eb20dfa435f240e8aa2ef32004a7156ae7c64 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -313,13 +313,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_D_1"
 AFTER DELETE ON "APP"."EVERY_TYPE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:f29dca80cced83e6d1efab6fa159184e7e9b795ca6c31c43da8d42e121de59ad log "APP"."EVENTLOG"
+    -- eventlog sha256:60c82770c8fdad29815482d761b821e30f940509dfd324c89f1830c86f29b349 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;

@@ -1,13 +1,13 @@
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_I_1"
 FOR INSERT ON "APP"."EVERY_TYPE"
 COMPOUND TRIGGER
-    -- eventlog sha256:2f95ba6120bf0fac2bdd32b7bf5ca8ec1feb9e94835e58b5b4ac4c031afdb0c1 log "APP"."EVENTLOG"
+    -- eventlog sha256:d8e920c3bf8aa3fe3d184543c2cabd991aa262287cab7a2fc47a0535e683272e log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -100,13 +100,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_U_1"
 FOR UPDATE ON "APP"."EVERY_TYPE"
 COMPOUND TRIGGER
-    -- eventlog sha256:9efa8672995806a2c472d7d170efec947dc6013a41aa579d96062786fe8c6a9c log "APP"."EVENTLOG"
+    -- eventlog sha256:f10cedbc7e80a89b99fb35e8453f2b685c24b6213b19f9f6e8e5ab4982ddc8fe log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -292,13 +292,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_D_1"
 FOR DELETE ON "APP"."EVERY_TYPE"
 COMPOUND TRIGGER
-    -- eventlog sha256:70f1ba9fefc1fa255ad176380e818255cb6d7b0fdda38eb05dc938c1e29524f4 log "APP"."EVENTLOG"
+    -- eventlog sha256:dcc3677d81a41dd7ce71446841c53c426c047bc41eec54e3fa821b9f7284449c log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;

@@ -1,13 +1,13 @@
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_I_1"
 FOR INSERT ON "APP"."USR"
 COMPOUND TRIGGER
-    -- eventlog sha256:33f09e9e946dfcb47c5253101f49c3d3c3b540519b536cb82a5f952e905d464a log "APP"."EVENTLOG"
+    -- eventlog sha256:d9233a2823a33c82adb4ffe1ba9c4840e2ca35c79d7907095de55e14940bda06 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -84,13 +84,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_U_1"
 FOR UPDATE ON "APP"."USR"
 COMPOUND TRIGGER
-    -- eventlog sha256:ef1b1856420638a4468184664abc4c19afcf8be451ca61d7d8013921fa3a590d log "APP"."EVENTLOG"
+    -- eventlog sha256:488b81d22f75d4a28f9d2b6b70ff860fceb4bc9414e5a77373ca4b9b73ba091a log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -237,13 +237,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_D_1"
 FOR DELETE ON "APP"."USR"
 COMPOUND TRIGGER
-    -- eventlog sha256:7f2ca9705c8c2db90a08b412345cf25af32cfde656d9dcacea2c9ae27b5ffaa3 log "APP"."EVENTLOG"
+    -- eventlog sha256:c9c9af713a6ba056f7c3d691bf5dac210386d5c4773f48549de8db33488c6abb log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -316,13 +316,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_I_1"
 FOR INSERT ON "APP"."USR_NOTE"
 COMPOUND TRIGGER
-    -- eventlog sha256:2f381926c2579824e7ca0f20c4c13f23fe49732c0bc50d034377625b8f94cd75 log "APP"."EVENTLOG"
+    -- eventlog sha256:940e912ed8060e0265b66338d645d5020c42a565c6fc830e743137bbac2add6f log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -397,13 +397,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_U_1"
 FOR UPDATE ON "APP"."USR_NOTE"
 COMPOUND TRIGGER
-    -- eventlog sha256:d13744bde03528eb9ffaead2fd50f474b53ec431b7b3a719f9d4222ee31f765e log "APP"."EVENTLOG"
+    -- eventlog sha256:69dbbe558303f91667b6bab04363a278d6d5fe1a2a56aef9a7e4899e658c6f19 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -503,13 +503,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_NOTE_D_1"
 FOR DELETE ON "APP"."USR_NOTE"
 COMPOUND TRIGGER
-    -- eventlog sha256:94f114a689eff661d3f0ebb16a1aa0e939d5ebb1057ca3d2c177bc9294854dc6 log "APP"."EVENTLOG"
+    -- eventlog sha256:7ca8eecd9ed97edad1ec2d0c65c5eb50b80e47fedcd638f113a6cc4fa7f1ddbd log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -584,13 +584,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_I_1"
 FOR INSERT ON "APP"."USR_PHONE"
 COMPOUND TRIGGER
-    -- eventlog sha256:9460ed408b48bd771bc4d07bff96e0e5e00818c3321ecb08fbc4e6cc8704fd52 log "APP"."EVENTLOG"
+    -- eventlog sha256:6f0af77dbb5ff7bd4397ed85a65af3ad102dfcbfe580db8c2edb8cce0143803a log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -665,13 +665,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_U_1"
 FOR UPDATE ON "APP"."USR_PHONE"
 COMPOUND TRIGGER
-    -- eventlog sha256:0dfedbeebc86a1fd973f503a55a9612fdba1a3cad091197fba9f1f43f493efcf log "APP"."EVENTLOG"
+    -- eventlog sha256:ea839573d15cea4901249faeed1da213534ee8c3385275014bd461588d62d31c log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -764,13 +764,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_USR_PHONE_D_1"
 FOR DELETE ON "APP"."USR_PHONE"
 COMPOUND TRIGGER
-    -- eventlog sha256:8f9f60670f1e71d0032bcc38d0df58d4532c38826b07d505818096a24fd1783b log "APP"."EVENTLOG"
+    -- eventlog sha256:a17d2e1f6fb3ac72578df8cfbdb9a27d56a5cacb7f57c0e430f4acd53fe34c59 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;

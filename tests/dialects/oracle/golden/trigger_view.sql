@@ -2,13 +2,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_EMP_I_1"
 AFTER INSERT ON "APP"."EMP"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:67ea98f85fe595ebcea3db0a5098993ea377e4da267842247227758e85c67756 log "APP"."EVENTLOG"
+    -- eventlog sha256:878fd49d26d24cb90215c248365402be128c9ee889c12a85f3a682b4842beca6 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -82,13 +82,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_EMP_U_1"
 FOR UPDATE ON "APP"."EMP"
 COMPOUND TRIGGER
-    -- eventlog sha256:5a4895bb0e2af01f45e9904bd791c7f8a28a6a76296274811d2d6a8f0296026a log "APP"."EVENTLOG"
+    -- eventlog sha256:965a19cd0543c83c437e0d402fd63c1ef9dc982ed88140d6a3cbe1c92fa945d8 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -248,13 +248,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_EMP_D_1"
 AFTER DELETE ON "APP"."EMP"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:2c8dbd6acb2ef5314330533297ec576b99f731a414777388c5e211fff72d72c7 log "APP"."EVENTLOG"
+    -- eventlog sha256:3b6e39f413e0bb86536b42e1745cc00686ed67fe142a019594f8cce94ec2a91c log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -313,13 +313,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_PHONE_I_1"
 AFTER INSERT ON "APP"."PHONE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:db3a10cf449539bf6c54b930c07c8f20cab132356181b0c899d24d0b270d56c6 log "APP"."EVENTLOG"
+    -- eventlog sha256:a0f00353ce65b8d9b4ccf4d1764433c3a15ec0851ddccb3274bc85090044e6ff log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -379,13 +379,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_PHONE_U_1"
 FOR UPDATE ON "APP"."PHONE"
 COMPOUND TRIGGER
-    -- eventlog sha256:e9b4d3d3d2104afd60d1889cc43669d11f3cdc08900d988fec47401b8e27d0dd log "APP"."EVENTLOG"
+    -- eventlog sha256:e3484ecd1d69332ab92953b58bff4d518f778e896b13561cbce15f69c27d1dde log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -518,13 +518,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_PHONE_D_1"
 AFTER DELETE ON "APP"."PHONE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:d53e61e32b27b8c01d17cf9581b6dc93305dc7fdc5230023e58d649b9c6b235b log "APP"."EVENTLOG"
+    -- eventlog sha256:0a23ea81b121c6d8929daea293bb9319a3b4834ff7a295cad49cadcfdce4f8fb log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -585,13 +585,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_ACTIVE_I_1"
 AFTER INSERT ON "APP"."ACTIVE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:6367e9beec2ac014990e2cc302b6c1dcf44d9af8a275292f3068825ae73a8649 log "APP"."EVENTLOG"
+    -- eventlog sha256:579cd5401a88ea80cc4a216905ef188289626f5918722ff50c8255f5734a96b3 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -653,13 +653,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_ACTIVE_U_1"
 FOR UPDATE ON "APP"."ACTIVE"
 COMPOUND TRIGGER
-    -- eventlog sha256:3b59b991277ba745cae4a00a5d34b64a7fd58a464d5916f8b1cf2dde6a7f9cc9 log "APP"."EVENTLOG"
+    -- eventlog sha256:a847c042e88f792861d0bb65da5cff8a0b3ad0a4968cab9a9a82f5b59ac5e34c log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -810,13 +810,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_ACTIVE_D_1"
 AFTER DELETE ON "APP"."ACTIVE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:ce1001d46d55f7805d78988d7cbbc22ecd83f13dcf2fb9e573157cd9d18751bb log "APP"."EVENTLOG"
+    -- eventlog sha256:8ea3c83860368d8daf099d2d53061e03c083c350ddf34f889b69e9285c396545 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;

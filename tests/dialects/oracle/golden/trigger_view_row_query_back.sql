@@ -2,13 +2,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_EMP_I_1"
 AFTER INSERT ON "APP"."EMP"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:d426848b74e3e5d92260df73f3fdf29d156ee6fc0d74a1fbd74c33ffa2206437 log "APP"."EVENTLOG"
+    -- eventlog sha256:e9933b65fab6a838240df18f0513527081b3ca99fae67795d4eaa80f414abf65 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -70,13 +70,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_EMP_U_1"
 FOR UPDATE ON "APP"."EMP"
 COMPOUND TRIGGER
-    -- eventlog sha256:51f426668902e32ad8726981d461caf12031a829c1af69df34b97d543321e861 log "APP"."EVENTLOG"
+    -- eventlog sha256:b68fbfefadf872642e49621b9e976241a8fbd4e0d8e03c02a3ca76a1808ffaba log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -221,13 +221,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_EMP_D_1"
 AFTER DELETE ON "APP"."EMP"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:2c8dbd6acb2ef5314330533297ec576b99f731a414777388c5e211fff72d72c7 log "APP"."EVENTLOG"
+    -- eventlog sha256:3b6e39f413e0bb86536b42e1745cc00686ed67fe142a019594f8cce94ec2a91c log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -286,13 +286,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_PHONE_I_1"
 AFTER INSERT ON "APP"."PHONE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:2dc6d18e141ceaa02f4a398ae62a286c8783640026a194d90241b89ac76c7a1d log "APP"."EVENTLOG"
+    -- eventlog sha256:44c879c3babbc58f3fc85d791e0dc93dc41c1cdd1ca9200c7b0b35fcaba12193 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -353,13 +353,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_PHONE_U_1"
 AFTER UPDATE ON "APP"."PHONE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:d1ba1a6e7700a58d4153f84e6f842ee8ed107aeb3286044a5e2f4eb49521f90b log "APP"."EVENTLOG"
+    -- eventlog sha256:453a8f1d0550830b4e005984874ad24f0e9d2ec1a9bf63f7f0dd015000bd5440 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -438,13 +438,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_PHONE_D_1"
 AFTER DELETE ON "APP"."PHONE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:773ea8b18596a12c22fe8d28420420127f1cc04e82ee330d637e9594319b80f4 log "APP"."EVENTLOG"
+    -- eventlog sha256:b09ab56917c002bca59928dc886d718d6bf4094c104c7180babdf7670746a46f log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -505,13 +505,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_ACTIVE_I_1"
 AFTER INSERT ON "APP"."ACTIVE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:6367e9beec2ac014990e2cc302b6c1dcf44d9af8a275292f3068825ae73a8649 log "APP"."EVENTLOG"
+    -- eventlog sha256:579cd5401a88ea80cc4a216905ef188289626f5918722ff50c8255f5734a96b3 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -573,13 +573,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_ACTIVE_U_1"
 FOR UPDATE ON "APP"."ACTIVE"
 COMPOUND TRIGGER
-    -- eventlog sha256:3b59b991277ba745cae4a00a5d34b64a7fd58a464d5916f8b1cf2dde6a7f9cc9 log "APP"."EVENTLOG"
+    -- eventlog sha256:a847c042e88f792861d0bb65da5cff8a0b3ad0a4968cab9a9a82f5b59ac5e34c log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -730,13 +730,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_ACTIVE_D_1"
 AFTER DELETE ON "APP"."ACTIVE"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:ce1001d46d55f7805d78988d7cbbc22ecd83f13dcf2fb9e573157cd9d18751bb log "APP"."EVENTLOG"
+    -- eventlog sha256:8ea3c83860368d8daf099d2d53061e03c083c350ddf34f889b69e9285c396545 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;

@@ -2,13 +2,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_WIDE_KEY_I_1"
 AFTER INSERT ON "APP"."WIDE_KEY"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:90ad5354995e71b229f9acccac0a6f4ea5a9877e045bb8775a30ee1fe58e6aaf log "APP"."EVENTLOG"
+    -- eventlog sha256:2bcf5234eef850ca468e222a9291138ec3c301a3875843f43e2ef4562477a1a8 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -85,13 +85,13 @@ END;
 CREATE OR REPLACE TRIGGER "APP"."TGR_WIDE_KEY_U_1"
 FOR UPDATE ON "APP"."WIDE_KEY"
 COMPOUND TRIGGER
-    -- eventlog sha256:1bdd656620784d2bc3a4d0158b0d272fb28393c0d7f220ae813dfa6927f460a8 log "APP"."EVENTLOG"
+    -- eventlog sha256:3f93f5fe21f62a0d578692293515d82dce5933fab9ca6ca91c5d31f319cfd28f log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
@@ -251,13 +251,13 @@ CREATE OR REPLACE TRIGGER "APP"."TGR_WIDE_KEY_D_1"
 AFTER DELETE ON "APP"."WIDE_KEY"
 FOR EACH ROW
 DECLARE
-    -- eventlog sha256:44439fb7d08c7b70c46c25f438bac42a6c0f08c812095dd7a6332630e2349a85 log "APP"."EVENTLOG"
+    -- eventlog sha256:ffe43286655fd5d54cd67ed2431b76889fdd58e19368f3eb0a19ed983e727430 log "APP"."EVENTLOG"
     TYPE log_row_t IS RECORD (
         event_type PLS_INTEGER,
-        table_key VARCHAR2(32767),
+        table_key VARCHAR2(4000),
         column_name VARCHAR2(261),
-        old_value VARCHAR2(32767),
-        new_value VARCHAR2(32767)
+        old_value VARCHAR2(4000),
+        new_value VARCHAR2(4000)
     );
     TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
     log_rows log_rows_t;
