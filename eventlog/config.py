@@ -206,7 +206,9 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 (byte {error.start})") from None
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise ConfigError(f"{path}: is not read: brackets or tables are nested too deep") from None
+    except ValueError as error:
         quotes = '; a text stands in quotes, such as url = "..."' if "Invalid value" in str(error) else ""
         raise ConfigError(f"{path}: is not TOML: {error}{quotes}") from None
 
@@ -315,7 +317,7 @@ def _from_flags(flags: Mapping[str, str]) -> Iterator[_Found]:
 def _given_text(place: _Place, text: str, rank: int, source: str) -> _Found:
     try:
         value = place.option.kind.from_text(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = text
     try:
         return place, _Given(rank, _parse(place, value, source), source)
@@ -324,14 +326,21 @@ def _given_text(place: _Place, text: str, rank: int, source: str) -> _Found:
 
 
 def _parse(place: _Place, value: Any, source: str) -> Any:
-    if place.alias:
-        value = place.option.alias_values.get(str(value).strip().lower(), value)
     try:
+        if place.alias:
+            value = place.option.alias_values.get(str(value).strip().lower(), value)
         return place.option.kind.parse(value)
-    except ValueError as error:
-        shown = "the value" if place.option.kind in CONFIDENTIAL else toml(value)
+    except (ValueError, RecursionError) as error:
+        shown = "the value" if place.option.kind in CONFIDENTIAL else _shown(value)
         reason = f" ({error})" if str(error) else ""
         raise ConfigError(f"{source} = {shown} is not allowed{reason}; legal: {place.option.kind.legal}") from None
+
+
+def _shown(value: Any) -> str:
+    try:
+        return toml(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, a thousand tables in each other
+        return f"a {type(value).__name__} that is too large to show"
 
 
 def _choose(values: list[_Given]) -> _Given:

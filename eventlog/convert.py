@@ -143,7 +143,9 @@ def read_map(path: Path) -> Mapping[str, Any]:
         raise ConfigError(f"the map {path} cannot be read: {error.strerror}") from None
     try:
         value = tomllib.loads(content.decode()) if path.suffix == ".toml" else json.loads(content)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise ConfigError(f"{path} is not read: brackets or objects are nested too deep") from None
+    except ValueError as error:
         kind = "TOML" if path.suffix == ".toml" else "JSON (TOML is for names that end in .toml)"
         raise ConfigError(f"{path} is not {kind}: {error}") from None
     if not isinstance(value, dict):

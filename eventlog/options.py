@@ -252,7 +252,10 @@ def _parse_table(value: Any) -> Mapping[str, Any]:
 
 
 def _parse_lists(value: Any) -> Mapping[str, tuple[str, ...]]:
-    return {_parse_name(name): _parse_names(list(names)) for name, names in _parse_table(value).items()}
+    lists = _parse_table(value)
+    if not all(isinstance(names, list) for names in lists.values()):
+        raise ValueError
+    return {_parse_name(name): _parse_names(names) for name, names in lists.items()}
 
 
 BOOLEAN: Final = Kind(parse_boolean, "1 yes true / 0 no false")

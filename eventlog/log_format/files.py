@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 import re
+import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TextIO, TypeAlias
 
-from eventlog.errors import ConfigError, FormatError, placed
+from eventlog.errors import ConfigError, FormatError, placed, shown
 from eventlog.input_files import files_in
 from eventlog.model import LogRow
 from eventlog.sql.log_columns import LAYOUTS
@@ -31,6 +32,9 @@ _SUFFIXES: Final = {
     ".csv": "csv",
     ".parquet": "parquet",
 }
+
+_HIGHEST: Final = 2**63 - 1
+"""The highest record_id that any database has."""
 
 Refuse: TypeAlias = Callable[[FormatError], None]
 """Called with what is wrong with one row; returns to go on."""
@@ -117,8 +121,11 @@ def _row(values: Sequence[Any]) -> LogRow:
     record_id, status, event_type, event_time, *texts = values
     if record_id is None:
         raise ValueError("it has no record_id")
+    number = _number("record_id", record_id)
+    if not 0 < number <= _HIGHEST:
+        raise ValueError(f"record_id {shown(str(record_id))} is no positive number of 8 bytes")
     return LogRow(
-        _number("record_id", record_id),
+        number,
         "" if status is None else str(status),
         None if event_type is None else _number("event_type", event_type),
         _time_text(event_time),
@@ -130,7 +137,7 @@ def _number(column: str, value: Any) -> int:
     try:
         return int(value)
     except (TypeError, ValueError):
-        raise ValueError(f"{column} is no number: {value!r}") from None
+        raise ValueError(f"{column} is no number: {shown(str(value))}") from None
 
 
 def _time_text(value: Any) -> str | None:
@@ -144,7 +151,7 @@ def _text(value: Any) -> str | None:
         return value
     if isinstance(value, bool | int | float):
         return json.dumps(value)
-    raise TypeError(f"{value!r} is no text")
+    raise TypeError(f"{reprlib.repr(value)} is no text")
 
 
 # --- JSON lines -------------------------------------------------------------------------------------------------------

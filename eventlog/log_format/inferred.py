@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from eventlog import table_key
 from eventlog.catalog import Column, Database, ForeignKey, Table
-from eventlog.errors import BadTableKey
+from eventlog.errors import BadTableKey, BadXmlChar
 from eventlog.model import LogRow
-from eventlog.values import ColumnType, Kind
+from eventlog.values import ColumnType, Kind, check_xml
 
 _TEXT = ColumnType(Kind.CHARACTER)
 
@@ -22,14 +22,17 @@ def inferred_database(rows: Iterable[LogRow], schema: str | None) -> Database:
     columns: dict[str, dict[str, str]] = {}
     for row in rows:
         name = row.table_name
-        if not name:
+        if not name or not _is_name(name):
             continue
         if name not in keys:
             try:
-                keys[name] = tuple(part.name for part in table_key.parse(row.table_key))
+                key = tuple(part.name for part in table_key.parse(row.table_key))
             except BadTableKey:
                 continue
-        if row.column_name and row.event_type in (1, 2, 3, 7, 8):
+            if not all(map(_is_name, key)):
+                continue
+            keys[name] = key
+        if row.column_name and row.event_type in (1, 2, 3, 7, 8) and _is_name(row.column_name):
             columns.setdefault(name, {}).setdefault(row.column_name.casefold(), row.column_name)
     tables: list[Table] = []
     for name, key in keys.items():
@@ -40,6 +43,15 @@ def inferred_database(rows: Iterable[LogRow], schema: str | None) -> Database:
         tables.append(_table(name, (*key, *plain), key))
         tables += [_child(name, key, column) for column in of_children]
     return Database("", schema, tuple(tables))
+
+
+def _is_name(text: str) -> bool:
+    """Whether documents can carry it: a row with another name is bad by itself, and spoils no class."""
+    try:
+        check_xml(text)
+    except BadXmlChar:
+        return False
+    return True
 
 
 def _table(name: str, columns: Iterable[str], key: tuple[str, ...]) -> Table:

@@ -57,7 +57,7 @@ def rows_to_changes(
     log_rows: dict[int, LogRow] = {}
     good: list[CheckedRow] = []
     last = 0
-    taken = _taken(_ascending(rows, source), folding, report)
+    taken = _taken(_ascending(rows, source, report), folding, report)
     while True:
         window = list(islice(taken, WINDOW))
         if window:
@@ -74,10 +74,13 @@ def rows_to_changes(
         log_rows = {row.record_id: log_rows[row.record_id] for row in good}
 
 
-def _ascending(rows: Iterable[LogRow], source: str) -> Iterator[LogRow]:
+def _ascending(rows: Iterable[LogRow], source: str, report: Report) -> Iterator[LogRow]:
     last = 0
     for row in rows:
         if row.record_id <= last:
+            if row.record_id == last:
+                report.pass_over(FormatError(f"{source}: record_id {last} stands twice; the first row counts"))
+                continue
             raise FormatError(
                 f"{source}: record_id {row.record_id} stands behind record_id {last}: the rows are needed in ascending "
                 "order of it; sort the file by it, or read with the option sort = true"

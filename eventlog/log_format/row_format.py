@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from eventlog.log_format.database import LiveDatabase, is_url, live
 from eventlog.log_format.files import file_format_of, read_rows, write_rows
 from eventlog.log_format.inferred import inferred_database
 from eventlog.log_format.reading import Folding, rows_to_changes
-from eventlog.log_format.writing import RowWriting, change_to_rows
+from eventlog.log_format.writing import RowWriting, change_to_rows, check_text
 from eventlog.model import Change, LogRow
 from eventlog.spool import spooled
 from eventlog.values import ValueOptions
@@ -171,20 +171,25 @@ def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], re
     chosen = parse_options(LogWriterOptions, options, "the eventlog writer")
     tables = database_of(chosen.catalog)
     catalog = None if tables is None else build_catalog(tables)
-    rows = _rows_of_changes(changes, catalog, chosen, report)
-    if is_url(target):
+    file_format = None if is_url(target) else file_format_of(target, chosen.file_format)
+    # Neither Parquet nor a database has a place for half a surrogate pair.
+    rows = _rows_of_changes(changes, catalog, chosen, report, check_text if file_format in (None, "parquet") else None)
+    if file_format is None:
         with live(target, chosen.schema_name) as database:
             log = database.log(chosen.log_table, chosen.layout, chosen.column_map, chosen.column_sort)
             database.append(log, rows)
             database.connection.commit()
     else:
-        file_format = file_format_of(target, chosen.file_format)
         numbered = (row._replace(record_id=number) for number, row in enumerate(rows, chosen.first_record_id))
         write_rows(numbered, target, file_format)
 
 
 def _rows_of_changes(
-    changes: Iterable[Change], catalog: Catalog | None, options: LogWriterOptions, report: Report
+    changes: Iterable[Change],
+    catalog: Catalog | None,
+    options: LogWriterOptions,
+    report: Report,
+    check: Callable[[LogRow], None] | None,
 ) -> Iterator[LogRow]:
     schema = options.schema or (None if catalog is None else catalog.schema)
     keys = keys_of(options.existing_keys, catalog)
@@ -195,6 +200,9 @@ def _rows_of_changes(
             writing = replace(writing, schema=change.schema)
         try:
             rows = change_to_rows(change, catalog, writing, now)
+            if check is not None:
+                for row in rows:
+                    check(row)
         except FormatError as error:
             report.pass_over(error)
             continue

@@ -20,7 +20,7 @@ from eventlog.change_keys import (
     with_key,
     written_columns,
 )
-from eventlog.errors import BadValue, ConfigError, NotExpressible
+from eventlog.errors import BadValue, ConfigError, NotExpressible, shown
 from eventlog.model import Change, ChangeOp, EventType, LogRow, Row, Status, Value, changes_nothing, column_name
 from eventlog.typed import is_multi_valued, moment_reader, to_text, values_of
 
@@ -197,3 +197,16 @@ class _RowWriter(NamedTuple):
         change = self.change
         text = key_text(change, key, self.object_class)
         return LogRow(0, Status.NEW, int(kind), self.event_time, change.user, change.table, text, column, old, new)
+
+
+def check_text(row: LogRow) -> None:
+    """Raise NotExpressible for a row with half a surrogate pair, which no UTF-8 has."""
+    for name, text in zip(LogRow._fields, row, strict=True):
+        if isinstance(text, str) and not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise NotExpressible(
+                    f"{name} of a row of {row.table_name!r} holds half a surrogate pair, which UTF-8 has no form for: "
+                    f"{shown(text)}"
+                ) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -22,12 +23,22 @@ from eventlog.formats import Report
 from eventlog.log_format import files
 from eventlog.log_format.files import read_rows, write_rows
 from eventlog.log_format.reading import WINDOW
-from eventlog.model import Change, LogRow
+from eventlog.model import Change, ChangeOp, LogRow
 
 READ = format_named("eventlog").read
 
 
-def changes(path: Path, report: Report | None = None, **options: Any) -> list[Change]:
+LIVE = """
+CREATE TABLE eventlog (
+    record_id integer PRIMARY KEY, status char(1), event_type integer, event_time timestamp, perpetrator text,
+    table_name text, table_key text, column_name text, old_value text, new_value text
+);
+CREATE TABLE eventlog_error (record_id bigint, error_time timestamp, code text, message text);
+CREATE TABLE eventlog_inflight (flight_no bigint, started timestamp, composition text);
+"""
+
+
+def changes(path: Path | str, report: Report | None = None, **options: Any) -> list[Change]:
     return list(READ(str(path), options, report or Report(strict=True)))
 
 
@@ -261,6 +272,45 @@ def test_rows_out_of_order_are_refused_or_sorted(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"log\.jsonl: record_id 1 stands behind record_id 2"):
         changes(path)
     assert [change.position for change in changes(path, sort=True)] == ["1", "2"]
+
+
+def test_a_record_id_that_is_none_or_stands_twice_costs_its_row_alone(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(log_lines(row(1, 4), row(1, 4, "idu=2"), row(-1, 4, "idu=3"), row(2**63, 4), row(2, 4, "idu=4")))
+    report = Report()
+    assert [change.position for change in changes(path, report)] == ["1", "2"]
+    assert report.counters == {"format": 3}
+    assert "record_id 1 stands twice" in report.problems[0]
+    assert "record_id '-1' is no positive number of 8 bytes" in report.problems[1]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [row(2, 4, "i\ud800=1", table="odd"), row(2, 2, "idu=1", "\ud800", "a", "b"), row(2, 4, "idu=1", table="\ud800")],
+    ids=["key", "column", "table"],
+)
+def test_a_name_that_no_document_can_carry_costs_its_row_alone(tmp_path: Path, bad: LogRow) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(log_lines(row(1, 4), bad, row(3, 4, "idu=3")))
+    report = Report()
+    assert [change.position for change in changes(path, report)] == ["1", "3"]
+    assert sum(report.counters.values()) == 1
+
+
+@pytest.mark.parametrize("target", ["log.parquet", "sqlite"])
+def test_half_a_surrogate_pair_is_passed_over_where_there_is_no_place_for_it(tmp_path: Path, target: str) -> None:
+    good = Change("app", "item", ChangeOp.DELETE, (("id", 1), ("code", "a")), user="scott")
+    bad = good._replace(user="\ud800")
+    place = str(tmp_path / target)
+    if target == "sqlite":
+        place = f"sqlite:///{tmp_path / 'log.db'}"
+        with sqlite3.connect(tmp_path / "log.db") as made:
+            made.executescript(LIVE)
+    report = Report()
+    format_named("eventlog").write([bad, good], place, {"catalog": CATALOG}, report)
+    assert report.counters == {"not_expressible": 1}
+    assert "perpetrator of a row of 'item' holds half a surrogate pair" in report.problems[0]
+    assert [change.user for change in changes(place, catalog=CATALOG)] == ["scott"]
 
 
 def test_windows_do_not_change_the_groups(tmp_path: Path) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import tracemalloc
+from pathlib import Path
 
 import pytest
+from fuzzing import CASES, OF_A_FILE, damaged, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventlog.change_json import to_json
 from eventlog.errors import FormatError
 from eventlog.gbase import records
 from eventlog.gbase.framing import HEADER_SIZES
@@ -77,6 +81,18 @@ def test_records_of_random_content_are_an_error_or_skipped(made: list[tuple[int,
         payload = max(0, len(body) - size + 16)
         data += records.HEADER.pack(size, payload, 66, number) + body.ljust(size - 16 + payload, b"\0")
     read(data + records.comm_tx(2, 0, 0))
+
+
+@pytest.mark.parametrize("cases", CASES)
+def test_damaged_bytes_give_an_error_or_other_changes_in_time(tmp_path: Path, cases: int) -> None:
+    path, short = tmp_path / "damaged.cdc", sorted(STREAMS, key=len)[:-3]
+
+    def reading(_rnd: random.Random) -> int:
+        for change in read(path.read_bytes()):
+            json.dumps(to_json(change))
+        return 0
+
+    run(cases * OF_A_FILE, path, lambda rnd: damaged(rnd, rnd.choice(short)), reading, least=0)
 
 
 @pytest.mark.parametrize("seed", range(40))
