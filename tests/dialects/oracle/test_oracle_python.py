@@ -37,7 +37,7 @@ from eventlog.sql.dialects.oracle.session import CHUNKS, chunks, statements
 from eventlog.sql.dialects.oracle.text import fold_name, key_value, named, own_name, quote_identifier, spelled
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.resync import Selection
+from eventlog.sql.resync import Batch, Selection
 from eventlog.sql.trigger_plan import TriggerPlan
 from eventlog.sql.watches import Watch
 from eventlog.sql.windows import DueWindow, Window
@@ -791,7 +791,7 @@ def test_a_resync_reads_keys_and_writes_them_by_an_array() -> None:
 
 def test_the_last_batch_of_a_resync_is_known_by_its_size() -> None:
     walk = resync.Walk(LOG, "APP", class_of("USR"), Selection("USR", EventType.UPDATE_ROW_QUERY_BACK))
-    assert resync.write_batch(conn([]), walk, None, 2) == (0, 0, None, True)
+    assert resync.write_batch(conn([]), walk, None, 2) == Batch(0, 0, None, True)
 
 
 def test_parts_cover_all_record_ids() -> None:
