@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from eventlog.catalog import Attribute, Catalog, LogName, ObjectClass
-from eventlog.errors import BadValue, RowError
+from eventlog.errors import BadValue, RowError, shown
 from eventlog.model import LogRow
-from eventlog.values import check_xml
+from eventlog.moments import fraction_of
+from eventlog.values import TEMPORAL, check_xml
 
 _new: Final = tuple.__new__  # a NamedTuple from a tuple of its fields, in half the time: it is made for every row
 
@@ -94,16 +95,22 @@ def check_rows(rows: Iterable[LogRow], catalog: Catalog, loopback_user: str | No
                 convert = attribute.convert
                 if event_type != 2:
                     old = None
-                elif old is not None:
-                    try:
-                        old = convert(old)
-                    except BadValue as unreadable:
-                        _refuse_unless_replaced(attribute, new, unreadable)
-                        # Its step is that of type 3: remove-all-values, then the new value (spec/xds.md 4.3).
-                        event_type, old = 3, None
-                        remarks.append(Remark(record_id, attribute, "old_unreadable", str(unreadable)))
-                if new is not None:
-                    new = convert(new)
+                    if new is not None:
+                        new = convert(new)
+                else:
+                    before, after = old, new
+                    if old is not None:
+                        try:
+                            old = convert(old)
+                        except BadValue as unreadable:
+                            _refuse_unless_replaced(attribute, new, unreadable)
+                            # Its step is that of type 3: remove-all-values, then the new value (spec/xds.md 4.3).
+                            event_type, old = 3, None
+                            remarks.append(Remark(record_id, attribute, "old_unreadable", str(unreadable)))
+                    if new is not None:
+                        new = convert(new)
+                        if new == old and before != after:
+                            remarks += _truncated(record_id, attribute, before, after)
             add(_new(CheckedRow, (record_id, event_type, table.object_class, key, attribute, old, new)))
         except RowError as error:
             bad.append(BadRow(record_id, error.row_code, str(error)))
@@ -119,6 +126,13 @@ def _refuse_unless_replaced(attribute: Attribute, new: str | None, unreadable: B
             attribute.convert(new)
         except RowError:
             raise unreadable from None
+
+
+def _truncated(record_id: int, attribute: Attribute, old: str | None, new: str | None) -> list[Remark]:
+    """What is remarked on two texts that are written alike: that no fraction tells their times apart any more."""
+    if attribute.column.type.kind not in TEMPORAL or fraction_of(old or "") == fraction_of(new or ""):
+        return []
+    return [Remark(record_id, attribute, "truncated", f"{shown(old or '')} and {shown(new or '')} are written alike")]
 
 
 def _log_name(catalog: Catalog, table_name: str | None) -> LogName:

@@ -1,7 +1,8 @@
 """Dates and times: text of the log or of the database to the text that is written (spec/xds.md 6.3).
 
 Fractions keep their nine digits, which no ``datetime`` has. ``time_syntax`` is integer, canonical or java;
-``time_zone`` is the name of the zone of values without one. ``special``: special times, which PostgreSQL has, are
+``full``, which is no option, is java with the fraction of times of day: for text that is read again. ``time_zone`` is
+the name of the zone of values without one. ``special``: special times, which PostgreSQL has, are
 written as their text.
 """
 
@@ -80,6 +81,15 @@ def _is_special(match: re.Match[str] | None, last: tuple[int, int, int]) -> bool
     return int(year) > 0 and first <= (number, int(month), int(day)) <= last
 
 
+_FRACTION = re.compile(r"\.([0-9]+)")
+
+
+def fraction_of(text: str) -> str:
+    """The digits of the fraction of a second in the text of a time, without zeros at the end."""
+    found = _FRACTION.search(text)
+    return found[1].rstrip("0") if found else ""
+
+
 def _time_zone(name: str) -> tzinfo:
     if name == "UTC":
         return UTC
@@ -123,7 +133,7 @@ def _date_writer(time_syntax: str, time_zone: str) -> Callable[[datetime], str]:
             return lambda midnight: str(_epoch_seconds(midnight, zone))
         case "canonical":
             return lambda midnight: midnight.isoformat()[:10].translate(_COMPACT)
-        case "java":
+        case "java" | "full":
             return lambda midnight: midnight.isoformat()[:10]
         case _:
             raise _unknown_syntax(time_syntax)
@@ -152,14 +162,17 @@ def date_converter(time_syntax: str, time_zone: str, *, special: bool = False) -
     return convert
 
 
-def _time_writer(time_syntax: str) -> Callable[[int], str]:
+def _time_writer(time_syntax: str) -> Callable[[int, str], str]:
     match time_syntax:
         case "integer":
-            return str
+            return lambda seconds, _: str(seconds)
         case "canonical":
-            return lambda seconds: f"{seconds // 3600:02}{seconds // 60 % 60:02}{seconds % 60:02}"
+            return lambda seconds, _: f"{seconds // 3600:02}{seconds // 60 % 60:02}{seconds % 60:02}"
         case "java":
-            return lambda seconds: f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+            return lambda seconds, _: f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        case "full":
+            write = _time_writer("java")
+            return lambda seconds, fraction: f"{write(seconds, '')}.{fraction.rstrip('0') or '0'}"
         case _:
             raise _unknown_syntax(time_syntax)
 
@@ -179,13 +192,13 @@ def time_converter(time_syntax: str, time_zone: str, *, special: bool = False) -
             if special and is_special_time(text):
                 return text
             raise BadValue(f"{shown(text)} is not a time of the form hh:mm:ss[.f]")
-        hour, minute, second, _, zone = match.groups()
+        hour, minute, second, fraction, zone = match.groups()
         seconds = int(hour) * 3600 + int(minute) * 60 + int(second)
         if zone is not None:
             if own_displacement is None:
                 raise BadValue(f"{shown(text)} has a zone, and that of {time_zone} depends on the day")
             seconds = (seconds - _displacement(zone) + _seconds_of(own_displacement)) % _DAY
-        return write(seconds)
+        return write(seconds, fraction or "")
 
     return convert
 
@@ -197,7 +210,7 @@ def _timestamp_writer(time_syntax: str, time_zone: str) -> Callable[[datetime, s
             return lambda local, fraction: str(_epoch_seconds(local, zone))
         case "canonical":
             return lambda local, fraction: local.isoformat(" ").translate(_COMPACT) + fraction.ljust(9, "0")
-        case "java":
+        case "java" | "full":
             return lambda local, fraction: f"{local.isoformat(' ')}.{fraction.rstrip('0') or '0'}"
         case _:
             raise _unknown_syntax(time_syntax)

@@ -16,6 +16,7 @@ from eventlog.cli.context import Context
 from eventlog.cli.output import note, print_json, result
 from eventlog.convert import read_map
 from eventlog.errors import ConfigError
+from eventlog.publisher.metrics import OLD_UNREADABLE, TRUNCATED
 
 _FORMATS: Final = click.Choice(["xds", "qlik-messages", "qlik-change-table"])
 _FORMS: Final = click.Choice(["lines", "documents", "parquet", "csv", "json"])
@@ -134,10 +135,12 @@ def tell(report: Any, out: str, mark: bool) -> None:
         rate = rows / report.converting_seconds if report.converting_seconds else 0
         in_flight = totals.get("rows_in_flight", 0)
         more = f" and {in_flight:,} rows in flight" if in_flight else ""
+        remarked = (("old_unreadable", OLD_UNREADABLE), ("truncated", TRUNCATED))
+        remarks = [f", {totals[name]:,} {what}" for name, what in remarked if totals.get(name)]
         result(
             f"{rows:,} rows read{more}: {totals['events']:,} events in {totals['documents']:,} documents, "
             f"{totals['files']:,} files, {totals['bytes'] / 2**20:,.1f} MiB; {totals.get('rows_bad', 0):,} rows bad, "
-            f"{totals['rows_loopback']:,} loopback"
+            f"{totals['rows_loopback']:,} loopback{''.join(remarks)}"
         )
         result(f"converted in {report.converting_seconds:,.1f} s, {rate:,.0f} rows/s")
     if report.marked is not None:

@@ -21,7 +21,7 @@ from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.dry_run import dry_run
 from eventlog.publisher.health import health_file, patience
 from eventlog.publisher.loopback import warn_of_loopback
-from eventlog.publisher.metrics import Counters
+from eventlog.publisher.metrics import OLD_UNREADABLE, TRUNCATED, Counters
 from eventlog.publisher.opening import open_sink, open_unlocked
 from eventlog.publisher.sinks.stdout import StreamSink
 from eventlog.publisher.wake import StopRequest
@@ -149,11 +149,17 @@ def tune_collector() -> None:
 
 def report(config: Config, counters: Counters) -> None:
     """Say at the end what was done."""
+    more = [
+        f", {number} {what}"
+        for number, what in ((counters.old_unreadable, OLD_UNREADABLE), (counters.truncated, TRUNCATED))
+        if number
+    ]
     _log.info(
-        "%d rows read, %d events in %d documents sent, %d rows bad (see %s_error)",
+        "%d rows read, %d events in %d documents sent, %d rows bad (see %s_error)%s",
         counters.rows_read,
         counters.events_sent,
         counters.documents_sent,
         counters.rows_bad,
         config.database.log_table,
+        "".join(more),
     )

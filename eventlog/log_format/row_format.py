@@ -158,7 +158,7 @@ def _catalog(tables: Database, options: LogReaderOptions, ignored: Sequence[str]
     return build_catalog(
         tables,
         tables=options.tables,
-        values=ValueOptions("java", options.time_zone, options.char_padding, options.special_times),
+        values=ValueOptions("full", options.time_zone, options.char_padding, options.special_times),
         meta_identifiers=options.meta_identifiers,
         ignore=ignored,
     )

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final, Literal, NamedTuple
 
 from eventlog.catalog import ObjectClass
-from eventlog.checks import BadRow, CheckedRow, Remark, check_rows
+from eventlog.checks import BadRow, CheckedRow, check_rows
 from eventlog.errors import DatabaseError, LogTableError
 from eventlog.events import CurrentRow, Outcome, Precedence, apply_precedence, build_event
 from eventlog.fold import Group, fold
@@ -21,6 +21,7 @@ from eventlog.model import LogRow, Status
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.flight import Flight, ObjectId, Record, decode, ids_of
+from eventlog.publisher.metrics import in_words
 from eventlog.publisher.window import query_back
 from eventlog.sql.companions import ErrorLine, read_errors, read_inflight
 from eventlog.sql.failures import as_database_errors
@@ -109,7 +110,7 @@ def explain(context: Context, record_id: int) -> Explanation:
     checked = check_rows([row], context.catalog, None)
     good = checked.good[0] if checked.good else None
     problem = checked.bad[0] if checked.bad else None
-    notes += [_remarked(remark) for remark in checked.remarks]
+    notes += [in_words(remark) for remark in checked.remarks]
     flights = [decode(number, text) for number, text in read_inflight(conn, context.log)]
     place = _place(flights, record_id)
     letter = row.status.rstrip(" ")
@@ -142,13 +143,6 @@ def explain(context: Context, record_id: int) -> Explanation:
         document=None if event is None else context.render([event]),
         errors=tuple(errors),
         notes=tuple(notes),
-    )
-
-
-def _remarked(remark: Remark) -> str:
-    return (
-        f"old_value cannot be converted ({remark.reason}): the event removes all values of {remark.attribute.name!r} "
-        "before it adds the new one"
     )
 
 

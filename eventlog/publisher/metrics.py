@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from eventlog.answer import Level
 from eventlog.checks import Remark
+from eventlog.values import Kind
 
 if TYPE_CHECKING:
     from eventlog.publisher.context import Context
 
 
+OLD_UNREADABLE: Final = "old values unreadable"
+TRUNCATED: Final = "changes below a second not sent"
+"""The counters of remarks, for people."""
+
+_log = logging.getLogger("eventlog.publisher")
+
+
 @dataclass(slots=True)
 class Counters:
-    """Counted since the start of the process; never reset."""
+    """Counted since the start of the process; never reset. ``warned``: columns whose lost fractions were warned of."""
 
     rows_read: int = 0
     rows_published: int = 0
@@ -33,15 +42,34 @@ class Counters:
     heartbeats_sent: int = 0
     sv_conflicts: int = 0
     old_unreadable: int = 0
+    truncated: int = 0
+    warned: set[str] = field(default_factory=set, compare=False)
 
     def remark(self, remark: Remark) -> None:
-        """Count what was remarked on a row."""
+        """Count what was remarked on a row; warn of lost fractions once a column."""
         setattr(self, remark.counter, getattr(self, remark.counter) + 1)
+        column = f"{remark.attribute.table}.{remark.attribute.column.name}"
+        if remark.counter == "truncated" and column not in self.warned:
+            self.warned.add(column)
+            _log.warning("%s: %s", column, in_words(remark))
 
     def count_answers(self, level: Level, number: int) -> None:
         """So many more events were answered with this level; fewer, if the number is negative."""
         name = f"answers_{level.name.lower()}"
         setattr(self, name, getattr(self, name) + number)
+
+
+def in_words(remark: Remark) -> str:
+    """What was remarked on a row, as a sentence."""
+    if remark.counter == "old_unreadable":
+        return (
+            f"old_value cannot be converted ({remark.reason}): the event removes all values of "
+            f"{remark.attribute.name!r} before it adds the new one"
+        )
+    way_out = 'time_syntax = "canonical" or "java" in [format] writes fractions of timestamps'
+    if remark.attribute.column.type.kind is Kind.TIME:
+        way_out = "no time_syntax writes the fraction of a time of day"
+    return f"an update changed nothing but the fraction of a second ({remark.reason}), which is not sent; {way_out}"
 
 
 class Gauges(NamedTuple):
@@ -64,11 +92,13 @@ def summary(before: Counters, now: Counters, gauges: Gauges) -> str:
     """One line for people: what was done between two looks at the counters, and what waits."""
     refused = now.answers_error - before.answers_error
     unreadable = now.old_unreadable - before.old_unreadable
+    cut = now.truncated - before.truncated
     parts = [
         f"{now.rows_published - before.rows_published} rows published",
         f"{now.events_sent - before.events_sent} events in {now.documents_sent - before.documents_sent} documents",
         f"{now.rows_bad - before.rows_bad} rows bad" if now.rows_bad > before.rows_bad else "",
-        f"{unreadable} old values unreadable" if unreadable else "",
+        f"{unreadable} {OLD_UNREADABLE}" if unreadable else "",
+        f"{cut} {TRUNCATED}" if cut else "",
         f"{refused} answers error" if refused else "",
         f"queue: {gauges.queue_rows} rows"
         + (f", oldest {gauges.queue_oldest_seconds:.1f} s" if gauges.queue_oldest_seconds is not None else ""),

@@ -245,7 +245,7 @@ def captured_tables(config: Config, catalog: Catalog) -> tuple[str, ...]:
 def value_options(config: Config) -> ValueOptions:
     """How values are written. Messages have types of their own for times, so that XDS's loses nothing of them."""
     settings = config.format
-    time_syntax = settings.time_syntax if settings.type == "xds" else "java"
+    time_syntax = settings.time_syntax if settings.type == "xds" else "full"
     return ValueOptions(time_syntax, settings.time_zone, settings.char_padding, settings.special_times)
 
 

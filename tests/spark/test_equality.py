@@ -119,6 +119,7 @@ def test_special_times_and_old_values_that_cannot_be_converted_are_sent_as_the_p
         (2, 2, "app", "usr", "idu=2", "age", "old", "5"),
         (3, 2, "app", "usr", "idu=3", "age", "old", None),
         (4, 2, "app", "usr", "idu=4", "age", "old", "new"),
+        (5, 2, "app", "usr", "idu=5", "until", "2024-01-01 00:00:00.1Z", "2024-01-01 00:00:00.2Z"),
     ]
     log_rows(log, rows)
     config = config_of(log)
@@ -127,4 +128,4 @@ def test_special_times_and_old_values_that_cannot_be_converted_are_sent_as_the_p
     assert ours == publish(config)
     assert '<value type="string">infinity</value>' in ours[0]
     totals = report.manifest.totals
-    assert (len(ours), totals["old_unreadable"], totals["rows_bad"]) == (3, 2, 1)
+    assert (len(ours), totals["old_unreadable"], totals["rows_bad"], totals["truncated"]) == (3, 2, 1, 1)

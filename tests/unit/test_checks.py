@@ -8,6 +8,7 @@ from samples import CATALOG, USR, catalog, database, row, table
 from eventlog.catalog import build_catalog
 from eventlog.checks import CheckedRow, check_rows
 from eventlog.model import LogRow
+from eventlog.values import ValueOptions
 
 
 def check(one: LogRow, loopback_user: str | None = None) -> CheckedRow | str | None:
@@ -101,6 +102,56 @@ def test_of_a_multi_valued_attribute_an_old_value_that_cannot_be_converted_stays
     several = build_catalog(database(USR, child))
     checked = check_rows([row(1, 2, column="usr_day.day", old="no day", new="2024-02-29")], several, None)
     assert ([one.code for one in checked.bad], checked.good, checked.remarks) == (["bad_value"], [], [])
+
+
+TIMES = table("times", "id integer; at time; made timestamp; until timestamptz; day date; name text", "id")
+
+
+def truncated(column: str, old: str | None, new: str | None, time_syntax: str = "integer") -> list[str]:
+    """The columns that an update is remarked to have lost a fraction of."""
+    classes = build_catalog(database(TIMES), values=ValueOptions(time_syntax))
+    checked = check_rows([row(1, 2, "id=1", column, old, new, table="times")], classes, None)
+    assert not checked.bad
+    assert {remark.counter for remark in checked.remarks} <= {"truncated"}
+    return [remark.attribute.name for remark in checked.remarks]
+
+
+@pytest.mark.parametrize(
+    ("column", "old", "new"),
+    [
+        ("made", "2024-05-06 07:08:09.25", "2024-05-06 07:08:09.5"),
+        ("made", "2024-05-06 07:08:09", "2024-05-06T07:08:09.000001"),
+        ("until", "2024-05-06 07:08:09.25Z", "2024-05-06 09:08:09.75+02"),
+        ("at", "07:08:09.25", "07:08:09"),
+    ],
+)
+def test_an_update_whose_fraction_is_cut_is_remarked(column: str, old: str, new: str) -> None:
+    assert truncated(column, old, new) == [column]
+
+
+@pytest.mark.parametrize(
+    ("column", "old", "new"),
+    [
+        ("made", "2024-05-06 07:08:09.25", "2024-05-06 07:08:10.25"),
+        ("made", "2024-05-06 07:08:09.25", "2024-05-06 07:08:09.250"),
+        ("made", "2024-05-06 07:08:09.25", "2024-05-06 07:08:09.25"),
+        ("made", "2024-05-06 07:08:09.25", None),
+        ("made", None, "2024-05-06 07:08:09.25"),
+        ("made", "infinity", "infinity"),
+        ("day", "2024-05-06", "2024-05-06 00:00:00.0"),
+        ("name", "1.5", "1.5"),
+    ],
+)
+def test_an_update_that_is_written_or_changes_nothing_is_not_remarked(
+    column: str, old: str | None, new: str | None
+) -> None:
+    assert truncated(column, old, new) == []
+
+
+@pytest.mark.parametrize("time_syntax", ["canonical", "java"])
+def test_the_other_syntaxes_cut_the_fraction_of_a_time_of_day_alone(time_syntax: str) -> None:
+    assert truncated("made", "2024-05-06 07:08:09.25", "2024-05-06 07:08:09.5", time_syntax) == []
+    assert truncated("at", "07:08:09.25", "07:08:09.5", time_syntax) == ["at"]
 
 
 @pytest.mark.parametrize("kind", [1, 2, 3, 7, 8])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, time
 from pathlib import Path
 from typing import Any
 
@@ -346,3 +346,18 @@ def test_without_a_catalogue_tables_are_what_the_rows_name(tmp_path: Path) -> No
     assert usr.after == {"b": "2", "a": "1", "fname": "z", "usr_phone.phoneno": ("5",)}
     assert (other.schema, other.table, other.before) == ("app", "other", {"a": "7"})
     assert report.counters == {"bad_table_key": 1, "format": 1}
+
+
+def test_a_log_keeps_the_fraction_of_a_time_of_day(tmp_path: Path) -> None:
+    source = tmp_path / "log.jsonl"
+    columns = [{"name": "id", "type": "integer"}, {"name": "at", "type": "time"}]
+    item = {"name": "item", "kind": "table", "columns": columns, "primary_key": ["id"]}
+    rows = [LogRow(1, "N", 2, None, None, "item", "id=1", "at", "10:00:00.25", "10:00:00.5")]
+    source.write_text("".join(json.dumps(row._asdict()) + "\n" for row in rows))
+    report = Report()
+    (change,) = format_named("eventlog").read(
+        str(source), {"catalog": {"dialect": "postgresql", "schema": None, "tables": [item]}}, report
+    )
+    assert change.before == {"id": 1, "at": time(10, 0, 0, 250000)}
+    assert change.after == {"id": 1, "at": time(10, 0, 0, 500000)}
+    assert not report.counters

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 from publisher_world import Killed, Receiver, World, flights_of, with_options
-from samples import row
+from samples import database, row, table
 
 from eventlog.answer import Answer, Level, Verdict
+from eventlog.catalog import build_catalog
 from eventlog.errors import ReceiverAway
 from eventlog.model import LogRow
 from eventlog.publisher.cycle import State
 from eventlog.publisher.delivery import Landing
+from eventlog.publisher.metrics import Counters, Gauges, summary
 from eventlog.publisher.sinks import Document
 
 NewWorld = Callable[..., World]
@@ -603,3 +605,35 @@ def test_with_concurrency_no_object_is_in_two_envelopes_in_the_air(new_world: Ne
     by_object = [[i for (i,) in receiver.sent if int(i) % 5 == n] for n in range(5)]
     assert all(ids == sorted(ids, key=int) for ids in by_object)
     assert set(world.statuses().values()) == {"S"}
+
+
+# --- remarks ----------------------------------------------------------------------------------------------------------
+
+
+def test_changes_below_a_second_are_counted_and_warned_of_once_a_column(caplog: pytest.LogCaptureFixture) -> None:
+    times = table("times", "idu integer; made timestamp; at time; name text", "idu")
+    world = World(with_options(query_limit=2), catalog=build_catalog(database(times)))
+    second = "2024-05-06 07:08:09"
+    world.log(
+        [
+            *(row(i, 2, f"idu={i}", "made", f"{second}.1", f"{second}.{i}", table="times") for i in (2, 3, 4)),
+            row(5, 2, "idu=5", "at", "07:08:09.1", "07:08:09.2", table="times"),
+            row(6, 2, "idu=6", "made", f"{second}.1", "2024-05-06 07:08:10", table="times"),
+            row(7, 2, "idu=6", "made", "no time", f"{second}.1", table="times"),
+        ]
+    )
+    receiver = Receiver()
+    state = world.start()
+    while world.cycle(state, receiver).more:
+        pass
+    assert world.statuses() == dict.fromkeys(range(2, 8), "S")
+    assert list(receiver.applied) == ["6"]
+    assert (world.counters.truncated, world.counters.old_unreadable, world.counters.rows_empty) == (4, 1, 4)
+    of_made, of_at = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert of_made.startswith("times.made: an update changed nothing but the fraction of a second")
+    assert 'time_syntax = "canonical" or "java"' in of_made
+    assert of_at.startswith("times.at: ")
+    assert "no time_syntax writes the fraction of a time of day" in of_at
+    told = summary(Counters(), world.counters, Gauges(0, None, 0))
+    assert "1 old values unreadable; 4 changes below a second not sent" in told
+    world.close()

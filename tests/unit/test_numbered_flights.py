@@ -9,16 +9,21 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import CATALOG
+from samples import CATALOG, database, row, table
 
 from eventlog import table_key
 from eventlog.answer import Level, Verdict
 from eventlog.catalog import build_catalog, database_from_json
+from eventlog.checks import check_rows
+from eventlog.config import load
 from eventlog.errors import DatabaseError
 from eventlog.event_changes import event_to_change
+from eventlog.events import EventOptions, apply_precedence, build_event
+from eventlog.fold import fold
 from eventlog.model import AttributeSteps, Event, LogRow, Op, Operation, Step
 from eventlog.publisher.context import Numbered
 from eventlog.publisher.flight import Envelope, Flight, Record, Sending, decode, encode, numbered
+from eventlog.publisher.opening import value_options
 from eventlog.publisher.qlik_messages import NumberedMessages, class_columns
 from eventlog.qlik.message_options import WriteOptions
 from eventlog.values import ValueOptions
@@ -168,3 +173,23 @@ def test_a_key_is_read_as_the_association_says_it(text: str, number: int) -> Non
     change = event_to_change(event, KEYED)
     assert change.key == (("b", text), ("a", number))
     assert record["message"]["data"] == {"a": number, "v": None, "b": text}
+
+
+def test_a_message_has_the_fraction_of_a_time_of_day() -> None:
+    flags = {
+        "database.url": "sqlite://",
+        "format.type": "qlik-messages",
+        "sink.type": "kafka",
+        "sink.brokers": "b:9092",
+    }
+    values = value_options(load(None, {}, flags))
+    classes = build_catalog(database(table("times", "id integer; at time", "id")), values=values)
+    checked = check_rows([row(1, 2, "id=1", "at", "10:00:00.25", "10:00:00.5", table="times")], classes, None)
+    assert not checked.remarks
+    (group,) = fold(checked.good, 1000, 10000)
+    event = build_event(apply_precedence(group, EventOptions()), None, EventOptions()).event
+    assert event is not None
+    format = NumberedMessages(WriteOptions(), values, utc_now=lambda: NOW)
+    _, message = payloads(format.records(classes, FIRST, [Numbered(event, 1, None)]))
+    assert message["message"]["beforeData"]["at"] == "10:00:00.250000"
+    assert message["message"]["data"]["at"] == "10:00:00.500000"

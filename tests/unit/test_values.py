@@ -481,6 +481,13 @@ def test_dates_and_times_in_the_three_syntaxes(type_name, text, integer, canonic
     assert key(type_name, text) == text
 
 
+@pytest.mark.parametrize("text", ["07:08:09.123456789", "07:08:09.5", "07:08:09"])
+def test_text_that_is_read_again_has_the_fraction_of_a_time_of_day(text):
+    assert written("time", text, time_syntax="full") == (text if "." in text else f"{text}.0")
+    moment = f"2024-02-29 {text}"
+    assert written("timestamp", moment, time_syntax="full") == written("timestamp", moment, time_syntax="java")
+
+
 @pytest.mark.parametrize(
     ("type_name", "text"),
     [

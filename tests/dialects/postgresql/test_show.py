@@ -122,6 +122,14 @@ def test_an_object_that_is_gone_has_no_document(home: sa.Engine, show: Show) -> 
     assert (found["event_id"], found["document"]) == (None, None)
 
 
+def test_a_change_below_a_second_is_told(home: sa.Engine, show: Show) -> None:
+    execute(home, "ALTER TABLE hr.usr ADD made timestamp")
+    log(home, (1, 2, "made", "2024-05-06 07:08:09.1", "2024-05-06 07:08:09.2"))
+    found = show(1)
+    assert members(found) == {1: "no effect: nothing is changed by it"}
+    assert any("nothing but the fraction of a second" in note for note in found["notes"])
+
+
 def test_an_old_value_that_cannot_be_converted_is_told(home: sa.Engine, show: Show) -> None:
     execute(home, "ALTER TABLE hr.usr ADD age integer")
     log(home, (1, 2, "age", "old", "5"))
