@@ -9,7 +9,7 @@ import re
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from eventlog import table_key
 from eventlog.errors import ConfigError, RowError, placed, together
@@ -87,7 +87,8 @@ class Attribute:
 
     ``name`` is the attr-name that documents carry (view prefixes taken off; ``child.column`` for a child table's
     value). ``table`` is the table or view that holds ``column``. ``convert`` turns log text into the text that is
-    written and raises BadValue or BadXmlChar; ``value_type`` is its XDS type.
+    written and raises BadValue or BadXmlChar; ``value_type`` is its XDS type. ``is_written``: documents carry it, as
+    they do not a key column without ``emit_keys`` (spec/xds.md 4.2).
     """
 
     name: str
@@ -97,6 +98,7 @@ class Attribute:
     is_key: bool
     value_type: str
     convert: Callable[[str], str]
+    is_written: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,6 +131,10 @@ class ObjectClass:
     def is_view(self) -> bool:
         """A view may have several rows of one object."""
         return self.table.kind == "view"
+
+
+ObjectId: TypeAlias = tuple[ObjectClass, str]
+"""Class and canonical table_key: what an event is about."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -477,7 +483,7 @@ class _Builder:
     ) -> Attribute:
         if is_key and not self.emit_keys:  # no output uses its value, so none is looked at (spec/event-log.md 5)
             value_type = xds_type(column.type, self.values)
-            return Attribute(name, table.name, column, multi_valued, is_key, value_type, convert=str)
+            return Attribute(name, table.name, column, multi_valued, is_key, value_type, convert=str, is_written=False)
         target = self._reference(table, column) if self.referential == "dn" else None
         return Attribute(
             name=name,

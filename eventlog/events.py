@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from eventlog.catalog import Attribute, ObjectClass
-from eventlog.checks import BadRow, CheckedRow
+from eventlog.catalog import Attribute, ObjectId
+from eventlog.checks import BadRow, CheckedRow, Texts
 from eventlog.errors import RowError
 from eventlog.fold import Group
-from eventlog.model import AttributeSteps, Event, Op, Operation, Step
+from eventlog.model import ALL, AttributeSteps, Event, Op, Operation, Step
 
-_new: Final = tuple.__new__  # a NamedTuple from a tuple of its fields, in half the time: an event needs a dozen
+_new: Final = tuple.__new__  # a NamedTuple from a tuple of its fields, in half the time
 
 CurrentRow = Mapping[str, Sequence[str | None]]
 """Attribute name -> its values now as log text: one for a single-valued column of a table, one a row otherwise."""
@@ -24,159 +24,252 @@ class EventOptions:
 
     insert_query_back: str = "modify"
     noop_updates: str = "drop"
-    emit_keys: bool = False
 
 
-class Precedence(NamedTuple):
-    """A group after the precedence rules (spec/event-log.md 7.1).
+class Decision(NamedTuple):
+    """What precedence decides of a group that asks for values (spec/event-log.md 7.1).
 
     ``query_back``: attributes to read from the object's current row, perhaps none, when only its existence
     matters; None = nothing is read.
     """
 
-    group: Group
-    surviving: list[CheckedRow]
-    dropped: list[CheckedRow]
+    surviving: Sequence[CheckedRow]
+    dropped: Sequence[CheckedRow]
     query_back: tuple[Attribute, ...] | None
 
 
-class Outcome(NamedTuple):
-    """What becomes of a group: at most one event, and of each of its rows (spec/event-log.md 7.3).
+class Fates(NamedTuple):
+    """What becomes of the rows of a group that do not all share one fate (spec/event-log.md 7.3), by record_id.
 
     ``contributed`` rows get the letter of the answer, ``bad`` ones E, all others S. ``conflicts``: single-valued
     view columns that had several values.
     """
 
-    event: Event | None
-    contributed: list[int]
-    dropped: list[int]
-    gone: list[int]
-    empty: list[int]
-    bad: list[BadRow]
-    conflicts: int
+    contributed: Sequence[int] = ()
+    dropped: Sequence[int] = ()
+    gone: Sequence[int] = ()
+    empty: Sequence[int] = ()
+    bad: Sequence[BadRow] = ()
+    conflicts: int = 0
 
 
-_REMOVE, _ADD = Op.REMOVE, Op.ADD
-_REMOVE_ALL = Step(Op.REMOVE_ALL, ())
+class Outgoing(NamedTuple):
+    """One event on its way from its rows to the answer.
+
+    ``event_id`` as of spec/event-log.md 7.4; ``ids`` the record_ids of its group, in queue order. ``operation`` None =
+    its rows make no event and are only to be marked. ``steps``: what is written, rows of one attribute side by side;
+    None = the event is recorded in flight and not built yet. ``fates`` None = every row contributed. ``dropped``: what
+    precedence dropped when the event was first built. ``sendings`` counts the event-ids that it has been sent under.
+    ``place`` counts the events of a flight whose format numbers them, from 1.
+    """
+
+    event_id: str
+    ids: Sequence[int]
+    object_id: ObjectId | None
+    operation: str | None
+    steps: Sequence[CheckedRow] | None
+    fates: Fates | None = None
+    dropped: Sequence[int] = ()
+    sendings: int = 1
+    place: int = 0
+
+    @property
+    def sent_id(self) -> str:
+        """The event-id that the document carries."""
+        return self.event_id if self.sendings == 1 else f"{self.event_id}.{self.sendings}"
+
+    @property
+    def contributed(self) -> Sequence[int]:
+        """The rows that get the letter of the answer."""
+        return self.ids if self.fates is None else self.fates.contributed
 
 
-def apply_precedence(group: Group, options: EventOptions, dropped_before: Collection[int] | None = None) -> Precedence:
+def ids_of(rows: Iterable[CheckedRow]) -> list[int]:
+    """The record_ids of rows."""
+    return [record_id for record_id, _, _, _, _, _ in rows]
+
+
+# --- precedence -------------------------------------------------------------------------------------------------------
+
+
+def asks_for_values(group: Group) -> bool:
+    """Whether the group holds rows whose values are read back, so that precedence is to be applied to it."""
+    for _, event_type, _, _, _, _ in group:  # noqa: SIM110 - any() takes three times as long for one row
+        if event_type > 4:
+            return True
+    return False
+
+
+def apply_precedence(group: Group, dropped_before: Collection[int] | None = None) -> Decision:
     """Decide which rows of a group count, and what has to be read back.
 
     ``dropped_before``: the rows that precedence dropped when the event was first built, on rebuilding it from the in-
-    flight record; the decision then stands, whatever rows are left.
+    flight line; the decision then stands, whatever rows are left.
     """
-    rows = group.rows
-    if dropped_before is None and max([row.event_type for row in rows]) <= 4:
-        return _new(Precedence, (group, rows, [], None))
-    kinds = {row.event_type for row in rows}
-    if dropped_before is not None:
-        surviving = [row for row in rows if row.record_id not in dropped_before]
-        dropped = [row for row in rows if row.record_id in dropped_before]
-    elif kinds & {5, 6}:
-        surviving = [row for row in rows if row.event_type in (5, 6)]
-        dropped = [row for row in rows if row.event_type not in (5, 6)]
-    elif kinds & {7, 8} and kinds & {1, 2, 3}:
-        read = {row.attribute for row in rows if row.event_type in (7, 8)}
-        surviving = [row for row in rows if row.event_type in (7, 8) or row.attribute not in read]
-        dropped = [row for row in rows if row.event_type in (1, 2, 3) and row.attribute in read]
-    else:
-        surviving, dropped = rows, []
-    query_back: tuple[Attribute, ...] | None = None
-    if kinds & {5, 6, 7, 8}:
-        if any(row.event_type in (5, 6) for row in surviving):
-            query_back = _written(group.object_class.attributes, options)
-        elif any(row.event_type in (7, 8) for row in surviving):
-            named = dict.fromkeys(row.attribute for row in surviving if row.event_type in (7, 8))
-            query_back = _written([attribute for attribute in named if attribute is not None], options)
-    return Precedence(group, surviving, dropped, query_back)
+    kinds = {event_type for _, event_type, _, _, _, _ in group}
+    reads_rows = not kinds.isdisjoint((5, 6))
+    read = {attribute for _, event_type, _, attribute, _, _ in group if event_type > 6}
+    surviving: list[CheckedRow] = []
+    dropped: list[CheckedRow] = []
+    for row in group:
+        record_id, event_type, _, attribute, _, _ = row
+        if dropped_before is not None:
+            is_dropped = record_id in dropped_before
+        elif reads_rows:
+            is_dropped = event_type not in (5, 6)
+        else:
+            is_dropped = event_type < 4 and attribute in read
+        (dropped if is_dropped else surviving).append(row)
+    asked: dict[Attribute, None] | None = None
+    for _, event_type, (object_class, _), attribute, _, _ in surviving:
+        if event_type in (5, 6):
+            asked = dict.fromkeys(object_class.attributes)
+            break
+        if event_type > 6 and attribute is not None:
+            asked = {} if asked is None else asked
+            asked[attribute] = None
+    if asked is None:
+        return Decision(surviving, dropped, None)
+    return Decision(surviving, dropped, tuple(attribute for attribute in asked if attribute.is_written))
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
 
 
 def build_event(
-    precedence: Precedence, current: CurrentRow | None, options: EventOptions, event_id: str | None = None
-) -> Outcome:
+    group: Group,
+    options: EventOptions,
+    decision: Decision | None = None,
+    current: CurrentRow | None = None,
+    event_id: str | None = None,
+) -> Outgoing:
     """The event of a group and the fate of its rows.
 
-    ``current``: the object's current row, None if it is gone (or nothing was asked for). ``event_id``: the
-    recorded one on rebuilding; None = by spec/event-log.md 7.4.
+    ``decision``: that of precedence, None where the group holds nothing to read back. ``current``: the object's current
+    row, None if it is gone (or nothing was asked for). ``event_id``: the recorded one on rebuilding; None = by
+    spec/event-log.md 7.4.
     """
-    group, surviving, dropped, query_back = precedence
-    values: Mapping[Attribute, tuple[str, ...]] = {}
+    _, _, object_id, _, _, _ = group[0]
+    ids = ids_of(group)
+    if decision is None:
+        operation, steps = _element(group, None, options)
+        fates = None if operation is not None else Fates(empty=ids)
+        return _new(Outgoing, (event_id or str(ids[0]), ids, object_id, operation, steps, fates, (), 1, 0))
+    surviving, dropped, query_back = decision
+    values: dict[Attribute, Texts] = {}
     gone: list[int] = []
     bad: list[BadRow] = []
     conflicts = 0
-    if query_back is not None:
-        if current is None:
-            gone = [row.record_id for row in surviving if row.event_type >= 5]
-            surviving = [row for row in surviving if row.event_type < 5]
-        else:
-            values, failed, conflicts = _read(query_back, current)
-            if failed:
-                surviving, bad = _without_unreadable(surviving, failed)
-    ids = [row.record_id for row in surviving]
-    dropped_ids = [row.record_id for row in dropped] if dropped else []
-    operation = _operation(surviving, options)
+    if query_back is not None and current is None:
+        gone = [record_id for record_id, event_type, _, _, _, _ in surviving if event_type > 4]
+        surviving = [row for row in surviving for _, event_type, _, _, _, _ in (row,) if event_type <= 4]
+    elif query_back is not None and current is not None:
+        values, failed, conflicts = _read(query_back, current)
+        if failed:
+            surviving, bad = _without_unreadable(surviving, failed)
+    operation, steps = _element(surviving, values, options)
+    contributed = ids_of(surviving)
+    dropped_ids = ids_of(dropped)
+    empty: list[int] = []
     if operation is None:
-        return Outcome(None, [], dropped_ids, gone, [], bad, conflicts)
-    attributes: tuple[AttributeSteps, ...] = ()
-    if operation == Operation.ADD:
-        attributes = _add_attributes(surviving, group.object_class, values, options)
-    elif operation == Operation.MODIFY:
-        attributes = _modify_attributes(surviving, group.object_class, values, options)
-        if not attributes:
-            if surviving[0].event_type not in (5, 7):
-                return Outcome(None, [], dropped_ids, gone, ids, bad, conflicts)
-            operation = Operation.ADD  # an insert without anything to carry is not lost (spec/xds.md 4.1)
+        contributed, empty = [], contributed
     if event_id is None:
-        event_id = str(_first_id(group, bad))
-    association = group.key + group.object_class.association_tail
-    event = _new(Event, (operation, group.object_class.name, association, event_id, attributes))
-    return _new(Outcome, (event, ids, dropped_ids, gone, [], bad, conflicts))
+        failed_ids = {row.record_id for row in bad}
+        event_id = next((str(record_id) for record_id in ids if record_id not in failed_ids), str(ids[0]))
+    fates = Fates(contributed, dropped_ids, gone, empty, bad, conflicts)
+    if conflicts == 0 and len(contributed) == len(ids):
+        fates = None
+    return Outgoing(event_id, ids, object_id, operation, steps, fates, dropped_ids)
 
 
-def _first_id(group: Group, bad: Sequence[BadRow]) -> int:
-    if not bad:
-        return group.rows[0].record_id
-    failed = {row.record_id for row in bad}
-    return next(row.record_id for row in group.rows if row.record_id not in failed)
+def _element(
+    rows: Sequence[CheckedRow], values: Mapping[Attribute, Texts] | None, options: EventOptions
+) -> tuple[str | None, Sequence[CheckedRow]]:
+    """The operation of surviving rows and its steps (spec/xds.md 4.1); None = they make no event.
 
-
-def _written(attributes: Sequence[Attribute], options: EventOptions) -> tuple[Attribute, ...]:
-    return tuple(attribute for attribute in attributes if options.emit_keys or not attribute.is_key)
-
-
-def _operation(surviving: Sequence[CheckedRow], options: EventOptions) -> str | None:
-    """spec/xds.md 4.1."""
-    if not surviving:
-        return None
-    kind = surviving[0].event_type
+    ``values``: what was read back, None where nothing was asked for.
+    """
+    if not rows:
+        return None, ()
+    _, kind, _, _, _, _ = rows[0]
     if kind == 4:
-        return Operation.DELETE
-    if kind in (2, 3, 6, 8):
-        return Operation.MODIFY
-    if kind == 1 or options.insert_query_back == "add" or any(row.event_type == 1 for row in surviving):
-        return Operation.ADD
-    return Operation.MODIFY
+        return Operation.DELETE, ()
+    is_add = kind == 1 or (
+        kind in (5, 7)
+        and (options.insert_query_back == "add" or any(event_type == 1 for _, event_type, _, _, _, _ in rows))
+    )
+    if values is not None:
+        rows = _with_values(rows, values, is_add)
+    steps = steps_of(rows, is_add=is_add, keeps_noops=options.noop_updates == "emit")
+    if is_add:
+        return Operation.ADD, steps
+    if steps:
+        return Operation.MODIFY, steps
+    # An insert without anything to carry is not lost (spec/xds.md 4.1).
+    return (Operation.ADD, ()) if kind in (5, 7) else (None, ())
+
+
+def steps_of(rows: Sequence[CheckedRow], *, is_add: bool, keeps_noops: bool) -> Sequence[CheckedRow]:
+    """What is written of rows (spec/xds.md 4.2, 4.3).
+
+    The rows of a repeated attribute stand side by side at the place of the first; of a single-valued one only the last
+    counts in an add. Then rows that change nothing are dropped; with ``keeps_noops`` only those of two NULLs.
+    """
+    if len(rows) > 1 and len({attribute for _, _, _, attribute, _, _ in rows}) < len(rows):
+        by_attribute: dict[Attribute | None, list[CheckedRow]] = {}
+        for row in rows:
+            _, _, _, attribute, _, _ = row
+            by_attribute.setdefault(attribute, []).append(row)
+        rows = [
+            row
+            for attribute, several in by_attribute.items()
+            for row in (several[-1:] if is_add and attribute is not None and not attribute.multi_valued else several)
+        ]
+    if keeps_noops:
+        return [row for row in rows for _, _, _, _, old, new in (row,) if old is not None or new is not None]
+    return [row for row in rows for _, _, _, _, old, new in (row,) if old != new]
+
+
+# --- values read back -------------------------------------------------------------------------------------------------
+
+
+def _with_values(rows: Sequence[CheckedRow], values: Mapping[Attribute, Texts], is_add: bool) -> list[CheckedRow]:
+    """Rows with what was read back: a row of types 5 and 6 stands for every attribute, one of 7 and 8 for its own,
+    once for each.
+    """
+    goes = None if is_add else ALL
+    filled: list[CheckedRow] = []
+    written: set[Attribute | None] = set()
+    for row in rows:
+        record_id, event_type, object_id, attribute, _, _ = row
+        if event_type in (5, 6):
+            return [(record_id, event_type, object_id, each, goes, value) for each, value in values.items()]
+        if event_type < 5:
+            filled.append(row)
+        elif attribute is not None and attribute in values and attribute not in written:
+            written.add(attribute)
+            filled.append((record_id, event_type, object_id, attribute, goes, values[attribute]))
+    return filled
 
 
 def _read(
     attributes: Sequence[Attribute], current: CurrentRow
-) -> tuple[dict[Attribute, tuple[str, ...]], dict[Attribute, RowError], int]:
+) -> tuple[dict[Attribute, Texts], dict[Attribute, RowError], int]:
     """Values read back, converted; the attributes whose values cannot be written; the number of ``sv_conflicts``."""
-    values: dict[Attribute, tuple[str, ...]] = {}
+    values: dict[Attribute, Texts] = {}
     failed: dict[Attribute, RowError] = {}
     conflicts = 0
     for attribute in attributes:
         try:
             # Sorted by code points, each value once (spec/xds.md 4.3); a table's own column has just one.
-            found = sorted({attribute.convert(text) for text in current[attribute.name] if text is not None})
+            texts = sorted({attribute.convert(text) for text in current[attribute.name] if text is not None})
         except RowError as error:
             failed[attribute] = error
             continue
-        if len(found) > 1 and not attribute.multi_valued:
+        if len(texts) > 1 and not attribute.multi_valued:
             conflicts += 1
-            del found[1:]
-        values[attribute] = tuple(found)
+            del texts[1:]
+        values[attribute] = tuple(texts) if len(texts) > 1 else texts[0] if texts else None
     return values, failed, conflicts
 
 
@@ -187,88 +280,56 @@ def _without_unreadable(
     good: list[CheckedRow] = []
     bad: list[BadRow] = []
     for row in surviving:
+        record_id, event_type, _, attribute, _, _ = row
         error = None
-        if row.event_type in (5, 6):
+        if event_type in (5, 6):
             error = next(iter(failed.values()))
-        elif row.event_type in (7, 8) and row.attribute is not None:
-            error = failed.get(row.attribute)
+        elif event_type in (7, 8) and attribute is not None:
+            error = failed.get(attribute)
         if error is None:
             good.append(row)
         else:
-            bad.append(BadRow(row.record_id, error.row_code, f"value read back: {error}"))
+            bad.append(BadRow(record_id, error.row_code, f"value read back: {error}"))
     return good, bad
 
 
-def _add_attributes(
-    surviving: Sequence[CheckedRow],
-    object_class: ObjectClass,
-    current: Mapping[Attribute, tuple[str, ...]],
-    options: EventOptions,
-) -> tuple[AttributeSteps, ...]:
-    values: dict[Attribute, tuple[str, ...]] = {}
-    if surviving[0].event_type == 5:
-        values = {attribute: current[attribute] for attribute in _written(object_class.attributes, options)}
-    else:
-        for row in surviving:
-            attribute = row.attribute
-            if attribute is None or (attribute.is_key and not options.emit_keys):
-                continue
-            if row.event_type == 7:
-                values[attribute] = current[attribute]
-            else:
-                new = () if row.new is None else (row.new,)
-                values[attribute] = values.get(attribute, ()) + new if attribute.multi_valued else new
-    return tuple(
-        [
-            _new(AttributeSteps, (attribute.name, attribute.value_type, (_new(Step, (_ADD, texts)),)))
-            for attribute, texts in values.items()
-            if texts
-        ]
+# --- the public form --------------------------------------------------------------------------------------------------
+
+
+def association_of(outgoing: Outgoing) -> str:
+    """The association of an event's object (spec/xds.md 5.1)."""
+    assert outgoing.object_id is not None
+    object_class, key = outgoing.object_id
+    return key + object_class.association_tail
+
+
+def public_event(outgoing: Outgoing) -> Event:
+    """The event as receivers in Python and people see it. ``outgoing`` has an operation."""
+    assert outgoing.operation is not None
+    assert outgoing.object_id is not None
+    assert outgoing.steps is not None
+    object_class, _ = outgoing.object_id
+    is_add = outgoing.operation == Operation.ADD
+    attributes: dict[Attribute, list[Step]] = {}
+    for _, _, _, attribute, old, new in outgoing.steps:
+        assert attribute is not None
+        steps = attributes.setdefault(attribute, [])
+        if old is ALL:
+            steps.append(Step(Op.REMOVE_ALL, ()))
+        elif old is not None:
+            steps.append(Step(Op.REMOVE, _tuple(old)))
+        if new is not None and is_add and steps:  # the values of an add are one step
+            steps[0] = Step(Op.ADD, steps[0].values + _tuple(new))
+        elif new is not None:
+            steps.append(Step(Op.ADD, _tuple(new)))
+    return Event(
+        outgoing.operation,
+        object_class.name,
+        association_of(outgoing),
+        outgoing.sent_id,
+        tuple(AttributeSteps(each.name, each.value_type, tuple(steps)) for each, steps in attributes.items()),
     )
 
 
-def _modify_attributes(
-    surviving: Sequence[CheckedRow],
-    object_class: ObjectClass,
-    current: Mapping[Attribute, tuple[str, ...]],
-    options: EventOptions,
-) -> tuple[AttributeSteps, ...]:
-    if surviving[0].event_type in (5, 6):
-        attributes = _written(object_class.attributes, options)
-        return tuple(
-            AttributeSteps(attribute.name, attribute.value_type, _replace(current[attribute]))
-            for attribute in attributes
-        )
-    steps: dict[Attribute, tuple[Step, ...]] = {}
-    for row in surviving:
-        attribute = row.attribute
-        if attribute is None or (attribute.is_key and not options.emit_keys):
-            continue
-        if row.event_type == 2:
-            steps[attribute] = steps.get(attribute, ()) + _update(row.old, row.new, options)
-        elif row.event_type == 3:
-            steps[attribute] = steps.get(attribute, ()) + _replace(() if row.new is None else (row.new,))
-        else:
-            steps[attribute] = _replace(current[attribute])
-    return tuple(
-        [
-            _new(AttributeSteps, (attribute.name, attribute.value_type, taken))
-            for attribute, taken in steps.items()
-            if taken
-        ]
-    )
-
-
-def _replace(values: tuple[str, ...]) -> tuple[Step, ...]:
-    return (_REMOVE_ALL, Step(_ADD, values)) if values else (_REMOVE_ALL,)
-
-
-def _update(old: str | None, new: str | None, options: EventOptions) -> tuple[Step, ...]:
-    """The steps of one type 2 row (spec/xds.md 4.3)."""
-    if old == new and (old is None or options.noop_updates == "drop"):
-        return ()
-    if old is None:
-        return (Step(_ADD, (new,)),) if new is not None else ()
-    if new is None:
-        return (Step(_REMOVE, (old,)),)
-    return (_new(Step, (_REMOVE, (old,))), _new(Step, (_ADD, (new,))))
+def _tuple(texts: str | tuple[str, ...]) -> tuple[str, ...]:
+    return texts if isinstance(texts, tuple) else (texts,)

@@ -3,47 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import TypeAlias
 
-from eventlog.catalog import ObjectClass
+from eventlog.catalog import ObjectId
 from eventlog.checks import CheckedRow
-
-_new: Final = tuple.__new__  # a NamedTuple from a tuple of its fields, in half the time
 
 _FAMILY = (0, 1, 2, 2, 0, 1, 2, 1, 2)
 """By event type: 1 = add {1, 5, 7}, 2 = modify {2, 3, 6, 8}, 0 = delete, which never folds."""
 
-
-class Group(NamedTuple):
-    """The rows of one object that fold together, in queue order. Not changed once ``fold`` has returned."""
-
-    object_class: ObjectClass
-    key: str
-    rows: list[CheckedRow]
+Group: TypeAlias = list[CheckedRow]
+"""The rows of one object that fold together, in queue order, at least one. Not changed once ``fold`` has returned."""
 
 
 def fold(rows: Iterable[CheckedRow], fold_distance: int, fold_span: int) -> list[Group]:
     """Groups in the order of their first rows. Distances are of record_ids; ``fold_span`` 0 = no bound."""
     groups: list[Group] = []
-    newest: dict[tuple[ObjectClass, str], Group] = {}
+    newest: dict[ObjectId, Group] = {}
     for row in rows:
-        object_id = row.object_class, row.key
+        record_id, event_type, object_id, _, _, _ = row
         group = newest.get(object_id)
         if group is not None:
-            members = group.rows
-            last = members[-1]
-            family = _FAMILY[row.event_type]
-            if (
-                family
-                and family == _FAMILY[last.event_type]
-                and abs(row.record_id - last.record_id) <= fold_distance
-                and (not fold_span or abs(row.record_id - members[0].record_id) <= fold_span)
-            ):
-                members.append(row)
-                continue
-        group = newest[object_id] = _new(Group, (row.object_class, row.key, [row]))
+            last_id, last_type, _, _, _, _ = group[-1]
+            family = _FAMILY[event_type]
+            if family and family == _FAMILY[last_type] and abs(record_id - last_id) <= fold_distance:
+                first_id, _, _, _, _, _ = group[0]
+                if not fold_span or abs(record_id - first_id) <= fold_span:
+                    group.append(row)
+                    continue
+        newest[object_id] = group = [row]
         groups.append(group)
     return groups
+
+
+def first_id(group: Group) -> int:
+    """The record_id of a group's first row: its place in the queue."""
+    record_id, *_ = group[0]
+    return record_id
+
+
+def object_of(group: Group) -> ObjectId:
+    """What a group is about."""
+    _, _, object_id, _, _, _ = group[0]
+    return object_id
 
 
 def first_open(groups: Sequence[Group], window_end: int, fold_distance: int, fold_span: int) -> int:
@@ -60,14 +61,16 @@ def open_groups(groups: Sequence[Group], window_end: int, fold_distance: int, fo
     """
     following = window_end + 1
     # An object's newest group has its last row: where that lies too far back, so do those of its other groups.
-    near = [
-        (index, group) for index, group in enumerate(groups) if following - group.rows[-1].record_id <= fold_distance
-    ]
-    newest = {(group.object_class, group.key): group for _, group in near}
-    for index, group in near:
+    near: list[tuple[int, int, ObjectId, Group]] = []
+    for index, group in enumerate(groups):
+        last_id, last_type, object_id, _, _, _ = group[-1]
+        if following - last_id <= fold_distance:
+            near.append((index, last_type, object_id, group))
+    newest = {object_id: index for index, _, object_id, _ in near}
+    for index, last_type, object_id, group in near:
         if (
-            group.rows[-1].event_type != 4
-            and (not fold_span or following - group.rows[0].record_id <= fold_span)
-            and newest[group.object_class, group.key] is group
+            last_type != 4
+            and newest[object_id] == index
+            and (not fold_span or following - first_id(group) <= fold_span)
         ):
             yield index

@@ -18,9 +18,9 @@ from eventlog.change_keys import Key, key_reader
 from eventlog.checks import CheckedRow
 from eventlog.errors import BadValue, FormatError
 from eventlog.event_changes import net_of_many
-from eventlog.events import CurrentRow, Precedence
+from eventlog.events import CurrentRow, Decision, ids_of
 from eventlog.fold import Group
-from eventlog.model import Change, ChangeOp, LogRow, Op, Value
+from eventlog.model import ALL, Change, ChangeOp, LogRow, Op, Value
 from eventlog.typed import ReadValue, moment_reader, value_reader
 from eventlog.values import ColumnType, Kind
 
@@ -81,8 +81,9 @@ _WITH_FRACTION: Final = frozenset((Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ))
 _BEYOND_MICROSECONDS = re.compile(r"\.[0-9]{6}0*[1-9]")
 
 
-ReadGroup: TypeAlias = Callable[[Precedence, MaybeRow, Mapping[int, LogRow]], Change | None]
-"""A group after precedence, its current row, and its rows by record_id as the log has them -> its change."""
+ReadGroup: TypeAlias = Callable[[Group, Decision | None, MaybeRow, Mapping[int, LogRow]], Change | None]
+"""A group, what precedence decides of it, its current row, and its rows by record_id as the log has them -> its change.
+"""
 
 
 def group_reader(reading: GroupReading) -> ReadGroup:
@@ -97,13 +98,18 @@ def group_reader(reading: GroupReading) -> ReadGroup:
     read_moment = moment_reader(reading.time_zone)
     value_of = lru_cache(maxsize=_MOST_ATTRIBUTES)(reading.value_of)
 
-    def read(precedence: Precedence, current: MaybeRow, log_rows: Mapping[int, LogRow]) -> Change | None:
-        (object_class, key_text, group_rows), rows, _, query_back = precedence
-        if query_back is not None and current is None:
-            rows = [row for row in rows if row.event_type < 5]
+    def read(
+        group: Group, decision: Decision | None, current: MaybeRow, log_rows: Mapping[int, LogRow]
+    ) -> Change | None:
+        rows: Sequence[CheckedRow] = group
+        query_back = None
+        if decision is not None:
+            rows, _, query_back = decision
+            if query_back is not None and current is None:
+                rows = [row for row in rows for _, event_type, _, _, _, _ in (row,) if event_type < 5]
         if not rows:
             return None
-        first = group_rows[0].record_id
+        first, _, (object_class, key_text), _, _, _ = group[0]
         first_row = log_rows[first]
         event_time = first_row.event_time
         try:
@@ -128,9 +134,9 @@ def group_reader(reading: GroupReading) -> ReadGroup:
 def with_rows(change: Change, group: Group, log_rows: Mapping[int, LogRow]) -> Change:
     """The change of a group, its ``extras`` telling of the group's rows: record_ids, types, status."""
     rows = {
-        "record_ids": [row.record_id for row in group.rows],
-        "types": [log_rows[row.record_id].event_type for row in group.rows],
-        "status": [log_rows[row.record_id].status for row in group.rows],
+        "record_ids": ids_of(group),
+        "types": [event_type for _, event_type, _, _, _, _ in group],
+        "status": [log_rows[record_id].status for record_id in ids_of(group)],
     }
     return change._replace(extras={**rows, **change.extras})
 
@@ -149,7 +155,7 @@ def _images(
     log_rows: Mapping[int, LogRow],
     value_of: _ValueOf,
 ) -> _Images | None:
-    kind = rows[0].event_type
+    _, kind, _, _, _, _ = rows[0]
     if kind == 4:
         return _DELETE, dict(key), None, None, _NO_EXTRAS
     op = _INSERT if kind in _INSERTS else _UPDATE
@@ -159,7 +165,8 @@ def _images(
     extras = _NO_EXTRAS
     if query_back is not None and current is not None:
         extras = {"query_back": "row" if kind in (5, 6) else "field"}
-        changed |= {row.attribute.name for row in rows if row.attribute is not None and not row.attribute.is_key}
+        named = [attribute for _, _, _, attribute, _, _ in rows if attribute is not None]
+        changed |= {attribute.name for attribute in named if not attribute.is_key}
         if current is not UNREAD:
             read_back = {attribute.name: _read_back(attribute, current, value_of) for attribute in query_back}
             after = {**dict(key), **read_back, **new}
@@ -182,9 +189,11 @@ def _logged(
     before: _Columns = {}
     after: _Columns = {}
     steps: dict[str, list[_ValueStep]] = {}
-    for record_id, event_type, _, _, attribute, _, _ in rows:
+    for record_id, event_type, _, attribute, goes, _ in rows:
         if attribute is None or attribute.is_key or event_type > 4:
             continue
+        if goes is ALL:  # of type 3, or of type 2 with an old value that cannot be read (spec/xds.md 4.3)
+            event_type = 3
         name, read, log_row = attribute.name, value_of(attribute), log_rows[record_id]
         old = None if event_type != 2 or log_row.old_value is None else read(log_row.old_value)
         new = None if log_row.new_value is None else read(log_row.new_value)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
-from enum import IntEnum, StrEnum
+from enum import Enum, IntEnum, StrEnum
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from eventlog.errors import InvalidChange
@@ -53,6 +53,15 @@ class LogRow(NamedTuple):
     column_name: str | None
     old_value: str | None
     new_value: str | None
+
+
+class All(Enum):
+    """Marks that all values of an attribute go, whatever they are: remove-all-values (spec/xds.md 4.3)."""
+
+    ALL = "all"
+
+
+ALL: Final = All.ALL
 
 
 class Op(IntEnum):

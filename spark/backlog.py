@@ -29,7 +29,8 @@ from sqlalchemy import Connection
 from eventlog.answer import SUCCESS
 from eventlog.config import Config
 from eventlog.errors import ConfigError
-from eventlog.model import Event, Status
+from eventlog.events import Outgoing
+from eventlog.model import Status
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import rebuild, recorded_ids
 from eventlog.publisher.flight import Flight, decode
@@ -45,7 +46,7 @@ from eventlog.sql.companions import read_inflight
 from eventlog.sql.connect import describe
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.windows import to_ranges
-from eventlog.xds.writer import write_event
+from eventlog.xds.writer import write_outgoing
 from spark import blobs, folding, in_flight, manifest, outputs, reading, table_output, writing
 from spark.directory import Directory
 from spark.documents import About, write_documents
@@ -59,6 +60,7 @@ from spark.place import place_for
 from spark.progress import Done, shown, spark_progress
 from spark.rendering import BadLine
 from spark.session import as_spark_failed, cores_of, is_local, open_session
+from spark.xds_output import about_of
 
 _log = logging.getLogger("eventlog.backlog")
 
@@ -299,7 +301,7 @@ def _write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) ->
         told = [_report_flight(directory, *flight) for flight in written.flights]
         return _Recorded(told, written.files, written.counts, written.numbered)
     recorded: list[FlightReport] = []
-    envelopes: list[list[Event]] = []
+    envelopes: list[list[Outgoing]] = []
     counts: dict[str, int] = {}
     for flight in flights:
         with snapshot_context(job) as context:
@@ -307,15 +309,11 @@ def _write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) ->
         marks = Marks()
         events = 0
         for envelope in rebuilt.envelopes:
-            sent = [sending.event for sending in envelope.sendings if sending.event is not None]
+            sent = [event for event in envelope.events if event.operation is not None]
             if sent:
                 envelopes.append(sent)
                 events += len(sent)
-            for sending in envelope.sendings:
-                if sending.outcome is not None and sending.event is not None:
-                    marks.add_answered(sending.outcome, SUCCESS)
-                elif sending.outcome is not None:
-                    marks.add_without_event(sending.outcome)
+            marks.add_answered(envelope.events, SUCCESS)
         good = [record_id for letter, ids in marks.letters.items() if letter != Status.ERROR for record_id in ids]
         bad = [(row.record_id, row.code, row.message) for row in marks.errors]
         every = sorted({*good, *(record_id for record_id, _, _ in bad)})
@@ -324,10 +322,11 @@ def _write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) ->
         counts["rows_bad"] = counts.get("rows_bad", 0) + len(bad)
     sent_events = list(chain.from_iterable(envelopes))
     for event in sent_events:
-        counts[event.operation] = counts.get(event.operation, 0) + 1
-    ids = [int(event.event_id.partition(".")[0]) for event in sent_events]
-    about: list[About] = [(e.event_id, e.class_name, e.operation, e.association) for e in sent_events]
-    texts = [[write_event(event) for event in envelope] for envelope in envelopes]
+        if event.operation is not None:
+            counts[event.operation] = counts.get(event.operation, 0) + 1
+    ids = [int(event.event_id) for event in sent_events]
+    about: list[About] = list(map(about_of, sent_events))
+    texts = [[write_outgoing(event) for event in envelope] for envelope in envelopes]
     files = write_documents(directory, job.output, job.config, 0, texts, ids, about)
     return _Recorded(recorded, files, counts, job.before)
 

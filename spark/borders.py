@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eventlog.catalog import ObjectClass
+from eventlog.catalog import ObjectId
 from eventlog.checks import CheckedRow
 from eventlog.fold import Group, open_groups
 from eventlog.sql.bulk import Part
@@ -26,7 +26,7 @@ class Borders:
         self.rows: list[CheckedRow] = []
         self._distance, self._span = fold_distance, fold_span
         self._before, self._last = part.first - 1, part.last
-        self._run_ends: dict[tuple[ObjectClass, str], int] = {}
+        self._run_ends: dict[ObjectId, int] = {}
         self._reach = self._before
 
     def final(self, groups: Sequence[Group]) -> list[Group]:
@@ -37,21 +37,20 @@ class Borders:
         """The final ones of the part's last groups."""
         still_open = set(open_groups(groups, self._last, self._distance, self._span))
         for index in still_open:
-            self.rows += groups[index].rows
+            self.rows += groups[index]
         return self.final([group for index, group in enumerate(groups) if index not in still_open])
 
     def _may_begin_before(self, group: Group) -> bool:
         """Whether the group belongs to a run of its object's rows, none too far from the next to fold, whose first one
         is near the part before: where such a run is cut into groups depends on what that part holds.
         """
-        rows = group.rows
-        first = rows[0].record_id
+        first, _, object_id, _, _, _ = group[0]
         if first - self._reach > self._distance:
             return False
-        object_id = group.object_class, group.key
         if first - self._run_ends.get(object_id, self._before) > self._distance:
             return False
-        self._run_ends[object_id] = last = rows[-1].record_id
+        last, *_ = group[-1]
+        self._run_ends[object_id] = last
         self._reach = max(self._reach, last)
-        self.rows += rows
+        self.rows += group
         return True

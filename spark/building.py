@@ -9,11 +9,12 @@ from typing import Final, cast
 
 from sqlalchemy import Connection
 
-from eventlog.fold import Group
+from eventlog.events import asks_for_values
+from eventlog.fold import Group, first_id
 from eventlog.model import LogRow
 from eventlog.publisher.context import Context
 from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import renderer
+from eventlog.publisher.opening import xds_format
 from eventlog.sql.dialects import for_url
 from eventlog.sql.failures import as_database_errors
 from spark.blobs import EVENTS, FATES, Blob, Fates
@@ -43,7 +44,7 @@ class Builder:
             return
         decided = self._decided(groups)
         part_of = self._job.part_of
-        places = [group.rows[0].record_id for group in groups]
+        places = list(map(first_id, groups))
         start, part = 0, part_of(places[0])
         for at, first in enumerate(places):
             if at - start >= _BLOB_EVENTS or first > self._job.parts[part - 1].last:
@@ -69,7 +70,7 @@ class Builder:
     def _decided(self, groups: Sequence[Group]) -> list[Decided]:
         if self._context is None:
             self._context = self._new_context(reads=False)
-        if any(row.event_type > 4 for group in groups for row in group.rows):
+        if any(map(asks_for_values, groups)):
             if self._context.connection is None:
                 self._context = self._new_context(reads=True)
             with as_database_errors(self._context.connection):
@@ -83,4 +84,4 @@ class Builder:
         # Nothing is queried back, so nothing is connected to.
         nowhere = cast("Connection", None)
         dialect = for_url(job.place.url)
-        return Context(nowhere, dialect, job.place.log, catalog(job), job.options, renderer(job.config), Counters())
+        return Context(nowhere, dialect, job.place.log, catalog(job), job.options, xds_format(job.config), Counters())

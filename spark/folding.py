@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 import pyarrow as pa
 
+from eventlog.events import ids_of
 from eventlog.model import LogRow
 from spark.blobs import BEFORE, ROWS, TAKEN, Blob, as_batch, of_batch
 from spark.building import Builder
@@ -59,7 +60,7 @@ class _Folding:
         groups = self._runs.take(unpack_rows(blob.content, self._kinds, self._log_rows))
         yield from self._builder.blobs(groups, self._log_rows)
         if groups and self._log_rows:
-            self._log_rows = {row.record_id: self._log_rows[row.record_id] for row in self._runs.rows}
+            self._log_rows = {record_id: self._log_rows[record_id] for record_id in ids_of(self._runs.rows)}
 
     def finish(self) -> list[Blob]:
         """What is left at the end of a bucket."""

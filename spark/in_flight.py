@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from eventlog.checks import check_rows
-from eventlog.events import apply_precedence
-from eventlog.fold import Group
-from eventlog.model import LogRow, Status
+from eventlog.events import Outgoing
+from eventlog.fold import first_id
+from eventlog.model import LogRow
 from eventlog.publisher.context import Context
-from eventlog.publisher.flight import Flight, Record
+from eventlog.publisher.cycle import recorded_groups
+from eventlog.publisher.flight import Flight
 from eventlog.qlik.flight_sequence import sequence_at
 from eventlog.qlik.sequence import is_sequence
-from eventlog.sql.windows import Ranges
 from spark import message_output
 from spark.directory import Directory
 from spark.job import Job, snapshot_context
@@ -25,12 +24,12 @@ from spark.rendering import BadLine, Counts, Decided, module_of, with_current
 
 
 class Rebuilt(NamedTuple):
-    """A flight as the snapshot has it: its groups with their records, their rows, those that are bad now, and what is
-    counted of good ones.
+    """A flight as the snapshot has it: its groups with their recorded events, their rows, those that are bad now, and
+    what is counted of good ones.
     """
 
     decided: list[Decided]
-    records: list[Record]
+    recorded: list[Outgoing]
     log_rows: dict[int, LogRow]
     bad: list[BadLine]
     remarks: Counter[str]
@@ -48,32 +47,18 @@ class Written(NamedTuple):
 
 
 def rebuild(context: Context, flight: Flight) -> Rebuilt:
-    """As ``eventlog.publisher.cycle.rebuild``: a row that is missing or no longer N is done, one that now fails the
-    checks becomes E, values to be read back are read anew.
-    """
-    records = [sending.record for envelope in flight.envelopes for sending in envelope.sendings]
-    ids = sorted(pair for record in records for pair in record.rows)
-    rows = [
-        row
-        for row in context.dialect.read_rows(context.connection, context.log, ids)
-        if row.status.rstrip() == Status.NEW
+    """The groups of a flight, of the rows that still have status N; a row that now fails the checks becomes E."""
+    recorded = list(flight.events())
+    groups = recorded_groups(context, recorded)
+    kept = [
+        (event, group, decision)
+        for event, (group, decision) in zip(recorded, groups.decided, strict=True)
+        if decision is not None
     ]
-    checked = check_rows(rows, context.catalog, None)
-    good = {row.record_id: row for row in checked.good}
-    kept, groups = [], []
-    for record in records:
-        members = [good[i] for i in _ids(record.rows) if i in good]
-        if members:
-            group = Group(members[0].object_class, members[0].key, members)
-            kept.append(record)
-            groups.append(apply_precedence(group, context.options.events, frozenset(_ids(record.dropped))))
-    bad = [(row.record_id, row.code, row.message) for row in checked.bad]
-    remarks = Counter([remark.counter for remark in checked.remarks])
-    return Rebuilt(with_current(context, groups), kept, {row.record_id: row for row in rows}, bad, remarks)
-
-
-def _ids(ranges: Ranges) -> list[int]:
-    return [record_id for first, last in ranges for record_id in range(first, last + 1)]
+    bad = [(row.record_id, row.code, row.message) for row in groups.bad.values()]
+    decided = with_current(context, [group for _, group, _ in kept], [decision for _, _, decision in kept])
+    remarks = Counter([remark.counter for remark in groups.remarks])
+    return Rebuilt(decided, [event for event, _, _ in kept], groups.log_rows, bad, remarks)
 
 
 def write(job: Job, directory: Directory, flights: Sequence[Flight]) -> Written:
@@ -91,7 +76,7 @@ def write(job: Job, directory: Directory, flights: Sequence[Flight]) -> Written:
         with snapshot_context(job) as context:
             rebuilt = rebuild(context, flight)
         places = [len(firsts) + n for n in range(len(rebuilt.decided))]
-        firsts += [precedence.group.rows[0].record_id for precedence, _ in rebuilt.decided]
+        firsts += [first_id(group) for group, _, _ in rebuilt.decided]
         made = render(rebuilt.decided, places, rebuilt.log_rows)
         bad = sorted({*rebuilt.bad, *made.bad})
         counts.update(made.counts)
@@ -103,7 +88,7 @@ def write(job: Job, directory: Directory, flights: Sequence[Flight]) -> Written:
             continue
         blobs.append(made.blob)
         if job.output.format == "qlik-messages":
-            given = _recorded_sequences(flight, places, rebuilt.records)
+            given = _recorded_sequences(flight, places, rebuilt.recorded)
             numbered, own = message_output.sequences_of(numbered, made.blob[0], given)
             sequences += own
         else:
@@ -117,11 +102,11 @@ def write(job: Job, directory: Directory, flights: Sequence[Flight]) -> Written:
     return Written(told, [_with_ids(file, firsts) for file in files], dict(counts), numbered)
 
 
-def _recorded_sequences(flight: Flight, places: Sequence[int], records: Sequence[Record]) -> dict[int, str]:
+def _recorded_sequences(flight: Flight, places: Sequence[int], recorded: Sequence[Outgoing]) -> dict[int, str]:
     """By place the sequences that the events of a flight bore when they were sent; none if it was of another format."""
     if not is_sequence(flight.first):
         return {}
-    return {place: sequence_at(flight.first, record.place) for place, record in zip(places, records, strict=True)}
+    return {place: sequence_at(flight.first, event.place) for place, event in zip(places, recorded, strict=True)}
 
 
 def _with_ids(file: OutputFile, firsts: Sequence[int]) -> OutputFile:

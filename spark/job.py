@@ -15,7 +15,7 @@ from eventlog.catalog import Catalog, Database
 from eventlog.config import Config
 from eventlog.publisher.context import Context
 from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import catalog_of, renderer
+from eventlog.publisher.opening import catalog_of, xds_format
 from eventlog.publisher.options import PublisherOptions
 from eventlog.qlik import change_table_options, message_options
 from eventlog.settings import SinkSettings
@@ -105,7 +105,7 @@ def snapshot_context(job: Job) -> Iterator[Context]:
     with connect(url).connect() as connection:
         conn: Connection = connection.execution_options(**dialect.bulk.execution_options)
         dialect.bulk.join(conn, job.snapshot)
-        yield Context(conn, dialect, job.place.log, catalog(job), job.options, renderer(job.config), Counters())
+        yield Context(conn, dialect, job.place.log, catalog(job), job.options, xds_format(job.config), Counters())
 
 
 def tune_collector() -> None:

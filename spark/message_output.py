@@ -15,9 +15,8 @@ from eventlog.catalog import Catalog
 from eventlog.change_keys import key_reader
 from eventlog.errors import BadValue, FormatError, RowError
 from eventlog.event_changes import Origin, change_reader
-from eventlog.events import build_event
-from eventlog.fold import Group
-from eventlog.model import Change, Event, LogRow
+from eventlog.events import Outgoing, build_event, public_event
+from eventlog.model import Change, LogRow
 from eventlog.publisher.opening import value_options
 from eventlog.publisher.qlik_messages import class_columns
 from eventlog.qlik.message_format import line_of
@@ -58,20 +57,19 @@ def renderer(job: Job) -> Render:
     change_of = _change_reader(classes, values)
 
     def render(decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow]) -> Rendered:
-        outcomes = [build_event(precedence, current, options) for precedence, current in decided]
-        counts, bad = counts_of(outcomes), bad_of(outcomes)
+        events = [build_event(group, options, decision, current) for group, decision, current in decided]
+        counts, bad = counts_of(events), bad_of(events)
         lines: list[Line] = []
         described: dict[str, bytes] = {}
-        for (precedence, _), place, outcome in zip(decided, places, outcomes, strict=True):
-            if outcome.event is None:
+        for place, event in zip(places, events, strict=True):
+            if event.operation is None:
                 continue
-            group = precedence.group
             try:
-                line, description = write(change_of(outcome.event, group, log_rows[group.rows[0].record_id]), place)
+                line, description = write(change_of(event, log_rows[event.ids[0]]), place)
             except (FormatError, RowError) as error:
-                bad += [(record_id, RECEIVER, str(error)) for record_id in outcome.contributed]
-                counts[outcome.event.operation] -= 1
-                counts["rows_published"] -= len(outcome.contributed)
+                bad += [(record_id, RECEIVER, str(error)) for record_id in event.contributed]
+                counts[event.operation] -= 1
+                counts["rows_published"] -= len(event.contributed)
                 continue
             lines.append(line)
             if description is not None:
@@ -85,20 +83,22 @@ def renderer(job: Job) -> Render:
     return render
 
 
-def _change_reader(classes: Catalog, values: ValueOptions) -> Callable[[Event, Group, LogRow], Change]:
-    """The function that gives the change of a group's event, as ``eventlog.publisher.qlik_messages`` has it; its
-    position is not yet a sequence. ``LogRow`` is the group's first row.
+def _change_reader(classes: Catalog, values: ValueOptions) -> Callable[[Outgoing, LogRow], Change]:
+    """The function that gives the change of an event, as ``eventlog.publisher.qlik_messages`` has it; its position is
+    not yet a sequence. ``LogRow`` is the event's first row.
     """
     read_change = change_reader(classes, values)
     read_moment = moment_reader(values.time_zone)
 
-    def change_of(event: Event, group: Group, row: LogRow) -> Change:
-        key = key_reader(group.object_class)(group.key)
+    def change_of(event: Outgoing, row: LogRow) -> Change:
+        assert event.object_id is not None
+        object_class, key_text = event.object_id
+        key = key_reader(object_class)(key_text)
         try:
             moment = None if row.event_time is None else read_moment(row.event_time)
         except BadValue:
             moment = None
-        return read_change(event, key, Origin(event.event_id.partition(".")[0], moment, None, {}))
+        return read_change(public_event(event), key, Origin(event.event_id, moment, None, {}))
 
     return change_of
 

@@ -19,6 +19,7 @@ from typing import Final
 import pyarrow as pa
 
 from eventlog.checks import BadRow, CheckedRow, check_rows
+from eventlog.events import ids_of
 from eventlog.model import LogRow, Status
 from eventlog.sql.windows import to_ranges
 from eventlog.values import Kind
@@ -54,8 +55,8 @@ def _read_part(job: Job, number: int) -> list[Blob]:
         for good in _good_rows(job, number, part):
             built += builder.blobs(borders.final(runs.take(good)), part.log_rows)
             if part.log_rows:
-                left = chain(runs.rows, borders.rows)
-                part.log_rows = {row.record_id: part.log_rows[row.record_id] for row in left}
+                left = ids_of(chain(runs.rows, borders.rows))
+                part.log_rows = {record_id: part.log_rows[record_id] for record_id in left}
         built += builder.blobs(borders.final_at_end(runs.finish()), part.log_rows)
     if not part.ids:
         return []

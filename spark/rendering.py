@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from itertools import repeat
 from typing import Any, Final, NamedTuple
 
-from eventlog.events import CurrentRow, Outcome, Precedence, apply_precedence
-from eventlog.fold import Group
+from eventlog.events import CurrentRow, Decision, Outgoing, apply_precedence, asks_for_values
+from eventlog.fold import Group, object_of
 from eventlog.model import LogRow
 from eventlog.publisher.context import Context
 from eventlog.publisher.window import query_back
@@ -18,8 +17,8 @@ from spark.job import Job
 from spark.numbering import NOTHING, Numbered
 from spark.part_files import OutputFile
 
-Decided = tuple[Precedence, CurrentRow | None]
-"""A group after precedence, with the current row where that asks for one; None = it is gone."""
+Decided = tuple[Group, Decision | None, CurrentRow | None]
+"""A group with what precedence decides of it, and the current row where that asks for one; None = it is gone."""
 
 BadLine = tuple[int, str, str]
 """record_id, code and message of a row that gets E."""
@@ -68,34 +67,36 @@ def module_of(job: Job) -> Any:
 
 def decide(context: Context, groups: Sequence[Group]) -> list[Decided]:
     """Precedence, and the current rows of all groups that ask for them, in one statement a class."""
-    options = context.options.events
-    decided = [apply_precedence(group, options) for group in groups]
-    return with_current(context, decided)
+    return with_current(
+        context, groups, [apply_precedence(group) if asks_for_values(group) else None for group in groups]
+    )
 
 
-def with_current(context: Context, decided: Sequence[Precedence]) -> list[Decided]:
-    """The decisions with the current rows that they ask for."""
-    current = query_back(context, decided)
+def with_current(context: Context, groups: Sequence[Group], decisions: Sequence[Decision | None]) -> list[Decided]:
+    """Groups and decisions with the current rows that they ask for."""
+    pairs = list(zip(groups, decisions, strict=True))
+    current = query_back(context, [(group, decision) for group, decision in pairs if decision is not None])
     if not current:
-        return list(zip(decided, repeat(None)))
-    return [(each, current.get((each.group.object_class, each.group.key))) for each in decided]
+        return [(group, decision, None) for group, decision in pairs]
+    return [(group, decision, current.get(object_of(group))) for group, decision in pairs]
 
 
-def counts_of(outcomes: Sequence[Outcome]) -> Counter[str]:
+def counts_of(events: Sequence[Outgoing]) -> Counter[str]:
     """How many events of which operation, and how many rows had which fate (spec/event-log.md 11)."""
-    counts = Counter([outcome.event.operation for outcome in outcomes if outcome.event is not None])
+    counts = Counter([event.operation for event in events if event.operation is not None])
     published = 0
-    for _, contributed, dropped, gone, empty, bad, conflicts in outcomes:
-        published += len(contributed)
-        if dropped or gone or empty or bad or conflicts:  # of few groups
-            counts["rows_dropped"] += len(dropped)
-            counts["rows_gone"] += len(gone)
-            counts["rows_empty"] += len(empty)
-            counts["sv_conflicts"] += conflicts
+    for event in events:
+        published += len(event.contributed)
+        if event.fates is not None:  # of few groups
+            counts["rows_dropped"] += len(event.fates.dropped)
+            counts["rows_gone"] += len(event.fates.gone)
+            counts["rows_empty"] += len(event.fates.empty)
+            counts["sv_conflicts"] += event.fates.conflicts
     counts["rows_published"] = published
     return counts
 
 
-def bad_of(outcomes: Sequence[Outcome]) -> list[BadLine]:
+def bad_of(events: Sequence[Outgoing]) -> list[BadLine]:
     """The rows whose value read back cannot be written."""
-    return [(row.record_id, row.code, row.message) for outcome in outcomes if outcome.bad for row in outcome.bad]
+    special = [event.fates for event in events if event.fates is not None]
+    return [(row.record_id, row.code, row.message) for fates in special for row in fates.bad]

@@ -12,8 +12,8 @@ from zlib import crc32
 import pyarrow as pa
 
 from eventlog.catalog import Attribute, Catalog, ObjectClass
-from eventlog.checks import CheckedRow
-from eventlog.model import LogRow, Status
+from eventlog.checks import CheckedRow, Texts
+from eventlog.model import ALL, LogRow, Status
 
 FIELDS: Final = (
     "record_id",
@@ -59,10 +59,11 @@ def pack_rows(
     The bucket follows from the object's canonical key, in every process alike. ``log_rows``: by record_id the rows as
     the log has them, which go along, if it holds any.
     """
-    packed: list[list[tuple[int, int, str, str | None, str | None]]] = [[] for _ in range(buckets)]
-    for record_id, event_type, object_class, key, attribute, old, new in rows:
+    packed: list[list[tuple[int, int, str, bool, Texts, Texts]]] = [[] for _ in range(buckets)]
+    for record_id, event_type, (object_class, key), attribute, old, new in rows:
+        goes = None if old is ALL else old
         packed[crc32(key.encode()) % buckets].append(
-            (record_id, numbers[event_type, object_class, attribute], key, old, new)
+            (record_id, numbers[event_type, object_class, attribute], key, old is ALL, goes, new)
         )
     blobs = []
     for bucket, members in enumerate(packed):
@@ -76,10 +77,10 @@ def unpack_rows(blob: bytes, kinds: Sequence[Kind], log_rows: MutableMapping[int
     """The rows of a blob; ``log_rows`` gets them as the log has them, if the blob tells."""
     members, as_logged = marshal.loads(blob)  # noqa: S302 - made by ``pack_rows`` in this job
     log_rows.update((row[0], _AS_ROW(row)) for row in as_logged)
-    rows = []
-    for record_id, number, key, old, new in members:
+    rows: list[CheckedRow] = []
+    for record_id, number, key, all_go, old, new in members:
         event_type, object_class, attribute = kinds[number]
-        rows.append(CheckedRow(record_id, event_type, object_class, key, attribute, old, new))
+        rows.append((record_id, event_type, (object_class, key), attribute, ALL if all_go else old, new))
     return rows
 
 

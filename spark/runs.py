@@ -32,8 +32,9 @@ class Runs:
         if len(self.rows) < self._enough:
             return []
         groups = fold(self.rows, *self._distances)
-        closed = first_open(groups, self.rows[-1].record_id, *self._distances)
-        self.rows = sorted(chain.from_iterable(group.rows for group in groups[closed:]), key=itemgetter(0))
+        last, *_ = self.rows[-1]
+        closed = first_open(groups, last, *self._distances)
+        self.rows = sorted(chain.from_iterable(groups[closed:]), key=itemgetter(0))
         # Where groups stay open for long, not every run is worth folding all of them again.
         self._enough = max(self._at_a_time, 2 * len(self.rows))
         return groups[:closed]

@@ -15,8 +15,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from eventlog.catalog import ObjectClass
+from eventlog.checks import CheckedRow
 from eventlog.errors import FormatError, NotExpressible, RowError, ValueRange, shown
-from eventlog.events import CurrentRow, Precedence
+from eventlog.events import CurrentRow, Decision, ids_of
+from eventlog.fold import object_of
 from eventlog.group_changes import GroupReading, group_reader
 from eventlog.model import Change, ChangeOp, LogRow, Operation
 from eventlog.publisher.qlik_messages import class_columns
@@ -131,23 +133,25 @@ def renderer(job: Job) -> Render:
         bad: list[BadLine] = []
         dropped = 0
         made: dict[str, list[_Stored]] = {}
-        for (precedence, current), place in zip(decided, places, strict=True):
-            name = precedence.group.object_class.name
+        for (group, decision, current), place in zip(decided, places, strict=True):
+            object_class, _ = object_of(group)
+            name = object_class.name
+            surviving = group if decision is None else decision.surviving
             try:
-                change = read(precedence, current, log_rows)
+                change = read(group, decision, current, log_rows)
                 stored = () if change is None else writers[name](change, place)
                 if is_careful:
                     values[name].check(stored)
             except (FormatError, RowError) as error:
-                bad += [(row.record_id, RECEIVER, str(error)) for row in precedence.surviving]
-                dropped += len(precedence.dropped)
+                bad += [(record_id, RECEIVER, str(error)) for record_id in ids_of(surviving)]
+                dropped += 0 if decision is None else len(decision.dropped)
                 continue
             if stored:
                 rows = made.get(name)
                 if rows is None:
                     rows = made[name] = []
                 rows += stored
-            done.append((precedence, current, change.op if stored and change is not None else None))
+            done.append((surviving, decision, current, change.op if stored and change is not None else None))
         counts = _counts_of(done)
         if dropped:
             counts["rows_dropped"] += dropped
@@ -171,8 +175,9 @@ _Stored = tuple[Any, ...]
 _NUMBERS, _PREFIX = 1, 2
 """Which of the fixed columns they are."""
 
-_Done = tuple[Precedence, CurrentRow | None, ChangeOp | None]
-"""A group, its current row, and the operation of its change, None = nothing is written of it."""
+_Done = tuple[Sequence[CheckedRow], Decision | None, CurrentRow | None, ChangeOp | None]
+"""Surviving rows, what precedence decided, the current row, and the operation of the change, None = nothing is written.
+"""
 
 
 def _row_writer(table: Table, options: WriteOptions) -> Callable[[Change, int], Sequence[_Stored]]:
@@ -292,16 +297,16 @@ def _stream(columns: Sequence[Any], schema: pa.Schema) -> bytes:
 
 def _counts_of(done: Sequence[_Done]) -> Counter[str]:
     """How many changes of which operation, and what became of the rows of groups (spec/event-log.md 7.3)."""
-    counts = Counter([_OPERATIONS[op] for _, _, op in done if op is not None])
+    counts = Counter([_OPERATIONS[op] for _, _, _, op in done if op is not None])
     published = 0
-    for (_, surviving, dropped, query_back), current, op in done:
+    for surviving, decision, current, op in done:
         rows = len(surviving)
-        if query_back is not None and current is None:
-            gone = sum(row.event_type > 4 for row in surviving)
-            counts["rows_gone"] += gone
-            rows -= gone
-        if dropped:
-            counts["rows_dropped"] += len(dropped)
+        if decision is not None:
+            if decision.query_back is not None and current is None:
+                gone = sum(event_type > 4 for _, event_type, _, _, _, _ in surviving)
+                counts["rows_gone"] += gone
+                rows -= gone
+            counts["rows_dropped"] += len(decision.dropped)
         if op is None:
             counts["rows_empty"] += rows
         else:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from eventlog.events import build_event
+from eventlog.events import Outgoing, association_of, build_event
 from eventlog.model import LogRow
-from eventlog.xds.writer import write_event
+from eventlog.xds.writer import write_outgoing
 from spark.directory import Directory
 from spark.documents import About, write_documents
 from spark.job import Job
@@ -23,17 +23,23 @@ def renderer(job: Job) -> Render:
     is_told = job.output.form == "parquet"
 
     def render(decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow]) -> Rendered:
-        outcomes = [build_event(precedence, current, options) for precedence, current in decided]
-        built = [
-            (place, outcome.event) for place, outcome in zip(places, outcomes, strict=True) if outcome.event is not None
-        ]
+        events = [build_event(group, options, decision, current) for group, decision, current in decided]
+        built = [(place, event) for place, event in zip(places, events, strict=True) if event.operation is not None]
         blob: Events | None = None
         if built:
-            about = [(e.event_id, e.class_name, e.operation, e.association) for _, e in built] if is_told else []
-            blob = [place for place, _ in built], [write_event(event) for _, event in built], about
-        return Rendered(blob, bad_of(outcomes), counts_of(outcomes))
+            about = [about_of(event) for _, event in built] if is_told else []
+            blob = [place for place, _ in built], [write_outgoing(event) for _, event in built], about
+        return Rendered(blob, bad_of(events), counts_of(events))
 
     return render
+
+
+def about_of(event: Outgoing) -> About:
+    """What Parquet tells of an event."""
+    assert event.object_id is not None
+    assert event.operation is not None
+    object_class, _ = event.object_id
+    return event.sent_id, object_class.name, event.operation, association_of(event)
 
 
 def write(job: Job, directory: Directory, part: int, blobs: Sequence[Events], before: Numbered) -> Written:

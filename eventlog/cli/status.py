@@ -16,9 +16,10 @@ from eventlog.cli.source_status import show_source
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config import Config
 from eventlog.errors import EventlogError
+from eventlog.events import Outgoing
 from eventlog.model import Status
 from eventlog.publisher.diagnosis.words import age
-from eventlog.publisher.flight import Record, decode
+from eventlog.publisher.flight import decode
 from eventlog.publisher.opening import find_log
 from eventlog.settings import SOURCE_FORMATS
 from eventlog.sql.companions import read_inflight
@@ -120,28 +121,28 @@ def drift(conn: Connection, dialect: Dialect, config: Config) -> list[str]:
 
 
 def _in_flight(conn: Connection, dialect: Dialect, log: LogTable) -> list[InFlight]:
-    records = [
-        (number, envelope.number, sending.record)
+    recorded = [
+        (number, envelope.number, event)
         for number, composition in read_inflight(conn, log)
         for envelope in decode(number, composition).envelopes
-        for sending in envelope.sendings
+        for event in envelope.events
     ]
-    firsts = sorted({record.rows[0][0] for _, _, record in records if record.rows})
+    firsts = sorted({event.ids[0] for _, _, event in recorded})
     first_rows = {row.record_id: row for row in dialect.read_rows(conn, log, [(first, first) for first in firsts])}
 
-    def shown(flight: int, envelope: int, record: Record) -> InFlight:
-        row = first_rows.get(record.rows[0][0]) if record.rows else None
+    def shown(flight: int, envelope: int, event: Outgoing) -> InFlight:
+        row = first_rows.get(event.ids[0])
         return InFlight(
             flight,
             envelope,
-            record.sent_id,
-            sum(last - first + 1 for first, last in record.rows),
-            record.sendings,
+            event.sent_id,
+            len(event.ids),
+            event.sendings,
             None if row is None else row.table_name,
             None if row is None else row.table_key,
         )
 
-    return [shown(*record) for record in records]
+    return [shown(*one) for one in recorded]
 
 
 def _print(report: Report) -> None:

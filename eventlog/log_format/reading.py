@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from operator import itemgetter
 from typing import Final, TypeAlias
 
-from eventlog.catalog import Attribute, Catalog, ObjectClass
+from eventlog.catalog import Attribute, Catalog, ObjectClass, ObjectId
 from eventlog.checks import CheckedRow, check_rows
 from eventlog.errors import FormatError, RowError, placed
-from eventlog.events import CurrentRow, EventOptions, Precedence, apply_precedence
-from eventlog.fold import Group, first_open, fold
+from eventlog.events import CurrentRow, Decision, apply_precedence, asks_for_values, ids_of
+from eventlog.fold import Group, first_open, fold, object_of
 from eventlog.formats import Report
 from eventlog.group_changes import UNREAD, GroupReading, MaybeRow, ReadGroup, group_reader, with_rows
 from eventlog.model import Change, LogRow, Status
@@ -70,8 +71,8 @@ def rows_to_changes(
         yield from _changes(groups[:closed], log_rows, read_group, query_back, report, source)
         if at_tail:
             return
-        good = sorted(row for group in groups[closed:] for row in group.rows)
-        log_rows = {row.record_id: log_rows[row.record_id] for row in good}
+        good = sorted((row for group in groups[closed:] for row in group), key=itemgetter(0))
+        log_rows = {record_id: log_rows[record_id] for record_id in ids_of(good)}
 
 
 def _ascending(rows: Iterable[LogRow], source: str, report: Report) -> Iterator[LogRow]:
@@ -120,15 +121,14 @@ def _changes(
     report: Report,
     source: str,
 ) -> Iterator[Change]:
-    decided = [apply_precedence(group, EventOptions()) for group in groups]
-    current = {} if query_back is None else _read_back(decided, query_back)
-    for precedence in decided:
-        group = precedence.group
+    decisions = [apply_precedence(group) if asks_for_values(group) else None for group in groups]
+    current = {} if query_back is None else _read_back(groups, decisions, query_back)
+    for group, decision in zip(groups, decisions, strict=True):
         row: MaybeRow = UNREAD
-        if query_back is not None and precedence.query_back is not None:
-            row = current.get((group.object_class, group.key))
+        if query_back is not None and decision is not None and decision.query_back is not None:
+            row = current.get(object_of(group))
         try:
-            change = read_group(precedence, row, log_rows)
+            change = read_group(group, decision, row, log_rows)
         except FormatError as error:
             report.pass_over(placed(error, source))
             continue
@@ -139,14 +139,17 @@ def _changes(
             report.count("groups_gone" if row is None else "groups_empty")
 
 
-def _read_back(decided: Sequence[Precedence], query_back: QueryBack) -> dict[tuple[ObjectClass, str], CurrentRow]:
+def _read_back(
+    groups: Sequence[Group], decisions: Sequence[Decision | None], query_back: QueryBack
+) -> dict[ObjectId, CurrentRow]:
     """The current rows of all objects that precedence asks for: one question a class."""
     asked: dict[ObjectClass, tuple[dict[str, None], dict[Attribute, None]]] = {}
-    for precedence in decided:
-        if precedence.query_back is not None:
-            keys, attributes = asked.setdefault(precedence.group.object_class, ({}, {}))
-            keys[precedence.group.key] = None
-            attributes.update(dict.fromkeys(precedence.query_back))
+    for group, decision in zip(groups, decisions, strict=True):
+        if decision is not None and decision.query_back is not None:
+            object_class, key = object_of(group)
+            keys, attributes = asked.setdefault(object_class, ({}, {}))
+            keys[key] = None
+            attributes.update(dict.fromkeys(decision.query_back))
     return {
         (object_class, key): row
         for object_class, (keys, attributes) in asked.items()

@@ -23,7 +23,7 @@ def send_heartbeat(context: Context, sink: Sink) -> None:
     number = next_flight(context.connection, context.log)
     context.connection.commit()
     try:
-        answer = sink.send(Document(number, 1, (), context.heartbeat))
+        answer = sink.send(Document(number, 1, (), context.output.heartbeat))
         sink.flush()
     except ReceiverAway as away:
         _log.warning("heartbeat: %s", away)

@@ -7,20 +7,21 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from eventlog.checks import BadRow, check_rows
-from eventlog.events import Outcome, apply_precedence, build_event
-from eventlog.fold import Group
+from eventlog.checks import BadRow, Remark, check_rows
+from eventlog.events import Decision, Fates, Outgoing, apply_precedence, build_event, ids_of
+from eventlog.fold import Group, object_of
 from eventlog.model import LogRow, Status
 from eventlog.publisher.context import Context
 from eventlog.publisher.delivery import Landing, count_fates, deliver
-from eventlog.publisher.flight import Envelope, Flight, Sending, decode, encode, ids_of, numbered, pack, record_of
+from eventlog.publisher.flight import Envelope, Flight, decode, encode, numbered, pack
 from eventlog.publisher.future import DuePass, begin_due_pass, take_due_window
 from eventlog.publisher.marks import Marks
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.passes import Pass, begin_pass, may_go_on
 from eventlog.publisher.sinks import Sink
-from eventlog.publisher.window import Taken, build_outcomes, query_back, split_by_rows, take_window
+from eventlog.publisher.window import Taken, build_events, query_back, split_by_rows, take_window
 from eventlog.sql.companions import next_flight, read_inflight, write_inflight
+from eventlog.sql.windows import to_ranges
 
 
 @dataclass(slots=True)
@@ -97,7 +98,7 @@ def run_cycle(
     for groups in split_by_rows(taken.groups, context.options.flight_rows):
         if stopping():
             return _stopped(state, Landing.STOPPED, "told to stop")
-        prepared = _prepare(context, groups, taken.origins, marks, before_bad, state.newest)
+        prepared = _prepare(context, groups, taken.log_rows, marks, before_bad, state.newest)
         marks = Marks()
         if prepared is not None:
             state.newest = prepared.first
@@ -170,20 +171,12 @@ def _fly(
 
 
 def _is_due(flight: Flight, parking: Parking) -> bool:
-    return any(
-        not parking.is_waiting(sending.object_id) for envelope in flight.envelopes for sending in envelope.sendings
-    )
+    return any(not parking.is_waiting(event.object_id) for event in flight.events())
 
 
 def recorded_ids(flights: Iterable[Flight]) -> frozenset[int]:
     """The record_ids of all rows that are in flight."""
-    return frozenset(
-        record_id
-        for flight in flights
-        for envelope in flight.envelopes
-        for sending in envelope.sendings
-        for record_id in ids_of(sending.record.rows)
-    )
+    return frozenset(record_id for flight in flights for event in flight.events() for record_id in event.ids)
 
 
 def _marks_without_group(context: Context, bad: Sequence[BadRow], loopback: Sequence[int]) -> Marks:
@@ -201,34 +194,26 @@ def _marks_without_group(context: Context, bad: Sequence[BadRow], loopback: Sequ
 def _prepare(
     context: Context,
     groups: Sequence[Group],
-    origins: Mapping[int, LogRow],
+    log_rows: Mapping[int, LogRow],
     marks: Marks,
     before_bad: Callable[[], None],
     newest: str,
 ) -> Flight | None:
     """Build the events of a flight and record it; marks of rows that make no event are written with it."""
-    sendings: list[Sending] = []
-    outcomes = build_outcomes(context, groups)
-    if any(outcome.bad for outcome in outcomes):
-        before_bad()
-    for group, outcome in zip(groups, outcomes, strict=True):
-        if outcome.event is None:
-            marks.add_without_event(outcome)
-            count_fates(context, outcome)
-        else:
-            order = [row.record_id for row in group.rows] if context.options.handle_future_events else None
-            if context.numbered is None:
-                record, origin = record_of(outcome, order), None
-            else:
-                record = record_of(outcome, order, place=len(sendings) + 1)
-                origin = origins.get(record.rows[0][0])
-            sendings.append(Sending(record, (group.object_class, group.key), outcome.event, outcome, origin))
+    events = build_events(context, groups)
+    special = [event for event in events if event.fates is not None]
+    if special:
+        if any(event.fates.bad for event in special if event.fates is not None):
+            before_bad()
+        for event in special:
+            if event.operation is None and event.fates is not None:
+                marks.add_fates(event.fates)
+                count_fates(context, event.fates)
+        events = [event for event in events if event.operation is not None]
     flight = None
-    if sendings:
+    if events:
         number = next_flight(context.connection, context.log)
-        flight = pack(number, sendings, context.options.batch_size)
-        if context.numbered is not None:
-            flight = flight._replace(first=context.numbered.first(number, newest))
+        flight = pack(number, events, context.options.batch_size, context.output.first(number, newest), log_rows)
         write_inflight(context.connection, context.log, flight.number, encode(flight))
     marks.write(context)
     context.connection.commit()
@@ -241,51 +226,74 @@ def rebuild(context: Context, flight: Flight, parking: Parking, before_bad: Call
     A row that is missing or no longer N is done; one that fails the checks now becomes E. Events of objects that
     still wait are left as they are. ``before_bad`` as of ``run_cycle``.
     """
-    if context.numbered is not None and not flight.first:  # recorded by a publisher of another format
-        flight = numbered(flight, context.numbered.first(flight.number, ""))
-    wanted = [
-        sending.record
-        for envelope in flight.envelopes
-        for sending in envelope.sendings
-        if not parking.is_waiting(sending.object_id)
-    ]
-    ids = sorted(pair for record in wanted for pair in record.rows)
-    rows = [
-        row
-        for row in context.dialect.read_rows(context.connection, context.log, ids)
-        if row.status.rstrip() == Status.NEW
-    ]
-    checked = check_rows(rows, context.catalog, None)
-    if checked.bad:
+    if not flight.first and (first := context.output.first(flight.number, "")):
+        flight = numbered(flight, first)  # recorded by a publisher of another format
+    wanted = [event for event in flight.events() if not parking.is_waiting(event.object_id)]
+    rebuilt = build_recorded(context, wanted)
+    if any(event.fates is not None and event.fates.bad for event in rebuilt.events):
         before_bad()
-    by_id = {row.record_id: row for row in rows}
-    good = {row.record_id: row for row in checked.good}
-    bad = {row.record_id: row for row in checked.bad}
-    decided = {}
-    for record in wanted:
-        members = [good[i] for i in ids_of(record.rows) if i in good]
-        if members:
-            group = Group(members[0].object_class, members[0].key, members)
-            decided[record] = apply_precedence(group, context.options.events, frozenset(ids_of(record.dropped)))
-    current = query_back(context, list(decided.values()))
     context.connection.commit()
+    built = iter(rebuilt.events)
+    envelopes = [
+        Envelope(number, [event if parking.is_waiting(event.object_id) else next(built) for event in events])
+        for number, events in flight.envelopes
+    ]
+    return Flight(flight.number, envelopes, flight.first, rebuilt.groups.log_rows)
 
-    def again(sending: Sending) -> Sending:
-        record = sending.record
-        if parking.is_waiting(sending.object_id):
-            return sending
-        failed = [bad[i] for i in ids_of(record.rows) if i in bad]
-        precedence = decided.get(record)
-        if precedence is None:
-            return Sending(record, sending.object_id, None, Outcome(None, [], [], [], [], failed, 0))
-        object_id = precedence.group.object_class, precedence.group.key
-        outcome = build_event(precedence, current.get(object_id), context.options.events, record.sent_id)
-        outcome.bad.extend(failed)
-        origin = by_id.get(precedence.group.rows[0].record_id) if flight.first else None
-        return Sending(record, object_id, outcome.event, outcome, origin)
 
-    return Flight(
-        flight.number,
-        tuple(Envelope(envelope.number, tuple(map(again, envelope.sendings))) for envelope in flight.envelopes),
-        flight.first,
-    )
+class RecordedGroups(NamedTuple):
+    """The groups of recorded events, in the order of these, of those of their rows that still have status N.
+
+    ``decided``: each with what precedence decided when the event was first built; an empty group and None if no good
+    row is left. ``bad`` and ``log_rows`` by record_id: rows that fail the checks now, and all that were read.
+    """
+
+    decided: list[tuple[Group, Decision | None]]
+    bad: dict[int, BadRow]
+    log_rows: dict[int, LogRow]
+    remarks: Sequence[Remark]
+
+
+def recorded_groups(context: Context, recorded: Sequence[Outgoing]) -> RecordedGroups:
+    """Read and check the rows of events of an in-flight line (spec/event-log.md 10)."""
+    ranges = sorted(pair for event in recorded for pair in to_ranges(event.ids))
+    log_rows = {
+        row.record_id: row
+        for row in context.dialect.read_rows(context.connection, context.log, ranges)
+        if row.status.rstrip() == Status.NEW
+    }
+    checked = check_rows(log_rows.values(), context.catalog, None)
+    good = dict(zip(ids_of(checked.good), checked.good, strict=True))
+    decided: list[tuple[Group, Decision | None]] = []
+    for event in recorded:
+        group = [good[record_id] for record_id in event.ids if record_id in good]
+        decided.append((group, apply_precedence(group, frozenset(event.dropped)) if group else None))
+    return RecordedGroups(decided, {row.record_id: row for row in checked.bad}, log_rows, checked.remarks)
+
+
+class Rebuilt(NamedTuple):
+    """Recorded events that are built again, in their order, and the groups that they are built from."""
+
+    events: list[Outgoing]
+    groups: RecordedGroups
+
+
+def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
+    """Build events of an in-flight line anew, under their event-ids; values are read back anew."""
+    groups = recorded_groups(context, recorded)
+    current = query_back(context, [(group, decision) for group, decision in groups.decided if decision is not None])
+    events = []
+    for event, (group, decision) in zip(recorded, groups.decided, strict=True):
+        failed = [groups.bad[record_id] for record_id in event.ids if record_id in groups.bad]
+        if decision is None:
+            events.append(event._replace(operation=None, steps=(), fates=Fates(bad=failed)))
+            continue
+        object_id = object_of(group)
+        built = build_event(group, context.options.events, decision, current.get(object_id), event.event_id)
+        fates = built.fates
+        if fates is None and len(group) < len(event.ids):
+            fates = Fates(contributed=built.ids)
+        if fates is not None and failed:
+            fates = fates._replace(bad=[*fates.bad, *failed])
+        events.append(event._replace(object_id=object_id, operation=built.operation, steps=built.steps, fates=fates))
+    return Rebuilt(events, groups)

@@ -7,16 +7,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from eventlog.answer import SUCCESS, Answer, Level, Verdict
+from eventlog.catalog import ObjectId
 from eventlog.errors import ReceiverAway
-from eventlog.events import Outcome
-from eventlog.publisher.context import Context, Numbered
-from eventlog.publisher.flight import Envelope, Flight, ObjectId, Sending, encode
+from eventlog.events import Fates, Outgoing
+from eventlog.publisher.context import Context
+from eventlog.publisher.flight import Envelope, Flight, encode
 from eventlog.publisher.marks import Marks
 from eventlog.publisher.parking import Parking
-from eventlog.publisher.sinks import Document, Sink
+from eventlog.publisher.sinks import Sink
 from eventlog.sql.companions import strike_inflight, update_inflight
 
 _log = logging.getLogger("eventlog.publisher")
@@ -44,8 +46,12 @@ class _Sent(NamedTuple):
     """One envelope that was sent, or would have been, and what came back: an answer or why there is none."""
 
     envelope: Envelope
-    sendings: Sequence[Sending]
+    events: Sequence[Outgoing]
     answer: Answer | ReceiverAway
+
+
+_Answered = list[tuple[Verdict, Sequence[Outgoing]]]
+"""Events that are answered for good, by their verdicts."""
 
 
 def deliver(context: Context, flight: Flight, sink: Sink, parking: Parking, stopping: Callable[[], bool]) -> Delivered:
@@ -57,15 +63,15 @@ def deliver(context: Context, flight: Flight, sink: Sink, parking: Parking, stop
     stay in the line. ``stopping`` is asked before each envelope.
     """
     delivered = _deliver(context, flight, sink, parking, stopping)
-    if delivered.landing is Landing.AWAY and context.numbered is not None:
-        context.numbered.forget()
+    if delivered.landing is Landing.AWAY:
+        context.output.forget()
     return delivered
 
 
 def _deliver(context: Context, flight: Flight, sink: Sink, parking: Parking, stopping: Callable[[], bool]) -> Delivered:
     recorded = flight
-    left: dict[int, tuple[Sending, ...]] = {envelope.number: envelope.sendings for envelope in flight.envelopes}
-    unmarked: _Judged = []
+    left: dict[int, Sequence[Outgoing]] = {envelope.number: envelope.events for envelope in flight.envelopes}
+    unmarked: _Answered = []
     marked_at = time.monotonic()
     landing, reason = Landing.DONE, ""
 
@@ -84,23 +90,19 @@ def _deliver(context: Context, flight: Flight, sink: Sink, parking: Parking, sto
         return None
 
     send = _send_concurrently if context.options.concurrency > 1 else _send_in_turn
-    for envelope, sendings, answer in send(context, flight, sink, parking, halted):
+    for envelope, events, answer in send(context, flight, sink, parking, halted):
         if isinstance(answer, ReceiverAway):
             if landing is not Landing.FATAL:
                 landing, reason = Landing.AWAY, str(answer)
             continue
-        judged = _judge(sendings, answer)
+        judged = _judge(events, answer)
         settled, why = _settle(context, judged, answer, parking)
-        unmarked += judged
+        unmarked += judged.answered
         if settled is Landing.FATAL or landing is Landing.DONE:
             landing, reason = settled, why
-        kept = {id(sending): again for sending, _, again in judged}
-        left[envelope.number] = tuple(
-            again for sending in envelope.sendings if (again := kept.get(id(sending), sending)) is not None
-        )
-        is_renumbered = any(again is not None and again is not sending for sending, _, again in judged)
+        left[envelope.number] = _left_of(envelope, events, judged)
         is_time = landing is Landing.DONE and time.monotonic() - marked_at >= context.options.mark_interval
-        if (is_renumbered or is_time) and (lost := write()) is not None:
+        if (judged.is_renumbered or is_time) and (lost := write()) is not None:
             return Delivered(Landing.AWAY, recorded, str(lost))
     if landing is Landing.DONE and stopping():
         landing, reason = Landing.STOPPED, "told to stop"
@@ -116,8 +118,8 @@ def _send_in_turn(
     for envelope in flight.envelopes:
         if halted():
             return
-        sendings = _sendable(envelope, parking)
-        yield _Sent(envelope, sendings, _send(context, flight, envelope, sendings, sink))
+        events = _sendable(envelope, parking)
+        yield _Sent(envelope, events, _send(context, flight, envelope, events, sink))
 
 
 def _send_concurrently(
@@ -125,48 +127,44 @@ def _send_concurrently(
 ) -> Iterator[_Sent]:
     """Up to ``concurrency`` envelopes in the air, begun in order, never two that hold one object."""
     most = context.options.concurrency
-    in_air: dict[Future[Answer | ReceiverAway], tuple[Envelope, Sequence[Sending]]] = {}
+    in_air: dict[Future[Answer | ReceiverAway], tuple[Envelope, Sequence[Outgoing]]] = {}
     with ThreadPoolExecutor(most, thread_name_prefix="eventlog-send") as threads:
         for envelope in flight.envelopes:
-            objects = {sending.object_id for sending in envelope.sendings}
+            objects = {event.object_id for event in envelope.events}
             while in_air and (
-                len(in_air) >= most
-                or any(sending.object_id in objects for _, sendings in in_air.values() for sending in sendings)
+                len(in_air) >= most or any(event.object_id in objects for _, sent in in_air.values() for event in sent)
             ):
                 yield from _landed(in_air)
             if halted():
                 break
-            sendings = _sendable(envelope, parking)
-            in_air[threads.submit(_send, context, flight, envelope, sendings, sink)] = envelope, sendings
+            events = _sendable(envelope, parking)
+            in_air[threads.submit(_send, context, flight, envelope, events, sink)] = envelope, events
         while in_air:
             yield from _landed(in_air)
 
 
-def _landed(in_air: dict[Future[Answer | ReceiverAway], tuple[Envelope, Sequence[Sending]]]) -> Iterator[_Sent]:
+def _landed(in_air: dict[Future[Answer | ReceiverAway], tuple[Envelope, Sequence[Outgoing]]]) -> Iterator[_Sent]:
     done, _ = wait(in_air, return_when=FIRST_COMPLETED)
     for future in done:
-        envelope, sendings = in_air.pop(future)
-        yield _Sent(envelope, sendings, future.result())
+        envelope, events = in_air.pop(future)
+        yield _Sent(envelope, events, future.result())
 
 
-def _sendable(envelope: Envelope, parking: Parking) -> list[Sending]:
-    return [s for s in envelope.sendings if s.outcome is not None and not parking.is_waiting(s.object_id)]
+def _sendable(envelope: Envelope, parking: Parking) -> Sequence[Outgoing]:
+    """The events of an envelope whose objects do not wait; the others have perhaps not been built."""
+    if not parking:
+        return envelope.events
+    return [event for event in envelope.events if not parking.is_waiting(event.object_id)]
 
 
 def _send(
-    context: Context, flight: Flight, envelope: Envelope, sendings: Sequence[Sending], sink: Sink
+    context: Context, flight: Flight, envelope: Envelope, events: Sequence[Outgoing], sink: Sink
 ) -> Answer | ReceiverAway:
-    events = tuple(sending.event for sending in sendings if sending.event is not None)
-    if not events:
+    written = [event for event in events if event.operation is not None]
+    if not written:
         return Answer()
     try:
-        if context.numbered is None:
-            document = Document(flight.number, envelope.number, events, context.render(events))
-        else:
-            numbered = [Numbered(s.event, s.record.place, s.origin) for s in sendings if s.event is not None]
-            records = context.numbered.records(context.catalog, flight.first, numbered)
-            document = Document(flight.number, envelope.number, events, "", records)
-        answer = sink.send(document)
+        answer = sink.send(context.output.document(context.catalog, flight, envelope.number, written))
     except ReceiverAway as away:
         return away
     if answer.unknown_ids:
@@ -174,117 +172,122 @@ def _send(
     return answer
 
 
-_Judged = list[tuple[Sending, Verdict, Sending | None]]
-"""A sending, its verdict, and what of it is to be sent again, if it is."""
+class _Judged(NamedTuple):
+    """What an answer means. ``answered``: events that are done, by their verdicts. ``again`` by event-id: events that
+    are to be sent again, with their verdicts, as they are recorded from now on.
+    """
+
+    answered: _Answered
+    again: Mapping[str, tuple[Verdict, Outgoing]] = MappingProxyType({})
+
+    @property
+    def is_renumbered(self) -> bool:
+        """Whether an event is to be sent under a new event-id."""
+        return any(verdict.level is not Level.RETRY for verdict, _ in self.again.values())
 
 
-def _judge(sendings: Sequence[Sending], answer: Answer) -> _Judged:
+def _judge(events: Sequence[Outgoing], answer: Answer) -> _Judged:
     """What each event is to be marked with, or how it is sent again.
 
     An event behind a retry of its own object is sent again too, since it must not be answered for good before that
     one; the receiver may have applied it, so under a new event-id (7.4).
     """
-    if not answer.verdicts and answer.general is None:
-        return [(sending, SUCCESS, None) for sending in sendings]
-    judged: _Judged = []
+    if not answer.verdicts and answer.general is None:  # a silent answer is one verdict for all
+        return _Judged([(SUCCESS, events)])
+    answered: dict[Verdict, list[Outgoing]] = {}
+    again: dict[str, tuple[Verdict, Outgoing]] = {}
     retried: set[ObjectId | None] = set()
-    for sending in sendings:
-        verdict = SUCCESS if sending.event is None else answer.verdict(sending.event.event_id)
+    for event in events:
+        verdict = SUCCESS if event.operation is None else answer.verdict(event.sent_id)
         if verdict.level is Level.RETRY:
-            retried.add(sending.object_id)
-            judged.append((sending, verdict, sending))
-        elif sending.object_id in retried and verdict.level is not Level.FATAL:
-            judged.append((sending, verdict, _renumbered(sending)))
+            retried.add(event.object_id)
+            again[event.event_id] = verdict, event
+        elif event.object_id in retried and verdict.level is not Level.FATAL:
+            again[event.event_id] = verdict, event._replace(sendings=event.sendings + 1)
         else:
-            judged.append((sending, verdict, None))
-    return judged
+            answered.setdefault(verdict, []).append(event)
+    return _Judged(list(answered.items()), again)
 
 
-def _renumbered(sending: Sending) -> Sending:
-    record = sending.record._replace(sendings=sending.record.sendings + 1)
-    return sending._replace(record=record)
+def _left_of(envelope: Envelope, events: Sequence[Outgoing], judged: _Judged) -> Sequence[Outgoing]:
+    """What of an envelope stays in the line: what was not sent, and what is to be sent again."""
+    if not judged.again and len(events) == len(envelope.events):
+        return ()
+    done = {event.event_id for _, answered in judged.answered for event in answered}
+    left = [event for event in envelope.events if event.event_id not in done]
+    return [judged.again[event.event_id][1] if event.event_id in judged.again else event for event in left]
 
 
 def _settle(context: Context, judged: _Judged, answer: Answer, parking: Parking) -> tuple[Landing, str]:
     """Count the answers to one envelope, park what is to be sent again, and say whether to go on."""
     counters = context.counters
-    answered = [0] * len(Level)
     landing, reason = Landing.DONE, ""
-    retried = None
-    for sending, verdict, again in judged:
-        _, object_id, event, outcome, _ = sending
-        level = verdict.level
-        if event is not None:
-            answered[level] += 1
-        if level is Level.FATAL:
+    sent = len(judged.again)
+    for verdict, events in judged.answered:
+        written = len(events)
+        counters.rows_published += sum([len(ids) for _, ids, _, _, _, fates, _, _, _ in events if fates is None])
+        for event in [event for event in events if event.fates is not None]:
+            assert event.fates is not None
+            written -= event.operation is None
+            counters.rows_published += len(event.fates.contributed)
+            count_fates(context, event.fates)
+        if parking:
+            for event in events:
+                if event.object_id is not None:
+                    parking.release(event.object_id)
+        if verdict.level is Level.FATAL:
             landing, reason = Landing.FATAL, verdict.message or "no message"
-        if again is not None:
-            if level is Level.RETRY and retried is None:
-                retried = sending
-            continue
-        if outcome is not None:
-            if event is not None:
-                counters.rows_published += len(outcome.contributed)
-            count_fates(context, outcome)
-        if object_id is not None and parking:
-            parking.release(object_id)
-    counters.events_sent += sum(answered)
-    counters.documents_sent += 1 if any(answered) else 0
-    for level, count in zip(Level, answered, strict=True):
-        counters.count_answers(level, count)
-    if landing is Landing.FATAL or retried is None:
+        counters.count_answers(verdict.level, written)
+        sent += written
+    retried: dict[ObjectId | None, Outgoing] = {}
+    for verdict, event in judged.again.values():
+        counters.count_answers(verdict.level, 1)
+        if verdict.level is Level.RETRY:
+            retried.setdefault(event.object_id, event)
+    counters.events_sent += sent
+    counters.documents_sent += 1 if sent else 0
+    if landing is Landing.FATAL or not retried:
         return landing, reason
     if not context.options.park or (answer.general is not None and answer.general.level is Level.RETRY):
-        return Landing.RETRY, f"event {retried.record.sent_id} is to be sent again later"
+        return Landing.RETRY, f"event {next(iter(retried.values())).sent_id} is to be sent again later"
     now = time.monotonic()
-    # An object that got several retries in one answer was tried once.
-    again_later = {
-        sending.object_id: sending.record.sent_id
-        for sending, verdict, again in reversed(judged)
-        if again is not None and verdict.level is Level.RETRY and sending.object_id is not None
-    }
-    for object_id, sent_id in again_later.items():
-        parking.park(object_id, now)
-        _log.info("event %s got retry: its object is parked", sent_id)
+    for object_id, event in retried.items():  # one that got several retries in one answer was tried once
+        if object_id is not None:
+            parking.park(object_id, now)
+            _log.info("event %s got retry: its object is parked", event.sent_id)
     if len(parking) > context.options.max_parked:
         return Landing.RETRY, f"more than {context.options.max_parked} objects are parked"
     return landing, reason
 
 
-def _marks(context: Context, judged: _Judged, refused: Mapping[str, Verdict] | None) -> Marks:
+def _marks(context: Context, answered: _Answered, refused: Mapping[str, Verdict] | None) -> Marks:
     """The marks of what was answered. ``refused``: verdicts that came with the flush, in place of the answers."""
     marks = Marks()
-    for sending, verdict, again in judged:
-        outcome = sending.outcome
-        if again is not None or outcome is None:
-            continue
-        if sending.event is None:
-            marks.add_without_event(outcome)
-            continue
-        late = refused.get(sending.event.event_id) if refused else None
-        if late is not None:
-            context.counters.count_answers(verdict.level, -1)
-            context.counters.count_answers(late.level, 1)
-        marks.add_answered(outcome, verdict if late is None else late)
+    for verdict, events in answered:
+        if refused:
+            late = [event for event in events if event.sent_id in refused]
+            for event in late:
+                context.counters.count_answers(verdict.level, -1)
+                context.counters.count_answers(refused[event.sent_id].level, 1)
+                marks.add_answered([event], refused[event.sent_id])
+            events = [event for event in events if event.sent_id not in refused] if late else events
+        marks.add_answered(events, verdict)
     return marks
 
 
-def count_fates(context: Context, outcome: Outcome) -> None:
+def count_fates(context: Context, fates: Fates) -> None:
     """Count the rows of a group that got their letter without an answer of their own (spec/event-log.md 7.3)."""
-    _, _, dropped, gone, empty, bad, conflicts = outcome
-    if not (dropped or gone or empty or bad or conflicts):  # as most are
-        return
     counters = context.counters
-    counters.rows_dropped += len(dropped)
-    counters.rows_gone += len(gone)
-    counters.rows_empty += len(empty)
-    counters.rows_bad += len(bad)
-    counters.sv_conflicts += conflicts
+    counters.rows_dropped += len(fates.dropped)
+    counters.rows_gone += len(fates.gone)
+    counters.rows_empty += len(fates.empty)
+    counters.rows_bad += len(fates.bad)
+    counters.sv_conflicts += fates.conflicts
 
 
-def _write_marks(context: Context, flight: Flight, left: dict[int, tuple[Sending, ...]], marks: Marks) -> Flight:
+def _write_marks(context: Context, flight: Flight, left: Mapping[int, Sequence[Outgoing]], marks: Marks) -> Flight:
     """Write marks and what is left of the flight in one transaction; return what is left."""
-    rest = Flight(flight.number, tuple(_still(left)), flight.first)
+    rest = flight._replace(envelopes=[Envelope(number, events) for number, events in left.items() if events])
     connection = context.connection
     marks.write(context)
     if rest.envelopes:
@@ -294,9 +297,3 @@ def _write_marks(context: Context, flight: Flight, left: dict[int, tuple[Sending
         strike_inflight(connection, context.log, flight.number)
     connection.commit()
     return rest
-
-
-def _still(left: dict[int, tuple[Sending, ...]]) -> Iterator[Envelope]:
-    for number, sendings in left.items():
-        if sendings:
-            yield Envelope(number, sendings)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from eventlog.events import Outgoing, ids_of
 from eventlog.fold import Group
-from eventlog.model import Event
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import State, rebuild, recorded_ids, recover
 from eventlog.publisher.future import DuePass, begin_due_pass, take_due_window
-from eventlog.publisher.window import build_outcomes, split_by_rows, take_window
+from eventlog.publisher.window import build_events, split_by_rows, take_window
 
 
 def dry_run(context: Context) -> Iterator[str]:
@@ -17,14 +17,15 @@ def dry_run(context: Context) -> Iterator[str]:
     state = recover(context)
     for number in sorted(state.flights):
         for envelope in rebuild(context, state.flights[number], state.parking).envelopes:
-            events = [sending.event for sending in envelope.sendings if sending.event is not None]
+            events = [event for event in envelope.events if event.operation is not None]
             if events:
-                yield context.render(events)
+                yield context.output.preview(context.catalog, events)
     # What would be marked without being published is counted, so that it can be told.
     windows = _due_windows if context.options.handle_future_events else _windows
     for window in windows(context, state, recorded_ids(state.flights.values())):
         for groups in split_by_rows(window, context.options.flight_rows):
-            yield from _documents(context, [o.event for o in build_outcomes(context, groups) if o.event is not None])
+            events = [event for event in build_events(context, groups) if event.operation is not None]
+            yield from _documents(context, events)
 
 
 def _windows(context: Context, state: State, in_flight: frozenset[int]) -> Iterator[list[Group]]:
@@ -36,7 +37,7 @@ def _windows(context: Context, state: State, in_flight: frozenset[int]) -> Itera
         first = taken.next_first
         if first is not None:
             # Nothing is marked here, so what has been shown is read again where it lies behind a row held back.
-            in_flight |= {row.record_id for group in taken.groups for row in group.rows if row.record_id >= first}
+            in_flight |= {record_id for group in taken.groups for record_id in ids_of(group) if record_id >= first}
             in_flight |= {record_id for record_id in taken.loopback if record_id >= first}
 
 
@@ -48,7 +49,7 @@ def _due_windows(context: Context, state: State, in_flight: frozenset[int]) -> I
         yield taken.groups
 
 
-def _documents(context: Context, events: list[Event]) -> Iterator[str]:
+def _documents(context: Context, events: list[Outgoing]) -> Iterator[str]:
     size = context.options.batch_size
     for start in range(0, len(events), size):
-        yield context.render(events[start : start + size])
+        yield context.output.preview(context.catalog, events[start : start + size])

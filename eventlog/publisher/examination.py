@@ -287,7 +287,7 @@ def _examine_rows(case: _Case, log: LogTable, options: PublisherOptions, catalog
     with case.checking("what is in flight"):
         runs = case.dialect.is_locked(conn, log)
         flights = [decode(number, composition) for number, composition in read_inflight(conn, log)]
-        events = sum(len(envelope.sendings) for flight in flights for envelope in flight.envelopes)
+        events = sum(len(envelope.events) for flight in flights for envelope in flight.envelopes)
         in_flight = recorded_ids(flights)
         seconds = health.inflight_seconds(conn, log)
         case.findings += waiting.judge_in_flight(events, len(in_flight), seconds, runs, limits)

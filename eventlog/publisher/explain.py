@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, NamedTuple
 
-from eventlog.catalog import ObjectClass
+from eventlog.catalog import Attribute, ObjectId
 from eventlog.checks import BadRow, CheckedRow, check_rows
 from eventlog.errors import DatabaseError, LogTableError
-from eventlog.events import CurrentRow, Outcome, Precedence, apply_precedence, build_event
-from eventlog.fold import Group, fold
+from eventlog.events import Decision, Outgoing, apply_precedence, build_event, ids_of
+from eventlog.fold import first_id, fold, object_of
 from eventlog.model import LogRow, Status
 from eventlog.publisher.context import Context
-from eventlog.publisher.cycle import recorded_ids
-from eventlog.publisher.flight import Flight, ObjectId, Record, decode, ids_of
+from eventlog.publisher.cycle import build_recorded, recorded_ids
+from eventlog.publisher.flight import Flight, decode
 from eventlog.publisher.metrics import in_words
 from eventlog.publisher.window import query_back
 from eventlog.sql.companions import ErrorLine, read_errors, read_inflight
 from eventlog.sql.failures import as_database_errors
-from eventlog.sql.windows import Window
+from eventlog.sql.windows import Window, to_ranges
 
 _SECONDS: Final = 60
 """That one statement may take."""
@@ -90,8 +90,8 @@ class _Made(NamedTuple):
 
     source: Source
     rows: Sequence[LogRow]
-    precedence: Precedence
-    outcome: Outcome
+    decision: Decision
+    event: Outgoing
 
 
 def explain(context: Context, record_id: int) -> Explanation:
@@ -108,7 +108,7 @@ def explain(context: Context, record_id: int) -> Explanation:
     notes: list[str] = []
     errors = _errors(context, record_id, notes)
     checked = check_rows([row], context.catalog, None)
-    good = checked.good[0] if checked.good else None
+    object_id = None if not checked.good else object_of(checked.good)
     problem = checked.bad[0] if checked.bad else None
     notes += [in_words(remark) for remark in checked.remarks]
     flights = [decode(number, text) for number, text in read_inflight(conn, context.log)]
@@ -119,28 +119,28 @@ def explain(context: Context, record_id: int) -> Explanation:
         with as_database_errors(conn), conn.begin_nested():
             if place is not None:
                 made = _recorded(context, place[1])
-            elif good is not None and not _is_loopback(context, row):
+            elif object_id is not None and not _is_loopback(context, row):
                 if letter == Status.NEW and _is_due(context, row):
-                    made = _waiting(context, good, recorded_ids(flights))
+                    made = _waiting(context, record_id, object_id, recorded_ids(flights))
                 elif letter in (Status.SUCCESS, Status.WARNING, Status.ERROR, Status.FATAL):
-                    made = _reconstructed(context, good, notes)
+                    made = _reconstructed(context, record_id, object_id, notes)
     except DatabaseError as error:
         notes.append(f"its group could not be built: {error}")
-    event = None if made is None else made.outcome.event
+    event = None if made is None or made.event.operation is None else made.event
     return Explanation(
         log=str(context.log),
         row=row,
-        state=_state(context, row, good, problem, place, flights, errors),
+        state=_state(context, row, object_id, problem, place, flights, errors),
         problem=problem,
-        class_name=None if good is None else good.object_class.name,
-        key=None if good is None else good.key,
+        class_name=None if object_id is None else object_id[0].name,
+        key=None if object_id is None else object_id[1],
         in_flight=None if place is None else place[0],
         source=None if made is None else made.source,
         members=() if made is None else tuple(_members(made)),
         read_back=_read_back(made),
-        event_id=None if event is None else event.event_id,
+        event_id=None if event is None else event.sent_id,
         operation=None if event is None else event.operation,
-        document=None if event is None else context.render([event]),
+        document=None if event is None else context.output.preview(context.catalog, [event]),
         errors=tuple(errors),
         notes=tuple(notes),
     )
@@ -159,13 +159,12 @@ def _errors(context: Context, record_id: int, notes: list[str]) -> list[ErrorLin
 # --- what the row is --------------------------------------------------------------------------------------------------
 
 
-def _place(flights: Iterable[Flight], record_id: int) -> tuple[InFlight, Record] | None:
+def _place(flights: Iterable[Flight], record_id: int) -> tuple[InFlight, Outgoing] | None:
     for flight in flights:
         for envelope in flight.envelopes:
-            for sending in envelope.sendings:
-                record = sending.record
-                if any(first <= record_id <= last for first, last in record.rows):
-                    return InFlight(flight.number, envelope.number, record.sent_id, record.sendings), record
+            for event in envelope.events:
+                if record_id in event.ids:
+                    return InFlight(flight.number, envelope.number, event.sent_id, event.sendings), event
     return None
 
 
@@ -188,15 +187,15 @@ def _is_due(context: Context, row: LogRow) -> bool:
 def _state(
     context: Context,
     row: LogRow,
-    good: CheckedRow | None,
+    object_id: ObjectId | None,
     problem: BadRow | None,
-    place: tuple[InFlight, Record] | None,
+    place: tuple[InFlight, Outgoing] | None,
     flights: Sequence[Flight],
     errors: Sequence[ErrorLine],
 ) -> str:
     letter = row.status.rstrip(" ")
     if letter == Status.NEW:
-        return _state_of_new(context, row, good, problem, place, flights)
+        return _state_of_new(context, row, object_id, problem, place, flights)
     loopback = (
         f", made by {row.perpetrator!r}, the publisher's own user, and not published; "
         "`eventlog requeue --loopback` brings it back"
@@ -223,9 +222,9 @@ def _state(
 def _state_of_new(
     context: Context,
     row: LogRow,
-    good: CheckedRow | None,
+    object_id: ObjectId | None,
     problem: BadRow | None,
-    place: tuple[InFlight, Record] | None,
+    place: tuple[InFlight, Outgoing] | None,
     flights: Sequence[Flight],
 ) -> str:
     runs = context.dialect.is_locked(context.connection, context.log)
@@ -242,7 +241,7 @@ def _state_of_new(
         return f"to become E ({problem.code}): {problem.message}"
     if not _is_due(context, row):
         return f"not due before {row.event_time} (handle_future_events)"
-    ahead = None if good is None else _event_ahead(context, (good.object_class, good.key), flights)
+    ahead = None if object_id is None else _event_ahead(context, object_id, flights)
     if ahead is not None:
         return f"waits behind event {ahead} of its object, which is in flight or parked"
     return "waits to be published" if runs else "waits to be published; no publisher runs"
@@ -250,40 +249,29 @@ def _state_of_new(
 
 def _event_ahead(context: Context, object_id: ObjectId, flights: Iterable[Flight]) -> str | None:
     """The event in flight of the same object, if there is one."""
-    records = [
-        sending.record
-        for flight in flights
-        for envelope in flight.envelopes
-        for sending in envelope.sendings
-        if sending.record.rows
-    ]
-    by_first = {record.rows[0][0]: record for record in records}
+    by_first = {event.ids[0]: event for flight in flights for event in flight.events()}
     rows = context.dialect.read_rows(context.connection, context.log, [(first, first) for first in sorted(by_first)])
-    for one in check_rows(rows, context.catalog, None).good:
-        if (one.object_class, one.key) == object_id:
-            return by_first[one.record_id].sent_id
+    for record_id, _, own, _, _, _ in check_rows(rows, context.catalog, None).good:
+        if own == object_id:
+            return by_first[record_id].sent_id
     return None
 
 
 # --- its group --------------------------------------------------------------------------------------------------------
 
 
-def _recorded(context: Context, record: Record) -> _Made | None:
+def _recorded(context: Context, recorded: Outgoing) -> _Made | None:
     """The event as its in-flight line has it, built anew from the rows that are still N (spec/event-log.md 10)."""
-    wanted = ids_of(record.rows)
-    by_id = {row.record_id: row for row in context.dialect.read_rows(context.connection, context.log, record.rows)}
-    rows = [by_id[one] for one in wanted if one in by_id]
-    checked = check_rows([row for row in rows if row.status.rstrip(" ") == Status.NEW], context.catalog, None)
-    if not checked.good:
+    rebuilt = build_recorded(context, [recorded])
+    (event,) = rebuilt.events
+    ((_, decision),) = rebuilt.groups.decided
+    if decision is None:
         return None
-    members = checked.good
-    group = Group(members[0].object_class, members[0].key, members)
-    made = _made(context, "in_flight", group, rows, frozenset(ids_of(record.dropped)), record.sent_id)
-    made.outcome.bad.extend(checked.bad)
-    return made
+    rows = context.dialect.read_rows(context.connection, context.log, to_ranges(sorted(recorded.ids)))
+    return _Made("in_flight", rows, decision, event)
 
 
-def _waiting(context: Context, target: CheckedRow, in_flight: Collection[int]) -> _Made | None:
+def _waiting(context: Context, record_id: int, object_id: ObjectId, in_flight: Collection[int]) -> _Made | None:
     """The group that the next cycle would make of the row (spec/event-log.md 6)."""
     options = context.options
     leave = options.driver_user if options.leave_loopback else None
@@ -297,10 +285,10 @@ def _waiting(context: Context, target: CheckedRow, in_flight: Collection[int]) -
             rows.sort(key=lambda row: (row.event_time or "", row.record_id))
         return rows
 
-    return _folded(context, "queue", target, read)
+    return _folded(context, "queue", record_id, object_id, read)
 
 
-def _reconstructed(context: Context, target: CheckedRow, notes: list[str]) -> _Made | None:
+def _reconstructed(context: Context, record_id: int, object_id: ObjectId, notes: list[str]) -> _Made | None:
     """The group that the row would be in if all processed rows around it were folded together."""
 
     def read(first: int, last: int) -> list[LogRow]:
@@ -312,56 +300,45 @@ def _reconstructed(context: Context, target: CheckedRow, notes: list[str]) -> _M
         "the group is a reconstruction: processed rows of its object that stand near it, as far as they are still "
         "there. Which of them were one event is not recorded, and values that are read back are those of now"
     )
-    return _folded(context, "reconstructed", target, read)
+    return _folded(context, "reconstructed", record_id, object_id, read)
 
 
-def _folded(context: Context, source: Source, target: CheckedRow, read: _Read) -> _Made | None:
+def _folded(context: Context, source: Source, record_id: int, object_id: ObjectId, read: _Read) -> _Made | None:
     options = context.options
     reach = min(options.fold_span or _MOST_REACH, _MOST_REACH)
-    first, last = max(1, target.record_id - reach), target.record_id + reach
-    object_id = target.object_class, target.key
+    first, last = max(1, record_id - reach), record_id + reach
     rows: list[LogRow] = []
     mine: list[CheckedRow] = []
     for _ in range(_MOST_STEPS):
         rows = read(first, last)
         good = check_rows(rows, context.catalog, options.driver_user).good
-        mine = [row for row in good if (row.object_class, row.key) == object_id]
+        mine = [row for row in good for _, _, own, _, _, _ in (row,) if own == object_id]
         # Where a group begins depends on where the one before ends: back to a gap that no group spans.
-        if not mine or first == 1 or mine[0].record_id - first >= options.fold_distance:
+        if not mine or first == 1 or first_id(mine) - first >= options.fold_distance:
             break
         first = max(1, first - reach)
     for group in fold(mine, options.fold_distance, options.fold_span):
-        ids = {row.record_id for row in group.rows}
-        if target.record_id in ids:
-            return _made(context, source, group, [row for row in rows if row.record_id in ids], None, None)
+        ids = ids_of(group)
+        if record_id in ids:
+            decision = apply_precedence(group)
+            current = query_back(context, [(group, decision)]).get(object_id)
+            event = build_event(group, options.events, decision, current)
+            return _Made(source, [row for row in rows if row.record_id in ids], decision, event)
     return None
-
-
-def _made(
-    context: Context,
-    source: Source,
-    group: Group,
-    rows: Sequence[LogRow],
-    dropped: Collection[int] | None,
-    event_id: str | None,
-) -> _Made:
-    events = context.options.events
-    precedence = apply_precedence(group, events, dropped)
-    current: dict[tuple[ObjectClass, str], CurrentRow] = dict(query_back(context, [precedence]))
-    outcome = build_event(precedence, current.get((group.object_class, group.key)), events, event_id)
-    return _Made(source, rows, precedence, outcome)
 
 
 # --- what became of its rows ------------------------------------------------------------------------------------------
 
 
 def _members(made: _Made) -> Iterable[Member]:
-    outcome = made.outcome
-    fates: dict[int, str] = dict.fromkeys(outcome.contributed, "makes the event")
-    fates |= {row.record_id: _why_dropped(row, made.precedence.surviving) for row in made.precedence.dropped}
-    fates |= dict.fromkeys(outcome.gone, "no effect: the object is gone")
-    fates |= dict.fromkeys(outcome.empty, "no effect: nothing is changed by it")
-    fates |= {row.record_id: f"bad ({row.code}): {row.message}" for row in outcome.bad}
+    fates: dict[int, str] = dict.fromkeys(made.event.contributed, "makes the event")
+    for dropped in made.decision.dropped:
+        record_id, _, _, attribute, _, _ = dropped
+        fates[record_id] = _why_dropped(attribute, made.decision.surviving)
+    if made.event.fates is not None:
+        fates |= dict.fromkeys(made.event.fates.gone, "no effect: the object is gone")
+        fates |= dict.fromkeys(made.event.fates.empty, "no effect: nothing is changed by it")
+        fates |= {row.record_id: f"bad ({row.code}): {row.message}" for row in made.event.fates.bad}
     for row in made.rows:
         letter = row.status.rstrip(" ")
         done = f"done: status {letter}"
@@ -369,18 +346,18 @@ def _members(made: _Made) -> Iterable[Member]:
         yield Member(row.record_id, letter, row.event_type or 0, row.column_name, row.old_value, row.new_value, fate)
 
 
-def _why_dropped(row: CheckedRow, surviving: Sequence[CheckedRow]) -> str:
-    """Which row beats it (spec/event-log.md 7.1)."""
-    for other in surviving:
-        if other.event_type in (5, 6):
-            return f"dropped by precedence: row {other.record_id} of type {other.event_type} reads the whole object"
-    for other in surviving:
-        if other.event_type in (7, 8) and other.attribute is row.attribute:
-            return f"dropped by precedence: row {other.record_id} of type {other.event_type} reads the attribute back"
+def _why_dropped(attribute: Attribute | None, surviving: Sequence[CheckedRow]) -> str:
+    """Which row beats one of this attribute (spec/event-log.md 7.1)."""
+    for record_id, event_type, _, _, _, _ in surviving:
+        if event_type in (5, 6):
+            return f"dropped by precedence: row {record_id} of type {event_type} reads the whole object"
+    for record_id, event_type, _, own, _, _ in surviving:
+        if event_type in (7, 8) and own is attribute:
+            return f"dropped by precedence: row {record_id} of type {event_type} reads the attribute back"
     return "dropped by precedence when the event was first built"
 
 
 def _read_back(made: _Made | None) -> tuple[str, ...] | None:
-    if made is None or made.precedence.query_back is None:
+    if made is None or made.decision.query_back is None:
         return None
-    return tuple(attribute.name for attribute in made.precedence.query_back)
+    return tuple(attribute.name for attribute in made.decision.query_back)

@@ -7,179 +7,179 @@ event, so that an event-id never means two sets of rows.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from itertools import count
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, count, islice
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
-from eventlog.catalog import ObjectClass
 from eventlog.errors import DatabaseError
-from eventlog.events import Outcome
-from eventlog.model import Event, LogRow
-from eventlog.sql.windows import Ranges, to_ranges
+from eventlog.events import Outgoing
+from eventlog.model import LogRow
+from eventlog.sql.windows import to_ranges
 
-ObjectId = tuple[ObjectClass, str]
-"""Class and canonical table_key: what an event is about."""
+FORM: Final = 2
+"""The form that lines are written in. Form 1, of versions before 0.2, had no number."""
 
-
-class Record(NamedTuple):
-    """One event in the in-flight line: the rows it was made of, and which of them precedence dropped.
-
-    ``sendings`` counts the event-ids it has been sent under: 1 at first, n gives the event-id ``<id>.n`` (7.4).
-    ``place`` counts the events of a flight whose format numbers them, from 1; 0 in other flights.
-    """
-
-    event_id: str
-    rows: Ranges
-    dropped: Ranges = ()
-    sendings: int = 1
-    place: int = 0
-
-    @property
-    def sent_id(self) -> str:
-        """The event-id that the document carries."""
-        return self.event_id if self.sendings == 1 else f"{self.event_id}.{self.sendings}"
-
-
-class Sending(NamedTuple):
-    """One event on its way. ``event`` is None when it came out empty on being rebuilt: its rows are only to be
-    marked. ``origin`` is the first row of an event of a numbered flight.
-    """
-
-    record: Record
-    object_id: ObjectId | None
-    event: Event | None
-    outcome: Outcome | None
-    origin: LogRow | None = None
+KIND: Final = "publisher"
+"""Whose line it is: the publisher's own."""
 
 
 class Envelope(NamedTuple):
     """Up to ``batch_size`` events that make one document, with its number in the flight, from 1."""
 
     number: int
-    sendings: tuple[Sending, ...]
+    events: Sequence[Outgoing]
 
 
 class Flight(NamedTuple):
-    """The envelopes of one in-flight line. ``first`` is the number of its first event, for formats that number them."""
+    """The envelopes of one in-flight line. ``first`` is the number of its first event, for formats that number them.
+
+    ``log_rows``: by record_id the rows as the log has them, for formats that need them; not in the line.
+    """
 
     number: int
-    envelopes: tuple[Envelope, ...]
+    envelopes: Sequence[Envelope]
     first: str = ""
+    log_rows: Mapping[int, LogRow] = MappingProxyType({})
+
+    def events(self) -> Iterator[Outgoing]:
+        """The events of all envelopes in order."""
+        return chain.from_iterable([envelope.events for envelope in self.envelopes])
 
 
-def ids_of(ranges: Ranges) -> list[int]:
-    """The record_ids of ranges, in their order."""
-    return [record_id for first, last in ranges for record_id in range(first, last + 1)]
-
-
-def record_of(outcome: Outcome, queue_order: Sequence[int] | None = None, place: int = 0) -> Record:
-    """The in-flight record of an event that is about to be sent for the first time.
-
-    ``queue_order``: the record_ids of its group in the order of the queue, where that is not theirs
-    (``handle_future_events``); the record keeps it, so that the event is rebuilt from rows in this order. ``place`` as
-    of ``Record``.
-    """
-    event, contributed, dropped, gone, _, bad, _ = outcome
-    if event is None:
-        raise ValueError("a group without an event has no record")
-    if len(contributed) == 1 and not (dropped or gone or bad):  # as most are
-        return Record(event.event_id, ((contributed[0], contributed[0]),), place=place)
-    rows = contributed + dropped + gone + [row.record_id for row in bad]
-    if queue_order is None:
-        rows.sort()
-    else:
-        places = {record_id: place for place, record_id in enumerate(queue_order)}
-        rows.sort(key=places.__getitem__)
-    return Record(event.event_id, tuple(to_ranges(rows)), tuple(to_ranges(dropped)), place=place)
-
-
-def pack(number: int, sendings: Sequence[Sending], batch_size: int) -> Flight:
-    """A flight of envelopes of up to ``batch_size`` events, in order."""
+def pack(
+    number: int,
+    events: Sequence[Outgoing],
+    batch_size: int,
+    first: str = "",
+    log_rows: Mapping[int, LogRow] | None = None,
+) -> Flight:
+    """A flight of envelopes of up to ``batch_size`` events, in order; where ``first`` is given, events get places."""
+    if first:
+        events = [event._replace(place=place) for place, event in enumerate(events, 1)]
     envelopes = [
-        Envelope(index + 1, tuple(sendings[start : start + batch_size]))
-        for index, start in enumerate(range(0, len(sendings), batch_size))
+        Envelope(index, events[start : start + batch_size])
+        for index, start in enumerate(range(0, len(events), batch_size), 1)
     ]
-    return Flight(number, tuple(envelopes))
+    return Flight(number, envelopes, first, MappingProxyType({}) if log_rows is None else log_rows)
 
 
 def numbered(flight: Flight, first: str) -> Flight:
-    """A flight whose first event has this number, and whose events have their places."""
+    """A recorded flight whose first event has this number, and whose events have their places."""
     places = count(1)
     envelopes = [
-        Envelope(number, tuple([Sending(Record(*s.record[:-1], next(places)), *s[1:]) for s in sendings]))
-        for number, sendings in flight.envelopes
+        Envelope(number, [event._replace(place=next(places)) for event in events])
+        for number, events in flight.envelopes
     ]
-    return Flight(flight.number, tuple(envelopes), first)
+    return flight._replace(envelopes=envelopes, first=first)
+
+
+# --- the line ---------------------------------------------------------------------------------------------------------
 
 
 def encode(flight: Flight) -> str:
     """The composition text of the in-flight line.
 
-    ``[[envelope number, [[event_id, rows, dropped, sendings], ...]], ...]``, rows and dropped as ``[first, last]``
-    pairs; the last two are left out where they say nothing. A numbered flight is ``{"first": ..., "envelopes": ...}``,
-    and each event has its place at its end: what is left keeps its numbers, whatever was struck off.
+    ``{"form": 2, "kind": "publisher", "envelopes": [...]}``, and ``"first"`` in a numbered flight. An envelope has its
+    ``number``, the record_ids of its events one after the other as ranges (``rows``), how many of them belong to each
+    event (``counts``), in a numbered flight the ``place`` of its first event, and under ``events``, by the event's
+    index, what is not the plain case: an ``id`` that is not the first record_id, rows that precedence ``dropped``, the
+    number of ``sendings``, a ``place`` that does not follow the one before.
     """
+    line: dict[str, object] = {"form": FORM, "kind": KIND}
     if flight.first:
-        return f'{{"first":{json.dumps(flight.first)},"envelopes":{_envelopes(flight, _whole)}}}'
-    return _envelopes(flight, _short)
+        line["first"] = flight.first
+    line["envelopes"] = [_written(envelope, bool(flight.first)) for envelope in flight.envelopes]
+    return json.dumps(line, separators=(",", ":"))
 
 
-def _envelopes(flight: Flight, text_of: Callable[[Record], str]) -> str:
-    envelopes = [
-        f"[{envelope.number},[{','.join([text_of(sending.record) for sending in envelope.sendings])}]]"
-        for envelope in flight.envelopes
-    ]
-    return f"[{','.join(envelopes)}]"
-
-
-def _whole(record: Record) -> str:
-    event_id, rows, dropped, sendings, place = record
-    if not dropped and len(rows) == 1 and event_id.isdecimal():  # as nearly all are
-        first, last = rows[0]
-        return f'["{event_id}",[[{first},{last}]],[],{sendings},{place}]'
-    return json.dumps(record, separators=(",", ":"))
-
-
-def _short(record: Record) -> str:
-    event_id, rows, dropped, sendings, _ = record
-    if sendings == 1 and not dropped and len(rows) == 1 and event_id.isdecimal():
-        # As nearly all are: put together here in a third of the time.
-        first, last = rows[0]
-        return f'["{event_id}",[[{first},{last}]]]'
-    parts: list[object] = [event_id, rows]
-    if sendings != 1:
-        parts += dropped, sendings
-    elif dropped:
-        parts.append(dropped)
-    return json.dumps(parts, separators=(",", ":"))
+def _written(envelope: Envelope, is_numbered: bool) -> dict[str, object]:
+    events = envelope.events
+    all_ids = [event.ids for event in events]
+    written: dict[str, object] = {
+        "number": envelope.number,
+        "rows": to_ranges(list(chain.from_iterable(all_ids))),
+        "counts": list(map(len, all_ids)),
+    }
+    place = 0
+    if is_numbered:
+        written["place"] = place = events[0].place
+    special: dict[str, dict[str, object]] = {}
+    for index, (event_id, ids, _, _, _, _, dropped, sendings, own_place) in enumerate(events):
+        if event_id == str(ids[0]) and not dropped and sendings == 1 and own_place == place:  # as nearly all are
+            place += is_numbered
+            continue
+        what: dict[str, object] = {"id": event_id} if event_id != str(ids[0]) else {}
+        if dropped:
+            what["dropped"] = to_ranges(dropped)
+        if sendings != 1:
+            what["sendings"] = sendings
+        if is_numbered and own_place != place:
+            what["place"] = place = own_place
+        place += is_numbered
+        if what:
+            special[str(index)] = what
+    if special:
+        written["events"] = special
+    return written
 
 
 def decode(number: int, composition: str) -> Flight:
-    """A flight from its line; its events have to be rebuilt. Raises DatabaseError if the text is not ours."""
+    """A flight from its line; its events have to be built. Raises DatabaseError if the line is not one of ours."""
     try:
         line = json.loads(composition)
-        is_numbered = isinstance(line, dict)
-        first, listed, read = (line["first"], line["envelopes"], _numbered) if is_numbered else ("", line, _record)
-        envelopes = [
-            Envelope(int(envelope), tuple(Sending(read(*parts), None, None, None) for parts in records))
-            for envelope, records in listed
-        ]
-    except (TypeError, ValueError, KeyError) as error:
+        if isinstance(line, dict) and "form" in line:
+            if line["form"] != FORM or line["kind"] != KIND:
+                raise DatabaseError(
+                    f"in-flight line {number} is of form {line['form']}, kind {line['kind']!r}, which this version "
+                    "does not know: a later version wrote it; start that one, and let it finish the flight"
+                )
+            return Flight(number, [_read(envelope) for envelope in line["envelopes"]], str(line.get("first", "")))
+        return _decode_form_1(number, line)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise DatabaseError(f"in-flight line {number} cannot be read ({error}); was it changed by hand?") from None
-    return Flight(number, tuple(envelopes), str(first))
 
 
-def _record(
-    event_id: str, rows: Iterable[Sequence[int]], dropped: Iterable[Sequence[int]] = (), sendings: int = 1
-) -> Record:
-    return Record(str(event_id), _pairs(rows), _pairs(dropped), int(sendings))
+def _read(envelope: Mapping[str, Any]) -> Envelope:
+    ids = _ids(envelope["rows"])
+    place = envelope.get("place")
+    special = envelope.get("events", {})
+    events: list[Outgoing] = []
+    for index, size in enumerate(envelope["counts"]):
+        own = list(islice(ids, size))
+        if not own or len(own) != size:
+            raise ValueError(f"event {index} of envelope {envelope['number']} lacks rows")
+        what = special.get(str(index), {})
+        place = what.get("place", place)
+        events.append(
+            _recorded(what.get("id", own[0]), own, what.get("dropped", ()), what.get("sendings", 1), place or 0)
+        )
+        place = None if place is None else place + 1
+    if next(ids, None) is not None:
+        raise ValueError(f"envelope {envelope['number']} has more rows than its events")
+    return Envelope(int(envelope["number"]), events)
 
 
-def _numbered(
-    event_id: str, rows: Iterable[Sequence[int]], dropped: Iterable[Sequence[int]], sendings: int, place: int
-) -> Record:
-    return _record(event_id, rows, dropped, sendings)._replace(place=int(place))
+def _decode_form_1(number: int, line: Any) -> Flight:
+    """A flight of a version before 0.2: ``[[envelope number, [[event_id, rows, dropped, sendings], ...]], ...]``, the
+    last two left out where they say nothing; a numbered flight is ``{"first": ..., "envelopes": ...}``, each event with
+    its place at its end.
+    """
+    first, listed = (line["first"], line["envelopes"]) if isinstance(line, dict) else ("", line)
+    if first and any(len(parts) != 5 for _, records in listed for parts in records):
+        raise ValueError("an event of a numbered flight has no place")
+    envelopes = [
+        Envelope(int(envelope), [_recorded(event_id, list(_ids(rows)), *rest) for event_id, rows, *rest in records])
+        for envelope, records in listed
+    ]
+    return Flight(number, envelopes, str(first))
 
 
-def _pairs(ranges: Iterable[Sequence[int]]) -> tuple[tuple[int, int], ...]:
-    return tuple((int(first), int(last)) for first, last in ranges)
+def _recorded(
+    event_id: Any, ids: list[int], dropped: Iterable[Sequence[int]] = (), sendings: int = 1, place: int = 0
+) -> Outgoing:
+    return Outgoing(str(event_id), ids, None, None, None, None, tuple(_ids(dropped)), int(sendings), int(place))
+
+
+def _ids(ranges: Iterable[Sequence[int]]) -> Iterator[int]:
+    return chain.from_iterable([range(int(first), int(last) + 1) for first, last in ranges])

@@ -20,7 +20,7 @@ from eventlog.formats import Report, parse_options
 from eventlog.publisher.follow_options import STANDARD_INPUT, check_options
 from eventlog.publisher.follow_run import Following, OpenPosition, Position
 from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import heartbeat_document, publisher_options, renderer, value_options
+from eventlog.publisher.opening import publisher_options, value_options, xds_format
 from eventlog.publisher.position_file import position_file
 from eventlog.publisher.sinks.python import load_function
 from eventlog.publisher.sources import BadToken, Source
@@ -42,10 +42,9 @@ def following(config: Config, counters: Counters, report: Report) -> Following:
         source,
         EventWriting(values.time_syntax, values.time_zone, values.char_padding, config.format.insert_query_back),
         _catalog(config),
-        renderer(config),
+        xds_format(config),
         publisher_options(config, ""),
         counters,
-        heartbeat_document(config),
     )
 
 

@@ -17,7 +17,7 @@ from eventlog.answer import Answer, Level, Verdict
 from eventlog.catalog import Catalog
 from eventlog.change_events import EventWriting
 from eventlog.errors import FatalAnswer, ReceiverAway
-from eventlog.publisher.context import Render
+from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.health import Beat
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.options import PublisherOptions
@@ -56,16 +56,15 @@ OpenPosition = Callable[[], AbstractContextManager[Position]]
 class Following:
     """What is followed, and how its changes become documents. ``options``: those that concern sending count.
 
-    ``catalog``: the classes, for the types of values; ``heartbeat`` is a document too.
+    ``catalog``: the classes, for the types of values.
     """
 
     source: Source
     writing: EventWriting
     catalog: Catalog | None
-    render: Render
+    output: XdsFormat
     options: PublisherOptions
     counters: Counters
-    heartbeat: str = ""
 
 
 @dataclass(slots=True)
@@ -184,8 +183,7 @@ def _deliver(run: Run, envelopes: Sequence[Sequence[Sending]]) -> str | None:
 
 
 def _document(run: Run, number: int, sendings: Sequence[Sending]) -> Document:
-    events = tuple(sending.event for sending in sendings)
-    return Document(run.saved.flight, number, events, run.following.render(events))
+    return run.following.output.document_of(run.saved.flight, number, [sending.event for sending in sendings])
 
 
 def _send(sink: Sink, document: Document) -> Answer | ReceiverAway:
@@ -339,7 +337,7 @@ def send_heartbeat(run: Run) -> None:
     """Send the heartbeat (spec/xds.md 7). Raises FatalAnswer; any other answer, and none at all, does not count."""
     run.pulse.last = time.monotonic()
     try:
-        answer = run.sink.send(Document(run.saved.flight, run.envelopes + 1, (), run.following.heartbeat))
+        answer = run.sink.send(Document(run.saved.flight, run.envelopes + 1, (), run.following.output.heartbeat))
     except ReceiverAway as away:
         _log.warning("heartbeat: %s", away)
         return

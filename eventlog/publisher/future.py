@@ -6,8 +6,8 @@ from collections.abc import Collection
 from contextlib import closing
 from typing import NamedTuple
 
+from eventlog.catalog import ObjectId
 from eventlog.publisher.context import Context
-from eventlog.publisher.flight import ObjectId
 from eventlog.publisher.passes import Writers, open_writers
 from eventlog.publisher.window import UNLIMITED_WINDOW, Reading, Taken
 from eventlog.sql.windows import DueWindow

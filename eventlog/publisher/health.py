@@ -104,8 +104,8 @@ class _BeatingSink:
 
     def send(self, document: Document) -> Answer:
         answer = self.sink.send(document)
-        events = () if answer.is_pending else document.events
-        if any(answer.verdict(event.event_id).level is not Level.RETRY for event in events):
+        event_ids = () if answer.is_pending else document.event_ids
+        if any(answer.verdict(event_id).level is not Level.RETRY for event_id in event_ids):
             self.beat()
         return answer
 

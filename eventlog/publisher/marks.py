@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from eventlog.answer import Level, Verdict
 from eventlog.checks import BadRow
-from eventlog.events import Outcome
+from eventlog.events import Fates, Outgoing
 from eventlog.model import Status
 from eventlog.publisher.context import Context
 from eventlog.sql.companions import add_errors
@@ -41,22 +42,23 @@ class Marks:
             self.add(Status.ERROR, (row.record_id,))
             self.errors.append(row)
 
-    def add_answered(self, outcome: Outcome, verdict: Verdict) -> None:
-        """The rows of an event that got an answer other than retry; what precedence dropped is S whatever it says."""
-        self.add(_LETTERS[verdict.level], outcome.contributed)
-        if outcome.dropped or outcome.gone or outcome.empty or outcome.bad:
-            self.add_without_event(outcome)
+    def add_answered(self, events: Sequence[Outgoing], verdict: Verdict) -> None:
+        """The rows of events that got an answer other than retry; what precedence dropped is S whatever it says."""
+        record_ids = list(chain.from_iterable([event.contributed for event in events]))
+        self.add(_LETTERS[verdict.level], record_ids)
         if verdict.level in (Level.ERROR, Level.FATAL):
             message = verdict.message or f"the receiver answered {verdict.level.name.lower()}"
-            self.errors.extend(BadRow(record_id, "receiver", message) for record_id in outcome.contributed)
+            self.errors.extend(BadRow(record_id, "receiver", message) for record_id in record_ids)
+        for event in events:
+            if event.fates is not None:
+                self.add_fates(event.fates)
 
-    def add_without_event(self, outcome: Outcome) -> None:
+    def add_fates(self, fates: Fates) -> None:
         """The rows of a group that do not depend on an answer."""
-        for record_ids in (outcome.dropped, outcome.gone, outcome.empty):
+        for record_ids in (fates.dropped, fates.gone, fates.empty):
             if record_ids:
                 self.add(Status.SUCCESS, record_ids)
-        if outcome.bad:
-            self.add_bad(outcome.bad)
+        self.add_bad(fates.bad)
 
     def write(self, context: Context) -> None:
         """Write them in the current transaction: one statement a letter, one for the error lines."""

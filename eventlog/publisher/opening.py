@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO, cast
+from typing import Final, TextIO, cast
 
 from sqlalchemy import Connection
 
@@ -15,8 +14,8 @@ from eventlog.catalog import Catalog, Database, build_catalog, match_name
 from eventlog.config import Config, WatchSettings, connection_url
 from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError, EventlogError, TriggerError, together
 from eventlog.events import EventOptions
-from eventlog.model import Event
-from eventlog.publisher.context import Context, Render
+from eventlog.publisher.context import Context
+from eventlog.publisher.formats import Form, OutputFormat, XdsFormat
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.options import PublisherOptions
 from eventlog.publisher.sinks import Sink
@@ -43,10 +42,7 @@ from eventlog.sql.watches import (
     matching_tables,
 )
 from eventlog.values import ValueOptions
-from eventlog.xds.writer import HEARTBEAT, Header, file_form, line_form, write_event
-
-if TYPE_CHECKING:
-    from eventlog.publisher.qlik_messages import NumberedMessages
+from eventlog.xds.writer import Header
 
 DEFAULT_TOPIC: Final = "eventlog"
 """Where XDS documents go if no topic is named."""
@@ -86,18 +82,15 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
             catalog = read_catalog(connection, dialect, config, log)
             options = publisher_options(config, dialect.current_user(connection), dialect.fold_name)
             connection.commit()
-            numbered = numbered_messages(config)
             yield Context(
                 connection,
                 dialect,
                 log,
                 catalog,
                 options,
-                renderer(config) if numbered is None else partial(numbered.preview, catalog),
+                output_format(config),
                 counters,
-                heartbeat_document(config) if numbered is None else "",
                 reread=lambda: read_catalog(connection, dialect, config, log),
-                numbered=numbered,
                 captured=captured_tables(config, catalog),
             )
     finally:
@@ -299,7 +292,7 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
         post_poll_statements=settings.post_poll_statements,
         handle_future_events=settings.handle_future_events,
         event_time_zone=settings.event_time_zone,
-        events=EventOptions(_insert_query_back(config), config.format.noop_updates, config.format.emit_keys),
+        events=EventOptions(_insert_query_back(config), config.format.noop_updates),
     )
 
 
@@ -332,39 +325,23 @@ def _insert_query_back(config: Config) -> str:
     return config.format.insert_query_back if config.format.type == "xds" else "add"
 
 
-def renderer(config: Config) -> Render:
-    """What makes XDS documents of events, in the form that the sink takes."""
+def xds_format(config: Config) -> XdsFormat:
+    """XDS documents in the form that the sink takes."""
     header = Header(config.format.product_name, config.format.product_version)
-    indent = config.format.indent
-
-    def records(events: Sequence[Event]) -> str:
-        return "".join([line_form((write_event(event),), header) for event in events])
-
-    def lines(events: Sequence[Event]) -> str:
-        return line_form(map(write_event, events), header)
-
-    def documents(events: Sequence[Event]) -> str:
-        return file_form(map(write_event, events), header, indent)
-
-    if config.sink.type == "kafka":  # an envelope an event
-        return records
-    return lines if config.sink.form == "lines" else documents
+    form: Form = "documents"
+    if config.sink.type == "kafka":
+        form = "records"
+    elif config.sink.form == "lines":
+        form = "lines"
+    return XdsFormat(header, form, config.format.indent)
 
 
-def heartbeat_document(config: Config) -> str:
-    """The heartbeat (spec/xds.md 7) in the form that the sink takes."""
-    header = Header(config.format.product_name, config.format.product_version)
-    if config.sink.form == "lines" or config.sink.type == "kafka":
-        return line_form((HEARTBEAT,), header)
-    return file_form((HEARTBEAT,), header, config.format.indent)
-
-
-def numbered_messages(config: Config) -> NumberedMessages | None:
-    """The format of messages, if it is that. Raises ConfigError."""
+def output_format(config: Config) -> OutputFormat:
+    """What events are written as. Raises ConfigError."""
     settings = config.format
     if settings.type != "qlik-messages":
-        return None
-    from eventlog.publisher.qlik_messages import NumberedMessages
+        return xds_format(config)
+    from eventlog.publisher.qlik_messages import QlikMessages
     from eventlog.qlik.message_options import WriteOptions
     from eventlog.qlik.registry import open_registry
 
@@ -383,7 +360,7 @@ def numbered_messages(config: Config) -> NumberedMessages | None:
     )
     url = settings.registry if settings.metadata == "registry" else None
     registry = None if url is None else open_registry(url)
-    return NumberedMessages(options, value_options(config), registry)
+    return QlikMessages(options, value_options(config), registry)
 
 
 def open_sink(config: Config, stream: TextIO) -> Sink:

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from eventlog.catalog import Attribute, ObjectClass
+from eventlog.catalog import Attribute, ObjectClass, ObjectId
 from eventlog.checks import BadRow, CheckedRow, Remark, check_rows
-from eventlog.events import Outcome, Precedence, apply_precedence, build_event
-from eventlog.fold import Group, first_open, fold
+from eventlog.events import Decision, Outgoing, apply_precedence, asks_for_values, build_event, ids_of
+from eventlog.fold import Group, first_id, first_open, fold, object_of
 from eventlog.model import LogRow
 from eventlog.publisher.context import Context
-from eventlog.publisher.flight import ObjectId
 from eventlog.sql.dialect import CurrentRow
 from eventlog.sql.windows import Window
 
@@ -24,8 +23,7 @@ UNLIMITED_WINDOW = 10_000
 
 class Taken(NamedTuple):
     """What one window gives. ``next_first`` is the record_id that the next window of the pass begins at, None at its
-    end. ``origins``: what was read, by record_id, for a format that numbers its output. ``remarks`` on rows of the
-    groups.
+    end. ``log_rows``: what was read, by record_id, for a format that needs it. ``remarks`` on rows of the groups.
     """
 
     groups: list[Group]
@@ -33,7 +31,7 @@ class Taken(NamedTuple):
     loopback: list[int]
     rows_read: int
     next_first: int | None
-    origins: Mapping[int, LogRow] = MappingProxyType({})
+    log_rows: Mapping[int, LogRow] = MappingProxyType({})
     remarks: Sequence[Remark] = ()
 
 
@@ -48,7 +46,7 @@ class Reading:
     bad: list[BadRow] = field(default_factory=list)
     loopback: list[int] = field(default_factory=list)
     rows_read: int = 0
-    origins: dict[int, LogRow] = field(default_factory=dict)
+    log_rows: dict[int, LogRow] = field(default_factory=dict)
     remarks: list[Remark] = field(default_factory=list)
 
     @property
@@ -59,13 +57,13 @@ class Reading:
     def add(self, chunk: list[LogRow]) -> None:
         """Check the rows of the next chunk."""
         self.rows_read += len(chunk)
-        if self.context.numbered is not None:
-            self.origins.update((row.record_id, row) for row in chunk)
+        if self.context.output.needs_log_rows:
+            self.log_rows.update((row.record_id, row) for row in chunk)
         free = [row for row in chunk if row.record_id not in self.in_flight] if self.in_flight else chunk
         checked = check_rows(free, self.context.catalog, self.context.options.driver_user)
         good = checked.good
         if self.parked:
-            good = [row for row in good if (row.object_class, row.key) not in self.parked]
+            good = [row for row in good for _, _, object_id, _, _, _ in (row,) if object_id not in self.parked]
         self.good += good
         self.bad += checked.bad
         self.loopback += checked.loopback
@@ -79,9 +77,9 @@ class Reading:
         """What the window gives, with these groups."""
         remarks: Sequence[Remark] = ()
         if self.remarks:
-            given = {row.record_id for group in groups for row in group.rows}
+            given = {record_id for group in groups for record_id in ids_of(group)}
             remarks = [remark for remark in self.remarks if remark.record_id in given]
-        return Taken(groups, self.bad, self.loopback, self.rows_read, next_first, self.origins, remarks)
+        return Taken(groups, self.bad, self.loopback, self.rows_read, next_first, self.log_rows, remarks)
 
 
 def take_window(
@@ -126,7 +124,7 @@ def _take(window: Window, chunks: Iterable[list[LogRow]], reading: Reading) -> T
         end = chunk[-1].record_id
         closed = first_open(groups, end, distance, span)
         if closed or not groups:
-            return reading.give(groups[:closed], groups[closed].rows[0].record_id if closed < len(groups) else end + 1)
+            return reading.give(groups[:closed], first_id(groups[closed]) if closed < len(groups) else end + 1)
         wanted += limit
     return None
 
@@ -136,44 +134,42 @@ def split_by_rows(groups: Sequence[Group], most: int) -> Iterator[list[Group]]:
     run: list[Group] = []
     rows = 0
     for group in groups:
-        if run and rows + len(group.rows) > most:
+        if run and rows + len(group) > most:
             yield run
             run, rows = [], 0
         run.append(group)
-        rows += len(group.rows)
+        rows += len(group)
     if run:
         yield run
 
 
-def build_outcomes(context: Context, groups: Sequence[Group]) -> list[Outcome]:
-    """Precedence, query-back in one statement a class, and the events of the groups, in their order."""
+def build_events(context: Context, groups: Sequence[Group]) -> list[Outgoing]:
+    """The events of groups in their order; what their rows ask for is read back in one statement a class."""
     options = context.options.events
-    decided = [apply_precedence(group, options) for group in groups]
-    current = query_back(context, decided)
-    if not current:
-        return [build_event(precedence, None, options) for precedence in decided]
-    return [build_event(precedence, current.get(_object_id(precedence)), options) for precedence in decided]
+    decisions = {index: apply_precedence(group) for index, group in enumerate(groups) if asks_for_values(group)}
+    if not decisions:  # as in most logs
+        return [build_event(group, options) for group in groups]
+    current = query_back(context, [(groups[index], decision) for index, decision in decisions.items()])
+    return [
+        build_event(group, options, decisions.get(index), current.get(object_of(group)))
+        for index, group in enumerate(groups)
+    ]
 
 
-def query_back(context: Context, decided: Sequence[Precedence]) -> dict[ObjectId, CurrentRow]:
-    """The current rows that the groups ask for; objects that are gone are absent."""
-    wanted: dict[ObjectId, None] = {}
-    attributes: dict[ObjectClass, dict[Attribute, None]] = {}
-    for precedence in decided:
-        if precedence.query_back is not None:
-            wanted[_object_id(precedence)] = None
-            attributes.setdefault(precedence.group.object_class, {}).update(dict.fromkeys(precedence.query_back))
+def query_back(context: Context, decided: Iterable[tuple[Group, Decision]]) -> dict[ObjectId, CurrentRow]:
+    """The current rows that groups ask for after precedence; objects that are gone are absent."""
+    wanted: dict[ObjectClass, tuple[dict[str, None], dict[Attribute, None]]] = {}
+    for group, decision in decided:
+        if decision.query_back is not None:
+            object_class, key = object_of(group)
+            keys, attributes = wanted.setdefault(object_class, ({}, {}))
+            keys[key] = None
+            attributes.update(dict.fromkeys(decision.query_back))
     current: dict[ObjectId, CurrentRow] = {}
-    for object_class in dict.fromkeys(object_class for object_class, _ in wanted):
-        keys = [key for owner, key in wanted if owner is object_class]
-        wanted_here = attributes[object_class]
-        named = [attribute for attribute in object_class.attributes if attribute in wanted_here]
-        found = context.dialect.query_back(context.connection, context.catalog.schema, object_class, keys, named)
+    for object_class, (keys, attributes) in wanted.items():
+        named = [attribute for attribute in object_class.attributes if attribute in attributes]
+        rows = context.dialect.query_back(context.connection, context.catalog.schema, object_class, list(keys), named)
         # What the class has no more (drift) has no value any more.
-        lost: CurrentRow = {attribute.name: [] for attribute in wanted_here if attribute not in named}
-        current.update(((object_class, key), {**lost, **row} if lost else row) for key, row in found.items())
+        lost: CurrentRow = {attribute.name: [] for attribute in attributes if attribute not in named}
+        current.update(((object_class, key), {**lost, **row} if lost else row) for key, row in rows.items())
     return current
-
-
-def _object_id(precedence: Precedence) -> ObjectId:
-    return precedence.group.object_class, precedence.group.key

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 Ranges = Sequence[tuple[int, int]]
@@ -73,16 +74,18 @@ class Queue(NamedTuple):
     oldest_seconds: float | None
 
 
-def to_ranges(ids: Iterable[int]) -> list[tuple[int, int]]:
-    """Ascending record_ids as ranges of consecutive integers."""
+def to_ranges(ids: Sequence[int]) -> list[tuple[int, int]]:
+    """record_ids as ranges of consecutive integers, in their order."""
+    if not ids:
+        return []
+    if ids[-1] - ids[0] + 1 == len(ids) and ids == list(range(ids[0], ids[-1] + 1)):  # as most are
+        return [(ids[0], ids[-1])]
     ranges: list[tuple[int, int]] = []
-    iterator = iter(ids)
-    for first in iterator:
-        last = first
-        for record_id in iterator:
-            if record_id != last + 1:
-                ranges.append((first, last))
-                first = record_id
-            last = record_id
-        ranges.append((first, last))
+    first = last = ids[0]
+    for record_id in islice(ids, 1, None):
+        if record_id != last + 1:
+            ranges.append((first, last))
+            first = record_id
+        last = record_id
+    ranges.append((first, last))
     return ranges

@@ -1,7 +1,8 @@
 """Events to XDS text (spec/xds.md 1 to 3, 8).
 
-Text is built directly, without a tree: millions of events pass through. Escaping costs one search of a compiled
-expression where nothing is to be escaped. What the writer makes is one line, since LF is always a character reference.
+Text is built directly, without a tree: millions of events pass through. What follows from names alone is made once, so
+that an attribute costs one look-up and one formatted text. What the writer makes is one line, since LF is always a
+character reference.
 
 Characters that XML 1.0 cannot hold have been refused before (spec/event-log.md 5): this module does not look for them.
 """
@@ -9,14 +10,16 @@ Characters that XML 1.0 cannot hold have been refused before (spec/event-log.md 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from eventlog import __version__
+from eventlog.checks import Texts
 from eventlog.errors import BadXmlChar, ConfigError
-from eventlog.model import AttributeSteps, Event, Op, Operation
+from eventlog.events import Outgoing
+from eventlog.model import ALL, All, Event, Op, Operation
 from eventlog.values import check_xml
 
 DECLARATION: Final = '<?xml version="1.0" encoding="UTF-8"?>'
@@ -28,16 +31,6 @@ _TEXT_REFERENCES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;", "\n":
 _ATTRIBUTE_REFERENCES = {**_TEXT_REFERENCES, '"': "&quot;", "\t": "&#9;"}
 _TEXT_TABLE = str.maketrans(_TEXT_REFERENCES)
 _ATTRIBUTE_TABLE = str.maketrans(_ATTRIBUTE_REFERENCES)
-_in_text = re.compile("[" + "".join(_TEXT_REFERENCES) + "]").search
-# A special time stands among the seconds of its attribute, and is a string (spec/xds.md 6.3).
-_no_seconds = re.compile("[^-0-9]|[0-9]-").search
-_in_attribute = re.compile("[" + "".join(_ATTRIBUTE_REFERENCES) + "]").search
-
-# Bound names: each saves two look-ups a step.
-_REMOVE, _REMOVE_ALL, _ADD = Op.REMOVE, Op.REMOVE_ALL, Op.ADD
-
-
-_Search: TypeAlias = "Callable[[str], re.Match[str] | None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,34 +53,56 @@ class Header:
 
 def escape_text(text: str) -> str:
     """Text as element content (spec/xds.md 8)."""
-    return text.translate(_TEXT_TABLE) if _in_text(text) else text
+    if "&" in text or "<" in text or ">" in text or "\r" in text or "\n" in text:
+        return text.translate(_TEXT_TABLE)
+    return text
 
 
 def escape_attribute(text: str) -> str:
     """Text as an attribute value in double quotes (spec/xds.md 8)."""
-    return text.translate(_ATTRIBUTE_TABLE) if _in_attribute(text) else text
+    return text.translate(_ATTRIBUTE_TABLE)
+
+
+def write_outgoing(event: Outgoing) -> str:
+    """One event as its element, without line breaks (spec/xds.md 1, 3). It has an operation."""
+    event_id, _, object_id, operation, steps, _, _, sendings, _ = event
+    assert operation is not None
+    assert object_id is not None
+    assert steps is not None
+    object_class, key = object_id
+    if sendings != 1:
+        event_id = event.sent_id
+    start = _starts[operation, object_class.name]
+    body = _body(operation, steps) if steps else ""
+    return (
+        f'{start}{event_id}"><association>{escape_text(key + object_class.association_tail)}</association>'
+        f"{body}</{operation}>"
+    )
 
 
 def write_event(event: Event) -> str:
-    """One event as its element, without line breaks (spec/xds.md 1, 3).
+    """An event in its public form as its element, by way of the steps that it stands for.
 
     An add takes the values of its attributes' ``Op.ADD`` steps; a modify keeps the steps in order. The texts have been
     checked for characters that XML cannot hold.
     """
-    operation = event.operation
-    parts = [
-        _element_start(operation, event.class_name),
-        escape_attribute(event.event_id),
-        '"><association>',
-        escape_text(event.association),
-        "</association>",
-    ]
-    if operation == Operation.MODIFY:
-        parts += [_modify_attr(attribute) for attribute in event.attributes]
-    elif operation == Operation.ADD:
-        parts += [_add_attr(attribute) for attribute in event.attributes]
-    parts.append(f"</{operation}>")
-    return "".join(parts)
+    operation, class_name, association, event_id, attributes = event
+    steps: list[Written] = []
+    for name, value_type, several in attributes:
+        named = _Named(name, value_type)
+        for op, values in several:
+            texts = values[0] if len(values) == 1 else values
+            if op is Op.REMOVE_ALL:
+                steps.append((0, 0, None, named, ALL, None))
+            elif op is Op.REMOVE:
+                steps.append((0, 0, None, named, texts, None))
+            else:
+                steps.append((0, 0, None, named, None, texts))
+    start = _starts[operation, class_name]
+    return (
+        f'{start}{escape_attribute(event_id)}"><association>{escape_text(association)}</association>'
+        f"{_body(operation, steps)}</{operation}>"
+    )
 
 
 def line_form(events: Iterable[str], header: Header) -> str:
@@ -127,94 +142,147 @@ def _envelope_start(header: Header) -> str:
     return f'<nds dtdversion="2.0"><source><product version="{version}">{name}</product></source><input>'
 
 
-# Class and attribute names are few and come again and again: what is written from them alone is kept.
+# --- what follows from names alone is made once ---
+
+
+class _Named(NamedTuple):
+    """An attribute of which no more is known than what is written of it."""
+
+    name: str
+    value_type: str
+
+
+Written: TypeAlias = tuple[Any, Any, Any, Any, Texts | Literal[All.ALL], Texts]
+"""A step as ``CheckedRow`` has it; its attribute has a name and a value_type, no more is looked at."""
+
+_Prepared: TypeAlias = tuple[str, str, str, str, str, str]
+"""What stands around the values of an attribute: the start of its element, then what leads up to the first value where
+one goes, between it and the one that comes, up to the only value where all go, where none goes, and behind the last,
+which is empty for a type of ``_SPECIAL_TYPES``.
+"""
+
 _NAMES_KEPT: Final = 65536
 
 
-@lru_cache(maxsize=_NAMES_KEPT)
-def _element_start(operation: str, class_name: str) -> str:
-    return f'<{operation} class-name="{escape_attribute(class_name)}" event-id="'
+class _Starts(dict[tuple[str, str], str]):
+    """By operation and class name: an element up to its event-id."""
+
+    def __missing__(self, key: tuple[str, str]) -> str:
+        if len(self) >= _NAMES_KEPT:
+            self.clear()
+        operation, class_name = key
+        start = self[key] = f'<{operation} class-name="{escape_attribute(class_name)}" event-id="'
+        return start
 
 
-@lru_cache(maxsize=_NAMES_KEPT)
-def _replacement(name: str, value_type: str) -> tuple[str, str, str, str, str, _Search]:
-    """What stands around the values of the two usual modify-attrs: old to new, and remove all then new. The last finds
-    what a value cannot be written at once for.
+class _Modifications(dict[Any, _Prepared]):
+    """By attribute: what stands around the values of a modify-attr."""
+
+    def __missing__(self, attribute: Any) -> _Prepared:
+        if len(self) >= _NAMES_KEPT:
+            self.clear()
+        start = f'<modify-attr attr-name="{escape_attribute(attribute.name)}">'
+        value = f'<value type="{attribute.value_type}">'
+        prepared = self[attribute] = (
+            start,
+            f"{start}<remove-value>{value}",
+            f"</value></remove-value><add-value>{value}",
+            f"{start}<remove-all-values/><add-value>{value}",
+            f"{start}<add-value>{value}",
+            f"</value></add-value>{_END_MODIFY}" if attribute.value_type not in _SPECIAL_TYPES else "",
+        )
+        return prepared
+
+
+class _Additions(dict[Any, tuple[str, str]]):
+    """By attribute: the start of an add-attr, and what leads up to its first value, empty for a type of
+    ``_SPECIAL_TYPES``.
     """
-    start = f'<modify-attr attr-name="{escape_attribute(name)}">'
-    value = f'<value type="{value_type}">'
-    return (
-        start,
-        f"{start}<remove-value>{value}",
-        f"</value></remove-value><add-value>{value}",
-        f"{start}<remove-all-values/><add-value>{value}",
-        "</value></add-value></modify-attr>",
-        _no_seconds if value_type == "time" else _in_text,
-    )
+
+    def __missing__(self, attribute: Any) -> tuple[str, str]:
+        if len(self) >= _NAMES_KEPT:
+            self.clear()
+        start = f'<add-attr attr-name="{escape_attribute(attribute.name)}">'
+        first = f'{start}<value type="{attribute.value_type}">' if attribute.value_type not in _SPECIAL_TYPES else ""
+        prepared = self[attribute] = start, first
+        return prepared
 
 
-@lru_cache(maxsize=_NAMES_KEPT)
-def _addition(name: str, value_type: str) -> tuple[str, str, _Search]:
-    """What stands before the values of an add-attr, and before its only value; the last as of ``_replacement``."""
-    start = f'<add-attr attr-name="{escape_attribute(name)}">'
-    return start, f'{start}<value type="{value_type}">', _no_seconds if value_type == "time" else _in_text
+_SPECIAL_TYPES: Final = frozenset({"dn", "time"})
+"""Types whose values are not all written alike: references bear more, and special times are strings."""
+
+# A special time stands among the seconds of its attribute (spec/xds.md 6.3).
+_no_seconds = re.compile("[^-0-9]|[0-9]-").search
+
+_END_MODIFY: Final = "</modify-attr>"
+_END_ADD: Final = "</add-attr>"
+_starts: Final = _Starts()
+_modifications: Final = _Modifications()
+_additions: Final = _Additions()
 
 
-def _modify_attr(attribute: AttributeSteps) -> str:
-    name, value_type, steps = attribute
-    start, remove, then_add, remove_all_then_add, end, is_odd = _replacement(name, value_type)
-    # Nearly all are of these two shapes: each is written at once.
-    if len(steps) == 2 and value_type != "dn":
-        (first, old), (second, new) = steps
-        if second is _ADD and len(new) == 1:
-            after = new[0]
-            if first is _REMOVE_ALL:
-                if not is_odd(after):
-                    return f"{remove_all_then_add}{after}{end}"
-                if value_type != "time":
-                    return f"{remove_all_then_add}{after.translate(_TEXT_TABLE)}{end}"
-            elif first is _REMOVE and len(old) == 1:
-                before = old[0]
-                if not is_odd(before) and not is_odd(after):
-                    return f"{remove}{before}{then_add}{after}{end}"
-                if value_type != "time":
-                    return f"{remove}{before.translate(_TEXT_TABLE)}{then_add}{after.translate(_TEXT_TABLE)}{end}"
-    parts = [start]
-    for op, values in steps:
-        if op is _REMOVE_ALL:
-            parts.append("<remove-all-values/>")
-        elif op is _REMOVE:
-            parts.append(f"<remove-value>{_values(value_type, values)}</remove-value>")
+# --- steps ---
+
+
+def _body(operation: str, steps: Sequence[Written]) -> str:
+    """The attributes of an event. Steps of one attribute stand side by side and are written into one element."""
+    parts: list[str] = []
+    previous: Any = None
+    if operation == Operation.ADD:
+        for _, _, _, attribute, _, new in steps:
+            start, first = _additions[attribute]
+            if type(new) is str and first:
+                part = f"{first}{escape_text(new)}</value>{_END_ADD}"
+            else:
+                part = f"{start}{_values(attribute.value_type, new)}{_END_ADD}"
+            if attribute is previous:
+                parts[-1] = parts[-1].removesuffix(_END_ADD)
+                part = part.removeprefix(start)
+            parts.append(part)
+            previous = attribute
+        return "".join(parts)
+    for _, _, _, attribute, old, new in steps:
+        start, remove, then_add, remove_all, add, end = _modifications[attribute]
+        # Types are compared, and the usual text is escaped here, since this runs for nearly every row.
+        if type(new) is not str or not end or isinstance(old, tuple):
+            part = f"{start}{_step(attribute.value_type, old, new)}{_END_MODIFY}"
         else:
-            parts.append(f"<add-value>{_values(value_type, values)}</add-value>")
-    parts.append("</modify-attr>")
+            if "&" in new or "<" in new or ">" in new or "\r" in new or "\n" in new:
+                new = escape_text(new)
+            if old is ALL:
+                part = f"{remove_all}{new}{end}"
+            elif old is None:
+                part = f"{add}{new}{end}"
+            else:
+                part = f"{remove}{escape_text(old)}{then_add}{new}{end}"
+        if attribute is previous:
+            parts[-1] = parts[-1].removesuffix(_END_MODIFY)
+            part = part.removeprefix(start)
+        parts.append(part)
+        previous = attribute
     return "".join(parts)
 
 
-def _add_attr(attribute: AttributeSteps) -> str:
-    name, value_type, ((_, values),) = attribute
-    start, start_of_value, is_odd = _addition(name, value_type)
-    if len(values) == 1 and value_type != "dn":
-        value = values[0]
-        if not is_odd(value):
-            return f"{start_of_value}{value}</value></add-attr>"
-        if value_type != "time":
-            return f"{start_of_value}{value.translate(_TEXT_TABLE)}</value></add-attr>"
-    return f"{start}{_values(value_type, values)}</add-attr>"
+def _step(value_type: str, old: Texts | Literal[All.ALL], new: Texts) -> str:
+    """What goes and what comes, in all their forms."""
+    goes = ""
+    if old is ALL:
+        goes = "<remove-all-values/>"
+    elif old is not None:
+        goes = f"<remove-value>{_values(value_type, old)}</remove-value>"
+    return goes if new is None else f"{goes}<add-value>{_values(value_type, new)}</add-value>"
 
 
-def _values(value_type: str, values: tuple[str, ...]) -> str:
+def _values(value_type: str, texts: Texts) -> str:
+    several = () if texts is None else (texts,) if isinstance(texts, str) else texts
+    if value_type == "time":
+        types = ["string" if _no_seconds(text) else "time" for text in several]
+        return "".join([f'<value type="{t}">{escape_text(v)}</value>' for t, v in zip(types, several, strict=True)])
     if value_type == "dn":  # the association of the target in both places (spec/xds.md 6.4)
         return "".join(
-            f'<value type="dn" association-ref="{escape_attribute(value)}">{escape_text(value)}</value>'
-            for value in values
+            [f'<value type="dn" association-ref="{escape_attribute(t)}">{escape_text(t)}</value>' for t in several]
         )
-    if value_type == "time":
-        return "".join(
-            f'<value type="{"string" if _no_seconds(value) else "time"}">{escape_text(value)}</value>'
-            for value in values
-        )
-    return "".join(f'<value type="{value_type}">{escape_text(value)}</value>' for value in values)
+    return "".join([f'<value type="{value_type}">{escape_text(text)}</value>' for text in several])
 
 
 # Elements that hold text are one piece each, so that nothing is put inside them. A tag ends at the first ">", since

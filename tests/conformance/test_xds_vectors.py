@@ -12,13 +12,14 @@ from vector_cases import Case, configuration, log_text, read_case, tree
 
 from eventlog.answer import Level, Verdict
 from eventlog.catalog import Attribute, ObjectClass
+from eventlog.events import Outgoing
 from eventlog.model import LogRow, Status
 from eventlog.publisher.context import Context
-from eventlog.publisher.flight import Sending, pack, record_of
+from eventlog.publisher.flight import pack
 from eventlog.publisher.marks import Marks
 from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import catalog_of, class_names, publisher_options, renderer
-from eventlog.publisher.window import build_outcomes, take_window
+from eventlog.publisher.opening import catalog_of, class_names, output_format, publisher_options
+from eventlog.publisher.window import build_events, take_window
 from eventlog.sql.dialect import CurrentRow, LogRows
 from eventlog.sql.log_columns import find_columns
 from eventlog.sql.log_table import LogTable
@@ -120,10 +121,10 @@ def publish(case: Case, tmp_path: Path) -> tuple[list[bytes], MemoryLog]:
         log=log,
         catalog=catalog_of(config, database, class_names(config)[1], log),
         options=publisher_options(config, "eventlog"),
-        render=renderer(config),
+        output=output_format(config),
         counters=Counters(),
     )
-    sendings: list[Sending] = []
+    outgoing: list[Outgoing] = []
     in_flight: set[int] = set()
     first: int | None = 1
     while first is not None:
@@ -131,30 +132,29 @@ def publish(case: Case, tmp_path: Path) -> tuple[list[bytes], MemoryLog]:
         marks = Marks()
         marks.add_bad(taken.bad)
         marks.add(Status.SUCCESS, taken.loopback)
-        for group, outcome in zip(taken.groups, build_outcomes(context, taken.groups), strict=True):
-            if outcome.event is None:
-                marks.add_without_event(outcome)
-            else:
-                sendings.append(Sending(record_of(outcome), (group.object_class, group.key), outcome.event, outcome))
-                in_flight.update(row.record_id for row in group.rows)
+        for event in build_events(context, taken.groups):
+            if event.operation is not None:
+                outgoing.append(event)
+                in_flight.update(event.ids)
+            elif event.fates is not None:
+                marks.add_fates(event.fates)
         memory.write(marks, context.options.delete_from_log)
         first = taken.next_first
     documents = []
-    for envelope in pack(1, sendings, context.options.batch_size).envelopes:
-        events = [sending.event for sending in envelope.sendings if sending.event is not None]
-        documents.append(context.render(events).encode())
-        answer = case.answer_to([event.event_id for event in events])
+    flight = pack(1, outgoing, context.options.batch_size)
+    for envelope in flight.envelopes:
+        document = context.output.document(context.catalog, flight, envelope.number, envelope.events)
+        documents.append(document.body.encode())
+        answer = case.answer_to(document.event_ids)
         marks = Marks()
         retried = set()
-        for sending in envelope.sendings:
-            assert sending.event is not None
-            assert sending.outcome is not None
-            verdict: Verdict = answer.verdict(sending.event.event_id)
+        for event in envelope.events:
+            verdict: Verdict = answer.verdict(event.sent_id)
             # Retry keeps the rows of the event, and those of later events of its object, at N.
             if verdict.level is Level.RETRY:
-                retried.add(sending.object_id)
-            if verdict.level is Level.FATAL or sending.object_id not in retried:
-                marks.add_answered(sending.outcome, verdict)
+                retried.add(event.object_id)
+            if verdict.level is Level.FATAL or event.object_id not in retried:
+                marks.add_answered([event], verdict)
         memory.write(marks, context.options.delete_from_log)
     return documents, memory
 

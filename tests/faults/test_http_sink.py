@@ -17,7 +17,6 @@ from receiver import CUT, Receiver, Request, Script, accept, answer, in_turn, re
 
 from eventlog.answer import Answer, Level, Verdict
 from eventlog.errors import ConfigError, ReceiverAway
-from eventlog.model import Event, Operation
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.sinks.http import HttpSink
 
@@ -26,8 +25,7 @@ PATIENCE = 20.0
 
 
 def document(*event_ids: str, body: str = "<nds>Ünï</nds>\n") -> Document:
-    events = tuple(Event(Operation.DELETE, "usr", f"idu={name},table=usr", name) for name in event_ids or ("1", "2"))
-    return Document(12, 3, events, body)
+    return Document(12, 3, event_ids or ("1", "2"), body)
 
 
 @contextlib.contextmanager

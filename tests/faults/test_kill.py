@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from lxml import etree
 from replay import Replay
 
 from eventlog.config import load
+from eventlog.publisher.flight import decode
 from eventlog.publisher.sinks.directory import MARKER
 
 TABLES = (
@@ -88,9 +88,9 @@ class Publisher:
     def look(self) -> None:
         """No event-id means two sets of rows, in the line or in a document."""
         for (composition,) in rows(self.database, "SELECT composition FROM eventlog_inflight"):
-            for _, records in json.loads(composition):
-                for event_id, *made_of in records:
-                    assert self.rows_of.setdefault(event_id, made_of) == made_of
+            for event in decode(0, composition).events():
+                made_of = list(event.ids), list(event.dropped), event.sendings
+                assert self.rows_of.setdefault(event.event_id, made_of) == made_of
         for body in self.bodies():
             for event in etree.fromstring(body).iterfind("input/*"):
                 text = etree.tostring(event, encoding="unicode")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from itertools import accumulate, pairwise
+from operator import itemgetter
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.catalog import build_catalog, database_from_json
 from eventlog.checks import CheckedRow
+from eventlog.events import ids_of
 from eventlog.fold import Group, fold
 from eventlog.sql.bulk import Part
 from spark.borders import Borders
@@ -20,11 +22,11 @@ _CLASS = _CATALOG.class_named("t")
 
 
 def _row(record_id: int, event_type: int, key: str) -> CheckedRow:
-    return CheckedRow(record_id, event_type, _CLASS, key, None, None, None)
+    return record_id, event_type, (_CLASS, key), None, None, None
 
 
 def _ids(groups: list[Group]) -> list[list[int]]:
-    return [[row.record_id for row in group.rows] for group in groups]
+    return [ids_of(group) for group in groups]
 
 
 _ROWS = st.lists(
@@ -39,17 +41,17 @@ def test_final_groups_and_those_of_the_border_rows_are_the_groups_of_all_rows(
 ) -> None:
     record_ids = accumulate(step for step, _, _ in steps)
     rows = [_row(record_id, kind, key) for record_id, (_, kind, key) in zip(record_ids, steps, strict=True)]
-    firsts = [1, *(1 + width for width in accumulate(widths)), rows[-1].record_id + 50]
+    firsts = [1, *(1 + width for width in accumulate(widths)), max(ids_of(rows)) + 50]
     parts = [Part(first, after - 1, 0) for first, after in pairwise(firsts)]
     found: list[Group] = []
     border: list[CheckedRow] = []
     for part in parts:
-        own = [row for row in rows if part.first <= row.record_id <= part.last]
+        own = [row for row, record_id in zip(rows, ids_of(rows), strict=True) if part.first <= record_id <= part.last]
         runs, borders = Runs(distance, span, at_a_time), Borders(part, distance, span)
         for row in own:
             found += borders.final(runs.take([row]))
         found += borders.final_at_end(runs.finish())
-        border += sorted(borders.rows)
+        border += sorted(borders.rows, key=itemgetter(0))
     found += fold(border, distance, span)
     assert sorted(_ids(found)) == _ids(fold(rows, distance, span))
 
@@ -58,4 +60,4 @@ def test_rows_far_from_both_ends_stay_in_their_part() -> None:
     rows = [_row(1100, 2, "A"), _row(1101, 2, "B"), _row(2500, 2, "A"), _row(2600, 4, "B"), _row(3900, 2, "C")]
     borders = Borders(Part(1001, 4899, 0), 1000, 10_000)
     assert _ids(borders.final_at_end(fold(rows, 1000, 10_000))) == [[2500], [2600]]
-    assert sorted(row.record_id for row in borders.rows) == [1100, 1101, 3900]
+    assert sorted(ids_of(borders.rows)) == [1100, 1101, 3900]

@@ -138,9 +138,9 @@ class Topics:
             raise ReceiverAway("away")
         self.most -= 1
         refused = {}
-        for event, own in zip(document.events, document.records, strict=True):
+        for event_id, own in zip(document.event_ids, document.records, strict=True):
             if isinstance(own, Verdict):
-                refused[event.event_id] = own
+                refused[event_id] = own
             else:
                 self.records += own
         return Answer(refused)
@@ -236,7 +236,7 @@ def test_messages_in_flight_come_first_and_bear_the_sequences_they_were_sent_wit
     log_rows(log, random_rows(100, seed=22, first=10_000))
     [(line,)] = fetch(log, f"SELECT composition FROM {LOG}_inflight")
     flight = decode(1, str(line))
-    recorded = [sending.record for envelope in flight.envelopes for sending in envelope.sendings]
+    recorded = list(flight.events())
     out = tmp_path / "out"
     report = convert(config_of(log), out, format="qlik-messages", mark=True)
 

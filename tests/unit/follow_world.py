@@ -20,6 +20,7 @@ from eventlog.gbase.scenarios import drain, open_session
 from eventlog.model import Event
 from eventlog.publisher.follow import follow
 from eventlog.publisher.follow_run import Following, OpenPosition
+from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.options import PublisherOptions
 from eventlog.publisher.position_file import position_file
@@ -29,7 +30,7 @@ from eventlog.publisher.sources import Source
 from eventlog.publisher.sources.capture_files import CaptureFiles
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql.state import Saved
-from eventlog.xds.writer import Header, line_form, write_event
+from eventlog.xds.writer import Header
 
 ITEM = "shop:app.item"
 OPTIONS = ReadOptions(labels={111: ITEM}, keys={"app.item": ["id"]})
@@ -112,13 +113,12 @@ class Receiver:
         return CallableSink(self.receive, "the receiver")
 
 
-def render(events: Sequence[Event]) -> str:
-    return line_form(map(write_event, events), Header("eventlog", "test"))
+OUTPUT = XdsFormat(Header("eventlog", "test"))
 
 
 def following(source: Source, **options: Any) -> Following:
     chosen = {"retry_initial": 0.01, "retry_max": 0.02, **options}
-    return Following(source, EventWriting(), None, render, PublisherOptions(**chosen), Counters())
+    return Following(source, EventWriting(), None, OUTPUT, PublisherOptions(**chosen), Counters())
 
 
 def files(path: Path, options: ReadOptions = OPTIONS) -> CaptureFiles:

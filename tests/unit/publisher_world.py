@@ -5,7 +5,6 @@ The statements of the dialect are the plainest that do what ``eventlog.sql.diale
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,17 +17,21 @@ from samples import CATALOG, in_chunks
 
 from eventlog.answer import Answer, Level, Verdict
 from eventlog.catalog import Attribute, Catalog, ObjectClass
+from eventlog.events import Outgoing
 from eventlog.model import AttributeSteps, Event, LogRow, Op, Operation
 from eventlog.publisher import cycle
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import Cycle, State, recover, run_cycle
 from eventlog.publisher.delivery import Landing
+from eventlog.publisher.flight import decode
+from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.options import PublisherOptions
 from eventlog.publisher.sinks import Document
 from eventlog.sql.dialect import CurrentRow, Dialect, LogRows
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.windows import Ranges, Window
+from eventlog.sql.windows import Ranges, Window, to_ranges
+from eventlog.xds.writer import Header
 
 LOG = LogTable(None, "eventlog", LogRow._fields)
 NO_WAIT = PublisherOptions(retry_initial=0, retry_max=0)
@@ -87,9 +90,16 @@ class World:
         return self._fetch("SELECT record_id, code, message FROM eventlog_error ORDER BY record_id")
 
     def in_flight(self) -> dict[int, Any]:
-        """The lines, as JSON."""
+        """The flights of the lines in short: of each envelope its number and its events, these as event-id and ranges
+        of record_ids, followed by what precedence dropped and the number of sendings where these say anything.
+        """
         lines = self._fetch("SELECT flight_no, composition FROM eventlog_inflight ORDER BY flight_no")
-        return {number: json.loads(text) for number, text in lines}
+        return {
+            number: [
+                [envelope.number, list(map(_short, envelope.events))] for envelope in decode(number, text).envelopes
+            ]
+            for number, text in lines
+        }
 
     def _fetch(self, statement: str) -> list[Any]:
         rows = [tuple(row) for row in self.connection.exec_driver_sql(statement)]
@@ -110,7 +120,8 @@ class World:
             query_back=self.query_back,
             wake=None,
         )
-        return Context(self.connection, cast(Dialect, dialect), LOG, self.catalog, self.options, render, self.counters)
+        connection, as_dialect = self.connection, cast(Dialect, dialect)
+        return Context(connection, as_dialect, LOG, self.catalog, self.options, OUTPUT, self.counters)
 
     def start(self) -> State:
         return recover(self.context())
@@ -192,9 +203,15 @@ class World:
         }
 
 
-def render(events: Sequence[Event]) -> str:
-    return " ".join(event.event_id for event in events)
+def _short(event: Outgoing) -> list[Any]:
+    ranges, dropped = ([list(pair) for pair in to_ranges(ids)] for ids in (event.ids, event.dropped))
+    parts: list[Any] = [event.event_id, ranges]
+    if event.sendings != 1:
+        return [*parts, dropped, event.sendings]
+    return [*parts, dropped] if dropped else parts
 
+
+OUTPUT = XdsFormat(Header())
 
 Judge = Callable[[Event], str]
 
@@ -286,5 +303,5 @@ def with_options(**changed: Any) -> PublisherOptions:
 def flights_of(state: State) -> Iterator[str]:
     for flight in state.flights.values():
         for envelope in flight.envelopes:
-            for sending in envelope.sendings:
-                yield sending.record.sent_id
+            for event in envelope.events:
+                yield event.sent_id

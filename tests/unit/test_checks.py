@@ -7,7 +7,8 @@ from samples import CATALOG, USR, catalog, database, row, table
 
 from eventlog.catalog import build_catalog
 from eventlog.checks import CheckedRow, check_rows
-from eventlog.model import LogRow
+from eventlog.events import ids_of
+from eventlog.model import ALL, All, LogRow
 from eventlog.values import ValueOptions
 
 
@@ -86,7 +87,8 @@ def test_of_type_2_the_old_value_is_looked_at_first() -> None:
 def test_an_old_value_that_cannot_be_converted_gives_way_to_a_good_new_one(new: str | None) -> None:
     bad_old = check_rows([row(1, 2, column="photo", old="*", new=new)], CATALOG, None)
     replaced = check_rows([row(1, 3, column="photo", new=new)], CATALOG, None)
-    assert (bad_old.good, bad_old.bad) == (replaced.good, [])
+    ((_, _, _, _, *step),), ((_, _, _, _, *step_of_type_3),) = bad_old.good, replaced.good
+    assert (step, bad_old.bad) == (step_of_type_3, [])
     (remark,) = bad_old.remarks
     assert (remark.record_id, remark.attribute.name, remark.counter) == (1, "photo", "old_unreadable")
     assert "'*' is not base64" in remark.reason
@@ -172,45 +174,48 @@ NOT_USED = [
 
 @pytest.mark.parametrize("one", NOT_USED)
 def test_what_a_type_does_not_use_is_not_looked_at(one: LogRow) -> None:
-    assert isinstance(check(one), CheckedRow)
+    assert isinstance(check(one), tuple)
 
 
 @pytest.mark.parametrize(
     ("one", "old", "new"),
     [
-        (row(1, 1, column="idu", old="x", new=" 007 "), None, " 007 "),  # no output uses a key column
+        (row(1, 1, column="idu", old="x", new=" 007 "), None, None),  # no output uses a key column
         (row(1, 2, column="photo", old="q q o=", new="u7s="), "qqo=", "u7s="),
         (row(1, 2, column="fname", old=None, new=None), None, None),
         (row(1, 2, column="fname", old="", new=""), "", ""),
-        (row(1, 3, column="fname", old="a", new="b"), None, "b"),
+        (row(1, 3, column="fname", old="a", new="b"), ALL, "b"),
         (row(1, 8, column="fname", old="a", new="b"), None, None),
     ],
 )
-def test_values_are_converted_where_they_are_used(one: LogRow, old: str | None, new: str | None) -> None:
+def test_values_are_converted_where_they_are_used(one: LogRow, old: str | All | None, new: str | None) -> None:
     checked = check(one)
-    assert isinstance(checked, CheckedRow)
-    assert (checked.old, checked.new) == (old, new)
+    assert isinstance(checked, tuple)
+    _, _, _, _, goes, comes = checked
+    assert (goes, comes) == (old, new)
 
 
 def test_child_and_parent_name_one_object_and_one_attribute() -> None:
     of_child = check(row(1, 2, " IDU = 01 ", "PHONENO", table="USR_phone", new="5"))
     of_parent = check(row(1, 2, "idu=1", "usr_phone.phoneno", table="indirect.usr", new="5"))
     assert of_child == of_parent
-    assert isinstance(of_child, CheckedRow)
-    assert (of_child.object_class.name, of_child.key) == ("usr", "idu=1")
+    assert isinstance(of_child, tuple)
+    _, _, (object_class, key), _, _, _ = of_child
+    assert (object_class.name, key) == ("usr", "idu=1")
 
 
 @pytest.mark.parametrize("kind", [5, 6])
 def test_a_whole_row_may_be_named_by_its_child_table(kind: int) -> None:
     checked = check(row(1, kind, table="usr_phone"))
-    assert isinstance(checked, CheckedRow)
-    assert checked.object_class.name == "usr"
+    assert isinstance(checked, tuple)
+    _, _, (object_class, _), _, _, _ = checked
+    assert object_class.name == "usr"
 
 
 def test_rows_keep_their_order_and_bad_ones_do_not_stop_the_others() -> None:
     rows = [row(1, 4), row(2, 9), row(3, 4, "idu=2"), row(4, 4, perpetrator="me"), row(5, 4, "x"), row(6, 4, "idu=3")]
     checked = check_rows(rows, CATALOG, "me")
-    assert [one.record_id for one in checked.good] == [1, 3, 6]
+    assert ids_of(checked.good) == [1, 3, 6]
     assert [one.record_id for one in checked.bad] == [2, 5]
     assert checked.loopback == [4]
 

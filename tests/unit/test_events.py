@@ -9,7 +9,17 @@ import pytest
 from samples import CATALOG, catalog, database, good, row, table, view
 
 from eventlog.catalog import Catalog, build_catalog
-from eventlog.events import CurrentRow, EventOptions, Outcome, apply_precedence, build_event
+from eventlog.events import (
+    CurrentRow,
+    EventOptions,
+    Fates,
+    Outgoing,
+    apply_precedence,
+    asks_for_values,
+    build_event,
+    ids_of,
+    public_event,
+)
 from eventlog.fold import Group, fold
 from eventlog.model import Event, LogRow, Op
 
@@ -28,17 +38,22 @@ def group_of(rows: Sequence[LogRow], of: Catalog = CATALOG) -> Group:
     return group
 
 
-def build(rows: Sequence[LogRow], current: CurrentRow | None = GONE, of: Catalog = CATALOG, **options: Any) -> Outcome:
-    chosen = EventOptions(**options)
-    precedence = apply_precedence(group_of(rows, of), chosen)
-    if precedence.query_back is not None and current is not None:
+def build(rows: Sequence[LogRow], current: CurrentRow | None = GONE, of: Catalog = CATALOG, **options: Any) -> Outgoing:
+    group = group_of(rows, of)
+    decision = apply_precedence(group)
+    if decision.query_back is not None and current is not None:
         # What is not asked for is not read.
-        current = {attribute.name: current[attribute.name] for attribute in precedence.query_back}
-    return build_event(precedence, current, chosen)
+        current = {attribute.name: current[attribute.name] for attribute in decision.query_back}
+    return build_event(group, EventOptions(**options), decision if asks_for_values(group) else None, current)
 
 
-def steps(event: Event | None) -> dict[str, str] | None:
+def public(outgoing: Outgoing) -> Event | None:
+    return None if outgoing.operation is None else public_event(outgoing)
+
+
+def steps(outgoing: Outgoing) -> dict[str, str] | None:
     """The steps of each attribute in short: ``-old +new``, ``--`` for remove-all-values."""
+    event = public(outgoing)
     if event is None:
         return None
     signs = {Op.REMOVE: "-", Op.REMOVE_ALL: "--", Op.ADD: "+"}
@@ -48,18 +63,19 @@ def steps(event: Event | None) -> dict[str, str] | None:
     }
 
 
-def short(outcome: Outcome) -> tuple[str | None, dict[str, str] | None]:
-    return outcome.event and outcome.event.operation, steps(outcome.event)
+def short(outgoing: Outgoing) -> tuple[str | None, dict[str, str] | None]:
+    return outgoing.operation, steps(outgoing)
 
 
-def fates(outcome: Outcome) -> dict[str, list[int]]:
+def fates(outgoing: Outgoing) -> dict[str, list[int]]:
     """What becomes of the rows, empty lists left out."""
+    own = outgoing.fates or Fates(outgoing.ids)
     named = {
-        "contributed": outcome.contributed,
-        "dropped": outcome.dropped,
-        "gone": outcome.gone,
-        "empty": outcome.empty,
-        "bad": [one.record_id for one in outcome.bad],
+        "contributed": list(own.contributed),
+        "dropped": list(own.dropped),
+        "gone": list(own.gone),
+        "empty": list(own.empty),
+        "bad": [one.record_id for one in own.bad],
     }
     return {name: ids for name, ids in named.items() if ids}
 
@@ -115,12 +131,12 @@ LISTINGS: list[tuple[str, list[LogRow], dict[str, Any], str, dict[str, str]]] = 
 def test_listing(rows: list[LogRow], options: dict[str, Any], operation: str, attributes: dict[str, str]) -> None:
     outcome = build(rows, NOW, **options)
     assert short(outcome) == (operation, attributes)
-    assert list(steps(outcome.event) or ()) == list(attributes)
+    assert list(steps(outcome) or ()) == list(attributes)
     assert fates(outcome) == {"contributed": [one.record_id for one in rows]}
 
 
 def test_an_event_carries_class_association_and_types() -> None:
-    event = build([f(7, 1, "photo", new="qqo="), f(8, 1, new="Jack")]).event
+    event = public(build([f(7, 1, "photo", new="qqo="), f(8, 1, new="Jack")]))
     assert event is not None
     assert event.class_name == "usr"
     assert event.association == "idu=1,table=usr,schema=indirect"
@@ -153,14 +169,14 @@ PRECEDENCE = [
 
 @pytest.mark.parametrize(("rows", "surviving", "dropped"), PRECEDENCE)
 def test_query_back_beats_what_it_covers(rows: list[LogRow], surviving: list[int], dropped: list[int]) -> None:
-    precedence = apply_precedence(group_of(rows), EventOptions())
-    assert [one.record_id for one in precedence.surviving] == surviving
-    assert [one.record_id for one in precedence.dropped] == dropped
+    decision = apply_precedence(group_of(rows))
+    assert ids_of(decision.surviving) == surviving
+    assert ids_of(decision.dropped) == dropped
 
 
 def test_precedence_never_reaches_beyond_its_group() -> None:
     groups = fold(good([f(1, 1, new="x"), f(2, 8)]), 1000, 0)
-    outcomes = [build_event(apply_precedence(group, EventOptions()), NOW, EventOptions()) for group in groups]
+    outcomes = [build_event(group, EventOptions(), apply_precedence(group), NOW) for group in groups]
     assert [short(outcome) for outcome in outcomes] == [("add", {"fname": "+x"}), ("modify", {"fname": "-- +John"})]
 
 
@@ -178,7 +194,7 @@ READ = [
 
 @pytest.mark.parametrize(("rows", "names"), READ)
 def test_only_what_is_needed_is_read_back(rows: list[LogRow], names: list[str] | None) -> None:
-    read = apply_precedence(group_of(rows), EventOptions()).query_back
+    read = apply_precedence(group_of(rows)).query_back
     assert (read if read is None else [attribute.name for attribute in read]) == names
 
 
@@ -224,7 +240,7 @@ def test_an_insert_without_attributes_is_an_add_with_the_association_alone(
 @pytest.mark.parametrize("rows", [only_key(6), only_key(8, "code")])
 def test_an_update_without_attributes_is_empty(rows: list[LogRow]) -> None:
     outcome = build(rows, {"code": ["x"]})
-    assert (outcome.event, fates(outcome)) == (None, {"empty": [1]})
+    assert (outcome.operation, fates(outcome)) == (None, {"empty": [1]})
 
 
 NULLS: CurrentRow = {name: [None] for name in NOW}
@@ -240,9 +256,9 @@ def test_an_insert_of_nulls_only_read_back_as_add_is_an_add_alone() -> None:
 
 def test_attributes_stand_in_the_order_of_their_first_surviving_rows() -> None:
     rows = [f(1, 2, "photo", None, "qqo="), f(2, 2, "lname", "a", "b"), f(3, 8, "photo"), f(4, 2, "lname", "b", "c")]
-    assert list(steps(build(rows, NOW).event) or ()) == ["lname", "photo"]
+    assert list(steps(build(rows, NOW)) or ()) == ["lname", "photo"]
     rows = [f(1, 1, "lname", new=None), f(2, 1, new="x"), f(3, 1, "lname", new="y")]
-    assert list(steps(build(rows).event) or ()) == ["lname", "fname"]
+    assert list(steps(build(rows)) or ()) == ["lname", "fname"]
 
 
 KEY_ROWS: list[tuple[list[LogRow], bool, str | None, dict[str, str] | None]] = [
@@ -261,7 +277,7 @@ KEY_ROWS: list[tuple[list[LogRow], bool, str | None, dict[str, str] | None]] = [
 def test_key_columns_are_attributes_only_if_they_are_emitted(
     rows: list[LogRow], emit_keys: bool, operation: str | None, attributes: dict[str, str] | None
 ) -> None:
-    assert short(build(rows, NOW, emit_keys=emit_keys)) == (operation, attributes)
+    assert short(build(rows, NOW, catalog(emit_keys=emit_keys))) == (operation, attributes)
 
 
 # --- NULL, empty string, repeated rows (spec/xds.md 4.3) --------------------------------------------------------------
@@ -302,11 +318,11 @@ def test_one_row(
 def test_updates_that_change_nothing_can_be_emitted(
     old: str | None, new: str | None, attributes: dict[str, str] | None
 ) -> None:
-    assert steps(build([f(1, 2, old=old, new=new)], noop_updates="emit").event) == attributes
+    assert steps(build([f(1, 2, old=old, new=new)], noop_updates="emit")) == attributes
 
 
 def test_values_are_equal_if_their_converted_texts_are() -> None:
-    assert build([f(1, 2, "photo", "qq o=", "qqo=")]).event is None
+    assert build([f(1, 2, "photo", "qq o=", "qqo=")]).operation is None
 
 
 READ_BACK = [
@@ -353,7 +369,7 @@ REPEATED = [
 
 @pytest.mark.parametrize(("rows", "attributes"), REPEATED)
 def test_repeated_rows_of_one_attribute(rows: list[LogRow], attributes: dict[str, str]) -> None:
-    assert steps(build(rows).event) == attributes
+    assert steps(build(rows)) == attributes
 
 
 MANY: list[tuple[list[str | None], str]] = [
@@ -367,13 +383,13 @@ MANY: list[tuple[list[str | None], str]] = [
 
 @pytest.mark.parametrize(("values", "expected"), MANY)
 def test_many_values_read_back_stand_once_in_code_point_order(values: list[str | None], expected: str) -> None:
-    assert steps(build([phone(1, 8)], {"usr_phone.phoneno": values}).event) == {"usr_phone.phoneno": expected}
+    assert steps(build([phone(1, 8)], {"usr_phone.phoneno": values})) == {"usr_phone.phoneno": expected}
 
 
 def test_values_are_sorted_as_written() -> None:
     of = catalog_of_view()
     rows = [row(1, 8, "pk_id=1", "mv_n", table="v")]
-    assert steps(build(rows, {"n": ["10", "9", "009"]}, of).event) == {"n": "-- +10,9"}
+    assert steps(build(rows, {"n": ["10", "9", "009"]}, of)) == {"n": "-- +10,9"}
 
 
 def catalog_of_view() -> Catalog:
@@ -394,7 +410,7 @@ def test_of_several_values_of_a_single_valued_view_column_the_first_counts(
 ) -> None:
     rows = [row(1, 8, "pk_id=1", "name", table="v")]
     outcome = build(rows, {"name": values}, catalog_of_view())
-    assert (steps(outcome.event), outcome.conflicts) == ({"name": expected}, conflicts)
+    assert (steps(outcome), outcome.fates.conflicts if outcome.fates else 0) == ({"name": expected}, conflicts)
 
 
 def test_children_come_after_the_parents_columns() -> None:
@@ -406,7 +422,7 @@ def test_children_come_after_the_parents_columns() -> None:
     )
     current: Mapping[str, list[str | None]] = {"z": ["1"], "a.v": ["2"], "b.v": ["3"], "B.v": ["4"]}
     outcome = build([row(1, 6, "id=1", table="p")], current, of)
-    assert list(steps(outcome.event) or ()) == ["z", "B.v", "a.v", "b.v"]
+    assert list(steps(outcome) or ()) == ["z", "B.v", "a.v", "b.v"]
 
 
 # --- values read back that cannot be written (7.3) ---------------------------------------------------------------
@@ -432,9 +448,10 @@ def test_rows_whose_value_read_back_cannot_be_written_are_bad(
     rows: list[LogRow], attributes: dict[str, str] | None, expected: dict[str, list[int]]
 ) -> None:
     outcome = build(rows, BELL)
-    assert steps(outcome.event) == attributes
+    assert steps(outcome) == attributes
     assert fates(outcome) == expected
-    assert {one.code for one in outcome.bad} == {"bad_xml_char"}
+    assert outcome.fates is not None
+    assert {one.code for one in outcome.fates.bad} == {"bad_xml_char"}
 
 
 # --- event-ids (7.4) ---------------------------------------------------------------------------------------------
@@ -452,16 +469,16 @@ EVENT_IDS: list[tuple[list[LogRow], CurrentRow | None, str]] = [
 def test_the_event_id_is_the_first_row_that_is_not_marked_e(
     rows: list[LogRow], current: CurrentRow | None, event_id: str
 ) -> None:
-    event = build(rows, current).event
-    assert event is not None
+    event = build(rows, current)
+    assert event.operation is not None
     assert event.event_id == event_id
 
 
 def test_a_bad_row_of_the_log_never_gives_the_event_id() -> None:
     # It does not get as far as a group.
     rows = [row(2, 2, column="fname", old="a", new="b"), row(3, 2, column="fname", old="b", new="c")]
-    event = build(rows).event
-    assert event is not None
+    event = build(rows)
+    assert event.operation is not None
     assert event.event_id == "2"
 
 
@@ -471,20 +488,18 @@ def test_a_bad_row_of_the_log_never_gives_the_event_id() -> None:
 def test_what_precedence_dropped_stays_dropped_whatever_rows_are_left() -> None:
     # The type 8 row was marked by somebody else; the type 2 row that it dropped must not come back to life.
     group = group_of([f(1, 2, old="a", new="b")])
-    precedence = apply_precedence(group, EventOptions(), frozenset({1}))
-    outcome = build_event(precedence, None, EventOptions(), "1")
-    assert (outcome.event, fates(outcome)) == (None, {"dropped": [1]})
+    outcome = build_event(group, EventOptions(), apply_precedence(group, frozenset({1})), None, "1")
+    assert (outcome.operation, fates(outcome)) == (None, {"dropped": [1]})
 
 
 def test_what_precedence_kept_stays_kept() -> None:
     group = group_of([f(1, 2, old="a", new="b"), f(2, 8)])
-    outcome = build_event(apply_precedence(group, EventOptions(), frozenset({1})), NOW, EventOptions(), "1.2")
-    assert outcome.event is not None
-    assert outcome.event.event_id == "1.2"
+    outcome = build_event(group, EventOptions(), apply_precedence(group, frozenset({1})), NOW, "1")
+    assert outcome.event_id == "1"
     assert short(outcome) == ("modify", {"fname": "-- +John"})
     assert fates(outcome) == {"contributed": [2], "dropped": [1]}
 
 
 def test_options_of_the_catalog_reach_the_events() -> None:
     of = catalog(exclude={"usr": ["photo"]})
-    assert list(steps(build([row(1, 6)], NOW, of).event) or ()) == ["fname", "lname", "usr_phone.phoneno"]
+    assert list(steps(build([row(1, 6)], NOW, of)) or ()) == ["fname", "lname", "usr_phone.phoneno"]

@@ -1,113 +1,154 @@
-"""In-flight records and their line (spec/event-log.md 7.4, 10)."""
+"""In-flight lines (spec/event-log.md 7.4, 10)."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from itertools import pairwise
-from time import process_time
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from samples import good, row
 
-from eventlog.checks import BadRow
 from eventlog.errors import DatabaseError
-from eventlog.events import EventOptions, Outcome, apply_precedence, build_event
+from eventlog.events import EventOptions, Outgoing, apply_precedence, build_event
 from eventlog.fold import fold
-from eventlog.model import Event
-from eventlog.publisher.flight import Envelope, Flight, Record, Sending, decode, encode, pack, record_of
+from eventlog.publisher.flight import Envelope, Flight, decode, encode, numbered, pack
 from eventlog.sql.windows import to_ranges
 
 
-def sending(event_id: str, sendings: int = 1) -> Sending:
-    return Sending(Record(event_id, ((int(event_id), int(event_id)),), (), sendings), None, None, None)
+def recorded(
+    event_id: str, ids: Sequence[int], dropped: Sequence[int] = (), sendings: int = 1, place: int = 0
+) -> Outgoing:
+    """An event as its line gives it back."""
+    return Outgoing(event_id, list(ids), None, None, None, None, tuple(dropped), sendings, place)
 
 
-def outcome(
-    contributed: list[int],
-    dropped: list[int] | None = None,
-    gone: list[int] | None = None,
-    bad: list[int] | None = None,
-) -> Outcome:
-    event = Event("delete", "usr", "idu=1", str(min(contributed)))
-    return Outcome(
-        event, contributed, dropped or [], gone or [], [], [BadRow(i, "bad_value", "") for i in bad or ()], 0
-    )
+def simple(number: int) -> Outgoing:
+    return recorded(str(number), [number])
 
 
-RECORDS = [
-    (outcome([1]), ((1, 1),), ()),
-    (outcome([1, 2, 3]), ((1, 3),), ()),
-    (outcome([1, 3]), ((1, 1), (3, 3)), ()),  # row 2, committed late, belongs to no range
-    (outcome([2, 6], [1, 3, 5], [7], [4]), ((1, 7),), ((1, 1), (3, 3), (5, 5))),
-    (outcome([10], [5], [7], [1]), ((1, 1), (5, 5), (7, 7), (10, 10)), ((5, 5),)),
-]
+def envelopes_of(*envelopes: dict[str, Any], first: str = "") -> str:
+    line = {"form": 2, "kind": "publisher", **({"first": first} if first else {}), "envelopes": list(envelopes)}
+    return json.dumps(line, separators=(",", ":"))
 
 
-@pytest.mark.parametrize(("made", "rows", "dropped"), RECORDS)
-def test_a_record_names_exactly_the_rows_of_its_event(
-    made: Outcome, rows: tuple[tuple[int, int], ...], dropped: tuple[tuple[int, int], ...]
-) -> None:
-    record = record_of(made)
-    assert (record.rows, record.dropped, record.sendings) == (rows, dropped, 1)
-    assert made.event is not None
-    assert record.sent_id == made.event.event_id
-
-
-def test_the_record_of_a_new_event_is_the_one_that_its_line_gives_back() -> None:
+def test_the_line_of_a_new_event_gives_back_its_rows_and_what_precedence_dropped() -> None:
     (group,) = fold(good([row(1, 2, column="fname", new="x"), row(3, 8, column="fname")]), 10, 0)
-    made = build_event(apply_precedence(group, EventOptions()), {"fname": ["x"]}, EventOptions())
-    flight = pack(1, [Sending(record_of(made), None, made.event, made)], 1)
-    (envelope,) = decode(1, encode(flight)).envelopes
-    assert envelope.sendings[0].record == record_of(made)
-    assert hash(envelope.sendings[0].record) == hash(record_of(made))
+    event = build_event(group, EventOptions(), apply_precedence(group), {"fname": ["x"]})
+    (envelope,) = decode(1, encode(pack(1, [event], 1))).envelopes
+    assert list(envelope.events) == [recorded("1", [1, 3], [1])]
 
 
 @pytest.mark.parametrize(("sendings", "sent_id"), [(1, "7"), (2, "7.2"), (3, "7.3"), (12, "7.12")])
 def test_an_event_that_is_sent_again_under_a_changed_id_is_numbered(sendings: int, sent_id: str) -> None:
-    assert sending("7", sendings).record.sent_id == sent_id
-
-
-def test_a_group_without_event_has_no_record() -> None:
-    with pytest.raises(ValueError, match="no record"):
-        record_of(Outcome(None, [], [1], [], [], [], 0))
+    assert recorded("7", [7], sendings=sendings).sent_id == sent_id
 
 
 @pytest.mark.parametrize(
     ("count", "size", "sizes"), [(0, 3, []), (1, 3, [1]), (3, 3, [3]), (4, 3, [3, 1]), (3, 1, [1, 1, 1])]
 )
 def test_envelopes_hold_up_to_batch_size_events_in_order(count: int, size: int, sizes: list[int]) -> None:
-    sendings = [sending(str(number)) for number in range(1, count + 1)]
-    flight = pack(9, sendings, size)
+    events = list(map(simple, range(1, count + 1)))
+    flight = pack(9, events, size)
     assert flight.number == 9
     assert [envelope.number for envelope in flight.envelopes] == list(range(1, len(sizes) + 1))
-    assert [len(envelope.sendings) for envelope in flight.envelopes] == sizes
-    assert [one for envelope in flight.envelopes for one in envelope.sendings] == sendings
+    assert [len(envelope.events) for envelope in flight.envelopes] == sizes
+    assert list(flight.events()) == events
 
 
+# Ranges hold what was read and nothing between: a row committed late belongs to none.
 LINES = [
-    ('[[1,[["1",[[1,2]]]]]]', [(1, [Record("1", ((1, 2),))])]),
-    ('[[1,[["5",[[5,9],[11,11]],[[6,6]]]]]]', [(1, [Record("5", ((5, 9), (11, 11)), ((6, 6),))])]),
-    ('[[3,[["5",[[5,5]],[],2]]]]', [(3, [Record("5", ((5, 5),), (), 2)])]),
+    ([{"number": 1, "rows": [[1, 2]], "counts": [2]}], [(1, [recorded("1", [1, 2])])]),
     (
-        '[[1,[["1",[[1,1]]],["2",[[2,2]]]]],[4,[["3",[[3,3]]]]]]',
-        [(1, [Record("1", ((1, 1),)), Record("2", ((2, 2),))]), (4, [Record("3", ((3, 3),))])],
+        [{"number": 1, "rows": [[5, 9], [11, 11]], "counts": [6], "events": {"0": {"dropped": [[6, 6]]}}}],
+        [(1, [recorded("5", [5, 6, 7, 8, 9, 11], [6])])],
     ),
-    ("[]", []),
+    (
+        [{"number": 3, "rows": [[5, 6]], "counts": [1, 1], "events": {"1": {"sendings": 2}}}],
+        [(3, [simple(5), recorded("6", [6], sendings=2)])],
+    ),
+    (
+        [{"number": 1, "rows": [[4, 6]], "counts": [3], "events": {"0": {"id": "5"}}}],
+        [(1, [recorded("5", [4, 5, 6])])],
+    ),
+    (
+        [{"number": 1, "rows": [[1, 1], [3, 3], [2, 2]], "counts": [2, 1]}],
+        [(1, [recorded("1", [1, 3]), simple(2)])],
+    ),
+    (
+        [
+            {"number": 1, "rows": [[1, 2]], "counts": [1, 1]},
+            {"number": 4, "rows": [[3, 3]], "counts": [1]},
+        ],
+        [(1, [simple(1), simple(2)]), (4, [simple(3)])],
+    ),
+    ([], []),
 ]
 
 
 @pytest.mark.parametrize(("line", "envelopes"), LINES)
-def test_a_line_is_json_of_envelopes_and_records(line: str, envelopes: list[tuple[int, list[Record]]]) -> None:
-    flight = Flight(
-        7,
-        tuple(
-            Envelope(number, tuple(Sending(record, None, None, None) for record in records))
-            for number, records in envelopes
-        ),
+def test_a_line_has_the_rows_of_each_envelope_and_what_is_special(
+    line: list[dict[str, Any]], envelopes: list[tuple[int, list[Outgoing]]]
+) -> None:
+    flight = Flight(7, [Envelope(number, events) for number, events in envelopes])
+    assert decode(7, envelopes_of(*line)) == flight
+    assert encode(flight) == envelopes_of(*line)
+
+
+def test_places_follow_each_other_unless_the_line_says_otherwise() -> None:
+    flight = pack(1, list(map(simple, range(1, 5))), 4, first="S")
+    assert [event.place for event in flight.events()] == [1, 2, 3, 4]
+    (envelope,) = flight.envelopes
+    left = flight._replace(envelopes=[Envelope(1, [event for event in envelope.events if event.place != 2])])
+    assert encode(left) == envelopes_of(
+        {
+            "number": 1,
+            "rows": [[1, 1], [3, 4]],
+            "counts": [1, 1, 1],
+            "place": 1,
+            "events": {"1": {"place": 3}},
+        },
+        first="S",
     )
-    assert decode(7, line) == flight
-    assert encode(flight) == line
+    assert decode(1, encode(left)) == left
+
+
+def test_a_flight_of_another_format_gets_places_in_its_order() -> None:
+    flight = numbered(pack(1, list(map(simple, range(1, 4))), 2), "S")
+    assert ([event.place for event in flight.events()], flight.first) == ([1, 2, 3], "S")
+
+
+# Lines of versions before 0.2, as they wrote them.
+FORM_1 = [
+    ('[[1,[["1",[[1,2]]]]]]', "", [(1, [recorded("1", [1, 2])])]),
+    (
+        '[[1,[["5",[[5,9],[11,11]],[[6,6]]]]]]',
+        "",
+        [(1, [recorded("5", [5, 6, 7, 8, 9, 11], [6])])],
+    ),
+    ('[[3,[["5",[[5,5]],[],2]]]]', "", [(3, [recorded("5", [5], sendings=2)])]),
+    (
+        '[[1,[["1",[[1,1]]],["2",[[2,2]]]]],[4,[["3",[[3,3]]]]]]',
+        "",
+        [(1, [simple(1), simple(2)]), (4, [simple(3)])],
+    ),
+    (
+        '{"first":"S","envelopes":[[2,[["7",[[7,8]],[],1,3]]]]}',
+        "S",
+        [(2, [recorded("7", [7, 8], place=3)])],
+    ),
+    ("[]", "", []),
+]
+
+
+@pytest.mark.parametrize(("line", "first", "envelopes"), FORM_1)
+def test_a_line_of_an_older_version_is_read_after_an_upgrade(
+    line: str, first: str, envelopes: list[tuple[int, list[Outgoing]]]
+) -> None:
+    assert decode(7, line) == Flight(7, [Envelope(number, events) for number, events in envelopes], first)
 
 
 BROKEN = [
@@ -122,7 +163,16 @@ BROKEN = [
     '[[1,[["5",[1]]]]]',
     '[[1,[["5",[["a",1]]]]]]',
     '[[1,[["5",[[1,2,3]]]]]]',
-    '[[1,[["5",[],[],1,1]]]]',
+    '[[1,[["5",[],[],1,1,1]]]]',
+    '{"form":2}',
+    '{"form":2,"kind":"publisher"}',
+    '{"form":2,"kind":"publisher","envelopes":[1]}',
+    envelopes_of({"number": 1}),
+    envelopes_of({"number": 1, "rows": [[1, 2]], "counts": [1]}),
+    envelopes_of({"number": 1, "rows": [[1, 2]], "counts": [2, 1]}),
+    envelopes_of({"number": 1, "rows": [[1, 2]], "counts": [2, 0]}),
+    envelopes_of({"number": 1, "rows": [[1]], "counts": [1]}),
+    envelopes_of({"number": 1, "rows": [[1, 1]], "counts": [1], "events": [1]}),
 ]
 
 
@@ -132,26 +182,36 @@ def test_a_line_that_is_not_ours_is_refused_by_its_number(line: str) -> None:
         decode(12, line)
 
 
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ('{"form":3,"kind":"publisher","envelopes":[]}', "form 3, kind 'publisher'"),
+        ('{"form":2,"kind":"backlog","directory":"d"}', "form 2, kind 'backlog'"),
+    ],
+)
+def test_a_line_of_a_later_version_stops_the_start_with_one_clear_line(line: str, what: str) -> None:
+    with pytest.raises(DatabaseError, match=f"in-flight line 12 is of {what}, which this version does not know"):
+        decode(12, line)
+
+
 ids = st.lists(st.integers(1, 60), unique=True).map(sorted)
-records = st.builds(
-    lambda own, dropped, sendings: Record(
-        str(own[0]), tuple(to_ranges(own)), tuple(to_ranges([i for i in own if i in set(dropped)])), sendings
+events = st.builds(
+    lambda own, special_id, dropped, sendings, place: recorded(
+        str(own[-1] if special_id else own[0]), own, [one for one in own if one in set(dropped)], sendings, place
     ),
-    st.lists(st.integers(1, 2**63 - 1), unique=True, min_size=1).map(sorted),
+    st.lists(st.integers(1, 2**63 - 1), unique=True, min_size=1),
+    st.booleans(),
     ids,
     st.integers(1, 5),
+    st.integers(1, 9),
 )
 
 
-@given(st.lists(st.lists(records, min_size=1), max_size=5))
-def test_any_flight_comes_back_from_its_line(envelopes: list[list[Record]]) -> None:
-    flight = Flight(
-        3,
-        tuple(
-            Envelope(number * 2, tuple(Sending(record, None, None, None) for record in own))
-            for number, own in enumerate(envelopes, 1)
-        ),
-    )
+@given(st.lists(st.lists(events, min_size=1), max_size=5), st.sampled_from(["", "S"]))
+def test_any_flight_comes_back_from_its_line(envelopes: list[list[Outgoing]], first: str) -> None:
+    if not first:
+        envelopes = [[event._replace(place=0) for event in own] for own in envelopes]
+    flight = Flight(3, [Envelope(number * 2, own) for number, own in enumerate(envelopes, 1)], first)
     assert decode(3, encode(flight)) == flight
 
 
@@ -162,9 +222,9 @@ def test_ranges_hold_the_ids_and_no_others(given_ids: list[int]) -> None:
     assert all(after[0] > before[1] + 1 for before, after in pairwise(ranges))
 
 
-def test_a_record_in_the_order_of_the_queue_takes_time_by_its_rows() -> None:
-    order = list(range(20_000, 0, -1))
-    begun = process_time()
-    record = record_of(outcome(order[::2], order[1::2]), order)
-    assert process_time() - begun < 0.5  # it was 2 s by the places of a list; now a twentieth of one
-    assert record.rows == tuple(to_ranges(order))
+def test_a_line_keeps_the_order_of_the_queue() -> None:
+    # With handle_future_events record_ids do not ascend; the event is rebuilt from rows in this order.
+    order = [row(record_id, 2, column="fname", new="x") for record_id in range(20_000, 0, -1)]
+    (group,) = fold(good(order), 1000, 0)
+    (event,) = decode(1, encode(pack(1, [build_event(group, EventOptions())], 1))).events()
+    assert (event.event_id, list(event.ids)) == ("20000", list(range(20_000, 0, -1)))

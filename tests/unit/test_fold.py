@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from samples import good, row
 
 from eventlog.checks import CheckedRow
-from eventlog.fold import Group, first_open, fold
+from eventlog.events import ids_of
+from eventlog.fold import Group, first_id, first_open, fold, object_of
 
 _COLUMNS = {1: "fname", 2: "fname", 3: "lname", 7: "lname", 8: "fname"}
 
@@ -24,7 +25,7 @@ def rows(text: str) -> list[CheckedRow]:
 
 
 def ids(groups: list[Group]) -> list[list[int]]:
-    return [[one.record_id for one in group.rows] for group in groups]
+    return [ids_of(group) for group in groups]
 
 
 EXAMPLES = [
@@ -135,12 +136,14 @@ def queue(steps: list[tuple[int, int, str]]) -> list[CheckedRow]:
 def may_join(one: CheckedRow, group: list[CheckedRow], distance: int, span: int) -> bool:
     """The four conditions of section 6, word by word."""
     add, modify = {1, 5, 7}, {2, 3, 6, 8}
-    kinds = {one.event_type, group[-1].event_type}
+    record_id, kind, _, _, _, _ = one
+    last_id, last_kind, _, _, _, _ = group[-1]
+    kinds = {kind, last_kind}
     return (
         4 not in kinds
         and (kinds <= add or kinds <= modify)
-        and abs(one.record_id - group[-1].record_id) <= distance
-        and (span == 0 or abs(one.record_id - group[0].record_id) <= span)
+        and abs(record_id - last_id) <= distance
+        and (span == 0 or abs(record_id - first_id(group)) <= span)
     )
 
 
@@ -150,14 +153,14 @@ def test_groups_are_a_partition_in_the_order_of_their_first_rows(
 ) -> None:
     given_rows = queue(steps)
     groups = fold(given_rows, distance, span)
-    assert sorted(i for group in ids(groups) for i in group) == [one.record_id for one in given_rows]
-    assert all(group.rows == sorted(group.rows, key=lambda one: one.record_id) for group in groups)
-    firsts = [group.rows[0].record_id for group in groups]
+    assert sorted(i for group in ids(groups) for i in group) == ids_of(given_rows)
+    assert all(ids_of(group) == sorted(ids_of(group)) for group in groups)
+    firsts = list(map(first_id, groups))
     assert firsts == sorted(firsts)
     for group in groups:
-        assert {(one.object_class, one.key) for one in group.rows} == {(group.object_class, group.key)}
-        for i, one in enumerate(group.rows[1:], 1):
-            assert may_join(one, group.rows[:i], distance, span)
+        assert {object_id for _, _, object_id, _, _, _ in group} == {object_of(group)}
+        for i, one in enumerate(group[1:], 1):
+            assert may_join(one, group[:i], distance, span)
 
 
 @given(queues, bounds, bounds)
@@ -165,11 +168,11 @@ def test_groups_of_one_object_follow_each_other_and_could_not_be_one(
     steps: list[tuple[int, int, str]], distance: int, span: int
 ) -> None:
     groups = fold(queue(steps), distance, span)
-    for key in {group.key for group in groups}:
-        own = [group for group in groups if group.key == key]
+    for object_id in set(map(object_of, groups)):
+        own = [group for group in groups if object_of(group) == object_id]
         for before, after in pairwise(own):
-            assert before.rows[-1].record_id < after.rows[0].record_id
-            assert not may_join(after.rows[0], before.rows, distance, span)
+            assert max(ids_of(before)) < first_id(after)
+            assert not may_join(after[0], before, distance, span)
 
 
 @given(queues, bounds, bounds)
@@ -177,8 +180,8 @@ def test_rows_of_other_objects_in_between_change_nothing(
     steps: list[tuple[int, int, str]], distance: int, span: int
 ) -> None:
     given_rows = queue(steps)
-    own = [one for one in given_rows if one.key == "idu=65"]
-    folded = [group for group in fold(given_rows, distance, span) if group.key == "idu=65"]
+    own = [one for one in given_rows if object_of([one])[1] == "idu=65"]
+    folded = [group for group in fold(given_rows, distance, span) if object_of(group)[1] == "idu=65"]
     assert folded == fold(own, distance, span)
 
 
@@ -189,7 +192,7 @@ def test_no_later_row_joins_a_group_that_may_be_sent(
     window = queue(steps)
     if not window:
         return
-    end = window[-1].record_id
+    end = max(ids_of(window))
     groups = fold(window, distance, span)
     closed = first_open(groups, end, distance, span)
     assert fold(queue(steps + more), distance, span)[:closed] == groups[:closed]

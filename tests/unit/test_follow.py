@@ -16,6 +16,7 @@ import pytest
 from follow_world import (
     ITEM,
     OPTIONS,
+    OUTPUT,
     PATIENCE,
     Receiver,
     Stream,
@@ -420,7 +421,7 @@ def test_heartbeats_are_sent_while_nothing_comes_though_the_source_is_looked_at_
         def receive(self, body: str, events: Any) -> Answer:
             if events:
                 return super().receive(body, events)
-            assert body == "<beat/>"
+            assert body == OUTPUT.heartbeat
             self.beats += 1
             if self.beats == 3:
                 self.stop.set()
@@ -429,7 +430,7 @@ def test_heartbeats_are_sent_while_nothing_comes_though_the_source_is_looked_at_
     stream.insert(1)
     receiver = Heart()
     followed = following(replace(files(stream.path), rest=3600.0), heartbeat_interval=0.02)
-    follow(replace(followed, heartbeat="<beat/>"), position_at(place), receiver.sink, receiver.stop)
+    follow(followed, position_at(place), receiver.sink, receiver.stop)
     assert (receiver.heard, receiver.beats, followed.counters.heartbeats_sent) == (["add 1 new"], 3, 3)
 
 
@@ -446,7 +447,7 @@ def test_a_heartbeat_that_is_answered_fatal_stops_and_one_that_is_not_answered_d
             return answer  # type: ignore[no-any-return]
 
     receiver = Heart()
-    followed = replace(following(files(stream.path), heartbeat_interval=0.01), heartbeat="<beat/>")
+    followed = following(files(stream.path), heartbeat_interval=0.01)
     with pytest.raises(FatalAnswer, match="enough"):
         follow(followed, position_at(place), receiver.sink, receiver.stop)
     assert answers == []

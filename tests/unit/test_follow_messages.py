@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from follow_world import ITEM, PATIENCE, Receiver, Stream, files, following, position_at, render, running, saved_at
+from follow_world import ITEM, OUTPUT, PATIENCE, Receiver, Stream, files, following, position_at, running, saved_at
 from kafka_cluster import Cluster, cluster, quiet_clients
 from lxml import etree
 
@@ -329,7 +329,7 @@ def test_what_kafka_had_no_room_for_is_not_taken_for_stored(brokers: Cluster, pl
     settings = {"queue.buffering.max.messages": 10, "linger.ms": 100}
     stop = StopRequest()
     followed = following(files(stream.path), batch_size=4, mark_interval=60.0)
-    followed = replace(followed, render=lambda events: "".join(render([event]) for event in events))
+    followed = replace(followed, output=replace(OUTPUT, form="records"))
     with brokers.stopped():
         thread = threading.Thread(
             target=follow,
@@ -364,7 +364,7 @@ def test_records_of_a_key_keep_their_order_and_a_new_key_begins_with_its_add(
     stream.update(100, names[1], "last")
     followed = replace(
         following(files(stream.path), batch_size=3),
-        render=lambda events: "".join(render([event]) for event in events),
+        output=replace(OUTPUT, form="records"),
     )
     follow(followed, position_at(place), lambda: KafkaSink(brokers.brokers, "t"), StopRequest(), once=True)
     order = [

@@ -12,7 +12,7 @@ from samples import CATALOG, database, good, row, table
 
 from eventlog.catalog import Catalog, build_catalog
 from eventlog.errors import BadValue, FormatError
-from eventlog.events import EventOptions, apply_precedence
+from eventlog.events import apply_precedence
 from eventlog.fold import fold
 from eventlog.group_changes import UNREAD, GroupReading, MaybeRow, group_reader, with_rows
 from eventlog.model import Change, ChangeOp, LogRow
@@ -31,7 +31,7 @@ def change_of(
 ) -> Change | None:
     (group,) = fold(good(rows, catalog), 1000, 10000)
     log_rows = {one.record_id: one for one in rows}
-    change = group_reader(GroupReading(**reading))(apply_precedence(group, EventOptions()), current, log_rows)
+    change = group_reader(GroupReading(**reading))(group, apply_precedence(group), current, log_rows)
     return None if change is None else with_rows(change, group, log_rows)
 
 

@@ -15,7 +15,7 @@ from eventlog.publisher.sinks import Document
 from eventlog.publisher.sinks.python import CallableSink, load_callable
 
 EVENTS = tuple(Event(Operation.DELETE, "usr", f"idu={name},table=usr", name) for name in ("1", "2"))
-DOCUMENT = Document(12, 3, EVENTS, "<nds/>\n")
+DOCUMENT = Document(12, 3, ("1", "2"), "<nds/>\n", make_events=lambda: EVENTS)
 XDS = '<nds dtdversion="2.0"><output><status level="error" event-id="2">nö</status></output></nds>'
 
 

@@ -9,19 +9,22 @@ from typing import Any, cast
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from publisher_world import OUTPUT
 from samples import CATALOG, in_chunks, row, usr
 
+from eventlog.catalog import ObjectId
+from eventlog.events import ids_of
 from eventlog.fold import Group
-from eventlog.model import LogRow
+from eventlog.model import ALL, LogRow
 from eventlog.publisher.context import Context
 from eventlog.publisher.dry_run import dry_run
-from eventlog.publisher.flight import ObjectId
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.options import PublisherOptions
 from eventlog.publisher.window import Taken, split_by_rows, take_window
 from eventlog.sql.dialect import Dialect, LogRows
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Window
+from eventlog.xds.reader import read_events
 
 
 @dataclass
@@ -54,7 +57,7 @@ class Queue:
             log=LogTable(None, "eventlog", LogRow._fields),
             catalog=CATALOG,
             options=self.options,
-            render=lambda events: "",
+            output=OUTPUT,
             counters=Counters(),
         )
 
@@ -70,7 +73,7 @@ class Queue:
         while first is not None:
             taken = self.take(first, in_flight, parked)
             windows.append(taken)
-            done = {one.record_id for group in taken.groups for one in group.rows}
+            done = {record_id for group in taken.groups for record_id in ids_of(group)}
             done |= {bad.record_id for bad in taken.bad} | set(taken.loopback)
             assert done or taken.next_first is None or taken.next_first > first, "a window that makes no progress"
             self.rows = [one for one in self.rows if one.record_id not in done]
@@ -86,7 +89,7 @@ def queue(text: str, **options: Any) -> Queue:
 
 
 def ids(groups: list[Group]) -> list[list[int]]:
-    return [[one.record_id for one in group.rows] for group in groups]
+    return [ids_of(group) for group in groups]
 
 
 def test_the_example_of_the_specification() -> None:
@@ -173,7 +176,7 @@ def test_at_the_end_of_a_pass_a_group_is_held_back_that_a_row_behind_it_may_join
     [([], 3, []), ([1, 1, 1, 1], 3, [3, 1]), ([2, 2], 3, [1, 1]), ([5, 1], 3, [1, 1]), ([1, 5, 1], 3, [1, 1, 1])],
 )
 def test_groups_are_split_into_flights_by_their_rows(sizes: list[int], most: int, expected: list[int]) -> None:
-    groups = [Group(usr(), str(i), cast(Any, [None] * size)) for i, size in enumerate(sizes)]
+    groups: list[Group] = [cast(Any, [None] * size) for size in sizes]
     runs = list(split_by_rows(groups, most))
     assert [len(run) for run in runs] == expected
     assert [group for run in runs for group in run] == groups
@@ -256,7 +259,8 @@ def test_a_dry_run_prints_what_a_run_would_send(
     receiver = Receiver()
     world.run(receiver)
     world.close()
-    assert printed == [event_id for sent in receiver.sent for event_id in sent]
+    ids = [event.event_id for document in printed for event in read_events(document).events]
+    assert ids == [event_id for sent in receiver.sent for event_id in sent]
 
 
 def test_remarks_come_with_the_rows_that_are_given() -> None:
@@ -265,7 +269,7 @@ def test_remarks_come_with_the_rows_that_are_given() -> None:
     windows = Queue(rows, PublisherOptions(query_limit=3, fold_distance=2)).one_pass()
     told = [[remark.record_id for remark in taken.remarks] for taken in windows]
     given = [
-        [one.record_id for group in taken.groups for one in group.rows if one.event_type == 3] for taken in windows
+        [record_id for group in taken.groups for record_id, _, _, _, old, _ in group if old is ALL] for taken in windows
     ]
     assert len(windows) > 1
     assert told == given

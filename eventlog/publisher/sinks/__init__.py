@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from eventlog.answer import Answer, Verdict
@@ -10,9 +10,9 @@ from eventlog.model import Event
 
 
 class Record(NamedTuple):
-    """A record of a topic."""
+    """A record of a topic; None = that of the sink."""
 
-    topic: str
+    topic: str | None
     key: bytes | None
     value: bytes
 
@@ -20,14 +20,22 @@ class Record(NamedTuple):
 class Document(NamedTuple):
     """One envelope, rendered. ``flight`` and ``envelope`` are its numbers in the in-flight line.
 
-    In a format of numbered records ``body`` is empty and ``records`` holds those of each event, or why it has none.
+    ``event_ids``: those of its events, none in a heartbeat. In a format of records ``body`` is empty and ``records``
+    holds those of each event, or why it has none. ``make_events`` makes the events in their public form, for the few
+    sinks that look at them.
     """
 
     flight: int
     envelope: int
-    events: tuple[Event, ...]
+    event_ids: Sequence[str]
     body: str
-    records: tuple[tuple[Record, ...] | Verdict, ...] = ()
+    records: Sequence[tuple[Record, ...] | Verdict] = ()
+    make_events: Callable[[], tuple[Event, ...]] = tuple
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events in their public form."""
+        return self.make_events()
 
 
 class Sink(Protocol):

@@ -119,7 +119,7 @@ class HttpSink:
                     self._idle.append(connection)
                 else:
                     connection.close()
-            return read_answer(body, {event.event_id for event in document.events}, self._max_answer_bytes)
+            return read_answer(body, document.event_ids, self._max_answer_bytes)
 
     def flush(self) -> None:
         """Nothing is kept back: what was answered is the receiver's."""

@@ -52,7 +52,7 @@ class KafkaSink:
                 continue
             for record in records:
                 try:
-                    self._transmitter.send(*record)
+                    self._transmitter.send(record.topic or self._topic, record.key, record.value)
                 except RecordRefused as error:
                     refused[event_id] = Verdict(Level.ERROR, f"Kafka refuses the record: {error}")
                     break
@@ -89,19 +89,13 @@ class KafkaSink:
         """
         verdicts: dict[str, Verdict] = {}
         for event_id, record in sent:
-            self._transmitter.send(*record)
+            self._transmitter.send(record.topic or self._topic, record.key, record.value)
             for reason in self._transmitter.flush().values():
                 verdicts[event_id] = Verdict(Level.ERROR, f"Kafka refuses the record: {reason}")
         return verdicts
 
     def _records(self, document: Document) -> list[tuple[str, tuple[Record, ...] | Verdict]]:
         """The records of each event, or why there are none."""
-        if document.records:
-            return [(event.event_id, each) for event, each in zip(document.events, document.records, strict=True)]
-        lines = document.body.encode().split(b"\n")[:-1]  # one envelope a line
-        if not document.events:  # a heartbeat, which not every format has
-            return [("", (Record(self._topic, None, line),)) for line in lines]
-        return [
-            (event.event_id, (Record(self._topic, event.association.encode(), line),))
-            for event, line in zip(document.events, lines, strict=True)
-        ]
+        if not document.event_ids:  # a heartbeat, which not every format has
+            return [("", (Record(self._topic, None, line),)) for line in document.body.encode().split(b"\n")[:-1]]
+        return list(zip(document.event_ids, document.records, strict=True))

@@ -39,7 +39,7 @@ class CallableSink:
             raise
         except Exception as error:
             raise ReceiverAway(f"{self.name} raised {_described(error)}") from error
-        event_ids = {event.event_id for event in document.events}
+        event_ids = set(document.event_ids)
         if answer is None:
             return Answer()
         if isinstance(answer, Answer):

@@ -1,0 +1,114 @@
+"""What a row costs between the log and its text, in this process alone: check, fold, build, in-flight line, write.
+
+The rows are those of the other benchmarks, made in memory. Times are CPU of this process, the best of several rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+from collections.abc import Callable
+from time import process_time
+from typing import Any
+
+from eventlog.catalog import Catalog, build_catalog, database_from_json
+from eventlog.checks import check_rows
+from eventlog.events import EventOptions, build_event
+from eventlog.fold import fold
+from eventlog.model import LogRow
+from eventlog.publisher.flight import encode, pack
+from eventlog.publisher.formats import XdsFormat
+from eventlog.xds.writer import Header
+
+_WINDOW = 10_000
+_NAMES = ("Ann", "Béla", "Chloë", "Dmitri", "Fatima", "Grace", "Hiro", "Joan")
+_SURNAMES = ("O'Brien", "Smith & Sons", "García", "Müller", "Ivanov")
+_TABLE = {
+    "name": "usr",
+    "kind": "table",
+    "primary_key": ["idu"],
+    "columns": [
+        {"name": "idu", "type": "integer"},
+        {"name": "fname", "type": "varchar(40)"},
+        {"name": "lname", "type": "varchar(40)"},
+        {"name": "mail", "type": "varchar(80)"},
+        {"name": "salary", "type": "decimal(10,2)"},
+        {"name": "hired", "type": "date"},
+    ],
+}
+
+
+def catalog() -> Catalog:
+    return build_catalog(database_from_json({"dialect": "postgresql", "schema": "bench", "tables": [_TABLE]}))
+
+
+def log_rows(count: int) -> list[LogRow]:
+    """Of ten changes three inserts of 3 rows, three updates of one column, three of two, one delete."""
+    rows: list[LogRow] = []
+    change = 0
+    while len(rows) < count:
+        change += 1
+        kind = change % 10
+        idu = 1_000_000 + change if kind < 3 else change * 7919 % 199_999 + 1
+        values = {
+            "fname": _NAMES[idu % 8],
+            "lname": f"{_SURNAMES[idu % 5]}{change}",
+            "mail": f"user.{idu}.{change}@example.org",
+        }
+        event_type, columns = (
+            (1, ("fname", "lname", "mail")) if kind < 3 else (2, ("mail",)) if kind < 6
+            else (2, ("lname", "mail")) if kind < 9 else (4, (None,))
+        )  # fmt: skip
+        for column in columns:
+            new = None if column is None else values[column]
+            old = f"{new} before" if event_type == 2 else None
+            fields: tuple[Any, ...] = ("N", event_type, "2026-01-01 00:00:00", "hr_app", "usr", f"idu={idu}", column)
+            rows.append(LogRow(len(rows) + 1, *fields, old, new))
+    return rows[:count]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=300_000, help="rows (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds, of which the best counts (%(default)s)")
+    options = parser.parse_args()
+    classes, rows = catalog(), log_rows(options.rows)
+    windows = [rows[start : start + _WINDOW] for start in range(0, len(rows), _WINDOW)]
+    best: dict[str, float] = {}
+    for _ in range(options.rounds):
+        for stage, seconds in run(windows, classes).items():
+            best[stage] = min(best.get(stage, seconds), seconds)
+    for stage, seconds in [*best.items(), ("all", sum(best.values()))]:
+        print(f"{stage:7} {seconds / len(rows) * 1e6:5.2f} us a row")
+
+
+def run(windows: list[list[LogRow]], classes: Catalog) -> dict[str, float]:
+    options, output = EventOptions(), XdsFormat(Header())
+    spent = dict.fromkeys(("check", "fold", "build", "line", "write"), 0.0)
+
+    def timed(stage: str, work: Callable[[], Any]) -> Any:
+        begun = process_time()
+        result = work()
+        spent[stage] += process_time() - begun
+        return result
+
+    gc.collect()
+    gc.disable()  # as the publisher's windows are read
+    for number, window in enumerate(windows, 1):
+        good = timed("check", lambda window=window: check_rows(window, classes, "eventlog").good)
+        groups = timed("fold", lambda good=good: fold(good, 1000, 10_000))
+        events = timed("build", lambda groups=groups: [build_event(group, options) for group in groups])
+        flight = timed("line", lambda number=number, events=events: pack(number, events, 128))
+        timed("line", lambda flight=flight: encode(flight))
+        timed(
+            "write",
+            lambda flight=flight: [
+                output.document(classes, flight, envelope.number, envelope.events) for envelope in flight.envelopes
+            ],
+        )
+    gc.enable()
+    return spent
+
+
+if __name__ == "__main__":
+    main()

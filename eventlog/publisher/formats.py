@@ -1,0 +1,120 @@
+"""What a publisher writes its events as: XDS documents, or records such as Qlik messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from eventlog.catalog import Catalog
+from eventlog.events import Outgoing, association_of, public_event
+from eventlog.model import Event
+from eventlog.publisher.flight import Flight
+from eventlog.publisher.sinks import Document, Record
+from eventlog.xds.writer import HEARTBEAT, Header, file_form, line_form, write_event, write_outgoing
+
+
+class OutputFormat(Protocol):
+    """Events to what a sink takes.
+
+    ``heartbeat``: what is sent when nothing else was for long, empty if the format has no such thing.
+    ``needs_log_rows``: ``Flight.log_rows`` is needed for the first row of each event.
+    """
+
+    @property
+    def heartbeat(self) -> str: ...
+
+    @property
+    def needs_log_rows(self) -> bool: ...
+
+    def first(self, flight: int, before: str) -> str:
+        """What a flight's line keeps so that its events are numbered alike whenever they are sent
+        (spec/event-log.md 10); empty if the format does not number. ``before``: that of the flight before, empty if
+        none is known.
+        """
+        ...
+
+    def document(self, catalog: Catalog, flight: Flight, envelope: int, events: Sequence[Outgoing]) -> Document:
+        """The document of one envelope. Every event has an operation. Raises ReceiverAway."""
+        ...
+
+    def preview(self, catalog: Catalog, events: Sequence[Outgoing]) -> str:
+        """What a document of these events would look like, for people."""
+        ...
+
+    def forget(self) -> None:
+        """What was given since the last flush may not have come to the receiver."""
+        ...
+
+
+Form = Literal["lines", "documents", "records"]
+
+
+@dataclass(frozen=True, slots=True)
+class XdsFormat:
+    """XDS documents: an envelope a line, an envelope a document of its own, or an envelope a record of one event."""
+
+    header: Header
+    form: Form = "lines"
+    indent: int = 0
+
+    @property
+    def needs_log_rows(self) -> bool:
+        return False
+
+    @property
+    def heartbeat(self) -> str:
+        """The heartbeat (spec/xds.md 7)."""
+        return self._body([HEARTBEAT])
+
+    def first(self, flight: int, before: str) -> str:
+        return ""
+
+    def document(self, catalog: Catalog, flight: Flight, envelope: int, events: Sequence[Outgoing]) -> Document:
+        ids = [event.sent_id for event in events]
+        texts = list(map(write_outgoing, events))
+
+        def make_events() -> tuple[Event, ...]:
+            return tuple(map(public_event, events))
+
+        return self._document(flight.number, envelope, ids, map(association_of, events), texts, make_events)
+
+    def document_of(self, flight: int, envelope: int, events: Sequence[Event]) -> Document:
+        """The document of events that come in their public form, from a source that is no log."""
+        ids = [event.event_id for event in events]
+        associations = (event.association for event in events)
+        return self._document(
+            flight, envelope, ids, associations, list(map(write_event, events)), lambda: tuple(events)
+        )
+
+    def preview(self, catalog: Catalog, events: Sequence[Outgoing]) -> str:
+        texts = list(map(write_outgoing, events))
+        return "".join(map(self._line, texts)) if self.form == "records" else self._body(texts)
+
+    def forget(self) -> None:
+        """Nothing is kept between documents."""
+
+    def _document(
+        self,
+        flight: int,
+        envelope: int,
+        ids: Sequence[str],
+        associations: Iterable[str],
+        texts: Sequence[str],
+        make_events: Callable[[], tuple[Event, ...]],
+    ) -> Document:
+        if self.form != "records":
+            return Document(flight, envelope, ids, self._body(texts), (), make_events)
+        records = tuple(
+            (Record(None, association.encode(), self._line(text).rstrip("\n").encode()),)
+            for association, text in zip(associations, texts, strict=True)
+        )
+        return Document(flight, envelope, ids, "", records, make_events)
+
+    def _body(self, texts: Sequence[str]) -> str:
+        if self.form == "documents":
+            return file_form(texts, self.header, self.indent)
+        return line_form(texts, self.header)
+
+    def _line(self, text: str) -> str:
+        return line_form((text,), self.header)
