@@ -87,6 +87,9 @@ _DATABASE_URLS: Final = {
 }
 """URLs that may hold a password, and where it belongs."""
 
+_FILE_URL: Final = re.compile(r"((?:sqlite(?:\+\w+)?|embedded):///)(?!/|:memory:|file:)([^?]+)(\?.*)?", re.IGNORECASE)
+"""The URL of a database that is a file or a directory, by a relative path."""
+
 _FLAG, _ENVIRONMENT, _OPTION, _ALIAS = range(4)
 
 _SERVICE_LINK: Final = re.compile(r".*_(SERVICE_(HOST|PORT(_.*)?)|PORT(_\d+_(TCP|UDP|SCTP)(_.*)?)?)")
@@ -267,7 +270,15 @@ def _from_file(document: Mapping[str, Any], path: Path | None) -> Iterator[_Foun
                 continue
             if isinstance(parsed, Path) and path is not None:
                 parsed = path.parent / parsed
+            elif (place.section, place.key) in _DATABASE_URLS and path is not None:
+                parsed = _from_directory(parsed, path.parent)
             yield place, _Given(_ALIAS if place.alias else _OPTION, parsed, source)
+
+
+def _from_directory(url: str, directory: Path) -> str:
+    """The URL of a database in a file, with a relative path of it taken from a directory; any other as it is."""
+    found = _FILE_URL.fullmatch(url)
+    return url if found is None else f"{found[1]}{directory / found[2]}{found[3] or ''}"
 
 
 def _from_environment(environ: Mapping[str, str]) -> Iterator[_Found]:

@@ -200,7 +200,7 @@ class FormatSettings:
     noop_updates: str = option("drop", choice("drop", "emit"), "rows of type 2 whose two values are equal")
     emit_keys: bool = option(False, BOOLEAN, "send key columns as attributes too")
     char_padding: str = option("trim", choice("trim", "keep"), "trailing blanks of CHAR(n) values")
-    indent: int = option(0, integer(0, 16), "blanks a level in form documents, 0 = no indentation")
+    indent: int = option(0, integer(0, 16), "blanks a level with form = documents, 0 = no indentation")
     product_name: str = option("eventlog", TEXT, "text of the element product in each document")
     product_version: str = option(__version__, TEXT, "version in that element")
     encoding: str = option("json", choice("json", "avro"), "messages: JSON or Avro")

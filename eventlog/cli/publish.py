@@ -22,7 +22,7 @@ from eventlog.publisher.dry_run import dry_run
 from eventlog.publisher.health import health_file, patience
 from eventlog.publisher.loopback import warn_of_loopback
 from eventlog.publisher.metrics import OLD_UNREADABLE, TRUNCATED, Counters
-from eventlog.publisher.opening import open_sink, open_unlocked
+from eventlog.publisher.opening import ignored_indent, open_sink, open_unlocked
 from eventlog.publisher.sinks.stdout import StreamSink
 from eventlog.publisher.wake import StopRequest
 from eventlog.settings import SOURCE_FORMATS
@@ -56,6 +56,8 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
     config = context.config(format__type=form, source__type=source)
     counters = Counters()
     tune_collector()
+    if told := ignored_indent(config):
+        _log.warning("%s", told)
     if config.source.type is not None:
         _follow(config, counters, once=once, dry=dry)
         return

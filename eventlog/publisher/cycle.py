@@ -91,7 +91,6 @@ def run_cycle(
         return Cycle(Landing.DONE, more=True)
     if taken.bad:
         before_bad()
-    context.counters.rows_read += taken.rows_read
     for remark in taken.remarks:
         context.counters.remark(remark)
     marks = _marks_without_group(context, taken.bad, taken.loopback)
@@ -99,6 +98,8 @@ def run_cycle(
         if stopping():
             return _stopped(state, Landing.STOPPED, "told to stop")
         prepared = _prepare(context, groups, taken.log_rows, marks, before_bad, state.newest)
+        # Here, not where they are read: what is held back, or is not sent in the end, is read again.
+        context.counters.rows_read += sum(map(len, groups))
         marks = Marks()
         if prepared is not None:
             state.newest = prepared.first
@@ -186,6 +187,7 @@ def _marks_without_group(context: Context, bad: Sequence[BadRow], loopback: Sequ
         marks.kept.extend(loopback)
     else:
         marks.add(Status.SUCCESS, loopback)
+    context.counters.rows_read += len(bad) + len(loopback)
     context.counters.rows_bad += len(bad)
     context.counters.rows_loopback += len(loopback)
     return marks

@@ -35,7 +35,7 @@ from eventlog.sql.connect import connect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects import for_url
 from eventlog.sql.failures import as_database_errors
-from eventlog.sql.health import Health
+from eventlog.sql.health import Health, Orphan
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.pooling import is_pooled
 from eventlog.sql.trigger_plan import TriggerPlan
@@ -96,15 +96,18 @@ def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> li
 
 
 def _examine_log(case: _Case, compare: Compare) -> None:
+    orphans: list[Orphan] = []
     with case.checking("orphaned triggers"):
-        case.findings += capture.judge_orphans(case.health.orphans(case.conn))
+        orphans = case.health.orphans(case.conn)
+        case.findings += capture.judge_orphans(orphans)
     # The rights are looked at below: without them some of the rest can be examined still.
     lenient = replace(case.dialect, missing_rights=lambda *_: [])
     try:
         with as_database_errors(case.conn), case.conn.begin_nested():
             log = find_log(case.conn, lenient, case.config)
     except EventlogError as error:
-        case.findings.append(Finding("log_table", "error", str(error), ("eventlog db upgrade", "eventlog config")))
+        if not _is_log_of(orphans, case):  # which is said already
+            case.findings.append(Finding("log_table", "error", str(error), ("eventlog db upgrade", "eventlog config")))
         _examine_rights_on_unseen(case)
         return
     user = publisher_user(case.config, case.dialect, case.dialect.current_user(case.conn))
@@ -122,6 +125,13 @@ def _examine_log(case: _Case, compare: Compare) -> None:
             case.findings += waiting.judge_owner(owned, options.driver_user or "")
     if not any(right.startswith(("SELECT", "USAGE on schema")) for right in missing):
         _examine_rows(case, log, options, catalog)
+
+
+def _is_log_of(orphans: Sequence[Orphan], case: _Case) -> bool:
+    """Whether triggers whose log is gone wrote the configured one."""
+    _, name = split_name(case.config.database.log_table)
+    own = case.dialect.quote(case.dialect.spelled(name))
+    return any(orphan.log == own or orphan.log.endswith(f".{own}") for orphan in orphans)
 
 
 def _examine_rights(case: _Case, log: LogTable) -> list[str]:

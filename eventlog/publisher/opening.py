@@ -336,6 +336,20 @@ def xds_format(config: Config) -> XdsFormat:
     return XdsFormat(header, form, config.format.indent)
 
 
+def ignored_indent(config: Config) -> str | None:
+    """What is said of an ``indent`` that has no effect: envelopes of form ``lines``, and messages, are not indented."""
+    if not config.format.indent:
+        return None
+    if config.format.type != "xds" or config.sink.type == "kafka":
+        return f"{config.sources['format.indent']} has no effect: what goes to Kafka is not indented"
+    if config.sink.form == "lines":
+        return (
+            f'{config.sources["format.indent"]} has no effect with form = "lines", which writes an envelope on one '
+            'line: set form = "documents" in [sink], or leave indent out'
+        )
+    return None
+
+
 def output_format(config: Config) -> OutputFormat:
     """What events are written as. Raises ConfigError."""
     settings = config.format

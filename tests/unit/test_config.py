@@ -205,6 +205,28 @@ def test_paths_in_the_file_are_taken_from_its_directory(file: Any, tmp_path: Pat
     assert file(text, {"EVENTLOG_SINK_DIRECTORY": "other"}).sink.directory == Path("other")
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("sqlite:///data/app.db", "sqlite:///{here}/data/app.db"),
+        ("sqlite+pysqlite:///app.db?timeout=3", "sqlite+pysqlite:///{here}/app.db?timeout=3"),
+        ("embedded:///pg", "embedded:///{here}/pg"),
+        ("sqlite:////var/lib/app.db", "sqlite:////var/lib/app.db"),
+        ("sqlite:///:memory:", "sqlite:///:memory:"),
+        ("postgresql://u@h/d", "postgresql://u@h/d"),
+    ],
+)
+def test_a_database_file_is_taken_from_the_directory_of_the_configuration(
+    file: Any, tmp_path: Path, written: str, meant: str
+) -> None:
+    meant = meant.format(here=tmp_path)
+    assert file(f'[database]\nurl = "{written}"').database.url == meant
+    assert file(f'[source]\nposition_url = "{written}"').source.position_url == meant
+    # Of the shell that gives it: the directory that it is in.
+    assert file("", {"EVENTLOG_DATABASE_URL": written}).database.url == written
+    assert file("", {}, {"database.url": written}).database.url == written
+
+
 def test_watches_are_read_in_order(file: Any) -> None:
     config = file("""
         [[watch]]

@@ -277,6 +277,20 @@ def test_while_the_receiver_is_away_every_row_of_the_envelope_stays_new(new_worl
     assert set(world.statuses().values()) == {"S"}
 
 
+@pytest.mark.parametrize("options", [{}, {"query_limit": 3}, {"query_limit": 3, "fold_distance": 2, "flight_rows": 1}])
+def test_rows_that_are_held_back_and_read_again_are_counted_once(new_world: NewWorld, options: dict[str, Any]) -> None:
+    # Each object has rows before and behind the ends of windows; some are bad, some loopback, one object is parked.
+    rows = [row(i, 2, f"idu={i % 4}", column="fname", old="a", new=f"v{i}") for i in range(1, 41)]
+    rows += [row(41, 9), row(42, 4, perpetrator="me"), row(43, 6, "idu=99")]
+    world = new_world(rows, driver_user="me", batch_size=1, **options)
+    world.run(Receiver(judge(e1="retry", e3="retry retry")))
+    assert set(world.statuses().values()) == {"S", "E"}
+    assert world.counters.rows_read == len(rows)
+    counters = world.counters
+    decided = counters.rows_published + counters.rows_dropped + counters.rows_gone + counters.rows_empty
+    assert decided + counters.rows_bad + counters.rows_loopback == len(rows)
+
+
 # --- retry and parking ------------------------------------------------------------------------------------------------
 
 

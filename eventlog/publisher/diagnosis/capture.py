@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from eventlog.catalog import Catalog, Database, match_name
@@ -128,14 +129,23 @@ def judge_installed(
 
 
 def judge_orphans(found: Iterable[Orphan]) -> Iterator[Finding]:
-    """Triggers whose log is gone: they fail the application's statements."""
+    """Triggers whose log is gone: they fail the application's statements. One finding a log."""
+    by_log: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for one in found:
+        by_log[one.log][one.table].append(one.mend)
+    for log, tables in by_log.items():
+        triggers = sum(map(len, tables.values()))
+        many = "1 trigger still writes" if triggers == 1 else f"{triggers:,} triggers still write"
+        which = ", ".join(tables)
         yield Finding(
             "trigger_orphaned",
             "error",
-            f"trigger {one.trigger} of {one.table} writes the log {one.log}, which is gone: every change of the table "
-            "fails",
-            (one.mend, "or make the log again: eventlog db upgrade"),
+            f"the log {log} is gone, and {many} it: every change of {which} fails",
+            (
+                "eventlog db upgrade, which makes the log again (it says what to do first where the log was dropped "
+                "by hand)",
+                *(f"{'or ' if number == 0 else ''}{'; '.join(mends)}" for number, mends in enumerate(tables.values())),
+            ),
         )
 
 

@@ -258,3 +258,55 @@ def test_a_renamed_column_and_a_changed_trigger_show(file: Platform) -> None:
     file.run(f'DROP TRIGGER "{one.trigger}"', one.trigger_sql.replace("BEGIN", "BEGIN SELECT 1;"))
     (action,) = file.plan({"table": "t"}).actions
     assert (action.kind, "by hand" in action.reason) == ("replace", True)
+
+
+# --- the command line -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with a configuration of a file beside it and a row that waits; commands run in another one."""
+    for name in [name for name in os.environ if name.startswith("EVENTLOG_")]:
+        monkeypatch.delenv(name)
+    made, elsewhere = tmp_path / "app", tmp_path / "elsewhere"
+    made.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    (made / "eventlog.toml").write_text('[database]\nurl = "sqlite:///app.db"\n[[watch]]\ntable = "usr"\n')
+    conn = sqlite3.connect(made / "app.db")
+    conn.execute("CREATE TABLE usr (idu INTEGER PRIMARY KEY, fname TEXT)")
+    for command in (("db", "upgrade"), ("triggers", "apply")):
+        assert run(["--quiet", "--config", str(made / "eventlog.toml"), *command]) == 0
+    conn.execute("INSERT INTO usr VALUES (1, 'Jack')")
+    conn.commit()
+    conn.close()
+    return made
+
+
+def test_a_file_is_found_beside_its_configuration_wherever_a_command_is_run(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--config", "../app/eventlog.toml", "publish", "--once"]) == 0
+    assert "Jack" in capfd.readouterr().out
+    assert list(Path.cwd().iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ("[format]\nindent = 2\n", 'format.indent has no effect with form = "lines"'),
+        ('[sink]\nform = "documents"\n[format]\nindent = 2\n', None),
+        ("[format]\nindent = 0\n", None),
+    ],
+)
+def test_an_indent_that_has_no_effect_is_told(
+    home: Path, caplog: pytest.LogCaptureFixture, settings: str, told: str | None
+) -> None:
+    file = home / "eventlog.toml"
+    file.write_text(file.read_text().replace("[[watch]]", f"{settings}[[watch]]"))
+    for command in (["publish", "--dry-run"], ["publish", "--once"]):
+        caplog.clear()
+        assert run(["--config", str(file), *command]) == 0
+        warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
+        assert len(warnings) == (0 if told is None else 1)
+        assert all(told in warning for warning in warnings if told is not None)
