@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eventlog.errors import ConfigError, together
-from eventlog.options import BASE, CONFIDENTIAL, Option, options_of, toml
+from eventlog.options import BASE, CONFIDENTIAL, Option, SecretGiven, options_of, toml
 from eventlog.settings import (
     MESSAGE_OPTIONS,
     SECTIONS,
@@ -171,6 +171,24 @@ def connection_url(database: DatabaseSettings) -> URL:
         )
     url = _parse_url(database.url)
     return url if database.password is None else url.set(password=database.password)
+
+
+def with_own_password(url: str, database: DatabaseSettings) -> str:
+    """The URL, with the password of the configured database where it names that one and that user, and has none.
+
+    The password goes nowhere else: whoever answers at another URL would learn it.
+    """
+    if database.url is None or database.password is None:
+        return url
+    given, own = _parse_url(url), _parse_url(database.url)
+    if given.password is not None or _place_of(given) != _place_of(own):
+        return url
+    return given.set(password=database.password).render_as_string(hide_password=False)
+
+
+def _place_of(url: URL) -> tuple[Any, ...]:
+    """Which database a URL names, for whom. What stands behind ? may name another host."""
+    return url.get_backend_name(), url.username, url.host, url.port, url.database, dict(url.query)
 
 
 def effective(config: Config) -> Iterator[Effective]:
@@ -343,8 +361,19 @@ def _parse(place: _Place, value: Any, source: str) -> Any:
         return place.option.kind.parse(value)
     except (ValueError, RecursionError) as error:
         shown = "the value" if place.option.kind in CONFIDENTIAL else _shown(value)
-        reason = f" ({error})" if str(error) else ""
+        reason = f" ({error}{_way_out(error, place.section)})" if str(error) else ""
         raise ConfigError(f"{source} = {shown} is not allowed{reason}; legal: {place.option.kind.legal}") from None
+
+
+def _way_out(error: Exception, section: str) -> str:
+    """Where a secret of librdkafka belongs."""
+    if not isinstance(error, SecretGiven):
+        return ""
+    if error.name in ("sasl.password", "sasl.username"):
+        return f"; set EVENTLOG_{section.upper()}_USER and EVENTLOG_{section.upper()}_PASSWORD"
+    if "key" in error.name:
+        return "; name a file of the key that needs none, by ssl.key.location"
+    return f"; what logs in by user and password is EVENTLOG_{section.upper()}_USER and _PASSWORD"
 
 
 def _shown(value: Any) -> str:

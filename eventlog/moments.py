@@ -90,8 +90,9 @@ def fraction_of(text: str) -> str:
     return found[1].rstrip("0") if found else ""
 
 
-def _time_zone(name: str) -> tzinfo:
-    if name == "UTC":
+def time_zone_named(name: str) -> tzinfo:
+    """The zone of an option; UTC in any case of letters. Raises ConfigError."""
+    if name.upper() == "UTC":
         return UTC
     try:
         return ZoneInfo(name)
@@ -129,7 +130,7 @@ def _epoch_seconds(local: datetime, zone: tzinfo) -> int:
 def _date_writer(time_syntax: str, time_zone: str) -> Callable[[datetime], str]:
     match time_syntax:
         case "integer":
-            zone = _time_zone(time_zone)
+            zone = time_zone_named(time_zone)
             return lambda midnight: str(_epoch_seconds(midnight, zone))
         case "canonical":
             return lambda midnight: midnight.isoformat()[:10].translate(_COMPACT)
@@ -184,7 +185,7 @@ def time_converter(time_syntax: str, time_zone: str, *, special: bool = False) -
     """
     write = _time_writer(time_syntax)
     # A time of day has no date, so it can be brought to a zone only if that has one displacement all the year.
-    own_displacement = _time_zone(time_zone).utcoffset(None)
+    own_displacement = time_zone_named(time_zone).utcoffset(None)
 
     def convert(text: str) -> str:
         match = _TIME_TEXT.fullmatch(text)
@@ -206,7 +207,7 @@ def time_converter(time_syntax: str, time_zone: str, *, special: bool = False) -
 def _timestamp_writer(time_syntax: str, time_zone: str) -> Callable[[datetime, str], str]:
     match time_syntax:
         case "integer":
-            zone = _time_zone(time_zone)
+            zone = time_zone_named(time_zone)
             return lambda local, fraction: str(_epoch_seconds(local, zone))
         case "canonical":
             return lambda local, fraction: local.isoformat(" ").translate(_COMPACT) + fraction.ljust(9, "0")
@@ -222,7 +223,7 @@ def timestamp_converter(time_syntax: str, time_zone: str, *, special: bool = Fal
     Raises BadValue for other text, ConfigError for an unknown option value.
     """
     write = _timestamp_writer(time_syntax, time_zone)
-    own_zone = _time_zone(time_zone)
+    own_zone = time_zone_named(time_zone)
 
     def convert(text: str) -> str:
         match = _TIMESTAMP_TEXT.fullmatch(text)

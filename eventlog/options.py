@@ -154,27 +154,62 @@ def _parse_times(value: Any) -> tuple[datetime.time, ...]:
 
 
 _SQL_PIECE: Final = re.compile(
-    r"""'[^']*' | "[^"]*" | `[^`]*` | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$ | [^;'"`]""", re.DOTALL | re.VERBOSE
+    r"""
+    (?P<comment> --[^\n]*+ | /\*)
+    | [eE]'(?:[^'\\]|\\.|'')*+ (?: ' | (?P<escaped>))   # PostgreSQL: a backslash escapes
+    | '[^']*+' | "[^"]*+" | `[^`]*+`
+    | \$(?P<tag>(?:[^\W\d]\w*+)?)\$ (?: .*? \$(?P=tag)\$ | (?P<open>))
+    | \w[\w$]*+                         # a word, whose letters and dollars begin nothing
+    | \s++
+    | [^;'"`]
+    """,
+    re.DOTALL | re.VERBOSE,
 )
+_COMMENT_ENDS: Final = re.compile(r"/\*|\*/")
 
 
 def split_statements(sql: str) -> tuple[str, ...]:
-    """SQL split at ``;`` outside quotes (spec/event-log.md 9); empty statements are left out.
+    """SQL split at ``;`` outside quotes and comments (spec/event-log.md 9); statements of nothing but blanks and
+    comments are left out.
 
-    Quotes are ``'``, ``"``, a backtick and PostgreSQL's ``$tag$``. Raises ValueError for a quote that does not end.
+    Quotes are ``'``, ``"``, a backtick, and PostgreSQL's ``E''`` and ``$tag$``; comments ``--`` and ``/* */``,
+    which may be nested. Raises ValueError for a quote or comment that does not end.
     """
-    statements, start, at = [], 0, 0
+    statements, start, at, says = [], 0, 0, False
     while at < len(sql):
         if sql[at] == ";":
-            statements.append(sql[start:at])
+            if says:
+                statements.append(sql[start:at])
             at = start = at + 1
+            says = False
             continue
         piece = _SQL_PIECE.match(sql, at)
-        if piece is None:
+        if piece is None or piece["open"] is not None or piece["escaped"] is not None:
             raise ValueError(f"the quote at offset {at} does not end")
+        if piece["comment"] == "/*":
+            at = _end_of_comment(sql, at)
+            continue
+        says = says or not (piece["comment"] or piece[0].isspace())
         at = piece.end()
-    statements.append(sql[start:])
-    return tuple(statement.strip() for statement in statements if statement.strip())
+    if says:
+        statements.append(sql[start:])
+    return tuple(statement.strip() for statement in statements)
+
+
+def _end_of_comment(sql: str, begin: int) -> int:
+    """Behind a comment; where those in it do not all end, behind its first end, as other databases than PostgreSQL
+    have it.
+    """
+    depth, first = 0, None
+    for mark in _COMMENT_ENDS.finditer(sql, begin):
+        depth += 1 if mark[0] == "/*" else -1
+        if mark[0] == "*/":
+            first = first or mark.end()
+        if depth == 0:
+            return mark.end()
+    if first is None:
+        raise ValueError(f"the comment at offset {begin} does not end")
+    return first
 
 
 def _parse_statements(value: Any) -> tuple[str, ...]:
@@ -203,11 +238,12 @@ def _column_map_from_text(text: str) -> dict[str, str]:
 
 def _parse_zone(value: Any) -> str:
     zone = _parse_text(value)
-    if zone.upper() != "UTC":
-        try:
-            zoneinfo.ZoneInfo(zone)
-        except (OSError, ValueError, zoneinfo.ZoneInfoNotFoundError):
-            raise ValueError("this machine knows no such zone") from None
+    if zone.upper() == "UTC":
+        return "UTC"
+    try:
+        zoneinfo.ZoneInfo(zone)
+    except (OSError, ValueError, zoneinfo.ZoneInfoNotFoundError):
+        raise ValueError("this machine knows no such zone") from None
     return zone
 
 
@@ -222,12 +258,20 @@ def _parse_publication_mode(value: Any) -> int:
 _SECRET_PROPERTY: Final = re.compile(r"password|secret|\.pem$|oauthbearer\.config", re.IGNORECASE)
 
 
+class SecretGiven(ValueError):
+    """A secret among properties, ``name``: who knows the section knows where it belongs."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} is a secret, which does not belong here")
+        self.name = name
+
+
 def _parse_properties(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict) or not all(isinstance(one, str | int | float) for one in value.values()):
         raise ValueError
     for name in value:
         if _SECRET_PROPERTY.search(name):
-            raise ValueError(f"{name} is a secret, which does not belong here; see EVENTLOG_SINK_PASSWORD")
+            raise SecretGiven(name)
     return dict(value)
 
 
@@ -268,7 +312,7 @@ CONFIDENTIAL: Final = (URL, SECRET, PROPERTIES)
 PATH: Final = Kind(_parse_path, "a path")
 NAMES: Final = Kind(_parse_names, "a list of names, or text with the separators ; , blank; no name twice")
 TIMES: Final = Kind(_parse_times, "hh:mm:ss, comma-separated")
-STATEMENTS: Final = Kind(_parse_statements, "SQL, split at ; outside quotes")
+STATEMENTS: Final = Kind(_parse_statements, "SQL, split at ; outside quotes and comments")
 COLUMN_MAP: Final = Kind(_parse_column_map, f"a column for each of {', '.join(LogRow._fields)}", _column_map_from_text)
 ZONE: Final = Kind(_parse_zone, "UTC or a zone such as Europe/Berlin")
 PUBLICATION_MODE: Final = Kind(_parse_publication_mode, "1 only", int)

@@ -13,7 +13,6 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from eventlog.errors import BadValue, shown
 from eventlog.model import Lob, Value
@@ -23,6 +22,7 @@ from eventlog.moments import (
     is_special_time,
     is_special_timestamp,
     time_converter,
+    time_zone_named,
     timestamp_converter,
 )
 from eventlog.values import TEMPORAL, ColumnType, Kind, ValueOptions, converter
@@ -259,9 +259,9 @@ def _utc_reader(read_local: Callable[[str], datetime]) -> Callable[[str], dateti
 
 
 def _in_utc(read_local: Callable[[str], datetime], time_zone: str) -> Callable[[str], datetime]:
-    if time_zone == "UTC":
+    zone = time_zone_named(time_zone)
+    if zone is UTC:
         return _utc_reader(read_local)
-    zone = ZoneInfo(time_zone)
 
     def read(text: str) -> datetime:
         try:
@@ -336,7 +336,7 @@ _CANONICAL = re.compile(r"(?:([0-9]{4})([0-9]{2})([0-9]{2}))?(?:([0-9]{2})([0-9]
 
 def _seconds_reader(kind: Kind | None, time_zone: str) -> ReadValue:
     """Seconds of ``time_syntax = integer`` to a date, time or datetime, by the column's kind."""
-    zone = None if time_zone == "UTC" else ZoneInfo(time_zone)
+    zone = time_zone_named(time_zone)
 
     def read(text: str) -> Value:
         if _SECONDS.fullmatch(text) is None:
@@ -348,7 +348,7 @@ def _seconds_reader(kind: Kind | None, time_zone: str) -> ReadValue:
             moment = _EPOCH + timedelta(seconds=seconds)
             if kind is Kind.TIMESTAMPTZ:
                 return moment.replace(tzinfo=UTC)
-            if zone is not None:
+            if zone is not UTC:
                 moment = moment.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None)
         except OverflowError:
             raise BadValue(f"{shown(text)} seconds lie outside the years 0001 to 9999") from None

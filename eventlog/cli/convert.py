@@ -24,6 +24,7 @@ from eventlog import convert as conversion
 from eventlog.cli.context import Context
 from eventlog.cli.output import note, print_json, result, table
 from eventlog.cli.spark import master_of, spark_module
+from eventlog.config import with_own_password
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.formats import Report
 
@@ -31,6 +32,8 @@ STANDARD: Final = "-"
 """In place of a path: standard input or output."""
 
 _FORMAT: Final = click.Choice(list(conversion.FORMATS))
+_LOG: Final = "eventlog"
+_PASSWORD: Final = "EVENTLOG_DATABASE_PASSWORD"  # noqa: S105 - the name of a variable
 _STEP: Final = 1000
 _PROBLEMS_SHOWN: Final = 20
 _SEVERAL_FILES: Final = frozenset({"qlik-change-table", "linter"})
@@ -74,6 +77,9 @@ def convert(
     if master is not None and not on_spark:
         raise ConfigError("--master is for conversions with --spark")
     options = {} if map_file is None else conversion.read_map(map_file)
+    options = _with_password(context, source_format, options)
+    source = with_password(context, source_format, source)
+    target = with_password(context, target_format, target)
     if on_spark:
         if STANDARD in (source, target):
             raise ConfigError("with --spark IN and OUT are directories, not standard input or output")
@@ -150,6 +156,22 @@ def print_report(report: Report, what: Sequence[str] = ("read", "written"), *, e
         note(f"passed over: {len(problems) - _PROBLEMS_SHOWN} or more others; --strict stops at the first")
     lines = [(f"changes {name}", getattr(report, name)) for name in what]
     table(("what", "number"), [*lines, *sorted(report.counters.items())], err=err)
+
+
+def with_password(context: Context, format: str, place: str) -> str:
+    """A source or target of a log with the password of the configured database, if it is that database."""
+    if format != _LOG or "://" not in place or _PASSWORD not in os.environ:
+        return place
+    return with_own_password(place, context.config().database)
+
+
+def _with_password(context: Context, format: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options of a map, likewise the database that its reader queries back."""
+    reader = options.get("reader", options)
+    if not isinstance(reader, Mapping) or not isinstance(reader.get("database_url"), str):
+        return options
+    reader = {**reader, "database_url": with_password(context, format, reader["database_url"])}
+    return {**options, "reader": reader} if "reader" in options else reader
 
 
 class Given(NamedTuple):

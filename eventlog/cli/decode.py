@@ -13,7 +13,7 @@ import click
 from eventlog import convert as conversion
 from eventlog.change_json import value_to_json
 from eventlog.cli.context import Context
-from eventlog.cli.convert import print_report, standard_input
+from eventlog.cli.convert import print_report, standard_input, with_password
 from eventlog.formats import Report
 from eventlog.model import Change, Lob, Value, old_key
 
@@ -32,6 +32,7 @@ def decode(context: Context, source_format: str, map_file: Path | None, strict: 
     given = conversion.read_options({} if map_file is None else conversion.read_map(map_file)).reader
     options = conversion.in_own_options(source_format, "reader", given)
     report = Report(strict=strict)
+    source = with_password(context, source_format, source)
     with standard_input(source, source_format) as place:
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # what the terminal cannot show

@@ -73,7 +73,7 @@ def encode_oper_date(local: datetime) -> bytes:
 
 def server_zone(name: str) -> tzinfo:
     """The zone that the server's clock runs in: ``UTC`` or an IANA name. Raises ConfigError."""
-    if name == "UTC":
+    if name.upper() == "UTC":
         return UTC
     try:
         return ZoneInfo(name)

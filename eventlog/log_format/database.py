@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,14 +20,13 @@ from eventlog.events import CurrentRow
 from eventlog.model import LogRow
 from eventlog.sql.connect import connect
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.dialects import for_url, parse_url
+from eventlog.sql.dialects import for_url
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.locate import locate_log
 from eventlog.sql.log_table import LogTable
 from eventlog.values import Kind
 
-PASSWORD_VARIABLE: Final = "EVENTLOG_DATABASE_PASSWORD"  # noqa: S105 - the name of a variable
-"""Environment variable with the password of a database URL that has none."""
+_PASSWORD: Final = "that it holds the password, or is the URL of [database] with EVENTLOG_DATABASE_PASSWORD set"  # noqa: S105
 
 _BATCH: Final = 10_000
 
@@ -95,8 +93,7 @@ def live(url: str, schema: str | None) -> Iterator[LiveDatabase]:
     committed. Raises ConfigError, DatabaseError, DatabaseAway.
     """
     dialect = for_url(url)
-    password = None if parse_url(url).password else os.environ.get(PASSWORD_VARIABLE)
-    engine = connect(url, password=password)
+    engine = connect(url, secret=_PASSWORD)
     try:
         with engine.connect() as connection, as_database_errors(connection):
             yield LiveDatabase(connection, dialect, schema)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime
 from itertools import zip_longest
 from typing import Final, NamedTuple
-from zoneinfo import ZoneInfo
 
 from eventlog.catalog import Catalog, ObjectClass
 from eventlog.change_events import ExistingKeys, existing_keys
@@ -22,6 +21,7 @@ from eventlog.change_keys import (
 )
 from eventlog.errors import BadValue, ConfigError, NotExpressible, shown
 from eventlog.model import Change, ChangeOp, EventType, LogRow, Row, Status, Value, changes_nothing, column_name
+from eventlog.moments import time_zone_named
 from eventlog.typed import is_multi_valued, moment_reader, to_text, values_of
 
 
@@ -100,7 +100,7 @@ def change_to_rows(change: Change, catalog: Catalog | None, options: RowWriting,
 
 
 def _event_time(change: Change, options: RowWriting, now: datetime) -> str:
-    zone: tzinfo = UTC if options.time_zone == "UTC" else ZoneInfo(options.time_zone)
+    zone = time_zone_named(options.time_zone)
     return to_text((change.commit_time or now).astimezone(zone).replace(tzinfo=None))
 
 

@@ -24,7 +24,7 @@ from eventlog.sql.connect import connect
 from eventlog.sql.dialects import for_url, parse_url
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.state import PositionTables, Saved, tables
+from eventlog.sql.state import POSITION_SECRET, PositionTables, Saved, tables
 
 SHOWN: Final = 20
 """Of the failures so many, the newest, are shown."""
@@ -143,7 +143,7 @@ def _in_table(settings: SourceSettings, source: str) -> Kept:
     own = tables(settings.position_table)
     place = own.position.fullname
     dialect = for_url(url)
-    engine = connect(url)
+    engine = connect(url, secret=POSITION_SECRET)
     try:
         with engine.connect() as connection, as_database_errors(connection):
             there = sa.inspect(connection)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection, ExceptionContext
@@ -15,11 +15,15 @@ from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
 from eventlog.sql import dialects, embedded
 from eventlog.sql.dialect import WRITES, Dialect
 
+SECRET: Final = "EVENTLOG_DATABASE_PASSWORD or url_file"  # noqa: S105 - where it belongs
+"""Where the password of the configured database belongs."""
 
-def connect(url: str | URL, *, password: str | None = None, connect_timeout: int = 10) -> Engine:
+
+def connect(url: str | URL, *, password: str | None = None, connect_timeout: int = 10, secret: str = SECRET) -> Engine:
     """An engine for ``url`` (``postgresql://user@host/database``). It keeps no connections: each one asked for is new.
 
-    ``password`` takes the place of the URL's; ``connect_timeout`` in seconds. ``embedded:///DIRECTORY`` is a PostgreSQL
+    ``password`` takes the place of the URL's; ``secret`` says where it belongs, for messages; ``connect_timeout`` in
+    seconds. ``embedded:///DIRECTORY`` is a PostgreSQL
     of its own there, started if it does not run and stopped when this process ends. The sessions show values as the
     triggers write them (spec/triggers.md 6).
 
@@ -48,7 +52,7 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
             f"the driver {dialect.driver} of {describe(parsed)} is not installed: {error}; install {dialect.package}"
         ) from error
 
-    _translate_sockets(engine, lambda error: _not_connected(dialect, parsed, error))
+    _translate_sockets(engine, lambda error: _not_connected(dialect, parsed, error, secret))
 
     @event.listens_for(engine, "connect")
     def set_up_session(driver_connection: DBAPIConnection, _record: object) -> None:
@@ -66,7 +70,7 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
     @event.listens_for(engine, "handle_error")
     def explain(context: ExceptionContext) -> None:
         if context.connection is None:
-            raise _not_connected(dialect, parsed, context.original_exception) from context.original_exception
+            raise _not_connected(dialect, parsed, context.original_exception, secret) from context.original_exception
         if isinstance(context.original_exception, OSError):  # of the socket, in the middle of a statement
             raise DatabaseAway(f"the database failed or is gone: {context.original_exception}") from None
 
@@ -132,12 +136,13 @@ def describe(url: URL) -> str:
     return f"database {url.database or url.username!r} at {place}" + (f":{url.port}" if url.port else "")
 
 
-def _not_connected(dialect: Dialect, url: URL, error: BaseException) -> DatabaseError:
+def _not_connected(dialect: Dialect, url: URL, error: BaseException, secret: str) -> DatabaseError:
     reason = " ".join(str(error).split())
     if url.password:
         reason = reason.replace(str(url.password), "***")
     for sign, advice in dialect.connect_advice.items():
         if sign in reason:
+            advice = advice.replace("{secret}", secret)
             return DatabaseError(f"cannot connect to {describe(url)}: {reason}; {advice}")
     return DatabaseAway(
         f"cannot connect to {describe(url)}: {reason}; "

@@ -187,9 +187,10 @@ class Dialect:
     """One database. ``capabilities``: names of ``CAPABILITIES``.
 
     ``driver`` the SQLAlchemy driver name that its URLs get; ``connect_args`` what the driver is given to connect within
-    a number of seconds; ``connect_advice`` what to do, by a part of the driver's message; ``session`` the statements
-    that pin a new session, so that values read have one text; ``begin`` begins a transaction where the driver does not
-    (None = it does); ``check_url`` raises ConfigError or DatabaseError for a URL that cannot lead to a log; ``prepare``
+    a number of seconds; ``connect_advice`` what to do, by a part of the driver's message (``{secret}`` in it: where the
+    password belongs); ``session`` the statements that pin a new session, so that values read have one text; ``begin``
+    begins a transaction where the driver does not (None = it does);
+    ``check_url`` raises ConfigError or DatabaseError for a URL that cannot lead to a log; ``prepare``
     makes a database ready for a log by its URL, before the first migration, outside of any transaction; ``refuses``
     whether an operational error of the driver is the statement's own fault, so that trying again cannot help;
     ``passes`` whether another error of the driver is worth trying again; ``package`` what to install for the driver;

@@ -144,6 +144,10 @@ def write(
         connection.execute(sa.insert(tables.failures), lines)
 
 
+POSITION_SECRET: Final = "EVENTLOG_SOURCE_POSITION_PASSWORD or position_url_file"  # noqa: S105 - where it belongs
+"""Where the password of the database that keeps the position belongs."""
+
+
 @contextmanager
 def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TablePosition]:
     """The position of ``source`` in the table ``name``, which is made with its companion where it is missing.
@@ -154,7 +158,7 @@ def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TableP
     url, own = parse_url(url), tables(name)
     dialect = for_url(url)
     dialect.prepare(url)
-    engine = connect(url)
+    engine = connect(url, secret=POSITION_SECRET)
     try:
         with engine.connect() as connection, as_database_errors(connection):
             will_write(connection)

@@ -15,11 +15,13 @@ from loss_forms import FORMS
 from loss_matrix import LETTERS
 from loss_samples import SAMPLES
 from loss_table import CATALOG, LABELS
+from sqlalchemy import make_url
 
 from eventlog import cli
 from eventlog.change_json import dumps, loads
 from eventlog.cli.decode import block
 from eventlog.convert import FORMATS
+from eventlog.errors import DatabaseError
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -292,3 +294,30 @@ def test_the_captured_stream_of_the_source_document_is_its_one_transaction(run: 
     assert (change["table"], change["op"], change["after"]) == ("t1", "INSERT", {"c1": 15, "c2": "abcabcabc"})
     assert change["position"] == "0000000b017460a0:0000000b01746050"
     assert change["last_in_transaction"] is True
+
+
+@pytest.mark.parametrize("host", ["db.example", "evil.example"])
+@pytest.mark.parametrize("place", ["source", "target", "database_url"])
+def test_the_password_of_the_configured_database_goes_to_no_other(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, host: str, place: str
+) -> None:
+    asked: list[str | None] = []
+
+    def connect(url: str, *, password: str | None = None, **_: object) -> None:
+        asked.append(password or make_url(url).password)
+        raise DatabaseError("not today")
+
+    monkeypatch.setattr("eventlog.log_format.database.connect", connect)
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", "postgresql+psycopg://publisher@db.example/hr")
+    monkeypatch.setenv("EVENTLOG_DATABASE_PASSWORD", "geheim")
+    url = f"postgresql://publisher@{host}/hr"
+    SAMPLES["E"](tmp_path / "log.jsonl")
+    (tmp_path / "map.json").write_text(json.dumps({"reader": {"database_url": url}, "writer": {}}))
+    arguments = {
+        "source": ("--from", "eventlog", "--to", "jsonl", url, "out.jsonl"),
+        "target": ("--from", "jsonl", "--to", "eventlog", "in.jsonl", url),
+        "database_url": ("--from", "eventlog", "--to", "jsonl", "--map", "map.json", "log.jsonl", "out.jsonl"),
+    }[place]
+    code, _, err = run("convert", *arguments)
+    assert (code, "not today" in err, "geheim" in err) == (1, True, False)
+    assert asked == ["geheim" if host == "db.example" else None]

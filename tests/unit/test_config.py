@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import tomllib
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eventlog.cli.init import template
-from eventlog.config import Config, connection_url, effective, load, masked
+from eventlog.config import Config, connection_url, effective, load, masked, with_own_password
 from eventlog.errors import ConfigError
 from eventlog.options import options_of, parse_boolean, split_statements, toml
 from eventlog.settings import SECTIONS, FormatSettings, PublisherSettings
@@ -142,6 +144,9 @@ def test_options_of_the_format_are_taken_in_both_sections(file: Any, section: st
         ('[publisher]\ncolumn_map = { recordid = "r" }', {}, "recordid is no standard name"),
         ('[format]\ntime_zone = "Mars/Olympus"', {}, "no such zone"),
         ('[format]\ntime_zone = "../etc/passwd"', {}, "no such zone"),
+        ('[source]\nproperties = { "sasl.password" = "x" }', {}, "EVENTLOG_SOURCE_USER and EVENTLOG_SOURCE_PASSWORD"),
+        ('[sink]\nproperties = { "sasl.password" = "x" }', {}, "EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD"),
+        ('[source]\nproperties = { "ssl.key.password" = "x" }', {}, "ssl.key.location"),
         ('[database]\nschema_name = "s"\ntables = ["t"]', {}, "exclude each other"),
         ('[database]\nurl = "postgresql://h/d"\nurl_file = "f"', {}, "exclude each other"),
         ('[database]\nurl_file = "nowhere"', {}, "cannot be read"),
@@ -378,6 +383,40 @@ def test_other_words_are_no_booleans(text: Any) -> None:
         parse_boolean(text)
 
 
+@pytest.mark.parametrize("zone", ["utc", "Utc", "UTC"])
+def test_utc_is_written_in_any_case(file: Any, zone: str) -> None:
+    assert file(f'[format]\ntime_zone = "{zone}"').format.time_zone == "UTC"
+
+
+URL = "postgresql+psycopg://publisher@db.example:5432/hr"
+
+
+@pytest.mark.parametrize(
+    ("url", "filled"),
+    [
+        (URL, True),
+        ("postgresql://publisher@db.example:5432/hr", True),
+        ("postgresql://publisher:own@db.example:5432/hr", False),
+        ("postgresql://publisher@db.example:5433/hr", False),
+        ("postgresql://publisher@evil.example:5432/hr", False),
+        ("postgresql://publisher@db.example:5432/other", False),
+        ("postgresql://another@db.example:5432/hr", False),
+        ("postgresql://db.example:5432/hr", False),
+        ("postgresql://publisher@db.example:5432/hr?host=evil.example", False),
+        ("oracle://publisher@db.example:5432/hr", False),
+    ],
+)
+def test_the_password_of_the_configured_database_goes_there_alone(url: str, filled: bool) -> None:
+    database = load(None, {"EVENTLOG_DATABASE_URL": URL, "EVENTLOG_DATABASE_PASSWORD": "geh:eim"}).database
+    completed = with_own_password(url, database)
+    assert (completed == url) is not filled
+    assert ("publisher:geh%3Aeim@db.example:5432/hr" in completed) is filled
+
+
+def test_a_password_without_a_configured_database_goes_nowhere() -> None:
+    assert with_own_password(URL, load(None, {"EVENTLOG_DATABASE_PASSWORD": "geheim"}).database) == URL
+
+
 @pytest.mark.parametrize(
     ("sql", "statements"),
     [
@@ -390,13 +429,39 @@ def test_other_words_are_no_booleans(text: Any) -> None:
         ("do $$ a; b $$; c", ("do $$ a; b $$", "c")),
         ("do $x$ a; $$ b $x$; c", ("do $x$ a; $$ b $x$", "c")),
         ("select $1; b", ("select $1", "b")),
+        ("do $ü$ a; $ü$; c", ("do $ü$ a; $ü$", "c")),
+        ("select a$b$c; select d$b$", ("select a$b$c", "select d$b$")),
+        ("a -- it's; not\n; b", ("a -- it's; not", "b")),
+        ("a /* ; ' */; b", ("a /* ; ' */", "b")),
+        ("a /* b /* ; */ ; */; c", ("a /* b /* ; */ ; */", "c")),
+        ("a /* b /* ; */; c", ("a /* b /* ; */", "c")),
+        ("-- nothing\n; /* nothing; */ ; a; -- nothing", ("a",)),
+        ("select E'\\';' ; b", ("select E'\\';'", "b")),
+        ("select e'it''s\\\\' ; b", ("select e'it''s\\\\'", "b")),
+        ("select type'\\' ; b", ("select type'\\'", "b")),
+        ("select '-- ;' ; b", ("select '-- ;'", "b")),
+        ("a - -1; b", ("a - -1", "b")),
     ],
 )
-def test_sql_is_split_outside_quotes(sql: str, statements: tuple[str, ...]) -> None:
+def test_sql_is_split_outside_quotes_and_comments(sql: str, statements: tuple[str, ...]) -> None:
     assert split_statements(sql) == statements
 
 
-@given(st.lists(st.text(alphabet=st.characters(exclude_characters="'\"`$;"))))
+@pytest.mark.parametrize("sql", ["a 'b", 'a "b', "a $x$ b $y$", "a E'b\\'", "a /* b", "a `b"])
+def test_a_quote_or_comment_that_does_not_end_is_refused(sql: str) -> None:
+    with pytest.raises(ValueError, match="at offset 2 does not end"):
+        split_statements(sql)
+
+
+@pytest.mark.parametrize("piece", ["/*", "$x$", "$", "E'a'", "a$", "--\n", "\\"])
+def test_long_sql_is_split_in_time(piece: str) -> None:
+    begun = process_time()
+    with contextlib.suppress(ValueError):
+        split_statements("a;" + piece * 50_000)
+    assert process_time() - begun < 2
+
+
+@given(st.lists(st.text(alphabet=st.characters(exclude_characters="'\"`$;-/"))))
 def test_statements_without_quotes_come_back_as_they_were(statements: list[str]) -> None:
     stripped = tuple(statement.strip() for statement in statements if statement.strip())
     assert split_statements(";".join(statements)) == stripped

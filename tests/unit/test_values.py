@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eventlog.errors import BadValue, BadXmlChar, ConfigError
-from eventlog.typed import value_reader
+from eventlog.typed import moment_reader, value_reader
 from eventlog.values import (
     ColumnType,
     Kind,
@@ -640,6 +640,12 @@ def test_a_time_with_a_zone_is_brought_only_to_a_zone_of_one_displacement():
 def test_a_value_that_leaves_the_calendar_on_its_way_to_time_zone_is_refused(text, time_syntax):
     with pytest.raises(BadValue):
         written("timestamptz", text, time_syntax=time_syntax, time_zone="Europe/Berlin")
+
+
+@pytest.mark.parametrize("zone", ["utc", "Utc"])
+def test_utc_is_named_in_any_case(zone):
+    assert written("time", "23:30:00+02", time_zone=zone, time_syntax="java") == "21:30:00"
+    assert str(moment_reader(zone)("2024-05-10 12:00:00")) == "2024-05-10 12:00:00+00:00"
 
 
 @pytest.mark.parametrize("name", ["Europe/Atlantis", "", "../etc/passwd", "/etc/passwd", "Europe", "a\x00b"])

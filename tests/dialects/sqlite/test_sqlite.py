@@ -41,6 +41,9 @@ def file(tmp_path: Path) -> Platform:
         ("CHAR(4)", Kind.CHARACTER), ("CLOB", Kind.CHARACTER), ("BLOB", Kind.BINARY), ("", Kind.BINARY),
         ("REAL", Kind.APPROXIMATE), ("FLOAT", Kind.APPROXIMATE), ("DOUBLE PRECISION", Kind.APPROXIMATE),
         ("DECIMAL(9,2)", Kind.EXACT), ("NUMERIC", Kind.EXACT), ("STRING", Kind.EXACT), ("POINT", Kind.INTEGER),
+        ("decimal(38,0)", Kind.INTEGER), ("NUMERIC ( 9 )", Kind.INTEGER), ("DECIMAL(9)", Kind.INTEGER),
+        ("NUMERIC(9, 00)", Kind.INTEGER), ("DECIMAL", Kind.EXACT), ("NUMERIC(9,10)", Kind.EXACT),
+        ("DEC(9,0)", Kind.EXACT), ("MY_DECIMAL(9)", Kind.EXACT),
     ],
 )  # fmt: skip
 def test_the_declared_type_decides(declared: str, kind: Kind) -> None:
@@ -77,6 +80,17 @@ def test_a_table_without_rowid_and_a_key_of_several_types(file: Platform) -> Non
     assert file.logged("INSERT INTO t VALUES ('x,y', x'00', 1e20)") == [
         (5, 'c=100000000000000000000+a="x,y"+b="AA=="', None, None, None)
     ]
+
+
+def test_whole_decimals_are_integers_of_any_size(file: Platform) -> None:
+    file.run("CREATE TABLE t (k DECIMAL(38,0) PRIMARY KEY, v NUMERIC(38))")
+    file.watch("t")
+    assert file.logged("INSERT INTO t VALUES (1e20, 7)", "UPDATE t SET v = 1e21") == [
+        (1, "k=100000000000000000000", "v", None, "7"),
+        (2, "k=100000000000000000000", "v", "7", "1000000000000000000000"),
+    ]
+    (attribute,) = [one for one in file.catalog().class_named("t").attributes if one.name == "v"]
+    assert (attribute.value_type, attribute.convert("007")) == ("int", "7")
 
 
 def test_a_key_that_is_null_is_no_object(file: Platform) -> None:

@@ -37,8 +37,8 @@ CALL_TIMEOUT: Final = 600
 
 
 CONNECT_ADVICE: Final = {
-    "ORA-01017": "check the user in the URL, and EVENTLOG_DATABASE_PASSWORD or url_file",
-    "DPY-4001": "give the password by EVENTLOG_DATABASE_PASSWORD or url_file, and the user in the URL",
+    "ORA-01017": "check the user in the URL, and {secret}",
+    "DPY-4001": "give the user in the URL, and the password: {secret}",
     "ORA-28000": "the account is locked: have it unlocked",
     "ORA-28001": "the password has expired: set a new one",
     "ORA-01045": "grant CREATE SESSION to the user",

@@ -20,7 +20,7 @@ from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, fold_name, qua
 from eventlog.sql.dialects.postgresql.triggers import render_quote_function
 from eventlog.sql.log_table import LogTable, cut_name
 
-_USER_ADVICE: Final = "check the user in the URL, and EVENTLOG_DATABASE_PASSWORD or url_file"
+_USER_ADVICE: Final = "check the user in the URL, and {secret}"
 CONNECT_ADVICE: Final = {
     "password authentication failed": _USER_ADVICE,
     "no password supplied": _USER_ADVICE,

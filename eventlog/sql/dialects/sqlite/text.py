@@ -33,8 +33,19 @@ def value_text(column: Column, ref: str) -> str:
             return f"CASE typeof({ref}) WHEN 'real' THEN printf('%!.17g', {ref}) ELSE CAST({ref} AS TEXT) END"
         case Kind.BINARY:
             return base64(ref)
+        case Kind.INTEGER if not column.type.bits:
+            return _plain_number(ref)
         case _:
             return f"CAST({ref} AS TEXT)"
+
+
+def _plain_number(ref: str) -> str:
+    """SQL of an exact number without an exponent: beyond 64 bits SQLite keeps it as a float."""
+    return (
+        f"CASE WHEN typeof({ref}) = 'real' AND abs({ref}) >= 1e15 THEN rtrim(rtrim(printf('%!.1f', {ref}), '0'), '.')"
+        f" WHEN typeof({ref}) = 'real' AND abs({ref}) < 1e-4 THEN rtrim(printf('%!.25f', {ref}), '0')"
+        f" ELSE CAST({ref} AS TEXT) END"
+    )
 
 
 _ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -77,13 +88,7 @@ _NEVER_QUOTED: Final = frozenset({Kind.INTEGER, Kind.BOOLEAN})
 
 def key_value(column: Column, ref: str) -> str:
     """SQL of a key column's value, not quoted: exact numbers without an exponent (spec/event-log.md 4.3)."""
-    if column.type.kind is not Kind.EXACT:
-        return value_text(column, ref)
-    return (
-        f"CASE WHEN typeof({ref}) = 'real' AND abs({ref}) >= 1e15 THEN rtrim(rtrim(printf('%!.1f', {ref}), '0'), '.')"
-        f" WHEN typeof({ref}) = 'real' AND abs({ref}) < 1e-4 THEN rtrim(printf('%!.25f', {ref}), '0')"
-        f" ELSE CAST({ref} AS TEXT) END"
-    )
+    return _plain_number(ref) if column.type.kind is Kind.EXACT else value_text(column, ref)
 
 
 def quoted(value: str) -> str:
@@ -105,7 +110,9 @@ def key_text(key: Sequence[Column], refs: Sequence[str]) -> str:
     for position, (column, ref) in enumerate(zip(key, refs, strict=True)):
         value = key_value(column, ref)
         parts.append(literal("+" * (position > 0) + table_key.quote(column.name) + "="))
-        parts.append(f"({value})" if column.type.kind in _NEVER_QUOTED else quoted(value))
+        # A number of no range may be held as an infinite float, and any column as a text.
+        bare = column.type.kind in _NEVER_QUOTED and (column.type.bits or column.type.kind is Kind.BOOLEAN)
+        parts.append(f"({value})" if bare else quoted(value))
     return " || ".join(parts)
 
 
