@@ -40,6 +40,7 @@ from eventlog.sql.alembic.definition import (
 )
 from eventlog.sql.alembic.operations import CreateEventLogOp, DropEventLogOp, UnwatchTableOp, WatchTableOp
 from eventlog.sql.locate import new_log
+from eventlog.sql.migrations.statements import run_or_print
 from eventlog.sql.watches import Watch
 from eventlog.values import ColumnType, Kind
 
@@ -540,3 +541,12 @@ def test_a_watch_of_no_table_is_refused() -> None:
     definition = WatchDefinition(Watch("nobody"), "eventlog", "hr", "hr", None)
     with pytest.raises(EventlogError, match="watch nobody: there is no such table; make it before it is watched"):
         with_tables(definition, Database("postgresql", "hr", ()))
+
+
+def test_a_printed_statement_has_its_percent_signs_and_colons_as_they_stand() -> None:
+    printed = io.StringIO()
+    # As an env.py may have it: without a paramstyle of its own, under which SQLAlchemy doubles percent signs.
+    context = MigrationContext.configure(dialect_name="postgresql", opts={"as_sql": True, "output_buffer": printed})
+    statement = "DO $$ BEGIN EXECUTE format('DROP TRIGGER %I ON %s', 'a:b'::text, 1); END $$"
+    run_or_print(context, [statement])
+    assert printed.getvalue() == f"{statement};\n\n"

@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from alembic import op
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.expression import ClauseElement, Executable
 
 from eventlog.sql import dialects
 
@@ -19,12 +21,26 @@ def execute(statements: Iterable[str]) -> None:
     run_or_print(op.get_context(), statements)
 
 
+class _AsItStands(Executable, ClauseElement):
+    """SQL that no dialect changes. In a ``text()`` percent signs are doubled for drivers whose parameters are %s."""
+
+    inherit_cache = False
+
+    def __init__(self, statement: str) -> None:
+        self.statement = statement
+
+
+@compiles(_AsItStands)
+def _as_it_stands(element: _AsItStands, _compiler: Any, **_: Any) -> str:
+    return element.statement
+
+
 def run_or_print(context: MigrationContext, statements: Iterable[str]) -> None:
     """Run or print SQL text as it stands: no colon in it begins a parameter, no percent sign is doubled."""
     run = dialects.load(context.dialect.name).ddl.run
     for statement in statements:
         if context.as_sql:
-            context.impl.execute(sa.text(statement.replace(":", "\\:")))
+            context.impl.execute(_AsItStands(statement))
         else:
             assert context.bind is not None
             run(context.bind, statement)

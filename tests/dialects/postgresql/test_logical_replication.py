@@ -24,6 +24,8 @@ from eventlog.sql.dialects.postgresql import doctor
 from eventlog.sql.trigger_plan import TriggerPlan
 from eventlog.sql.watches import Watch
 
+pytestmark = pytest.mark.xdist_group("logical_replication")
+
 _numbers = itertools.count(1)
 
 
