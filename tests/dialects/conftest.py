@@ -20,8 +20,6 @@ from watched import LOG_DDL, USR_DDL, Watched, run
 
 from eventlog.sql import dialects, migrations
 
-ORACLE_URL = "EVENTLOG_TEST_ORACLE_URL"
-
 
 @pytest.fixture
 def empty(uncommitted: sa.Connection) -> Watched:
@@ -44,24 +42,31 @@ def committed_usr(database: sa.Engine) -> Iterator[Watched]:
         yield Watched(conn)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What runs on Oracle is one group: its user is the tests' alone, and one process's (``--dist loadgroup``)."""
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if parameters.get("platform") == "oracle" or "oracle_server_" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("oracle"))
+            # The first one waits for the server, and each statement of DDL takes its time there.
+            item.add_marker(pytest.mark.timeout(oracle_server.START + 600))
+
+
 @pytest.fixture(scope="session")
-def oracle_url() -> Iterator[str]:
+def oracle_server_(request: pytest.FixtureRequest) -> Iterator[oracle_server.Server]:
     """An Oracle by its variable, else by Docker."""
-    url = os.environ.get(ORACLE_URL)
-    if url is not None:
-        yield url
-        return
+    if "PYTEST_XDIST_WORKER" in os.environ and not request.config.getoption("loadgroup", default=False):
+        end = pytest.fail if oracle_server.URL_VARIABLE in os.environ else pytest.skip
+        end("the tests of one Oracle user run in one process: add --dist loadgroup to -n")
     try:
-        with oracle_server.container() as made:
-            yield made
+        with oracle_server.server() as found:
+            yield found
     except oracle_server.NoServerError as error:
-        pytest.skip(
-            f"no Oracle server: {error}, and {ORACLE_URL} names none (oracle://user:password@host/?service_name=)"
-        )
+        pytest.skip(f"no Oracle server: {error}")
 
 
 @contextmanager
-def _oracle(url: str) -> Iterator[sa.Engine]:
+def _oracle(url: sa.URL) -> Iterator[sa.Engine]:
     made = sa.create_engine(url, poolclass=sa.NullPool)
     _clear(made)
     yield made
@@ -72,11 +77,27 @@ def _clear(engine: sa.Engine) -> None:
     """Away with all that the user has: it is the tests' alone."""
     kinds = ("VIEW", "TABLE", "SEQUENCE", "FUNCTION", "PROCEDURE")
     with engine.begin() as conn:
+        conn.exec_driver_sql("PURGE RECYCLEBIN")
         found = conn.exec_driver_sql("SELECT object_type, object_name FROM user_objects ORDER BY object_id DESC").all()
         for kind, name in found:
-            if kind in kinds and not name.startswith("ISEQ$$"):
+            if kind in kinds and not name.startswith(("ISEQ$$", "BIN$")):
                 end = " CASCADE CONSTRAINTS PURGE" if kind == "TABLE" else ""
-                conn.exec_driver_sql(f'DROP {kind} "{name}"{end}')
+                conn.exec_driver_sql(f'DROP {kind} "{name}"{end}', execution_options={"no_parameters": True})
+
+
+@contextmanager
+def _oracle_platform(server: oracle_server.Server, place: Path) -> Iterator[Platform]:
+    with _oracle(server.url) as engine:
+        made = Platform(dialects.load("oracle"), engine, place)
+        made.install()
+        yield made
+
+
+@pytest.fixture
+def oracle(oracle_server_: oracle_server.Server, tmp_path: Path) -> Iterator[Platform]:
+    """``platform`` of Oracle alone, for what only Oracle has."""
+    with _oracle_platform(oracle_server_, tmp_path) as made:
+        yield made
 
 
 def _install(engine: sa.Engine) -> None:
@@ -111,9 +132,7 @@ def platform(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Platfor
         copy = shutil.copy(request.getfixturevalue("_sqlite_with_log"), tmp_path / "app.db")
         yield Platform(dialect, _sqlite(copy), tmp_path)
     else:
-        with _oracle(request.getfixturevalue("oracle_url")) as engine:
-            made = Platform(dialect, engine, tmp_path)
-            made.install()
+        with _oracle_platform(request.getfixturevalue("oracle_server_"), tmp_path) as made:
             yield made
 
 

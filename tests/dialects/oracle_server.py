@@ -1,55 +1,119 @@
-"""A real Oracle for the compliance suite, where Docker is: Oracle Free, with a user that has the rights it needs."""
+"""A real Oracle for the compliance suite: one that a variable names, or one in Docker, with a user that has its rights.
+
+The image is a variable too, so that the same suite runs on several versions; it is to be pulled before, since no test
+should wait for that (docs/oracle.md has the command).
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy import URL, make_url
 
-IMAGE = "gvenzl/oracle-free:23-slim-faststart"
+URL_VARIABLE: Final = "EVENTLOG_TEST_ORACLE_URL"
+IMAGE_VARIABLE: Final = "EVENTLOG_TEST_ORACLE_IMAGE"
+IMAGE: Final = "gvenzl/oracle-free:23-slim-faststart"
+START: Final = 900
+"""Seconds that a container has to be ready: images without ``faststart`` make their database first."""
 USER = PASSWORD = "eventlog_test"
 RIGHTS = (
     *("CREATE SESSION", "CREATE TABLE", "CREATE VIEW", "CREATE SEQUENCE", "CREATE PROCEDURE", "CREATE TRIGGER"),
     "UNLIMITED TABLESPACE",
+    "ALTER SYSTEM",  # to kill a session
 )
 PACKAGES = ("SYS.DBMS_LOCK", "SYS.DBMS_FLASHBACK")
 
 
 class NoServerError(Exception):
-    """There is no Docker to run Oracle with, and why."""
+    """There is no Oracle to run the tests on, and why."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server and the user of the tests. ``container``: the one it runs in, None = somebody else's server."""
+
+    url: URL
+    container: str | None = None
+
+    def sqlplus(self) -> Sequence[str]:
+        """The command that runs a script of its standard input as the user, as the manuals say it is run.
+
+        Raises NoServerError where there is no SQL*Plus.
+        """
+        url, local = self.url, shutil.which("sqlplus")
+        service = url.query.get("service_name") or url.database
+        if self.container is not None:
+            place = f"//localhost:1521/{service}"
+            return [
+                "docker",
+                "exec",
+                "-i",
+                self.container,
+                "sqlplus",
+                "-S",
+                "-L",
+                f"{url.username}/{url.password}@{place}",
+            ]
+        if local is None:
+            raise NoServerError("there is no sqlplus here")
+        return [local, "-S", "-L", f'{url.username}/"{url.password}"@//{url.host}:{url.port or 1521}/{service}']
 
 
 @contextmanager
-def container() -> Iterator[str]:
-    """The URL of a user of a new Oracle Free, which ends with the block. Raises NoServerError."""
-    if not _docker_answers():
-        raise NoServerError(f"there is no Docker to run {IMAGE} with")
+def server() -> Iterator[Server]:
+    """The server of the variable, else a new container that ends with the block. Raises NoServerError."""
+    given = os.environ.get(URL_VARIABLE)
+    if given is not None:
+        # Before 2.1 SQLAlchemy would take another driver.
+        yield Server(make_url(given).set(drivername="oracle+oracledb"))
+        return
+    image = os.environ.get(IMAGE_VARIABLE, IMAGE)
+    if not _docker("info"):
+        raise NoServerError(f"there is no Docker to run {image} with, and {URL_VARIABLE} names no server")
+    if not _docker("image", "inspect", image):
+        raise NoServerError(f"the image is not here: docker pull {image}")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the library's own
-            from testcontainers.oracle import OracleDbContainer
-
-            made: Any = OracleDbContainer(IMAGE)
+            made = _container(image)
             made.start()
     except Exception as error:
-        raise NoServerError(f"Docker does not run {IMAGE}: {error}") from error
+        raise NoServerError(f"Docker does not run {image}: {error}") from error
     try:
-        system = make_url(made.get_connection_url()).set(drivername="oracle+oracledb")
-        yield _with_user(system).render_as_string(hide_password=False)
+        system = make_url(made.get_connection_url()).set(query={"service_name": service_of(image)})
+        yield Server(_with_user(system), made.get_wrapped_container().id)
     finally:
         made.stop()
 
 
-def _docker_answers() -> bool:
+def service_of(image: str) -> str:
+    """The database that an image makes by itself."""
+    return "XEPDB1" if "oracle-xe" in image else "FREEPDB1"
+
+
+def _container(image: str) -> Any:
+    from testcontainers.core.waiting_utils import wait_for_logs
+    from testcontainers.oracle import OracleDbContainer
+
+    class Patient(OracleDbContainer):  # type: ignore[misc]
+        def _connect(self) -> None:
+            wait_for_logs(self, "DATABASE IS READY TO USE!", timeout=START)
+
+    return Patient(image)
+
+
+def _docker(*arguments: str) -> bool:
     # Asked by its own program: the library leaves a socket behind where nobody answers.
     docker = shutil.which("docker")
-    return docker is not None and not subprocess.run([docker, "info"], capture_output=True, timeout=30).returncode
+    return docker is not None and not subprocess.run([docker, *arguments], capture_output=True, timeout=30).returncode
 
 
 def _with_user(system: URL) -> URL:

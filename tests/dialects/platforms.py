@@ -37,15 +37,16 @@ STYLES = ("field", "remove_all", "field_query_back", "row_query_back")
 WORDS: Mapping[str, Mapping[str, str]] = {
     "postgresql": {
         "integer": "integer", "number": "numeric", "real": "double precision", "text": "text",
-        "string": "varchar(40)", "binary": "bytea", "date": "date", "timestamp": "timestamp",
+        "string": "varchar(40)", "long": "varchar(1000)", "binary": "bytea", "date": "date", "timestamp": "timestamp",
     },
     "sqlite": {
         "integer": "integer", "number": "numeric", "real": "double", "text": "text",
-        "string": "varchar(40)", "binary": "blob", "date": "date", "timestamp": "timestamp",
+        "string": "varchar(40)", "long": "varchar(1000)", "binary": "blob", "date": "date", "timestamp": "timestamp",
     },
     "oracle": {
         "integer": "NUMBER(10)", "number": "NUMBER", "real": "BINARY_DOUBLE", "text": "VARCHAR2(4000)",
-        "string": "VARCHAR2(40)", "binary": "RAW(2000)", "date": "DATE", "timestamp": "TIMESTAMP(6)",
+        "string": "VARCHAR2(40)", "long": "VARCHAR2(1900)", "binary": "RAW(2000)", "date": "DATE",
+        "timestamp": "TIMESTAMP(6)",
     },
 }  # fmt: skip
 BINARY = {"postgresql": "'\\x{}'", "sqlite": "x'{}'", "oracle": "HEXTORAW('{}')"}

@@ -81,7 +81,8 @@ def test_update_of_the_key_is_another_object(captured: Platform, style: str, log
     captured.watch("usr", style)
     captured.run(JACK)
     rows = [(4, "idu=1", None, None, None), *captured.expected(logged)]
-    if not captured.has("key_cascades"):
+    # Oracle has no ON UPDATE CASCADE, so no child row follows its owner there but by a statement of its own.
+    if not captured.has("key_cascades") and captured.name != "oracle":
         rows.append((8, "idu=5", "usr_phone.phoneno", None, None))
     assert captured.logged("UPDATE usr SET idu = 5") == rows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -19,9 +20,11 @@ TEXTS = [
 
 
 def test_every_text_is_a_canonical_key(platform: Platform) -> None:
-    texts = [text for text in dict.fromkeys(TEXTS) if text or platform.has("empty_text")]
+    # On Oracle a key has 4000 bytes, and a VARCHAR counts bytes.
+    size = 900 if platform.name == "oracle" else 1000
+    texts = [text for text in dict.fromkeys(each[:size] for each in TEXTS) if text or platform.has("empty_text")]
     quote = platform.dialect.quote
-    platform.run(f"CREATE TABLE {quote('t')} ({quote('n')} VARCHAR(1000), {quote('a b')} VARCHAR(1000),"
+    platform.run(f"CREATE TABLE {quote('t')} ({quote('n')} {{long}}, {quote('a b')} {{long}},"
                  f" PRIMARY KEY ({quote('n')}, {quote('a b')}))")  # fmt: skip
     platform.watch("t")
     platform.insert("t", [{"n": each, "a b": each} for each in texts])
@@ -109,6 +112,8 @@ VALUES = [
 def test_values_are_one_text(platform: Platform, type: str, value: str, text: str) -> None:
     platform.run(f"CREATE TABLE t (k {{integer}} PRIMARY KEY, v {type})")
     platform.watch("t")
+    if platform.name == "oracle":
+        text = re.sub(r"^(-?)0\.", r"\1.", text)  # so TM9 writes it
     assert platform.logged(f"INSERT INTO t VALUES (1, {value})") == [(1, "k=1", "v", None, text)]
     catalog = platform.catalog()
     cls = catalog.classes[0]

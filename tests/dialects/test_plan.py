@@ -26,7 +26,11 @@ def catalogue(platform: Platform) -> list[Any]:
     """Everything that stands in the database."""
     statements = {
         "sqlite": "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite%' ORDER BY 1, 2",
-        "oracle": "SELECT object_type, object_name FROM user_objects ORDER BY 1, 2",
+        # The server numbers what it names itself, and keeps what is dropped for a while.
+        "oracle": (
+            "SELECT object_type, CASE WHEN object_name LIKE 'SYS!_%' ESCAPE '!' THEN 'SYS_' ELSE object_name END"
+            " FROM user_objects WHERE object_name NOT LIKE 'BIN$%' ORDER BY 1, 2"
+        ),
         "postgresql": (
             "SELECT 'relation', relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace UNION ALL"
             " SELECT 'trigger', tgname::text FROM pg_trigger WHERE NOT tgisinternal UNION ALL"

@@ -1,0 +1,350 @@
+"""What only a server can tell: the points of Oracle that manuals leave open. Skipped where there is none.
+
+How to have one: docs/oracle.md, "On a server of yours". The compliance suite beside runs on the same server.
+"""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import oracle_server
+import pytest
+from platforms import Platform
+from sqlalchemy.exc import DBAPIError
+
+from eventlog.cli.database import transaction
+from eventlog.errors import AnotherPublisher, DatabaseAway
+from eventlog.publisher.context import Context
+from eventlog.publisher.metrics import Counters
+from eventlog.publisher.opening import open_context
+from eventlog.sql import migrations
+from eventlog.sql.dialects.oracle.reflect import fingerprint
+from eventlog.sql.failures import as_database_errors
+
+CAPTURES = pytest.mark.parametrize("capture", ["row", "statement"])
+
+
+def read_back(platform: Platform, key: str) -> dict[str, list[str | None]]:
+    """The values of the only class's object now, by attribute."""
+    catalog = platform.catalog()
+    (cls,) = catalog.classes
+    attributes = [one for one in cls.attributes if not one.is_key]
+    with platform.session() as (conn, _):
+        return platform.dialect.query_back(conn, catalog.schema, cls, [key], attributes)[key]
+
+
+def test_what_runs_on_oracle_is_one_group_of_one_worker(request: pytest.FixtureRequest) -> None:
+    def is_on_oracle(item: Any) -> bool:
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        return "oracle_server_" in item.fixturenames or parameters.get("platform") == "oracle"
+
+    found = [item for item in request.session.items if is_on_oracle(item)]
+    assert found or len(request.session.items) == 1
+    for item in found:
+        assert [mark.args for mark in item.iter_markers("xdist_group")] == [("oracle",)]
+        assert next(item.iter_markers("timeout")).args[0] > oracle_server.START
+
+
+@pytest.mark.parametrize(
+    ("image", "service"),
+    [
+        (oracle_server.IMAGE, "FREEPDB1"),
+        ("gvenzl/oracle-xe:21-slim-faststart", "XEPDB1"),
+        ("gvenzl/oracle-xe:18-slim", "XEPDB1"),
+    ],
+)
+def test_the_service_is_that_of_the_image(image: str, service: str) -> None:
+    assert oracle_server.service_of(image) == service
+
+
+def test_an_image_that_was_not_pulled_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(oracle_server.URL_VARIABLE, raising=False)
+    monkeypatch.setenv(oracle_server.IMAGE_VARIABLE, "gvenzl/oracle-xe:21-slim")
+    monkeypatch.setattr(oracle_server, "_docker", lambda *arguments: arguments == ("info",))
+    with pytest.raises(oracle_server.NoServerError, match="docker pull gvenzl/oracle-xe:21-slim"):
+        oracle_server.server().__enter__()
+
+
+def test_a_server_that_is_named_is_spoken_to_by_our_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(oracle_server.URL_VARIABLE, "oracle://ann:secret@db:1522/?service_name=HR")
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
+    with oracle_server.server() as found:
+        assert found.url.drivername == "oracle+oracledb"
+        assert found.sqlplus() == ["/bin/sqlplus", "-S", "-L", 'ann/"secret"@//db:1522/HR']
+
+
+# --- keys that move ---------------------------------------------------------------------------------------------------
+
+
+@CAPTURES
+def test_keys_that_all_move_by_one(oracle: Platform, capture: str) -> None:
+    oracle.run("CREATE TABLE n (id NUMBER(10) PRIMARY KEY, v VARCHAR2(40))")
+    oracle.watch("n", capture=capture)
+    oracle.run(*(f"INSERT INTO n VALUES ({n}, 'was {n}')" for n in (1, 2, 3)))
+    assert sorted(oracle.logged("UPDATE n SET id = id + 1"), key=str) == [
+        (1, "id=4", "v", None, "was 3"),
+        (4, "id=1", None, None, None),
+        (6, "id=2", None, None, None),
+        (6, "id=3", None, None, None),
+    ]
+
+
+@CAPTURES
+@pytest.mark.parametrize("rule", ["SET NULL", "CASCADE"])
+def test_what_the_server_does_to_children_of_a_deleted_row_is_logged(oracle: Platform, capture: str, rule: str) -> None:
+    oracle.run(
+        "CREATE TABLE usr (idu NUMBER(10) PRIMARY KEY, fname VARCHAR2(40))",
+        f"CREATE TABLE usr_phone (idu NUMBER(10) REFERENCES usr ON DELETE {rule}, phoneno VARCHAR2(40),"
+        " UNIQUE (idu, phoneno))",
+        "INSERT INTO usr VALUES (1, 'Jack')",
+        "INSERT INTO usr_phone VALUES (1, 'a')",
+        "INSERT INTO usr_phone VALUES (1, 'b')",
+    )
+    oracle.watch("usr", capture=capture)
+    assert sorted(oracle.logged("DELETE FROM usr"), key=str) == [
+        (2, "idu=1", "usr_phone.phoneno", "a", None),
+        (2, "idu=1", "usr_phone.phoneno", "b", None),
+        (4, "idu=1", None, None, None),
+    ]
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+LARGE = ["small", "x" * 5000, "\u00e4" * 40_000]
+
+
+@CAPTURES
+@pytest.mark.parametrize("text", LARGE, ids=map(str, map(len, LARGE)))
+def test_a_clob_is_logged_by_value_however_long(oracle: Platform, capture: str, text: str) -> None:
+    oracle.run("CREATE TABLE t (id NUMBER(10) PRIMARY KEY, v VARCHAR2(4000), c CLOB)")
+    oracle.watch("t", capture=capture, lob_values=True)
+    oracle.rows()
+    oracle.insert("T", [{"ID": 1, "V": "y" * 4000, "C": text}])
+    assert [(row.event_type, row.new_value) for row in oracle.rows()] == [(1, "y" * 4000), (1, text)]
+    assert oracle.logged("UPDATE t SET c = 'z', v = 'z'") == [
+        (2, "id=1", "v", "y" * 4000, "z"),
+        (2, "id=1", "c", text, "z"),
+    ]
+    assert oracle.logged("UPDATE t SET id = 2") == [
+        (4, "id=1", None, None, None),
+        (1, "id=2", "v", None, "z"),
+        (7, "id=2", "c", None, None),
+    ]
+
+
+@CAPTURES
+def test_clobs_of_many_rows_are_those_of_their_rows(oracle: Platform, capture: str) -> None:
+    oracle.run("CREATE TABLE t (id NUMBER(10) PRIMARY KEY, c CLOB)")
+    oracle.watch("t", capture=capture, lob_values=True)
+    rows = oracle.logged(
+        "INSERT INTO t SELECT LEVEL, TO_CLOB(RPAD('x', 4000, 'x')) || TO_CLOB(RPAD('y', LEVEL, 'y')) FROM DUAL"
+        " CONNECT BY LEVEL <= 5"
+    )
+    assert [row[4] for row in rows] == ["x" * 4000 + "y" * n for n in range(1, 6)]
+
+
+def test_what_a_trigger_cannot_read_is_read_back(oracle: Platform) -> None:
+    oracle.run("CREATE TABLE t (id NUMBER(10) PRIMARY KEY, b BLOB, l LONG, x XMLTYPE, c CLOB)")
+    oracle.watch("t")
+    names = ("b", "l", "x", "c")
+    inserted = oracle.logged("INSERT INTO t VALUES (1, HEXTORAW('AAAA'), 'long', XMLTYPE('<a>1</a>'), 'clob')")
+    assert sorted(inserted, key=str) == sorted(((7, "id=1", name, None, None) for name in names), key=str)
+    values = read_back(oracle, "ID=1")
+    assert (values["B"], values["L"], values["C"]) == (["qqo="], ["long"], ["clob"])
+    assert "<a>1</a>" in str(values["X"][0])
+    assert oracle.logged("UPDATE t SET b = HEXTORAW('BBBB')") == [(8, "id=1", "b", None, None)]
+    assert oracle.logged("UPDATE t SET l = 'other'") == [(8, "id=1", "l", None, None)]
+    assert oracle.logged("UPDATE t SET x = XMLTYPE('<b/>')") == [(8, "id=1", "x", None, None)]
+    assert read_back(oracle, "ID=1")["L"] == ["other"]
+
+
+@pytest.mark.parametrize("type_", ["TIMESTAMP(9) WITH TIME ZONE", "TIMESTAMP(9) WITH LOCAL TIME ZONE"])
+def test_a_moment_with_a_zone_is_told_in_utc_whatever_the_session_is_in(oracle: Platform, type_: str) -> None:
+    oracle.run(f"CREATE TABLE t (id NUMBER(10) PRIMARY KEY, v {type_})")
+    oracle.watch("t")
+    oracle.rows()
+    with oracle.engine.begin() as conn:
+        conn.exec_driver_sql("ALTER SESSION SET TIME_ZONE = 'Asia/Kolkata'")
+        conn.exec_driver_sql("ALTER SESSION SET NLS_CALENDAR = 'Thai Buddha'")
+        conn.exec_driver_sql("INSERT INTO t VALUES (1, TIMESTAMP '2024-05-06 07:08:09.5 +02:00')")
+    (row,) = oracle.rows()
+    assert row.new_value == "2024-05-06 05:08:09.500000000Z"
+    assert read_back(oracle, "ID=1")["V"] == [row.new_value]
+
+
+@CAPTURES
+def test_national_texts_beyond_4000_bytes_are_logged_whole(oracle: Platform, capture: str) -> None:
+    oracle.run("CREATE TABLE t (id NUMBER(10) PRIMARY KEY, v NVARCHAR2(1500), w NVARCHAR2(1500))")
+    oracle.watch("t", capture=capture)
+    long = "RPAD(UNISTR('\\65E5'), 1500, UNISTR('\\65E5'))"
+    rows = oracle.logged(f"INSERT INTO t SELECT LEVEL, {long}, UNISTR('\\00E9') FROM DUAL CONNECT BY LEVEL <= 2")
+    assert [row[4] for row in rows] == ["\u65e5" * 1500, "\u00e9"] * 2
+    assert oracle.logged("UPDATE t SET v = v, w = UNISTR('\\00C9') WHERE id = 1") == [
+        (2, "id=1", "w", "\u00e9", "\u00c9")
+    ]
+
+
+@CAPTURES
+def test_many_long_values_are_written_by_one_array(oracle: Platform, capture: str) -> None:
+    columns = ", ".join(f"v{n} VARCHAR2(4000)" for n in range(4))
+    oracle.run(f"CREATE TABLE t (id NUMBER(10) PRIMARY KEY, {columns})")
+    oracle.watch("t", capture=capture)
+    values = ", ".join(f"RPAD('{n}', 4000, 'x')" for n in range(4))
+    rows = oracle.logged(f"INSERT INTO t SELECT LEVEL, {values} FROM DUAL CONNECT BY LEVEL <= 300")
+    assert len(rows) == 1200
+    assert {len(str(row[4])) for row in rows} == {4000}
+
+
+@pytest.mark.parametrize("type_", ["FLOAT", "DOUBLE PRECISION", "NUMBER"])
+def test_a_number_keeps_its_digits_as_a_value_and_as_a_key(oracle: Platform, type_: str) -> None:
+    digits = "0.1234567890123456789012345678901234567"
+    oracle.run(f"CREATE TABLE t (k {type_} PRIMARY KEY, v {type_})")
+    oracle.watch("t")
+    ((_, key, _, _, value),) = oracle.logged(f"INSERT INTO t VALUES ({digits}, {digits})")
+    assert key == f"k={digits}"
+    assert Decimal(str(value)) == Decimal(digits)
+    assert read_back(oracle, key.replace("k=", "K=")) == {"V": [value]}
+
+
+@pytest.mark.parametrize(("type_", "text"), [("CHAR(8)", "AB"), ("NCHAR(8)", "\u65e5"), ("NCHAR(600)", "\u65e5" * 600)])
+def test_a_key_of_fixed_length_is_found_by_its_text(oracle: Platform, type_: str, text: str) -> None:
+    oracle.run(f"CREATE TABLE t (k {type_} PRIMARY KEY, v VARCHAR2(40))")
+    oracle.watch("t")
+    oracle.insert("T", [{"K": text, "V": "x"}])
+    (row,) = oracle.rows()
+    assert row.table_key == f"K={text}"
+    assert read_back(oracle, f"K={text}") == {"V": ["x"]}
+
+
+# --- triggers of others, scripts, the dictionary ----------------------------------------------------------------------
+
+
+def test_a_trigger_that_follows_ours_comes_behind_and_is_warned_of_before_ours_go(oracle: Platform) -> None:
+    oracle.run("CREATE TABLE t (id NUMBER(10) PRIMARY KEY, v VARCHAR2(40))")
+    oracle.watch("t")
+    create = "CREATE TRIGGER bill AFTER INSERT OR UPDATE ON t FOR EACH ROW {} BEGIN NULL; END;"
+    oracle.run(create.format(""))
+    (warning,) = [one for one in oracle.plan({"table": "t"}).warnings if "give it FOLLOWS" in one]
+    advice = warning[warning.index("FOLLOWS") :]
+    assert advice == 'FOLLOWS "TGR_T_I_1", "TGR_T_U_1"'
+    oracle.run("DROP TRIGGER bill", create.format(advice))
+    assert not any("FOLLOWS" in one for one in oracle.plan({"table": "t"}).warnings)
+    with oracle.session() as (conn, log):
+        plan = oracle.dialect.triggers.plan_drop(conn, log)
+    assert ["BILL" in one and "ORA-04098" in one for one in plan.warnings] == [True]
+    oracle.apply(plan)
+    with pytest.raises(DBAPIError, match="ORA-04098"):
+        oracle.run("INSERT INTO t VALUES (1, 'x')")
+
+
+@pytest.fixture
+def sqlplus(oracle_server_: oracle_server.Server) -> Callable[[str], None]:
+    """Runs a script as the user of the tests."""
+    try:
+        command = oracle_server_.sqlplus()
+    except oracle_server.NoServerError as error:
+        pytest.skip(str(error))
+
+    def run(script: str) -> None:
+        done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    return run
+
+
+def test_scripts_do_in_sqlplus_what_they_say_and_can_be_run_twice(
+    oracle: Platform, sqlplus: Callable[[str], None]
+) -> None:
+    with transaction(oracle.config()) as (conn, _):
+        migrations.downgrade(conn, log_table="eventlog")
+    out = io.StringIO()
+    migrations.upgrade(None, log_table="eventlog", sql=out, dialect_name="oracle")
+    log = out.getvalue()
+    sqlplus(f"SET ESCAPE ON\n{log}")
+    sqlplus(log)
+    oracle.run("CREATE TABLE t (k NUMBER PRIMARY KEY, v VARCHAR2(40))")
+    script = oracle.dialect.triggers.script(oracle.plan({"table": "t"}), 5.0)
+    sqlplus(f"SET ESCAPE ON\n{script}")
+    sqlplus(script)
+    assert oracle.plan({"table": "t"}).changes == ()
+    assert oracle.logged("INSERT INTO t VALUES (-0.5, 'x')") == [(1, "k=-0.5", "v", None, "x")]
+
+
+def test_the_fingerprint_is_another_one_once_a_table_is(oracle: Platform) -> None:
+    oracle.run("CREATE TABLE t (id NUMBER(10) PRIMARY KEY, v VARCHAR2(40))")
+    oracle.watch("t")
+    catalog, seen = oracle.catalog(), []
+    for change in ("ADD w NUMBER", "MODIFY v VARCHAR2(41)", "DROP PRIMARY KEY"):
+        with oracle.session() as (conn, _):
+            seen += [fingerprint(conn, catalog), fingerprint(conn, catalog)]
+        oracle.run(f"ALTER TABLE t {change}")
+    with oracle.session() as (conn, _):
+        seen.append(fingerprint(conn, catalog))
+    assert seen[::2] == list(dict.fromkeys(seen))
+
+
+def test_the_sequence_of_a_log_is_found_in_order(oracle: Platform) -> None:
+    with oracle.session() as (conn, log):
+        (found,) = oracle.dialect.health.numberings(conn, log)
+    assert (found.cache, found.increment, found.cycles, found.disorder) == (1, 1, False, None)
+
+
+# --- sessions that end ------------------------------------------------------------------------------------------------
+
+
+def lose_the_session(context: Context, oracle: Platform) -> None:
+    """Kill a publisher's session, and use it. Skips where this user may not."""
+    sid, serial = context.connection.exec_driver_sql(
+        "SELECT SYS_CONTEXT('USERENV', 'SID'), DBMS_DEBUG_JDWP.CURRENT_SESSION_SERIAL FROM DUAL"
+    ).one()
+    try:
+        oracle.run(f"ALTER SYSTEM KILL SESSION '{sid},{int(serial)}' IMMEDIATE")
+    except DBAPIError as error:
+        pytest.skip(f"this user may kill no session: {error.orig}")
+    context.dialect.queue(context.connection, context.log, "utc")
+
+
+def test_a_publisher_whose_session_is_killed_can_begin_again(oracle: Platform) -> None:
+    config = oracle.config()
+    with pytest.raises(DatabaseAway), open_context(config, Counters()) as context:
+        lose_the_session(context, oracle)
+    for _ in range(60):
+        try:
+            with open_context(config, Counters()) as context:
+                assert context.dialect.holds_lock(context.connection, context.log)
+                return
+        except AnotherPublisher:  # the server has not noticed yet
+            time.sleep(1)
+    raise AssertionError("the lock of a killed session stays")
+
+
+def test_a_call_that_takes_too_long_ends_as_an_error_that_passes(oracle: Platform) -> None:
+    with oracle.session() as (conn, _):
+        oracle.dialect.begin_publishing(conn)
+        driver: Any = conn.connection.driver_connection
+        driver.call_timeout = 1000
+        with pytest.raises(DatabaseAway), as_database_errors(conn):
+            conn.exec_driver_sql("BEGIN SYS.DBMS_LOCK.SLEEP(20); END;")
+
+
+def test_what_a_statement_begun_anew_logged_before_counts_once(oracle: Platform) -> None:
+    """A row that another session changes while an UPDATE waits for it makes the server begin the statement anew."""
+    oracle.run("CREATE TABLE t (id NUMBER(10) PRIMARY KEY, v NUMBER(10))", "INSERT INTO t VALUES (1, 1)")
+    oracle.run("INSERT INTO t VALUES (2, 1)")
+    oracle.watch("t", capture="statement")
+    oracle.rows()
+    with oracle.engine.connect() as first:
+        first.exec_driver_sql("UPDATE t SET v = 5 WHERE id = 2")
+        other = threading.Thread(target=oracle.run, args=("UPDATE t SET v = v + 1 WHERE v < 3",))
+        other.start()
+        time.sleep(2)
+        first.commit()
+        other.join(60)
+    rows = sorted((str(row.table_key), row.event_type, row.old_value, row.new_value) for row in oracle.rows())
+    assert rows == [("ID=1", 2, "1", "2"), ("ID=2", 2, "1", "5")]
