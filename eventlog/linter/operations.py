@@ -63,9 +63,6 @@ def check_code(row: QueueRow, table: TypTable) -> None:
     """
     typ, len1, len2 = row.typ, row.len1, row.len2
     if typ in table.operations:
-        # An empty 4 can only be the COMMIT of the other table; rows that go on are measured with their first one.
-        if table is PROSE and typ == 4 and len1 == 0 == len2 and row.extdata == 0:
-            raise TypContradiction(f"{where(row)}: TYP 4 without data is no CLEAR BLOB; is typ_table prose right here?")
         return
     if typ not in (table.commit, table.rollback):
         raise UnknownOperation(f"{where(row)}: TYP {typ} is no operation of the table {table.name!r}")
@@ -127,6 +124,8 @@ def _check_lengths(row: QueueRow, len1: int, len2: int, *, negative: bool, table
     typ = row.typ
     if typ in BLOB_OPERATIONS:
         return
+    if table is PROSE and typ == table.clear_blob and not len1 and not len2:
+        raise TypContradiction(f"{where(row)}: TYP 4 without data is no CLEAR BLOB; is typ_table prose right here?")
     if not len1 or bool(len2) is not (typ == UPDATE):
         wanted = "a first and a second part" if typ == UPDATE else "a first part only"
         raise TypContradiction(f"{where(row)}: TYP {typ} has {wanted}, yet LEN1 is {len1} and LEN2 {len2}")

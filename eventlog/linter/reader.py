@@ -166,8 +166,10 @@ class QueueReader:
         order_by = self._options.order_by
         every_destination = self._options.destinations == "all"
         for ended in self._transactions.ended(rows, self.restart_token, final=final):
+            if not ended.committed:  # what is undone is not judged
+                continue
             made = operations.of_transaction(ended.rows, self._typ_table, every_destination=every_destination)
-            own = self._of_transaction(ended, made) if ended.committed else ()
+            own = self._of_transaction(ended, made)
             if own:
                 yield from own
                 self.restart_token = restart_token(ended.commit, order_by)

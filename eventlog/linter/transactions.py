@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from eventlog.errors import ConfigError
 from eventlog.linter.errors import SeveralNodes
-from eventlog.linter.operations import TypTable, check_code, where
+from eventlog.linter.operations import PROSE, TypTable, check_code, where
 from eventlog.linter.rows import QueueRow
 
 _log = logging.getLogger(__name__)
@@ -151,8 +151,14 @@ class Transactions:
                 yield Ended(row, own, typ == commit)
         self.greatest = greatest
         if final:
-            for _ in open_rows:
+            for own in open_rows.values():
                 self.count("open_transactions")
+                if self.table is PROSE and any(row.typ == 4 and row.len1 == 0 == row.len2 for row in own):
+                    _log.warning(
+                        "%s: its transaction has no end and operations TYP 4 without data, which are COMMITs of the "
+                        "table fields: is typ_table prose right here?",
+                        where(own[0]),
+                    )
             open_rows = {}
         self.kept = in_order((row for own in open_rows.values() for row in own), self.order_by)
         self.taken = self.present.union(row.identity for row in self.kept)

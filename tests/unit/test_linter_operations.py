@@ -137,9 +137,26 @@ def test_what_is_written_in_rows_is_assembled_again(old: bytes, new: bytes, leng
     assert parts(rows, FIELDS) == (written.part1, written.part2)
 
 
-def test_lengths_are_checked_when_a_transaction_is_rolled_back_too() -> None:
-    with pytest.raises(BadLength):
-        read(row(2, 100, b"a", len1=5), rollback(200))
+@pytest.mark.parametrize(
+    "bad", [row(2, 100, b"a", len1=5), row(2, 100, b"a", extdata=1), row(1, 100, b"ab", len1=1, len2=1)]
+)
+def test_what_is_rolled_back_raises_nothing(bad: QueueRow) -> None:
+    assert read(bad, rollback(200)) == []
+    assert len(read(bad, rollback(200), row(2, 300, b"a"), commit(400))) == 1
+
+
+def test_an_empty_four_is_judged_at_the_end_of_its_transaction(caplog: pytest.LogCaptureFixture) -> None:
+    empty = row(4, 100, b"ab", len1=0, len2=0)
+    with pytest.raises(TypContradiction, match="is typ_table prose right here"):
+        read(empty, commit(200, typ=5), typ_table="prose")
+    other = row(2, 50, b"a", transaction=7)
+    assert len(read(other, empty, commit(60, typ=5, transaction=7), typ_table="prose")) == 1
+    assert "is typ_table prose right here" in caplog.text
+
+
+def test_a_clear_blob_in_parts_may_begin_without_data() -> None:
+    rows = [row(4, 100, b"", extdata=0, len1=0, len2=0), row(4, 100, b"ab", extdata=1, len1=2, len2=0)]
+    assert len(read(*rows, commit(200, typ=5), typ_table="prose")) == 1
 
 
 def test_operations_dropped_at_the_end_are_not_checked() -> None:
