@@ -225,3 +225,7 @@ def test_triggers_that_only_missed_what_is_replicated_are_replaced(replication: 
     replication.watch(Watch("t"))
     left = target.conn.exec_driver_sql("SELECT tgname FROM pg_trigger WHERE tgenabled IN ('R', 'A')").all()
     assert left == []
+    # One that fires for what is replicated alone is right beside another that logs all else, and nowhere else.
+    run(target.conn, "ALTER TABLE t ENABLE REPLICA TRIGGER _tgr_t_i_1")
+    disabled = [one.trigger for one in doctor.installed_triggers(target.conn, target.log) if not one.enabled]
+    assert disabled == ["_tgr_t_i_1"]
