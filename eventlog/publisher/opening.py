@@ -20,8 +20,6 @@ from eventlog.publisher.metrics import Counters
 from eventlog.publisher.options import PublisherOptions
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sinks.files import DocumentFiles, LineFiles
-from eventlog.publisher.sinks.http import HttpSink
-from eventlog.publisher.sinks.python import load_callable
 from eventlog.publisher.sinks.stdout import StreamSink
 from eventlog.sql.connect import connect, describe
 from eventlog.sql.dialect import Dialect
@@ -380,7 +378,10 @@ def output_format(config: Config) -> OutputFormat:
 def open_sink(config: Config, stream: TextIO) -> Sink:
     """The sink that the configuration names; ``stream`` is standard output."""
     settings = config.sink
+    # Each brings libraries of its own, which take longer to load than all of the publisher.
     if settings.type == "http" and settings.url is not None:
+        from eventlog.publisher.sinks.http import HttpSink
+
         return HttpSink(
             settings.url,
             timeout=settings.timeout,
@@ -400,6 +401,8 @@ def open_sink(config: Config, stream: TextIO) -> Sink:
             properties |= {"sasl.username": settings.user, "sasl.password": settings.password}
         return KafkaSink(settings.brokers, settings.topic or DEFAULT_TOPIC, properties, settings.timeout)
     if settings.type == "python" and settings.function is not None:
+        from eventlog.publisher.sinks.python import load_callable
+
         return load_callable(settings.function, Path.cwd())
     if settings.type == "files" and settings.directory is not None:
         return LineFiles(settings.directory) if settings.form == "lines" else DocumentFiles(settings.directory)

@@ -10,9 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
-
-import jinja2
+from typing import TYPE_CHECKING, Final
 
 from eventlog import table_key
 from eventlog.catalog import Column
@@ -46,6 +44,9 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.trigger_plan import first_free
 from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers
 from eventlog.values import Kind
+
+if TYPE_CHECKING:
+    import jinja2
 
 OPERATIONS: Final[Mapping[str, str]] = {"i": "INSERT", "u": "UPDATE", "d": "DELETE"}
 MAX_SOURCE: Final = 32 * 1024
@@ -293,6 +294,8 @@ def render(template: str, **values: object) -> str:
 
 @cache
 def _environment(version: int | None) -> jinja2.Environment:
+    import jinja2  # seldom needed, and slow to load
+
     def read(name: str) -> str:
         return templates.read(__package__, name, version)
 

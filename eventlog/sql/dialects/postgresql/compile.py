@@ -9,9 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
-
-import jinja2
+from typing import TYPE_CHECKING, Final
 
 from eventlog.catalog import Column
 from eventlog.errors import TriggerError
@@ -33,6 +31,9 @@ from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.trigger_plan import first_free
 from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers, following
 from eventlog.values import Kind
+
+if TYPE_CHECKING:
+    import jinja2
 
 SEARCH_PATH: Final = "pg_catalog, pg_temp"
 
@@ -496,6 +497,8 @@ def _dollar_quoted(body: str) -> str:
 
 @cache
 def _environment(version: int | None) -> jinja2.Environment:
+    import jinja2  # seldom needed, and slow to load
+
     def read(name: str) -> str:
         return templates.read(__package__, name, version)
 

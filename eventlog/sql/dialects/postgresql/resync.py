@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, Final, LiteralString
+from typing import TYPE_CHECKING, Any, Final, LiteralString
 
-import jinja2
 from sqlalchemy import Connection
 
 from eventlog import table_key
@@ -31,6 +30,9 @@ from eventlog.sql.dialects.postgresql.triggers import render_quote_function
 from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.resync import Batch, Selection
 from eventlog.values import Kind
+
+if TYPE_CHECKING:
+    import jinja2
 
 _WRITTEN: Final = ("status", "event_type", "event_time", "perpetrator", "table_name", "table_key")
 
@@ -215,6 +217,8 @@ def _escaped(sql: str) -> str:
 
 @cache
 def _template() -> jinja2.Template:
+    import jinja2  # seldom needed, and slow to load
+
     source = resources.files(__package__).joinpath("resync.sql.j2").read_text(encoding="utf-8")
     environment = jinja2.Environment(  # noqa: S701 - SQL: what is put in is quoted or bound
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True

@@ -12,9 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
-
-import jinja2
+from typing import TYPE_CHECKING, Final
 
 from eventlog.catalog import Column
 from eventlog.errors import TriggerError
@@ -34,6 +32,9 @@ from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.trigger_plan import first_free
 from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers, following
 from eventlog.values import Kind
+
+if TYPE_CHECKING:
+    import jinja2
 
 MARKER: Final = re.compile("-- (eventlog sha256:([0-9a-f]{64}) log (.*))$", re.MULTILINE)
 """The line of our triggers that says whose they are."""
@@ -293,6 +294,8 @@ def _both(*conditions: str | None) -> str | None:
 
 @cache
 def _environment(version: int | None) -> jinja2.Environment:
+    import jinja2  # seldom needed, and slow to load
+
     def read(name: str) -> str:
         return templates.read(__package__, name, version)
 
