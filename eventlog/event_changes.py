@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from eventlog import table_key
 from eventlog.catalog import Attribute, Catalog, ObjectClass
-from eventlog.change_keys import Key, class_of, typed_key
+from eventlog.change_keys import Key, class_of, key_reader, typed_key
 from eventlog.errors import BadTableKey, BadValue, FormatError, shown
-from eventlog.model import AttributeSteps, Change, ChangeOp, Event, Op, Operation, Step, Value
+from eventlog.events import Outgoing, association_of, public_event
+from eventlog.model import ALL, AttributeSteps, Change, ChangeOp, Event, Op, Operation, Step, Value
 from eventlog.typed import ReadValue, xds_value_reader
 from eventlog.values import ValueOptions
 
@@ -36,43 +37,25 @@ class Association(NamedTuple):
     schema: str | None
 
 
-class Origin(NamedTuple):
-    """What is known of a change beyond its event, in place of the event-id as its position."""
-
-    position: str | None
-    commit_time: datetime | None  # aware
-    user: str | None
-    extras: Mapping[str, Any]
+_NO_EXTRAS: Final[Mapping[str, Any]] = {}
 
 
-_UNKNOWN_ORIGIN: Final = Origin(None, None, None, {})
-
-
-class ReadChange(Protocol):
-    """``event_to_change`` for one catalog and one kind of values. ``origin`` None = the event-id is the position."""
-
-    def __call__(self, event: Event, key: Key | None = None, origin: Origin | None = None) -> Change: ...
-
-
-def event_to_change(
-    event: Event, catalog: Catalog | None = None, values: ValueOptions = _DEFAULTS, key: Key | None = None
-) -> Change:
+def event_to_change(event: Event, catalog: Catalog | None = None, values: ValueOptions = _DEFAULTS) -> Change:
     """The change that an event says (spec/change-model.md 3.2): of a modify the net effect of its steps.
 
     ``catalog`` types the values further than XDS does; a class or attribute that it does not know is read without it.
-    ``values``: the ``time_syntax``, ``time_zone`` and ``char_padding`` the event was written with. ``key``: that of the
-    association, where it and the catalog are known, so that it is not parsed. Before and after hold the key; before is
-    None where no old value is known. Raises FormatError naming the event.
+    ``values``: the ``time_syntax``, ``time_zone`` and ``char_padding`` the event was written with. Before and after
+    hold the key; before is None where no old value is known. Raises FormatError naming the event.
     """
-    return change_reader(catalog, values)(event, key)
+    return _event_reader(catalog, values)(event)
 
 
 @lru_cache(maxsize=16)
-def change_reader(catalog: Catalog | None, values: ValueOptions) -> ReadChange:
+def _event_reader(catalog: Catalog | None, values: ValueOptions) -> Callable[[Event], Change]:
     """The function behind ``event_to_change`` for many events: what follows from the classes is looked up once."""
     classes: dict[str, _ClassReader] = {}
 
-    def read(event: Event, key: Key | None = None, origin: Origin | None = None) -> Change:
+    def read(event: Event) -> Change:
         operation, class_name, association, event_id, attributes = event
         reader = classes.get(class_name)
         if reader is None:
@@ -80,24 +63,59 @@ def change_reader(catalog: Catalog | None, values: ValueOptions) -> ReadChange:
                 classes.clear()
             reader = classes[class_name] = _ClassReader(class_of(catalog, class_name), values)
         try:
-            if key is not None and catalog is not None:
-                schema = catalog.schema
-            else:
-                parsed = parse_association(association)
-                schema, key = parsed.schema, typed_key(parsed.key, reader.object_class)
+            parsed = parse_association(association)
+            key = typed_key(parsed.key, reader.object_class)
             before, after, changed = reader.images(operation, key, attributes)
         except (BadValue, BadTableKey) as error:
             raise FormatError(
                 f"{operation} of {class_name!r}, event {event_id!r}, association {shown(association)}: {error}"
             ) from error
-        if origin is None:
-            origin = Origin(event_id, None, None, {"event_id": event_id}) if event_id else _UNKNOWN_ORIGIN
-        position, commit_time, user, extras = origin
         # Valid by what has made it: not checked again.
         return _new(
             Change,
-            (schema, class_name, _OPS[operation], key, before, after, changed, position,
-             None, None, None, commit_time, user, extras),
+            (parsed.schema, class_name, _OPS[operation], key, before, after, changed, event_id or None,
+             None, None, None, None, None, {"event_id": event_id} if event_id else _NO_EXTRAS),
+        )  # fmt: skip
+
+    return read
+
+
+class ReadOutgoing(Protocol):
+    """The change of an event on its way. ``commit_time`` and ``user`` are not in it: those of its first row."""
+
+    def __call__(self, event: Outgoing, commit_time: datetime | None, user: str | None) -> Change: ...
+
+
+def outgoing_reader(catalog: Catalog, values: ValueOptions) -> ReadOutgoing:
+    """As ``event_to_change``, for many events of a log: steps are read as they are, and keys are not parsed again.
+
+    The position of a change is the event-id without the number of its sendings. The function raises FormatError.
+    """
+    classes: dict[ObjectClass, _ClassReader] = {}
+    schema = catalog.schema
+
+    def read(event: Outgoing, commit_time: datetime | None, user: str | None) -> Change:
+        assert event.object_id is not None
+        assert event.operation is not None
+        object_class, key_text = event.object_id
+        reader = classes.get(object_class)
+        if reader is None:
+            if len(classes) >= _MOST_CLASSES:
+                classes.clear()
+            reader = classes[object_class] = _ClassReader(object_class, values)
+        try:
+            key = key_reader(object_class)(key_text)
+            before, after, changed = reader.images_of(event, key)
+        except (BadValue, BadTableKey) as error:
+            raise FormatError(
+                f"{event.operation} of {object_class.name!r}, event {event.sent_id!r}, association "
+                f"{shown(association_of(event))}: {error}"
+            ) from error
+        # Valid by what has made it: not checked again.
+        return _new(
+            Change,
+            (schema, object_class.name, _OPS[event.operation], key, before, after, changed, event.event_id,
+             None, None, None, commit_time, user, _NO_EXTRAS),
         )  # fmt: skip
 
     return read
@@ -160,6 +178,36 @@ class _ClassReader:
                 before[name] = old
                 knows_before = True
         if operation == Operation.ADD:
+            return None, after, None
+        return (before if knows_before else None), after, frozenset(changed)
+
+    def images_of(self, event: Outgoing, key: Key) -> _Images:
+        """As ``images``, of an event on its way. Several steps of one attribute, and those of a multi-valued one, are
+        netted by way of their public form.
+        """
+        after: dict[str, Value] = dict(key)
+        if event.operation == Operation.DELETE:
+            return after, None, None
+        assert event.operation is not None
+        assert event.steps is not None
+        before = after.copy()
+        knows_before = False
+        changed = []
+        previous = None
+        for _, _, _, attribute, old, new in event.steps:
+            assert attribute is not None
+            if attribute is previous or attribute.multi_valued or isinstance(old, tuple) or isinstance(new, tuple):
+                return self.images(event.operation, key, public_event(event).attributes)
+            previous, name = attribute, attribute.name
+            reader = self._readers.get(name)
+            _, read, _ = self._reader(name, attribute.value_type) if reader is None else reader
+            if name not in after:
+                changed.append(name)
+            after[name] = None if new is None else read(new)
+            if old is not ALL:
+                before[name] = None if old is None else read(old)
+                knows_before = True
+        if event.operation == Operation.ADD:
             return None, after, None
         return (before if knows_before else None), after, frozenset(changed)
 

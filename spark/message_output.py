@@ -12,10 +12,9 @@ from functools import partial
 from typing import Final
 
 from eventlog.catalog import Catalog
-from eventlog.change_keys import key_reader
 from eventlog.errors import BadValue, FormatError, RowError
-from eventlog.event_changes import Origin, change_reader
-from eventlog.events import Outgoing, build_event, public_event
+from eventlog.event_changes import outgoing_reader
+from eventlog.events import Outgoing, build_event
 from eventlog.model import Change, LogRow
 from eventlog.publisher.opening import value_options
 from eventlog.publisher.qlik_messages import class_columns
@@ -87,18 +86,15 @@ def _change_reader(classes: Catalog, values: ValueOptions) -> Callable[[Outgoing
     """The function that gives the change of an event, as ``eventlog.publisher.qlik_messages`` has it; its position is
     not yet a sequence. ``LogRow`` is the event's first row.
     """
-    read_change = change_reader(classes, values)
+    read_change = outgoing_reader(classes, values)
     read_moment = moment_reader(values.time_zone)
 
     def change_of(event: Outgoing, row: LogRow) -> Change:
-        assert event.object_id is not None
-        object_class, key_text = event.object_id
-        key = key_reader(object_class)(key_text)
         try:
             moment = None if row.event_time is None else read_moment(row.event_time)
         except BadValue:
             moment = None
-        return read_change(public_event(event), key, Origin(event.event_id, moment, None, {}))
+        return read_change(event, moment, None)
 
     return change_of
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from eventlog.answer import Level, Verdict
 from eventlog.catalog import Catalog, Column, ObjectClass, Table
-from eventlog.change_keys import key_reader
 from eventlog.errors import BadValue, FormatError, ReceiverAway, RowError
-from eventlog.event_changes import Origin, change_reader
+from eventlog.event_changes import ReadOutgoing, outgoing_reader
 from eventlog.events import Outgoing, public_event
 from eventlog.model import Change, LogRow
 from eventlog.publisher.flight import Flight
@@ -24,7 +23,6 @@ from eventlog.qlik.registry import Registry, RegistryError
 from eventlog.typed import moment_reader
 from eventlog.values import ValueOptions
 
-_NO_EXTRAS: Final[Mapping[str, Any]] = {}
 _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 
 
@@ -45,7 +43,7 @@ class QlikMessages:
         self._values, self._utc_now = values, utc_now
         self._writer = MessageWriter(options, registry=registry, utc_now=utc_now)
         self._catalog: Catalog | None = None
-        self._read_change = change_reader(None, values)
+        self._read_change: ReadOutgoing | None = None
         self._read_moment = moment_reader(values.time_zone)
 
     @property
@@ -89,7 +87,7 @@ class QlikMessages:
         """The records of each event, or the verdict, error, of one that the format cannot hold."""
         if catalog is not self._catalog:
             self._catalog = catalog
-            self._read_change = change_reader(catalog, self._values)
+            self._read_change = outgoing_reader(catalog, self._values)
             self._writer.columns = {
                 cls.name if catalog.schema is None else f"{catalog.schema}.{cls.name}": class_columns(cls)
                 for cls in catalog.classes
@@ -106,13 +104,10 @@ class QlikMessages:
             return Verdict(Level.ERROR, str(error))
 
     def _change(self, event: Outgoing, row: LogRow | None) -> Change:
-        assert event.object_id is not None
-        moment = user = None
-        if row is not None:
-            moment, user = self._moment(row.event_time), row.perpetrator
-        object_class, key_text = event.object_id
-        key = key_reader(object_class)(key_text)
-        return self._read_change(public_event(event), key, _new(Origin, (event.event_id, moment, user, _NO_EXTRAS)))
+        assert self._read_change is not None
+        if row is None:
+            return self._read_change(event, None, None)
+        return self._read_change(event, self._moment(row.event_time), row.perpetrator)
 
     def _moment(self, text: str | None) -> datetime | None:
         try:

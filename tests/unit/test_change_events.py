@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import CATALOG, database, table
+from samples import CATALOG, database, good, row, table
 
 from eventlog.catalog import build_catalog
 from eventlog.change_events import EventWriting, change_to_events
 from eventlog.errors import BadTableKey, BadValue, FormatError, NeedsQueryBack, NeedsRowCodec, NotExpressible
-from eventlog.event_changes import event_to_change, parse_association
+from eventlog.event_changes import event_to_change, outgoing_reader, parse_association
+from eventlog.events import EventOptions, build_event, public_event
+from eventlog.fold import fold
 from eventlog.model import AttributeSteps, Change, ChangeOp, Event, Op, Operation, Step
 from eventlog.table_key import quote
 from eventlog.typed import moment_reader
@@ -502,3 +504,33 @@ def test_a_key_may_be_a_special_time() -> None:
     (event,) = change_to_events(change, "1", classes)
     assert event.association == "until=infinity,table=slot,schema=indirect"
     assert event_to_change(event, classes).key == (("until", "infinity"),)
+
+
+# --- events on their way ----------------------------------------------------------------------------------------------
+
+TEXTS = st.sampled_from(["a", "b", ""])
+LOGGED = st.lists(
+    st.tuples(
+        st.sampled_from([1, 2, 2, 3]),
+        st.sampled_from([("usr", "fname"), ("usr", "lname"), ("usr", "idu"), ("usr_phone", "phoneno")]),
+        st.none() | TEXTS,
+        st.none() | TEXTS,
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(LOGGED)
+def test_the_change_of_an_event_on_its_way_is_that_of_its_public_form(
+    logged: list[tuple[int, tuple[str, str], str | None, str | None]],
+) -> None:
+    rows = [
+        row(number, kind, column=column, old=old, new=new, table=name)
+        for number, (kind, (name, column), old, new) in enumerate(logged, 1)
+    ]
+    read = outgoing_reader(CATALOG, ValueOptions())
+    for group in fold(good(rows), 1000, 0):
+        event = build_event(group, EventOptions())
+        if event.operation is not None:
+            assert read(event, None, None) == event_to_change(public_event(event), CATALOG)
