@@ -51,6 +51,9 @@ _CONFIG = """\
 url = "{url}"
 schema_name = "hr"
 
+[publisher]
+loopback_rows = "consume"    # the publisher is the owner of the tables here; the application is hr_app
+
 [sink]
 type = "files"
 directory = "documents"
