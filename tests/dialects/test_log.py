@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import sqlalchemy as sa
 from platforms import Platform
 
 from eventlog.errors import AnotherPublisher, ConfigError, LogTableError
+from eventlog.publisher import opening
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import open_context
 from eventlog.sql import purge
@@ -196,3 +198,12 @@ def test_what_the_log_lacks_is_named(platform: Platform) -> None:
         if not platform.has("schemas"):
             with pytest.raises(ConfigError, match="no schemas"):
                 locate_log(conn, platform.dialect, name="eventlog", schema="hr")
+
+
+def test_the_session_of_a_publisher_is_begun_as_one(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[sa.Connection] = []
+    dialect = replace(platform.dialect, begin_publishing=begun.append)
+    monkeypatch.setattr(opening, "for_url", lambda _url: dialect)
+    platform.run("CREATE TABLE keyed (a {integer} PRIMARY KEY)")
+    with open_context(platform.config(), Counters()) as held:
+        assert begun == [held.connection]

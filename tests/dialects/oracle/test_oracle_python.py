@@ -771,6 +771,8 @@ def test_texts_whose_length_is_known_are_bound_as_what_sql_takes() -> None:
     long = table("T", [text("K", 2000), text("V", 4001)], ["K"])
     assert types_of(long) == {"VARCHAR2(32767)"}
     assert types_of(long, "new_value") == {"CLOB", "VARCHAR2(4000)"}  # a DELETE logs no value
+    characters = table("T", [number("K"), Column("V", ColumnType(Kind.CHARACTER, 0, "varchar(1001)"))], ["K"])
+    assert "CLOB" in types_of(characters, "new_value")
     unknown = table("T", [number("K"), Column("V", ColumnType(Kind.CHARACTER, 0, "varchar"))], ["K"])
     assert types_of(unknown, "old_value") == {"VARCHAR2(32767)", "VARCHAR2(4000)"}
 

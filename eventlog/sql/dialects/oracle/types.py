@@ -153,6 +153,8 @@ def text_bytes(column: Column) -> int | None:
             return length(column) * 3 // 2 or None  # UTF-16 to UTF-8
         case Family.TEXT if column.type.sql.upper() == "ROWID":
             return _SHORT_TEXT
+        case Family.TEXT if column.type.sql == column.type.sql.lower():
+            return length(column) * 4 or None  # of a catalogue file (spec/xds.md 9): characters
         case Family.TEXT:
             return length(column) or None
         case _:
