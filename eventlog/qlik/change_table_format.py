@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
-from eventlog.errors import FormatError
+from eventlog.errors import FormatError, NotExpressible
 from eventlog.formats import Format, Report, parse_options
 from eventlog.model import Change
 from eventlog.qlik.change_table_options import Described, ReadOptions, WriteOptions, described, full_name
@@ -119,7 +119,11 @@ def _write(changes: Iterable[Change], opened: Target, options: WriteOptions, rep
                 refresh=options.refresh,
                 partitioning=partitioning,
             )
-            tables[name] = table, opened.table(*name, columns)
+            try:
+                tables[name] = table, opened.table(*name, columns)
+            except NotExpressible as error:  # of its name
+                report.pass_over(error)
+                continue
         table, write_rows = tables[name]
         try:
             numbered, rows = rows_of(change, table, state, report.counters)

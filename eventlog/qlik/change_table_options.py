@@ -164,9 +164,9 @@ def full_name(schema: str | None, table: str) -> str:
 
 
 def _check_common(suffix: object, header_prefix: object, mask_offset: object) -> None:
-    if not isinstance(suffix, str) or not suffix:
+    if not isinstance(suffix, str) or not suffix or not suffix.isprintable() or "/" in suffix:
         raise ConfigError(f"suffix of change tables is a text such as __ct, not {suffix!r}")
-    if not isinstance(header_prefix, str):
+    if not isinstance(header_prefix, str) or not header_prefix.isprintable():
         raise ConfigError(f"header_prefix of change tables is a text, not {header_prefix!r}")
     is_number = isinstance(mask_offset, int) and not isinstance(mask_offset, bool)
     if mask_offset is not None and not (is_number and 0 <= mask_offset < _WIDEST_OFFSET):  # type: ignore[operator]

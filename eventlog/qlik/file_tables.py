@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from eventlog.errors import FormatError
+from eventlog.errors import FormatError, NotExpressible
 from eventlog.qlik.change_rows import ChangeRow, row_order
 from eventlog.qlik.change_table_options import FILE_FORMATS, ReadOptions, full_name
 from eventlog.qlik.change_tables import key_from_deletes
@@ -57,7 +57,11 @@ class TableFiles(NamedTuple):
 
 
 def file_name(schema: str | None, table: str) -> str:
-    """The name of a table in file names, without suffix."""
+    """The name of a table in file names, without suffix. Raises NotExpressible for half a character."""
+    try:
+        (table if schema is None else f"{schema}.{table}").encode()
+    except UnicodeEncodeError:
+        raise NotExpressible(f"the name of {full_name(schema, table)!r} cannot be written in UTF-8") from None
     return ".".join(_encoded(name) for name in (schema, table) if name is not None)
 
 

@@ -157,6 +157,13 @@ def test_a_change_that_cannot_be_written_is_passed_over_and_counted(tmp_path: Pa
     assert [int(one.position[-1]) for one in get(tmp_path) if one.position] == [1, 2]
 
 
+def test_a_table_whose_name_is_no_text_is_passed_over(tmp_path: Path) -> None:
+    report = Report()
+    write([tag(0), tag(0)._replace(table="\ud800"), tag(0)], str(tmp_path), {}, report)
+    assert (report.written, report.counters) == (2, {"not_expressible": 1})
+    assert len(get(tmp_path, tables={})) == 2
+
+
 def test_files_are_what_the_specification_says(tmp_path: Path) -> None:
     put(tmp_path, CHANGES[:2])
     (part,) = (tmp_path / "app.item__ct").iterdir()

@@ -19,6 +19,7 @@ from eventlog.gbase import options as gbase
 from eventlog.jsonl import JsonlReaderOptions, JsonlWriterOptions
 from eventlog.linter import queue_format, reader, writer
 from eventlog.log_format.row_format import LogReaderOptions, LogWriterOptions
+from eventlog.qlik import change_table_options, message_options
 from eventlog.xds.document_format import DocumentReaderOptions, DocumentWriterOptions
 
 
@@ -42,6 +43,8 @@ FORMS: Final = (
         (queue_format.SourceOptions, reader.ReaderOptions),
         (queue_format.TargetOptions, writer.WriterOptions),
     ),
+    Form("qlik-messages", "one.jsonl", (message_options.ReadOptions,), (message_options.WriteOptions,)),
+    Form("qlik-change-table", "one", (change_table_options.ReadOptions,), (change_table_options.WriteOptions,)),
 )
 VALUES: Final = (
     None, True, 0, -1, 7, 1.5, 10**30, float("nan"), float("inf"), "", "x", "\ud800", "\0", "7", "none", [], [1],
