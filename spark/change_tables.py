@@ -216,6 +216,8 @@ def read_changes(spark: SparkSession, source: str, options: Mapping[str, Any] | 
 def _changes(spark: SparkSession, table: FoundTable, context: Reading) -> DataFrame:
     rows = _rows(spark, table, context)
     stored = rows.columns
+    parts = file_tables.parts_of(table.place, context.options)
+    context = file_tables.with_metadata(context, [TableFiles(table.schema, table.table, parts, None)])
     known = context.known(table.schema, table.table)
     layout = _layout(rows, context.options, full_name(table.schema, table.table))
     key = known.key or _key_from_deletes(rows, layout, context.options)

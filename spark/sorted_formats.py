@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -23,7 +24,7 @@ from eventlog.qlik import file_tables
 from eventlog.qlik.change_rows import ChangeRow, row_order
 from eventlog.qlik.change_table_format import NAME as CHANGE_TABLES
 from eventlog.qlik.change_table_format import nothing_found
-from eventlog.qlik.change_table_options import ReadOptions, full_name
+from eventlog.qlik.change_table_options import Described, ReadOptions, full_name
 from eventlog.qlik.change_tables import changes_of_rows
 from eventlog.qlik.ddl_history import DdlEntry
 from eventlog.qlik.file_tables import Part, TableFiles, rows_of_part, stored_table, table_files
@@ -98,6 +99,7 @@ class _TablePart(NamedTuple):
     part: Part
     table: TableFiles
     history: Sequence[DdlEntry]
+    described: Described
 
 
 def _tables(capture: Capture, options: Options, report: Report) -> tuple[Reading, list[TableFiles]]:
@@ -108,13 +110,15 @@ def _tables(capture: Capture, options: Options, report: Report) -> tuple[Reading
     if not found and not file_tables.is_written(path):
         raise nothing_found(str(path), chosen)
     file_tables.refuse_unread(found, chosen)
-    return context, found
+    return file_tables.with_metadata(context, found), found
 
 
 def _table_parts(capture: Capture, options: Options) -> Sequence[_TablePart]:
     context, found = _tables(capture, options, Report())
     return [
-        _TablePart((number, place), part, table._replace(parts=[]), context.history)
+        _TablePart(
+            (number, place), part, table._replace(parts=[]), context.history, context.known(table.schema, table.table)
+        )
         for number, table in enumerate(found)
         for place, part in enumerate(table.parts)
     ]
@@ -122,6 +126,7 @@ def _table_parts(capture: Capture, options: Options) -> Sequence[_TablePart]:
 
 def _table_rows(piece: _TablePart, options: Options, report: Report) -> Iterator[tuple[bytes, tuple[int, ChangeRow]]]:
     context = reading(parse_options(ReadOptions, options, ""), piece.history, report)
+    context = replace(context, described={full_name(piece.table.schema, piece.table.table): piece.described})
     table, number = piece.place
     for place, row in enumerate(rows_of_part(piece.part, piece.table, context)):
         sequence, is_behind = row_order(row)

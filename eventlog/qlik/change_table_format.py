@@ -50,6 +50,7 @@ def _read_files(source: str, options: ReadOptions, report: Report) -> Iterator[C
     if not found and not file_tables.is_written(path):
         raise nothing_found(source, options)
     file_tables.refuse_unread(found, options)
+    context = file_tables.with_metadata(context, found)
     return changes_of([file_tables.stored_table(files, context) for files in found], context)
 
 

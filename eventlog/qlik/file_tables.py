@@ -4,6 +4,7 @@
 
     <directory>/<schema>.<table>__ct/<first>_<last change_seq>.csv
     <directory>/<schema>.<table>__ct/partition_name=<name>/<first>_<last change_seq>.csv
+    <directory>/<schema>.<table>__ct/<name of a file>.dfm    what its columns are, read only
     <directory>/attrep_cdc_partitions/...        the partitions that can be read
     <directory>/attrep_ddl_history/...           read only
 
@@ -15,19 +16,26 @@ source one table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from eventlog.errors import FormatError, NotExpressible
+from eventlog.errors import FormatError, NotExpressible, placed
 from eventlog.qlik.change_rows import ChangeRow, row_order
-from eventlog.qlik.change_table_options import FILE_FORMATS, ReadOptions, full_name
+from eventlog.qlik.change_table_options import FILE_FORMATS, Described, ReadOptions, full_name
 from eventlog.qlik.change_tables import key_from_deletes
+from eventlog.qlik.columns import QlikColumn, key_of
 from eventlog.qlik.ddl_history import HISTORY_TABLE, DdlEntry, entry_of
+from eventlog.qlik.metadata import read_file_metadata
 from eventlog.qlik.part_files import COMPRESSED, SUFFIXES, bare_name, format_of, is_packed, read_part, refuse_packed
 from eventlog.qlik.partitions import CONTROL_TABLE
 from eventlog.qlik.stored_tables import Reading, StoredTable, stored_row_reader
 from eventlog.qlik.table_layout import PARTITION_NAME, header_name
+
+METADATA_SUFFIX: Final = ".dfm"
+"""What the file that describes a data file is called, after the data file's name."""
 
 STATE_FILE: Final = "_change_sequence.json"
 """The state of the writer of a directory."""
@@ -149,6 +157,39 @@ def rows_of_part(part: Part, files: TableFiles, reading: Reading) -> Iterator[Ch
     """The rows of one file that are wanted, in its order. Raises FormatError."""
     rows, wanted = _rows(part, files, reading), files.wanted
     return rows if wanted is None else (row for row in rows if row.partition_name in wanted)
+
+
+def with_metadata(reading: Reading, tables: Iterable[TableFiles]) -> Reading:
+    """The same with what the metadata files beside the data say of tables that the options do not describe
+    (spec/qlik.md 1.3). One that cannot be read goes to ``Report.pass_over``.
+    """
+    found = dict(reading.described)
+    for table in tables:
+        columns, key = reading.known(table.schema, table.table)
+        if columns is None:
+            own = _columns_beside(table, reading)
+            found[full_name(table.schema, table.table)] = Described(own or None, key or key_of(own) or None)
+    return replace(reading, described=found)
+
+
+def _columns_beside(table: TableFiles, reading: Reading) -> tuple[QlikColumn, ...]:
+    """The data columns of all metadata files of a table: what a later version of the table says counts."""
+    versions: list[tuple[int, tuple[QlikColumn, ...]]] = []
+    for part in table.parts:
+        path = part.path.with_name(bare_name(part.path) + METADATA_SUFFIX)
+        try:
+            versions.append(read_file_metadata(path.read_bytes()))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            reading.report.pass_over(FormatError(f"{path} cannot be read: {error.strerror}"))
+        except FormatError as error:
+            reading.report.pass_over(placed(error, path))
+    newest: dict[str, QlikColumn] = {}
+    for _, columns in sorted(versions, key=itemgetter(0)):
+        newest |= {column.name: column for column in columns}
+    prefix = reading.options.header_prefix
+    return tuple(column for name, column in newest.items() if header_name(name, prefix) is None)
 
 
 def refuse_unread(tables: Iterable[TableFiles], options: ReadOptions) -> None:

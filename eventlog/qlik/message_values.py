@@ -162,8 +162,8 @@ def _read_boolean(value: Any) -> bool:
         return value
     if isinstance(value, int | Decimal) and value in (0, 1):
         return bool(value)
-    if isinstance(value, str) and value.lower() in ("true", "false"):
-        return value.lower() == "true"
+    if isinstance(value, str) and value.lower() in ("true", "false", "1", "0"):
+        return value.lower() in ("true", "1")
     raise ValueError
 
 

@@ -14,6 +14,7 @@ from eventlog.qlik.message_names import avro_name
 from eventlog.qlik.message_options import WriteOptions
 from eventlog.qlik.message_table import MessageTable
 from eventlog.qlik.message_values import whole_number
+from eventlog.text_lines import parsed_json
 
 HEADERS_NAMESPACE: Final = "com.attunity.queue.msg"
 _MOST_DIGITS: Final = 18
@@ -207,6 +208,23 @@ def read_metadata(message: Mapping[str, Any]) -> tuple[MessageTable, str]:
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise BadMetadata(f"a metadata message cannot be read: {type(error).__name__} {shown(str(error))}") from None
     return table, schema
+
+
+def read_file_metadata(content: bytes) -> tuple[int, tuple[QlikColumn, ...]]:
+    """The table version and the columns, headers among them, of a file that describes a data file (spec/qlik.md 1.3).
+
+    Raises BadMetadata.
+    """
+    try:
+        about = parsed_json(content)["dataInfo"]
+        described = sorted(about["columns"], key=lambda one: _number(one["ordinal"]))
+        version = _number(about.get("tableVersion") or 0)
+        columns = [_column(one["name"], {**one, "primaryKeyPosition": one.get("primaryKeyPos")}) for one in described]
+    except (KeyError, TypeError, AttributeError, ValueError, FormatError) as error:
+        raise BadMetadata(f"no metadata of a data file: {type(error).__name__} {shown(str(error))}") from None
+    if not all(isinstance(column.name, str) for column in columns):
+        raise BadMetadata("metadata of a data file name a column with something that is no text")
+    return version, tuple(columns)
 
 
 def _number(value: Any) -> int:

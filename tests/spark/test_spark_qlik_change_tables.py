@@ -131,6 +131,23 @@ def test_json_that_would_pass_for_text_is_refused(
         read_changes(spark, str(tmp_path)).collect()
 
 
+def test_metadata_beside_the_data_give_types_and_key(spark: SparkSession, tmp_path: Path) -> None:
+    options = {"tables": TABLES, "file_format": "csv"}
+    change_table = format_named("qlik-change-table")
+    change_table.write(changes(), str(tmp_path), options, Report(strict=True))
+    for table in ("item", "shop"):
+        (part,) = (tmp_path / f"app.{table}__ct").iterdir()
+        given = [{"name": one} if isinstance(one, str) else one for one in TABLES[f"app.{table}"]["columns"]]
+        columns = [
+            {"ordinal": ordinal, "primaryKeyPos": one.get("pk", 0), "type": "STRING", **one}
+            for ordinal, one in enumerate(given, 1)
+        ]
+        part.with_suffix(".dfm").write_text(json.dumps({"dataInfo": {"columns": columns}}), encoding="utf-8")
+    expected = [to_json(change) for change in change_table.read(str(tmp_path), {"tables": TABLES}, Report(strict=True))]
+    assert [to_json(change) for change in change_table.read(str(tmp_path), {}, Report(strict=True))] == expected
+    assert as_json(read_changes(spark, str(tmp_path))) == expected
+
+
 def test_members_that_only_later_objects_of_json_have_are_not_lost(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "item__ct" / "part.json"
     place.parent.mkdir()

@@ -460,6 +460,60 @@ def test_the_time_of_a_field_grows_with_its_lines(tmp_path: Path) -> None:
     assert time_module.process_time() - begun < 2  # it was 8 s; now a tenth of one
 
 
+def metadata_file(version: int = 1, **types: str) -> str:
+    """What Qlik Replicate writes beside a data file, of the columns of HEAD; the first two are the key, id last."""
+    types = {"id": "INT4", "name": "NUMERIC"} | types
+    headers = [{"name": name, "type": "STRING", "primaryKeyPos": 0} for name in HEAD.split(",")[:3]]
+    data = [{"name": name, "type": types[name], "precision": 9, "scale": 2, "primaryKeyPos": place}
+            for name, place in (("id", 2), ("name", 1))]  # fmt: skip
+    columns = [{"ordinal": ordinal, "length": 10, **one} for ordinal, one in enumerate([*headers, *data], 1)]
+    about = {"sourceSchema": "app", "sourceTable": "item", "tableVersion": version, "columns": columns[::-1]}
+    return json.dumps({"dfmVersion": "1.1", "fileInfo": {"name": "1", "extension": "csv"}, "dataInfo": about}, indent=4)
+
+
+@pytest.mark.parametrize("name", ["1.csv", "1.csv.gz"])
+def test_metadata_beside_the_data_give_types_and_key(tmp_path: Path, name: str) -> None:
+    place = tmp_path / "app.item__ct"
+    place.mkdir()
+    content = (HEAD + LINE.format(1, "U", "18", 1, "1.50")).encode()
+    (place / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    assert [one.after for one in get(tmp_path, tables={})] == [{"id": "1", "name": "1.50"}]
+    (place / "1.dfm").write_text(metadata_file(), encoding="utf-8")
+    (change,) = get(tmp_path, tables={})
+    assert (change.after, change.key) == ({"id": 1, "name": Decimal("1.50")}, (("name", Decimal("1.50")), ("id", 1)))
+    (change,) = get(tmp_path, tables={"app.item": {"columns": ["id", "name"], "key": ["id"]}})  # which come first
+    assert (change.after, change.key) == ({"id": "1", "name": "1.50"}, (("id", "1"),))
+    (change,) = get(tmp_path, tables={"app.item": {"key": ["id"]}})
+    assert (change.after, change.key) == ({"id": 1, "name": Decimal("1.50")}, (("id", 1),))
+
+
+def test_the_metadata_of_the_latest_version_of_a_table_count(tmp_path: Path) -> None:
+    place = tmp_path / "app.item__ct"
+    place.mkdir()
+    for number, version, type in ((1, 2, "INT8"), (2, 1, "INT2")):  # written in another order than their names
+        (place / f"{number}.dfm").write_text(metadata_file(version, id=type, name="STRING"), encoding="utf-8")
+        (place / f"{number}.csv").write_text(HEAD + LINE.format(number, "I", "18", 2**40, "a"), encoding="utf-8")
+    assert [one.after for one in get(tmp_path, tables={})] == [{"id": 2**40, "name": "a"}] * 2
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", "{}",
+     '{"dataInfo":7}', '{"dataInfo":{"columns":7}}', '{"dataInfo":{"columns":[{"ordinal":1}]}}',
+     '{"dataInfo":{"columns":[{"ordinal":1e9999999,"name":"id"}]}}',
+     '{"dataInfo":{"columns":[{"ordinal":1,"name":[]}]}}',
+     "[" * 2000],
+)  # fmt: skip
+def test_metadata_that_are_none_are_passed_over_and_the_data_read(tmp_path: Path, content: str) -> None:
+    table_file(tmp_path, (1, "I", "18", 1, "a"))
+    (tmp_path / "item__ct.dfm").write_text(content, encoding="utf-8")
+    report = Report()
+    assert [one.after for one in read(str(tmp_path), {}, report)] == [{"id": "1", "name": "a"}]
+    assert report.counters == {"bad_metadata": 1}
+    with pytest.raises(FormatError, match=r"item__ct\.dfm"):
+        get(tmp_path, tables={})
+
+
 def test_operations_that_disagree_are_refused(tmp_path: Path) -> None:
     text = (
         "header__change_seq,header__change_oper,header__operation,id\n20240510120000000000000000000000001,I,DELETE,1\n"

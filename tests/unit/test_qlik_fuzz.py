@@ -263,6 +263,22 @@ def test_no_row_of_parquet_stops_the_reader(tmp_path: Path, cases: int) -> None:
     run(cases, change_table_format.FORMAT, path, tmp_path, parquet_table(path), [{}, {"tables": TYPED}])
 
 
+def metadata_file(rnd: Random) -> bytes:
+    columns = [
+        {"ordinal": ordinal, "name": name, "type": TYPES.get(name, "STRING"), "primaryKeyPos": int(name == "id")}
+        for ordinal, name in enumerate(rows()[0], 1)
+    ]
+    return (replaced if rnd.random() < 0.7 else damaged)(
+        rnd, dumped({"dfmVersion": "1.1", "dataInfo": {"sourceTable": "item", "tableVersion": 1, "columns": columns}})
+    )
+
+
+@pytest.mark.parametrize("cases", CASES)
+def test_no_metadata_beside_the_data_stop_the_reader(tmp_path: Path, cases: int) -> None:
+    (tmp_path / "item__ct.csv").write_bytes(csv_of([list(rows()[0]), *(list(row.values()) for row in rows())]))
+    run(cases, change_table_format.FORMAT, tmp_path / "item__ct.dfm", tmp_path, metadata_file, [{}])
+
+
 def test_the_good_cases_are_read_whole(tmp_path: Path) -> None:
     """What is damaged above is good before."""
     for name, content in (
