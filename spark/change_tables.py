@@ -31,7 +31,7 @@ from eventlog.qlik.change_tables import SourceTable, changes_of_rows, key_from_d
 from eventlog.qlik.columns import lobs_of
 from eventlog.qlik.file_tables import TableFiles
 from eventlog.qlik.live_view import live_view as row_by_row
-from eventlog.qlik.part_files import first_names, format_of, json_object
+from eventlog.qlik.part_files import Stored, batch_rows, first_names, format_of, json_object
 from eventlog.qlik.sequence import LENGTH, last_sequence_of
 from eventlog.qlik.stored_tables import Reading, reading, stored_row_reader
 from eventlog.qlik.table_layout import PARTITION_NAME, TableLayout, header_name, read_layout
@@ -43,8 +43,11 @@ _TOGETHER: Final = 10_000
 
 _CSV: Final = {
     "header": True, "multiLine": True, "quote": '"', "escape": '"', "emptyValue": "", "nullValue": "\0null\0",
+    "enforceSchema": False,
 }  # fmt: skip
-"""A quoted empty text is one; NULL is what stands between two commas, which no text here is taken for."""
+"""A quoted empty text is one; NULL is what stands between two commas, which no text here is taken for. A file whose
+columns are others than those of the first is refused: Spark goes by their places.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +235,7 @@ def _changes(spark: SparkSession, table: FoundTable, context: Reading) -> DataFr
     what = full_name(table.schema, table.table)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        own = stored_row_reader(stored, table.schema, table.table, context)(_stored_rows(batches))
+        own = stored_row_reader(stored, table.schema, table.table, context)(_stored_rows(batches, what))
         several: list[Change] = []
         for change in changes_of_rows(own, source, input_complete=True, what=what):
             assert isinstance(change, Change)
@@ -250,9 +253,9 @@ def _changes(spark: SparkSession, table: FoundTable, context: Reading) -> DataFr
     return together.toDF(*(f"c{place}" for place in range(len(stored)))).mapInArrow(read, SCHEMA)
 
 
-def _stored_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
+def _stored_rows(batches: Iterable[pa.RecordBatch], what: str) -> Iterator[Stored]:
     for batch in batches:
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        yield from batch_rows(batch, f"a batch of {what}")
 
 
 def _layout(rows: DataFrame, options: ReadOptions, what: str) -> TableLayout:

@@ -187,7 +187,7 @@ def _parquet_rows(path: Path) -> Iterator[Stored]:
             with parquet.ParquetFile(path) as file:
                 number = 0
                 for batch in file.iter_batches(_ROWS_READ_TOGETHER):
-                    yield from _batch_rows(batch, path, number)
+                    yield from batch_rows(batch, path, number)
                     number += batch.num_rows
         except (arrow.ArrowException, ValueError) as error:
             raise FormatError(f"{path} is no Parquet file: {error}") from None
@@ -197,12 +197,13 @@ _NO_VALUE: Final = (ValueError, OverflowError, TypeError, ArithmeticError)
 """What Arrow raises for a value that Python does not have: text that is not UTF-8, a day after the year 9999."""
 
 
-def _batch_rows(batch: Any, path: Path, before: int) -> Iterator[Stored]:
+def batch_rows(batch: Any, place: object, before: int = 0) -> Iterator[Stored]:
+    """The rows of an Arrow batch; ``place`` is for messages, ``before`` how many rows come before it there."""
     try:
         columns = [column.to_pylist() for column in batch.columns]
     except _NO_VALUE:
         for number in range(batch.num_rows):
-            yield _parquet_row(batch, number, f"{path}: record {before + number + 1}")
+            yield _parquet_row(batch, number, f"{place}: record {before + number + 1}")
     else:
         yield from map(list, zip(*columns, strict=True))
 

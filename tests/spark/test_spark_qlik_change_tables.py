@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import struct
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
@@ -146,6 +149,25 @@ def test_metadata_beside_the_data_give_types_and_key(spark: SparkSession, tmp_pa
     expected = [to_json(change) for change in change_table.read(str(tmp_path), {"tables": TABLES}, Report(strict=True))]
     assert [to_json(change) for change in change_table.read(str(tmp_path), {}, Report(strict=True))] == expected
     assert as_json(read_changes(spark, str(tmp_path))) == expected
+
+
+def test_text_that_is_not_utf_8_is_an_error_of_its_row(spark: SparkSession, tmp_path: Path) -> None:
+    half = pa.StringArray.from_buffers(1, pa.py_buffer(struct.pack("<2i", 0, 1)), pa.py_buffer(b"\xff"))
+    columns = {"header__change_seq": [f"2024051012000000{1:019}"], "header__change_oper": ["I"], "name": half}
+    (tmp_path / "item__ct").mkdir()
+    pq.write_table(pa.table(columns), tmp_path / "item__ct" / "1.parquet")
+    with pytest.raises(PythonException, match="FormatError: a batch of item: record 1: column 'c2' has no value"):
+        read_changes(spark, str(tmp_path)).collect()
+
+
+def test_files_of_csv_with_other_columns_are_not_read_by_place(spark: SparkSession, tmp_path: Path) -> None:
+    head = "header__change_seq,header__change_oper"
+    (tmp_path / "item__ct").mkdir()
+    for number, names in ((1, "id,name"), (2, "name,id")):
+        row = f"2024051012000000{number:019},I,1,a"
+        (tmp_path / "item__ct" / f"{number}.csv").write_text(f"{head},{names}\n{row}\n", encoding="utf-8")
+    with pytest.raises(Exception, match="CSV header does not conform to the schema"):
+        read_changes(spark, str(tmp_path)).collect()
 
 
 def test_members_that_only_later_objects_of_json_have_are_not_lost(spark: SparkSession, tmp_path: Path) -> None:
