@@ -173,7 +173,7 @@ def _pyarrow() -> Any:
         import pyarrow.parquet
     except ImportError:
         raise ConfigError(
-            "Parquet needs pyarrow, which is not installed: pip install 'eventlog-publisher[spark]'"
+            "Parquet needs pyarrow, which is not installed: pip install 'eventlog-publisher[parquet]'"
         ) from None
     return pyarrow
 

@@ -287,7 +287,7 @@ def _parquet() -> Any:
         import pyarrow.parquet
     except ImportError as error:
         raise ConfigError(
-            f"Parquet files need pyarrow, which is not installed: pip install 'eventlog-publisher[spark]' ({error})"
+            f"Parquet files need pyarrow, which is not installed: pip install 'eventlog-publisher[parquet]' ({error})"
         ) from error
     return pyarrow
 

@@ -380,5 +380,7 @@ def _pyarrow() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise ConfigError("Parquet files, and those in .zst, need pyarrow: install eventlog-publisher[spark]") from None
+        raise ConfigError(
+            "Parquet files, and those in .zst, need pyarrow: install eventlog-publisher[parquet]"
+        ) from None
     return pyarrow, pyarrow.parquet

@@ -2,7 +2,7 @@
 
 A registry is anything with ``register`` and ``schema``. ``MemoryRegistry`` lives as long as the process;
 ``open_registry`` gives that of an URL: confluent-kafka's own client where what it needs is installed
-(``confluent-kafka[schemaregistry]``), else a small one of the standard library.
+(the extra ``registry``), else a small one of the standard library.
 """
 
 from __future__ import annotations
@@ -97,6 +97,10 @@ class ConfluentRegistry:
     """confluent-kafka's own client, which remembers what it has asked."""
 
     client: Any
+
+    def close(self) -> None:
+        """Give its connections back."""
+        self.client.__exit__(None, None, None)
 
     def register(self, subject: str, schema: str) -> int:
         from confluent_kafka import schema_registry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import sysconfig
@@ -70,6 +71,11 @@ def test_the_wheel_says_who_it_is(wheel: Path) -> None:
         info = f"eventlog_publisher-{__version__}.dist-info"
         metadata = archive.read(f"{info}/METADATA").decode()
         assert "License-Expression: Apache-2.0" in metadata
+        assert "Requires-Python: >=3.11\n" in metadata
+        extras = set(re.findall(r"^Provides-Extra: (.+)$", metadata, re.MULTILINE))
+        assert extras == {
+            "all", "avro", "dev", "embedded", "kafka", "oracle", "parquet", "registry", "spark", "spark-cluster",
+        }  # fmt: skip
         assert archive.read(f"{info}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
         assert "eventlog = eventlog.cli:main" in archive.read(f"{info}/entry_points.txt").decode()
 
