@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -15,7 +16,18 @@ from qlik_messages import COLUMNS, UPDATE, read, write
 
 from eventlog.errors import ConfigError, FormatError
 from eventlog.qlik.errors import UnknownSchema
-from eventlog.qlik.registry import HttpRegistry, MemoryRegistry, RegistryError, open_registry, prefix_of, split
+from eventlog.qlik.registry import (
+    ConfluentRegistry,
+    HttpRegistry,
+    MemoryRegistry,
+    Registry,
+    RegistryError,
+    open_registry,
+    prefix_of,
+    split,
+)
+
+Client = Callable[[str], AbstractContextManager[Registry]]
 
 
 @dataclass
@@ -79,16 +91,49 @@ def serving() -> Iterator[Server]:
         thread.join()
 
 
-@pytest.mark.parametrize("client", [HttpRegistry, open_registry])
-def test_messages_go_through_a_registry(client: Any) -> None:
-    with serving() as server:
-        (message,) = write([UPDATE], registry=client(server.url), encoding="avro", metadata="registry", columns=COLUMNS)
-        assert read(message, registry=client(server.url), columns=COLUMNS) == [UPDATE]
+@contextmanager
+def http_client(url: str) -> Iterator[Registry]:
+    """The client of the standard library."""
+    yield HttpRegistry(url)
+
+
+@contextmanager
+def confluent_client(url: str) -> Iterator[Registry]:
+    """Confluent's own client, with which the extra ``registry`` opens a registry."""
+    pytest.importorskip("confluent_kafka.schema_registry", reason="the extra registry is not installed")
+    registry = open_registry(url)
+    assert isinstance(registry, ConfluentRegistry)
+    try:
+        yield registry
+    finally:
+        registry.close()
+
+
+@pytest.mark.parametrize("client", [http_client, confluent_client])
+def test_messages_go_through_a_registry(client: Client) -> None:
+    with serving() as server, client(server.url) as writing, client(server.url) as reading:
+        (message,) = write([UPDATE], registry=writing, encoding="avro", metadata="registry", columns=COLUMNS)
+        assert read(message, registry=reading, columns=COLUMNS) == [UPDATE]
         assert {path.partition("?")[0] for method, path, _ in server.requests if method == "POST"} >= {
             "/subjects/app.item-key/versions", "/subjects/app.item-value/versions",
         }  # fmt: skip
         with pytest.raises(UnknownSchema):
-            client(server.url).schema(9)
+            reading.schema(9)
+
+
+@pytest.mark.parametrize("client", [http_client, confluent_client])
+def test_a_registry_that_refuses_is_said_to(client: Client) -> None:
+    with serving() as server, client(server.url) as registry:
+        server.status = 422
+        with pytest.raises(RegistryError):
+            registry.register("app.item-value", '"string"')
+        with pytest.raises(RegistryError):
+            registry.schema(1)
+
+
+def test_without_the_extra_the_client_of_the_standard_library_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka.schema_registry", None)
+    assert isinstance(open_registry("http://127.0.0.1:1"), HttpRegistry)
 
 
 def test_what_was_asked_once_is_remembered() -> None:
