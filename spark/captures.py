@@ -29,6 +29,7 @@ from eventlog.errors import ConfigError, EventlogError, FormatError
 from eventlog.formats import Report
 from eventlog.linter.files import ATTRS_STEM
 from eventlog.model import Change
+from eventlog.qlik.file_tables import is_table
 
 _INDEPENDENT: Final = frozenset({"xds", "jsonl"})
 """Formats whose files know nothing of each other."""
@@ -128,7 +129,7 @@ def _in_directory(format: str, place: Path, options: Mapping[str, Any]) -> Itera
 
 
 def _is_of_tables(entries: Iterable[Path], suffix: str) -> bool:
-    return any((entry.name if entry.is_dir() else entry.stem).endswith(suffix) for entry in entries)
+    return any(is_table(entry, suffix) for entry in entries)
 
 
 def _files(format: str, entries: Iterable[Path]) -> list[Path]:

@@ -120,7 +120,8 @@ def _base_name(entry: Path) -> str:
     return bare_name(entry) if is_rows else entry.name
 
 
-def _is_table(entry: Path, suffix: str) -> bool:
+def is_table(entry: Path, suffix: str) -> bool:
+    """Whether a directory or file is a change table by its name."""
     name = _base_name(entry)
     return not name.startswith((".", "_")) and len(name) > len(suffix) and name.casefold().endswith(suffix.casefold())
 
@@ -129,11 +130,11 @@ def table_entries(source: Path, suffix: str) -> list[Path]:
     """The change tables of a directory, or the one that it is. Raises FormatError."""
     if not source.exists():
         raise FormatError(f"{source} does not exist; give a directory of change tables")
-    if _is_table(source, suffix):
+    if is_table(source, suffix):
         return [source]
     if source.is_file():
         raise FormatError(f"{source} is no file of a change table: its name does not end in {suffix}")
-    return [entry for entry in sorted(source.iterdir()) if _is_table(entry, suffix)]
+    return [entry for entry in sorted(source.iterdir()) if is_table(entry, suffix)]
 
 
 def stored_table(files: TableFiles, reading: Reading) -> StoredTable:
@@ -247,7 +248,7 @@ def _rows(part: Part, files: TableFiles, reading: Reading) -> Iterator[ChangeRow
 
 def control_rows(source: Path, name: str, options: ReadOptions) -> Iterator[dict[str, Any]]:
     """The rows of a control table, by column names in upper case; none without the table."""
-    home = source.parent if _is_table(source, options.suffix) else source
+    home = source.parent if is_table(source, options.suffix) else source
     for entry in (
         home / name,
         *(home / f"{name}{suffix}{packed}" for suffix in SUFFIXES.values() for packed in ("", *COMPRESSED)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from loss_samples import SAMPLES
 from pyspark.sql import SparkSession
 
 from eventlog import cli
+from eventlog.convert import convert as convert_alone
 from eventlog.errors import ConfigError
 from spark.captures import captures
 from spark.convert import CaptureFailed, Conversion, convert
@@ -52,6 +55,33 @@ def test_files_continue_one_another_in_the_order_of_their_numbers(
     (source / ".hidden").mkdir()
     (capture,) = captures("gbase", str(source), {})
     assert [path.name for path in capture.paths] == in_order
+
+
+@pytest.mark.parametrize("name", ["item__ct.csv", "item__ct.csv.gz", "item__CT.jsonl.gz", "item__ct.csv.bz2"])
+def test_a_file_that_is_a_change_table_is_one_of_a_capture(source: Path, name: str) -> None:
+    (source / name).touch()
+    (capture,) = captures("qlik-change-table", str(source), {})
+    assert capture.paths == (source,)
+
+
+def test_compressed_change_tables_with_metadata_are_converted_by_spark_as_without(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
+    (source / "app.item__ct").mkdir()
+    head = "header__change_seq,header__change_oper,header__change_mask,id,name"
+    rows = [f"2024051012000000{number:019},I,18,{number},a" for number in range(1, 4)]
+    part = source / "app.item__ct" / "1.csv.gz"
+    part.write_bytes(gzip.compress("\n".join([head, *rows]).encode()))
+    columns = [{"ordinal": 1, "name": "id", "type": "INT4", "primaryKeyPos": 1}]
+    (source / "app.item__ct" / "1.dfm").write_text(json.dumps({"dataInfo": {"columns": columns}}), encoding="utf-8")
+    convert("qlik-change-table", "jsonl", str(source), str(tmp_path / "out"), {}, spark=spark, strict=True)
+    convert_alone("qlik-change-table", "jsonl", str(source), str(tmp_path / "alone.jsonl"), {})
+    (written,) = (tmp_path / "out").glob("*.jsonl")
+    assert written.read_bytes() == (tmp_path / "alone.jsonl").read_bytes()
+    assert b'"key":[["id",3]]' in written.read_bytes()
+    part.rename(part.with_name("1.csv.bz2"))
+    with pytest.raises(CaptureFailed, match="decompress it"):
+        convert("qlik-change-table", "jsonl", str(source), str(tmp_path / "bad"), {}, spark=spark, strict=True)
 
 
 @pytest.mark.parametrize(

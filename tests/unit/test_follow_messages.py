@@ -191,11 +191,15 @@ def test_metadata_that_do_not_come_stop_the_source(brokers: Cluster, place: Path
 def test_a_message_that_cannot_be_read_is_recorded_under_its_place(brokers: Cluster, place: Path) -> None:
     good = {"data": {"id": 1, "name": "x"}, "headers": {"operation": "INSERT", "changeSequence": sequence(1)}}
     bad = {**good, "headers": {"operation": "EXPLODE", "changeSequence": sequence(2)}}
-    send(brokers, "app.item", b"[]", json.dumps(good).encode(), json.dumps(bad).encode(), b"\xff")
+    huge = json.dumps({**good, "headers": {**good["headers"], "transactionEventCounter": "N"}})
+    poison = (huge.replace('"N"', "1e9999999"), huge.replace('"N"', "Infinity"), '{"data":' + "[" * 2000)
+    more = [one.encode() for one in (json.dumps(good), json.dumps(bad), *poison)]
+    send(brokers, "app.item", b"[]", *more, b"\xff")
     receiver = once(topics(brokers, columns=COLUMNS), place)
     assert receiver.heard == ["add 1 x"]
-    assert [failure["code"] for failure in failures(place)] == ["bad_magic", "unknown_operation", "bad_magic"]
-    assert len({failure["event_id"] for failure in failures(place)}) == 3
+    codes = ["bad_magic", "unknown_operation", "bad_envelope", "bad_envelope", "bad_envelope", "bad_magic"]
+    assert [failure["code"] for failure in failures(place)] == codes
+    assert len({failure["event_id"] for failure in failures(place)}) == 6
 
 
 def message(number: int, table: str = "item", **envelope: Any) -> bytes:
