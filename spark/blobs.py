@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import marshal
 import uuid
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import starmap
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from eventlog.errors import EventlogError
 from spark.directory import TEMPORARY, Directory
 from spark.rendering import BadLine, Counts
 
@@ -29,7 +31,7 @@ FATES: Final = 4
 BEFORE: Final = 5
 """What is numbered before the part: the fields of ``Numbered``."""
 RUN: Final = 6
-"""The name of a file that holds blobs of the part."""
+"""The name of a file that holds blobs of the part, and the checksum of its content."""
 
 SCHEMA: Final = "kind int, target int, first_id bigint, blob binary"
 _ARROW: Final = pa.schema(
@@ -53,6 +55,12 @@ class Fates(NamedTuple):
 
     bad: list[BadLine]
     counts: Counts
+
+
+class RunDamaged(EventlogError):
+    """A file between two stages of the job that is not as it was written."""
+
+    code = "run_damaged"
 
 
 class Blob(NamedTuple):
@@ -79,11 +87,19 @@ def of_batch(batch: pa.RecordBatch) -> list[Blob]:
 def write_run(directory: Directory, part: int, blobs: Iterable[Blob]) -> Blob:
     """Put blobs of a part into a file, which ``read_run`` reads; what Spark has to carry of them."""
     name = f"{TEMPORARY}/{uuid.uuid4().hex}"
+    content = marshal.dumps([tuple(blob) for blob in blobs])
     with directory.open(name) as stream:
-        stream.write(marshal.dumps([tuple(blob) for blob in blobs]))
-    return Blob(RUN, part, 0, name.encode())
+        stream.write(content)
+    return Blob(RUN, part, 0, f"{name} {zlib.crc32(content):08x}".encode())
 
 
 def read_run(directory: Directory, run: Blob) -> Iterator[Blob]:
-    """The blobs of a run in their order."""
-    return starmap(Blob, marshal.loads(directory.read(run.content.decode())))  # noqa: S302 - made in this job
+    """The blobs of a run in their order. Raises RunDamaged unless the file holds what was written to it."""
+    name, checksum = run.content.decode().split(" ")
+    content = directory.read(name)
+    if f"{zlib.crc32(content):08x}" != checksum:
+        raise RunDamaged(
+            f"{directory.location}/{name} is not what was written to it ({len(content)} bytes, another checksum): "
+            "look at the disk that holds it, and run the command again, which begins the part anew"
+        )
+    return starmap(Blob, marshal.loads(content))  # noqa: S302 - made in this job, and what was made

@@ -18,7 +18,7 @@ from eventlog import cli
 from eventlog.config import load
 from eventlog.errors import ConfigError, DatabaseError
 from spark import blobs
-from spark.directory import Directory
+from spark.directory import TEMPORARY, Directory
 from spark.session import SparkFailed, as_spark_failed, check_java, cores_of
 
 ROOT = Path(__file__).parents[2]
@@ -172,3 +172,25 @@ def test_spark_submit_runs_the_program(log: sa.Engine, spark: SparkSession, tmp_
     assert done.returncode == 0, done.stderr
     assert "200 rows marked" in done.stdout  # where spark-submit puts all that the driver says
     assert (tmp_path / "out" / "_SUCCESS").exists()
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut", "of another run"])
+def test_a_file_between_two_stages_that_is_not_as_it_was_written_is_refused(tmp_path: Path, damage: str) -> None:
+    directory = Directory(str(tmp_path))
+    directory.make(TEMPORARY)
+    kept = [blobs.Blob(blobs.EVENTS, 1, 7, b"content"), blobs.Blob(blobs.FATES, 1, 9, b"")]
+    run = blobs.write_run(directory, 1, kept)
+    assert list(blobs.read_run(directory, run)) == kept
+    (path,) = (tmp_path / TEMPORARY).iterdir()
+    content = bytearray(path.read_bytes())
+    if damage == "changed":
+        content[content.index(b"content")] ^= 1
+    elif damage == "cut":
+        del content[-3:]
+    else:
+        blobs.write_run(directory, 1, kept[:1])
+        (other,) = (one for one in (tmp_path / TEMPORARY).iterdir() if one != path)
+        content = bytearray(other.read_bytes())
+    path.write_bytes(content)
+    with pytest.raises(blobs.RunDamaged, match=f"{path.name} is not what was written to it"):
+        blobs.read_run(directory, run)

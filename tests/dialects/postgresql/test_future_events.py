@@ -256,7 +256,8 @@ def test_the_window_is_read_by_the_index_of_the_queue(log: sa.Engine) -> None:
                 " SELECT 4, 'usr', 'idu=' || n, 'S' FROM generate_series(1, 2000) AS n"
             )
         )
-    with log.connect() as conn, postgresql_log._by_index(conn):
+    with log.connect() as conn:
+        postgresql_log._by_index(conn)
         opened = locate_log(conn, DIALECT, name="eventlog")
         statement = postgresql_log._statement(opened, "read_due")
         parameters = {"until": FUTURE, "after_time": None, "after_id": 0, "limit": 10, "perpetrator": None}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine, make_url
 
+from eventlog.catalog import build_catalog
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError
 from eventlog.model import LogRow
 from eventlog.sql import dialects, migrations
@@ -193,11 +195,77 @@ def test_a_row_that_another_session_took_meanwhile_is_not_marked(
         assert DIALECT.mark(other, opened, "S", [(1, 2)]) == 1
 
 
-def test_the_settings_of_the_transaction_are_as_before(conn: Connection, opened: LogTable) -> None:
+def test_what_is_read_back_is_planned_as_before(conn: Connection, opened: LogTable) -> None:
+    conn.execute(
+        sa.text("CREATE VIEW v AS SELECT 1 AS pk_n, current_setting('enable_sort') AS sort, current_setting("
+                "'enable_seqscan') AS seqscan")
+    )  # fmt: skip
+    catalog = build_catalog(DIALECT.reflect(conn, None), tables=["v"])
+    conn.commit()
     conn.execute(sa.text("SET LOCAL enable_sort = off"))
     DIALECT.read_window(conn, opened, EVERYTHING)
+    cls = catalog.class_named("v")
+    for _ in range(2):
+        assert DIALECT.query_back(conn, None, cls, ["pk_n=1"], cls.attributes)["pk_n=1"]["sort"] == ["off"]
+        assert DIALECT.query_back(conn, None, cls, ["pk_n=1"], cls.attributes)["pk_n=1"]["seqscan"] == ["on"]
+        DIALECT.mark(conn, opened, "S", [(1, 1)])
+    conn.rollback()
     shown = [conn.execute(sa.text(f"SHOW {name}")).scalar() for name in ("enable_sort", "enable_seqscan")]
-    assert shown == ["off", "on"]
+    assert shown == ["on", "on"]
+
+
+@contextmanager
+def statements(conn: Connection) -> Iterator[list[str]]:
+    """The statements that the connection runs within the block."""
+    run: list[str] = []
+
+    def note(_conn: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        run.append(statement)
+
+    sa.event.listen(conn, "before_cursor_execute", note)
+    try:
+        yield run
+    finally:
+        sa.event.remove(conn, "before_cursor_execute", note)
+
+
+def test_the_plans_of_a_transaction_are_chosen_once(conn: Connection, opened: LogTable) -> None:
+    write(conn, (1, "N"), (2, "N"))
+    conn.commit()
+    with statements(conn) as run:
+        DIALECT.read_window(conn, opened, EVERYTHING)
+        DIALECT.mark(conn, opened, "S", [(1, 1)])
+        DIALECT.delete(conn, opened, [(2, 2)])
+        assert len(run) == 4
+        conn.commit()
+        DIALECT.mark(conn, opened, "S", [(1, 1)])
+        assert len(run) == 6
+        conn.rollback()
+        with conn.begin():
+            savepoint = conn.begin_nested()
+            DIALECT.mark(conn, opened, "S", [(1, 1)])
+            savepoint.rollback()
+            DIALECT.mark(conn, opened, "S", [(1, 1)])
+    assert sum("set_config" in statement for statement in run) == 4
+
+
+def test_an_error_between_two_chunks_is_the_one_that_is_raised(conn: Connection, opened: LogTable) -> None:
+    write(conn, (1, "N"), (2, "N"), (3, "N"))
+
+    def leave_half_way() -> None:
+        with closing(DIALECT.window_chunks(conn, opened, EVERYTHING, 1)) as chunks:
+            next(chunks)
+            conn.execute(sa.text("SELECT * FROM no_such_table"))
+
+    with pytest.raises(sa.exc.ProgrammingError, match="no_such_table"):
+        leave_half_way()
+
+
+def test_chunks_that_are_left_close_their_cursor(conn: Connection, opened: LogTable) -> None:
+    write(conn, (1, "N"), (2, "N"), (3, "N"))
+    for _ in range(2):  # a cursor of this name that were open would be in the way
+        with closing(DIALECT.window_chunks(conn, opened, EVERYTHING, 1)) as chunks:
+            assert ids(next(chunks)) == [1]
 
 
 # Plans
@@ -205,9 +273,9 @@ def test_the_settings_of_the_transaction_are_as_before(conn: Connection, opened:
 
 def plan(conn: Connection, opened: LogTable, name: str, parameters: dict[str, object]) -> str:
     """The plan of a statement as it is run. The log's indexes are all that it may use."""
-    with log._by_index(conn):
-        rows = conn.exec_driver_sql("EXPLAIN " + log._statement(opened, name), parameters)
-        return "\n".join(row[0] for row in rows)
+    log._by_index(conn)
+    rows = conn.exec_driver_sql("EXPLAIN " + log._statement(opened, name), parameters)
+    return "\n".join(row[0] for row in rows)
 
 
 STATISTICS = {

@@ -12,10 +12,12 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import lru_cache, partial
 from importlib import resources
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
+from eventlog.errors import DatabaseError
 from eventlog.model import LogRow
 from eventlog.sql.dialect import LogRows
 from eventlog.sql.dialects.postgresql.text import qualified, quote_identifier
@@ -61,14 +63,14 @@ def read_rows(conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
 
 def mark(conn: Connection, log: LogTable, letter: str, ranges: Ranges) -> int:
     """Give the rows of these record_ids that still have status N another letter; how many they were."""
-    with _by_index(conn):
-        return conn.exec_driver_sql(_statement(log, "mark"), {**_bounds(ranges), "letter": letter}).rowcount
+    _by_index(conn)
+    return conn.exec_driver_sql(_statement(log, "mark"), {**_bounds(ranges), "letter": letter}).rowcount
 
 
 def delete(conn: Connection, log: LogTable, ranges: Ranges) -> int:
     """Delete the rows of these record_ids that still have status N; how many they were."""
-    with _by_index(conn):
-        return conn.exec_driver_sql(_statement(log, "delete"), _bounds(ranges)).rowcount
+    _by_index(conn)
+    return conn.exec_driver_sql(_statement(log, "delete"), _bounds(ranges)).rowcount
 
 
 def queue(conn: Connection, log: LogTable, event_time_zone: str = "utc") -> Queue:
@@ -134,40 +136,74 @@ def _bounds(ranges: Ranges) -> dict[str, Sequence[int]]:
 
 
 def _log_rows(conn: Connection, log: LogTable, name: str, parameters: Mapping[str, object]) -> list[LogRow]:
-    with _by_index(conn), _without_collector():
+    _by_index(conn)
+    with _without_collector():
         return list(map(_AS_ROW, fetch(conn, _statement(log, name), parameters)))
 
 
 def _chunks(conn: Connection, log: LogTable, name: str, parameters: Mapping[str, object], size: int) -> LogRows:
     # A cursor of the server: what comes later is of the same snapshot, and not in memory before it is wanted.
-    with _by_index(conn):
-        statement = f"DECLARE eventlog_rows NO SCROLL CURSOR FOR {_statement(log, name)}"
-        conn.exec_driver_sql(statement, dict(parameters))
+    _by_index(conn)
+    statement = f"DECLARE eventlog_rows NO SCROLL CURSOR FOR {_statement(log, name)}"
+    conn.exec_driver_sql(statement, dict(parameters))
     is_full = True
-    with suppress(GeneratorExit):
+    try:
         while is_full:
             with _without_collector():
                 chunk = list(map(_AS_ROW, fetch(conn, f"FETCH {size} FROM eventlog_rows", {})))
             is_full = len(chunk) == size
             yield chunk
-    # Not in a finally: after an error the transaction takes no statement, and its cursors go with it.
-    conn.exec_driver_sql("CLOSE eventlog_rows")
+    except GeneratorExit:
+        # Perhaps left by an error, after which the transaction takes no statement and its cursors go with it.
+        with suppress(SQLAlchemyError, DatabaseError):
+            conn.exec_driver_sql(_CLOSE)
+        raise
+    # Not in a finally: what fails in the cursor's own statements is the error.
+    conn.exec_driver_sql(_CLOSE)
+
+
+_CLOSE: Final = "CLOSE eventlog_rows"
 
 
 # What a window would be read by instead: all its rows, sorted, of which the limit then takes the first.
 _OTHER_PLANS: Final = ("enable_seqscan", "enable_bitmapscan", "enable_sort")
+_BY_INDEX: Final = "eventlog_by_index"
 
 
-@contextmanager
-def _by_index(conn: Connection) -> Iterator[None]:
-    """Only plans that walk an index, where there is one. The settings of the transaction are put back."""
-    parameters = dict.fromkeys(_OTHER_PLANS, "off")
+class _ByIndex(NamedTuple):
+    """In which transaction or savepoint other plans were switched off, and how these settings were before."""
+
+    transaction: object
+    before: Sequence[str]
+
+
+def _by_index(conn: Connection) -> None:
+    """Only plans that walk an index, where there is one: from here on to the end of the transaction, or to
+    ``usual_plans``. Said once a transaction, since each time is a round trip.
+    """
+    if _is_said(conn):
+        return
     read = ", ".join(f"current_setting('{name}')" for name in _OTHER_PLANS)
-    write = ", ".join(f"set_config('{name}', %({name})s, true)" for name in _OTHER_PLANS)
-    before = conn.exec_driver_sql(f"SELECT {read}, {write}", parameters).one()[: len(_OTHER_PLANS)]
-    yield
-    # Not in a finally: after an error the transaction takes no statement, and its settings go with it.
-    conn.exec_driver_sql(f"SELECT {write}", dict(zip(_OTHER_PLANS, before, strict=True)))
+    found = conn.exec_driver_sql(f"SELECT {read}, {_written()}", dict.fromkeys(_OTHER_PLANS, "off")).one()
+    conn.info[_BY_INDEX] = _ByIndex(conn.get_nested_transaction() or conn.get_transaction(), found[: len(_OTHER_PLANS)])
+
+
+def usual_plans(conn: Connection) -> None:
+    """Put back what the log's statements have switched off in this transaction: other tables have other plans."""
+    if _is_said(conn):
+        before = conn.info.pop(_BY_INDEX).before
+        conn.exec_driver_sql(f"SELECT {_written()}", dict(zip(_OTHER_PLANS, before, strict=True)))
+
+
+def _is_said(conn: Connection) -> bool:
+    said: _ByIndex | None = conn.info.get(_BY_INDEX)
+    if said is None or said.transaction is None:
+        return False
+    return said.transaction in (conn.get_transaction(), conn.get_nested_transaction())
+
+
+def _written() -> str:
+    return ", ".join(f"set_config('{name}', %({name})s, true)" for name in _OTHER_PLANS)
 
 
 @contextmanager

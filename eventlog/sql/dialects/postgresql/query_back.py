@@ -25,7 +25,7 @@ from sqlalchemy import Connection
 from eventlog import table_key
 from eventlog.catalog import Attribute, ChildTable, Column, ObjectClass
 from eventlog.errors import BadValue
-from eventlog.sql.dialects.postgresql.log import fetch
+from eventlog.sql.dialects.postgresql.log import fetch, usual_plans
 from eventlog.sql.dialects.postgresql.text import key_value, quote_identifier, relation, value_text
 from eventlog.values import ColumnType, Kind, ValueOptions, converter
 
@@ -55,6 +55,7 @@ def query_back(
         asked.append(key)
     if not asked:
         return {}
+    usual_plans(conn)
     wanted = tuple(attributes)
     parameters = {f"k{i}": list(column) for i, column in enumerate(zip(*texts, strict=True))}
     names = [attribute.name for attribute in wanted]
