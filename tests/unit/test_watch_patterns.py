@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
+import eventlog.alembic
 from eventlog.catalog import Column, Database, ForeignKey, Table
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
@@ -155,3 +157,9 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 
 def test_patterns_that_leave_no_table_are_refused() -> None:
     assert refused([USR], "*", without=["usr"])[0].startswith("no table is left of *: ")
+
+
+def test_a_migration_names_its_tables(tmp_path: Path) -> None:
+    (tmp_path / "eventlog.toml").write_text('[[watch]]\ntables = ["*"]\n')
+    with pytest.raises(ConfigError, match=r"watch \*: a migration names its tables"):
+        eventlog.alembic.options(tmp_path / "eventlog.toml")
