@@ -15,7 +15,7 @@ from eventlog.catalog import Catalog, build_catalog, database_from_json
 from eventlog.checks import check_rows
 from eventlog.events import EventOptions, build_event
 from eventlog.fold import fold
-from eventlog.model import LogRow
+from eventlog.model import LogRow, queue_rows
 from eventlog.publisher.flight import encode, pack
 from eventlog.publisher.formats import XdsFormat
 from eventlog.xds.writer import Header
@@ -95,7 +95,7 @@ def run(windows: list[list[LogRow]], classes: Catalog) -> dict[str, float]:
     gc.collect()
     gc.disable()  # as the publisher's windows are read
     for number, window in enumerate(windows, 1):
-        good = timed("check", lambda window=window: check_rows(window, classes, "eventlog").good)
+        good = timed("check", lambda window=window: check_rows(queue_rows(window), classes, "eventlog").good)
         groups = timed("fold", lambda good=good: fold(good, 1000, 10_000))
         events = timed("build", lambda groups=groups: [build_event(group, options) for group in groups])
         flight = timed("line", lambda number=number, events=events: pack(number, events, 128))

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from eventlog.catalog import Attribute, Catalog, LogName, ObjectClass, ObjectId
 from eventlog.errors import BadValue, RowError, shown
-from eventlog.model import ALL, All, LogRow
+from eventlog.model import ALL, All, QueueRow
 from eventlog.moments import fraction_of
 from eventlog.values import TEMPORAL, check_xml
 
@@ -53,7 +53,7 @@ class Checked(NamedTuple):
     remarks: list[Remark]
 
 
-def check_rows(rows: Iterable[LogRow], catalog: Catalog, loopback_user: str | None) -> Checked:
+def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | None) -> Checked:
     """Sort rows into good, bad and loopback ones.
 
     ``loopback_user``: rows of this perpetrator are loopback, set apart before any check; None = none are.
@@ -65,7 +65,7 @@ def check_rows(rows: Iterable[LogRow], catalog: Catalog, loopback_user: str | No
     tables: dict[str | None, _Table] = {}
     add = good.append
     previous, is_loopback = None, False
-    for record_id, _, event_type, _, perpetrator, table_name, table_key, column_name, old, new in rows:
+    for record_id, event_type, perpetrator, table_name, table_key, column_name, old, new in rows:
         if perpetrator != previous:  # seldom: one user makes many changes
             previous = perpetrator
             is_loopback = perpetrator is not None and perpetrator.rstrip(" ") == loopback_user

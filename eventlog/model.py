@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from eventlog.errors import InvalidChange
@@ -53,6 +54,23 @@ class LogRow(NamedTuple):
     column_name: str | None
     old_value: str | None
     new_value: str | None
+
+
+QueueRow: TypeAlias = tuple[int, int | None, str | None, str | None, str | None, str | None, str | None, str | None]
+"""What is looked at of a row of the queue: record_id, event_type, perpetrator, table_name, table_key, column_name,
+old_value, new_value. Its status is N, and its event_time counts for the order alone.
+"""
+
+QUEUE_FIELDS: Final = (
+    "record_id", "event_type", "perpetrator", "table_name", "table_key", "column_name", "old_value", "new_value",
+)  # fmt: skip
+
+_queue_row = itemgetter(*map(LogRow._fields.index, QUEUE_FIELDS))
+
+
+def queue_rows(rows: Iterable[LogRow]) -> Iterable[QueueRow]:
+    """What is looked at of whole rows."""
+    return map(_queue_row, rows)
 
 
 class All(Enum):

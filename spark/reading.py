@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import marshal
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from eventlog.checks import BadRow, CheckedRow, check_rows
 from eventlog.events import ids_of
-from eventlog.model import LogRow, Status
+from eventlog.model import QUEUE_FIELDS, LogRow, Status
 from eventlog.sql.windows import to_ranges
 from eventlog.values import Kind
 from spark.blobs import READ, ROWS, TAKEN, Blob, ReadRows, as_batch, write_run
@@ -30,9 +30,10 @@ from spark.directory import Directory
 from spark.job import Job, catalog, tune_collector
 from spark.log_source import read_batches
 from spark.rendering import BadLine
-from spark.rows import FIELDS, FIELDS_WITH_TIME, event_times, kinds_of, log_rows, pack_rows
+from spark.rows import FIELDS_WITH_TIME, event_times, kinds_of, log_rows, pack_rows, queue_rows
 from spark.runs import RUN_ROWS, Runs
 
+_RECORD_ID: Final = itemgetter(0)
 _EVENT_TIME: Final = LogRow._fields.index("event_time")
 
 
@@ -91,19 +92,22 @@ def _good_rows(job: Job, number: int, part: _Part) -> Iterator[list[CheckedRow]]
     left = user if job.options.leave_loopback else None
     is_timed = job.output.format != "xds"
     is_utc = bool(job.place.log.types) and job.place.log.types[_EVENT_TIME].kind is Kind.TIMESTAMPTZ
-    fields = FIELDS_WITH_TIME if is_timed else FIELDS
+    fields = FIELDS_WITH_TIME if is_timed else QUEUE_FIELDS
     # All batches first, which take little room: so the connection is closed before another one queries back.
     batches = list(read_batches(job.place, job.snapshot, Status.NEW, job.parts[number - 1], fields))
     for batch in chain.from_iterable(map(_slices, batches)):
-        rows: Iterable[LogRow] = log_rows(batch, event_times(batch, is_utc=is_utc) if is_timed else None)
-        if job.in_flight or left is not None:
-            rows = [row for row in rows if row[0] not in job.in_flight and not is_of(row[4], left)]
-            part.ids += [row[0] for row in rows]
-        else:
-            part.ids += batch.column("record_id").to_pylist()
+        rows = queue_rows(batch)
         if is_timed:
-            rows = list(rows)
-            part.log_rows.update((row[0], row) for row in rows)
+            whole = log_rows(rows, event_times(batch, is_utc=is_utc))
+            part.log_rows.update((row.record_id, row) for row in whole)
+        if job.in_flight or left is not None:
+            rows = [
+                row
+                for row in rows
+                for record_id, _, perpetrator, *_ in (row,)
+                if record_id not in job.in_flight and not is_of(perpetrator, left)
+            ]
+        part.ids += map(_RECORD_ID, rows)
         checked = check_rows(rows, classes, user)
         part.bad += [_storable(row) for row in checked.bad]
         part.loopback += len(checked.loopback)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import marshal
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
-from itertools import repeat
 from typing import Final
 from zlib import crc32
 
@@ -13,21 +12,9 @@ import pyarrow as pa
 
 from eventlog.catalog import Attribute, Catalog, ObjectClass
 from eventlog.checks import CheckedRow, Texts
-from eventlog.model import ALL, LogRow, Status
+from eventlog.model import ALL, QUEUE_FIELDS, LogRow, QueueRow, Status
 
-FIELDS: Final = (
-    "record_id",
-    "event_type",
-    "perpetrator",
-    "table_name",
-    "table_key",
-    "column_name",
-    "old_value",
-    "new_value",
-)
-"""What checking and folding need of a row."""
-
-FIELDS_WITH_TIME: Final = (*FIELDS, "event_time")
+FIELDS_WITH_TIME: Final = (*QUEUE_FIELDS, "event_time")
 """What formats need that say when a change was made."""
 
 _AS_ROW: Final = partial(tuple.__new__, LogRow)  # what LogRow._make does, without a Python frame a row
@@ -35,11 +22,15 @@ Kind = tuple[int, ObjectClass, Attribute | None]
 """Event type, class and attribute: few of them, so a row carries the number of its kind."""
 
 
-def log_rows(batch: pa.RecordBatch, event_times: Sequence[str | None] | None) -> Iterator[LogRow]:
-    """The rows of a batch with ``FIELDS``. Their status is N; ``event_times``: None = not known."""
-    record_id, event_type, *texts = (batch.column(name).to_pylist() for name in FIELDS)
-    times = repeat(None) if event_times is None else event_times
-    return map(_AS_ROW, zip(record_id, repeat(Status.NEW), event_type, times, *texts, strict=False))
+def queue_rows(batch: pa.RecordBatch) -> list[QueueRow]:
+    """What is looked at of the rows of a batch, whose status is N."""
+    return list(zip(*(batch.column(name).to_pylist() for name in QUEUE_FIELDS), strict=True))
+
+
+def log_rows(rows: Iterable[QueueRow], event_times: Sequence[str | None]) -> Iterator[LogRow]:
+    """The rows as the log has them."""
+    for (record_id, event_type, *texts), event_time in zip(rows, event_times, strict=True):
+        yield LogRow(record_id, Status.NEW, event_type, event_time, *texts)
 
 
 def kinds_of(catalog: Catalog) -> list[Kind]:

@@ -15,7 +15,7 @@ from eventlog.events import CurrentRow, Decision, apply_precedence, asks_for_val
 from eventlog.fold import Group, first_open, fold, object_of
 from eventlog.formats import Report
 from eventlog.group_changes import UNREAD, GroupReading, MaybeRow, ReadGroup, group_reader, with_rows
-from eventlog.model import Change, LogRow, Status
+from eventlog.model import Change, LogRow, Status, queue_rows
 
 WINDOW: Final = 10_000
 """Rows folded at a time: windows do not change the result (spec/event-log.md 8.2), and memory stays bounded."""
@@ -103,7 +103,7 @@ def _taken(rows: Iterable[LogRow], folding: Folding, report: Report) -> Iterator
 def _checked(
     rows: Sequence[LogRow], catalog: Catalog, folding: Folding, report: Report, source: str
 ) -> list[CheckedRow]:
-    checked = check_rows(rows, catalog, folding.driver_user)
+    checked = check_rows(queue_rows(rows), catalog, folding.driver_user)
     for bad in checked.bad:
         report.pass_over(RowError(bad.code, f"{source}, record_id {bad.record_id}: {bad.message}"))
     if checked.loopback:

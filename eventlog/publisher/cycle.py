@@ -10,7 +10,7 @@ from typing import NamedTuple
 from eventlog.checks import BadRow, Remark, check_rows
 from eventlog.events import Decision, Fates, Outgoing, apply_precedence, build_event, ids_of
 from eventlog.fold import Group, object_of
-from eventlog.model import LogRow, Status
+from eventlog.model import LogRow, Status, queue_rows
 from eventlog.publisher.context import Context
 from eventlog.publisher.delivery import Landing, count_fates, deliver
 from eventlog.publisher.flight import Envelope, Flight, decode, encode, numbered, pack
@@ -264,7 +264,7 @@ def recorded_groups(context: Context, recorded: Sequence[Outgoing]) -> RecordedG
         for row in context.dialect.read_rows(context.connection, context.log, ranges)
         if row.status.rstrip() == Status.NEW
     }
-    checked = check_rows(log_rows.values(), context.catalog, None)
+    checked = check_rows(queue_rows(log_rows.values()), context.catalog, None)
     good = dict(zip(ids_of(checked.good), checked.good, strict=True))
     decided: list[tuple[Group, Decision | None]] = []
     for event in recorded:

@@ -13,7 +13,7 @@ from eventlog.catalog import Catalog, Database, match_name
 from eventlog.checks import check_rows
 from eventlog.config import Config, connection_url
 from eventlog.errors import DatabaseError, EventlogError
-from eventlog.model import LogRow
+from eventlog.model import LogRow, queue_rows
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.diagnosis import Finding, Limits, capture, log_table, rights, session, waiting
 from eventlog.publisher.flight import decode
@@ -319,7 +319,7 @@ def _examine_rows(case: _Case, log: LogTable, options: PublisherOptions, catalog
             leave = options.driver_user if options.leave_loopback else None
             window = case.dialect.read_window(conn, log, Window(1, None, limits.rows, leave_user=leave))
             rows_n = [row for row in window if row.record_id not in in_flight]
-            bad = check_rows(rows_n, catalog, options.driver_user).bad
+            bad = check_rows(queue_rows(rows_n), catalog, options.driver_user).bad
             case.findings += waiting.judge_bad(bad, len(window), len(window) == limits.rows, limits)
         with case.checking("the spelling of keys"):
             keys = health.spelled_keys(conn, log, limits.sample)

@@ -17,7 +17,7 @@ from eventlog.checks import BadRow, CheckedRow, check_rows
 from eventlog.errors import DatabaseError, LogTableError
 from eventlog.events import Decision, Outgoing, apply_precedence, build_event, ids_of
 from eventlog.fold import first_id, fold, object_of
-from eventlog.model import LogRow, Status
+from eventlog.model import LogRow, Status, queue_rows
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import build_recorded, recorded_ids
 from eventlog.publisher.flight import Flight, decode
@@ -107,7 +107,7 @@ def explain(context: Context, record_id: int) -> Explanation:
     (row,) = found
     notes: list[str] = []
     errors = _errors(context, record_id, notes)
-    checked = check_rows([row], context.catalog, None)
+    checked = check_rows(queue_rows([row]), context.catalog, None)
     object_id = None if not checked.good else object_of(checked.good)
     problem = checked.bad[0] if checked.bad else None
     notes += [in_words(remark) for remark in checked.remarks]
@@ -251,7 +251,7 @@ def _event_ahead(context: Context, object_id: ObjectId, flights: Iterable[Flight
     """The event in flight of the same object, if there is one."""
     by_first = {event.ids[0]: event for flight in flights for event in flight.events()}
     rows = context.dialect.read_rows(context.connection, context.log, [(first, first) for first in sorted(by_first)])
-    for record_id, _, own, _, _, _ in check_rows(rows, context.catalog, None).good:
+    for record_id, _, own, _, _, _ in check_rows(queue_rows(rows), context.catalog, None).good:
         if own == object_id:
             return by_first[record_id].sent_id
     return None
@@ -311,7 +311,7 @@ def _folded(context: Context, source: Source, record_id: int, object_id: ObjectI
     mine: list[CheckedRow] = []
     for _ in range(_MOST_STEPS):
         rows = read(first, last)
-        good = check_rows(rows, context.catalog, options.driver_user).good
+        good = check_rows(queue_rows(rows), context.catalog, options.driver_user).good
         mine = [row for row in good for _, _, own, _, _, _ in (row,) if own == object_id]
         # Where a group begins depends on where the one before ends: back to a gap that no group spans.
         if not mine or first == 1 or first_id(mine) - first >= options.fold_distance:

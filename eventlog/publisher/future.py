@@ -50,7 +50,7 @@ def take_due_window(
     window = DueWindow(due.until, due.after, None, options.driver_user if options.leave_loopback else None)
     with closing(context.dialect.due_chunks(context.connection, context.log, window, limit)) as chunks:
         for chunk in chunks:
-            reading.add(chunk)
+            reading.add(reading.kept(chunk))
             if len(chunk) == limit and reading.taken >= limit:
                 rest = due._replace(after=(chunk[-1].event_time, chunk[-1].record_id))
                 break

@@ -12,7 +12,7 @@ from eventlog.catalog import Attribute, ObjectClass, ObjectId
 from eventlog.checks import BadRow, CheckedRow, Remark, check_rows
 from eventlog.events import Decision, Outgoing, apply_precedence, asks_for_values, build_event, ids_of
 from eventlog.fold import Group, first_id, first_open, fold, object_of
-from eventlog.model import LogRow
+from eventlog.model import LogRow, QueueRow, queue_rows
 from eventlog.publisher.context import Context
 from eventlog.sql.dialect import CurrentRow
 from eventlog.sql.windows import Window
@@ -29,7 +29,6 @@ class Taken(NamedTuple):
     groups: list[Group]
     bad: list[BadRow]
     loopback: list[int]
-    rows_read: int
     next_first: int | None
     log_rows: Mapping[int, LogRow] = MappingProxyType({})
     remarks: Sequence[Remark] = ()
@@ -45,7 +44,6 @@ class Reading:
     good: list[CheckedRow] = field(default_factory=list)
     bad: list[BadRow] = field(default_factory=list)
     loopback: list[int] = field(default_factory=list)
-    rows_read: int = 0
     log_rows: dict[int, LogRow] = field(default_factory=dict)
     remarks: list[Remark] = field(default_factory=list)
 
@@ -54,12 +52,17 @@ class Reading:
         """How many rows use up the window."""
         return len(self.good) + len(self.bad) + len(self.loopback)
 
-    def add(self, chunk: list[LogRow]) -> None:
-        """Check the rows of the next chunk."""
-        self.rows_read += len(chunk)
+    def kept(self, chunk: list[LogRow]) -> list[QueueRow]:
+        """What is looked at of whole rows, which are kept if the format asks for them."""
         if self.context.output.needs_log_rows:
             self.log_rows.update((row.record_id, row) for row in chunk)
-        free = [row for row in chunk if row.record_id not in self.in_flight] if self.in_flight else chunk
+        return list(queue_rows(chunk))
+
+    def add(self, chunk: list[QueueRow]) -> None:
+        """Check the rows of the next chunk."""
+        free = chunk
+        if self.in_flight:
+            free = [row for row in chunk for record_id, *_ in (row,) if record_id not in self.in_flight]
         checked = check_rows(free, self.context.catalog, self.context.options.driver_user)
         good = checked.good
         if self.parked:
@@ -79,7 +82,7 @@ class Reading:
         if self.remarks:
             given = {record_id for group in groups for record_id in ids_of(group)}
             remarks = [remark for remark in self.remarks if remark.record_id in given]
-        return Taken(groups, self.bad, self.loopback, self.rows_read, next_first, self.log_rows, remarks)
+        return Taken(groups, self.bad, self.loopback, next_first, self.log_rows, remarks)
 
 
 def take_window(
@@ -94,18 +97,23 @@ def take_window(
     options = context.options
     limit = options.query_limit or UNLIMITED_WINDOW
     window = Window(first, last, limit, leave_user=options.driver_user if options.leave_loopback else None)
-    chunk = context.dialect.read_window(context.connection, context.log, window)
-    taken = _take(window, [chunk], Reading(context, in_flight, parked))
+    reading = Reading(context, in_flight, parked)
+    if context.output.needs_log_rows:
+        chunk = reading.kept(context.dialect.read_window(context.connection, context.log, window))
+    else:
+        chunk = context.dialect.read_queue(context.connection, context.log, window)
+    taken = _take(window, [chunk], reading)
     if taken is None:
         # Seldom: begun anew by a cursor, since what another statement reads is not of the same snapshot.
         whole = replace(window, limit=None)
         with closing(context.dialect.window_chunks(context.connection, context.log, whole, limit)) as chunks:
-            taken = _take(window, chunks, Reading(context, in_flight, parked))
+            reading = Reading(context, in_flight, parked)
+            taken = _take(window, map(reading.kept, chunks), reading)
     assert taken is not None
     return taken
 
 
-def _take(window: Window, chunks: Iterable[list[LogRow]], reading: Reading) -> Taken | None:
+def _take(window: Window, chunks: Iterable[list[QueueRow]], reading: Reading) -> Taken | None:
     """What a window gives, of as many chunks as it needs; None if it needs more than there are."""
     options = reading.context.options
     limit = options.query_limit or UNLIMITED_WINDOW
@@ -121,7 +129,7 @@ def _take(window: Window, chunks: Iterable[list[LogRow]], reading: Reading) -> T
         if reading.taken < wanted:
             continue
         groups = reading.fold()
-        end = chunk[-1].record_id
+        end, *_ = chunk[-1]
         closed = first_open(groups, end, distance, span)
         if closed or not groups:
             return reading.give(groups[:closed], first_id(groups[closed]) if closed < len(groups) else end + 1)

@@ -16,7 +16,7 @@ from sqlalchemy import URL, Connection
 from sqlalchemy.types import TypeEngine
 
 from eventlog.catalog import Attribute, Catalog, Column, Database, ObjectClass
-from eventlog.model import LogRow
+from eventlog.model import LogRow, QueueRow
 from eventlog.sql.bulk import Bulk
 from eventlog.sql.health import Health
 from eventlog.sql.log_table import LogTable
@@ -200,8 +200,9 @@ class Dialect:
     an identifier; ``value_text`` SQL of a column's value as log text (spec/triggers.md 6), given the SQL of the column
     reference; ``reflect`` one schema.
 
-    On the log: ``read_window``; ``window_chunks`` the same by one statement, hence of one snapshot, in lists of a
-    given size, the last of fewer (to be closed when they are not read to their end); ``read_rows`` whatever their
+    On the log: ``read_window``, and ``read_queue`` for what is looked at of its rows alone; ``window_chunks`` the same
+    by one statement, hence of one snapshot, in lists of a given size, the last of fewer (to be closed when they are not
+    read to their end); ``read_rows`` whatever their
     status; ``mark`` and ``delete`` rows that still have status N, and tell how many; ``queue`` what waits
     (``event_time_zone`` utc or local); ``missing_rights`` in words (the flag: rows are going to be deleted);
     ``try_lock`` it for one publisher, held by the session; ``is_locked`` whether any session holds it, asked without
@@ -245,6 +246,7 @@ class Dialect:
     value_text: Callable[[Column, str], str]
     reflect: Callable[[Connection, str | None], Database]
     read_window: Callable[[Connection, LogTable, Window], list[LogRow]]
+    read_queue: Callable[[Connection, LogTable, Window], list[QueueRow]]
     window_chunks: Callable[[Connection, LogTable, Window, int], LogRows]
     open_writers: Callable[[Connection, LogTable], frozenset[str] | None]
     are_open: Callable[[Connection, frozenset[str]], bool]

@@ -13,7 +13,7 @@ from vector_cases import Case, configuration, log_text, read_case, tree
 from eventlog.answer import Level, Verdict
 from eventlog.catalog import Attribute, ObjectClass
 from eventlog.events import Outgoing
-from eventlog.model import LogRow, Status
+from eventlog.model import LogRow, QueueRow, Status, queue_rows
 from eventlog.publisher.context import Context
 from eventlog.publisher.flight import pack
 from eventlog.publisher.marks import Marks
@@ -51,6 +51,9 @@ class MemoryLog:
             and (window.leave_user is None or (row.perpetrator or "").rstrip(" ") != window.leave_user)
         ]
         return found[: window.limit]
+
+    def read_queue(self, connection: object, log: LogTable, window: Window) -> list[QueueRow]:
+        return list(queue_rows(self.read_window(connection, log, window)))
 
     def window_chunks(self, connection: object, log: LogTable, window: Window, size: int) -> LogRows:
         found = self.read_window(connection, log, window)
@@ -116,7 +119,7 @@ def publish(case: Case, tmp_path: Path) -> tuple[list[bytes], MemoryLog]:
     context = Context(
         connection=None,  # type: ignore[arg-type]  # nothing that is called here uses it
         dialect=SimpleNamespace(  # type: ignore[arg-type]
-            read_window=memory.read_window, window_chunks=memory.window_chunks, query_back=memory.query_back
+            read_queue=memory.read_queue, window_chunks=memory.window_chunks, query_back=memory.query_back
         ),
         log=log,
         catalog=catalog_of(config, database, class_names(config)[1], log),

@@ -18,7 +18,7 @@ from samples import CATALOG, in_chunks
 from eventlog.answer import Answer, Level, Verdict
 from eventlog.catalog import Attribute, Catalog, ObjectClass
 from eventlog.events import Outgoing
-from eventlog.model import AttributeSteps, Event, LogRow, Op, Operation
+from eventlog.model import AttributeSteps, Event, LogRow, Op, Operation, queue_rows
 from eventlog.publisher import cycle
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import Cycle, State, recover, run_cycle
@@ -111,6 +111,7 @@ class World:
     def context(self) -> Context:
         dialect = SimpleNamespace(
             read_window=self.read_window,
+            read_queue=lambda *asked: list(queue_rows(self.read_window(*asked))),
             window_chunks=self.window_chunks,
             open_writers=lambda _connection, _log: frozenset(),
             are_open=lambda _connection, writers: not writers,

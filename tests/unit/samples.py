@@ -7,7 +7,7 @@ from typing import Any
 
 from eventlog.catalog import Catalog, Database, ObjectClass, build_catalog, database_from_json
 from eventlog.checks import CheckedRow, check_rows
-from eventlog.model import LogRow
+from eventlog.model import LogRow, queue_rows
 from eventlog.sql.dialect import LogRows
 
 
@@ -78,6 +78,6 @@ def row(
 
 def good(rows: Sequence[LogRow], of: Catalog = CATALOG) -> list[CheckedRow]:
     """The rows as checked ones; none may be bad."""
-    checked = check_rows(rows, of, None)
+    checked = check_rows(queue_rows(rows), of, None)
     assert not checked.bad, checked.bad
     return checked.good

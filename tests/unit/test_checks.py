@@ -8,13 +8,13 @@ from samples import CATALOG, USR, catalog, database, row, table
 from eventlog.catalog import build_catalog
 from eventlog.checks import CheckedRow, check_rows
 from eventlog.events import ids_of
-from eventlog.model import ALL, All, LogRow
+from eventlog.model import ALL, All, LogRow, queue_rows
 from eventlog.values import ValueOptions
 
 
 def check(one: LogRow, loopback_user: str | None = None) -> CheckedRow | str | None:
     """The checked row, the code of its failure, or None for a loopback row."""
-    checked = check_rows([one], CATALOG, loopback_user)
+    checked = check_rows(queue_rows([one]), CATALOG, loopback_user)
     assert len(checked.good) + len(checked.bad) + len(checked.loopback) == 1
     if checked.loopback:
         return None
@@ -79,14 +79,14 @@ def test_the_checks_have_an_order(code: str, one: LogRow) -> None:
 
 
 def test_of_type_2_the_old_value_is_looked_at_first() -> None:
-    checked = check_rows([row(1, 2, column="photo", old="old", new="new")], CATALOG, None)
+    checked = check_rows(queue_rows([row(1, 2, column="photo", old="old", new="new")]), CATALOG, None)
     assert "old" in checked.bad[0].message
 
 
 @pytest.mark.parametrize("new", ["qqo=", None])
 def test_an_old_value_that_cannot_be_converted_gives_way_to_a_good_new_one(new: str | None) -> None:
-    bad_old = check_rows([row(1, 2, column="photo", old="*", new=new)], CATALOG, None)
-    replaced = check_rows([row(1, 3, column="photo", new=new)], CATALOG, None)
+    bad_old = check_rows(queue_rows([row(1, 2, column="photo", old="*", new=new)]), CATALOG, None)
+    replaced = check_rows(queue_rows([row(1, 3, column="photo", new=new)]), CATALOG, None)
     ((_, _, _, _, *step),), ((_, _, _, _, *step_of_type_3),) = bad_old.good, replaced.good
     assert (step, bad_old.bad) == (step_of_type_3, [])
     (remark,) = bad_old.remarks
@@ -95,14 +95,14 @@ def test_an_old_value_that_cannot_be_converted_gives_way_to_a_good_new_one(new: 
 
 
 def test_an_old_value_that_xml_cannot_hold_stays_bad() -> None:
-    checked = check_rows([row(1, 2, column="fname", old="\x07", new="ok")], CATALOG, None)
+    checked = check_rows(queue_rows([row(1, 2, column="fname", old="\x07", new="ok")]), CATALOG, None)
     assert ([one.code for one in checked.bad], checked.remarks) == (["bad_xml_char"], [])
 
 
 def test_of_a_multi_valued_attribute_an_old_value_that_cannot_be_converted_stays_bad() -> None:
     child = table("usr_day", "idu integer; day date", "", [("idu", "usr", "idu")])
     several = build_catalog(database(USR, child))
-    checked = check_rows([row(1, 2, column="usr_day.day", old="no day", new="2024-02-29")], several, None)
+    checked = check_rows(queue_rows([row(1, 2, column="usr_day.day", old="no day", new="2024-02-29")]), several, None)
     assert ([one.code for one in checked.bad], checked.good, checked.remarks) == (["bad_value"], [], [])
 
 
@@ -112,7 +112,7 @@ TIMES = table("times", "id integer; at time; made timestamp; until timestamptz; 
 def truncated(column: str, old: str | None, new: str | None, time_syntax: str = "integer") -> list[str]:
     """The columns that an update is remarked to have lost a fraction of."""
     classes = build_catalog(database(TIMES), values=ValueOptions(time_syntax))
-    checked = check_rows([row(1, 2, "id=1", column, old, new, table="times")], classes, None)
+    checked = check_rows(queue_rows([row(1, 2, "id=1", column, old, new, table="times")]), classes, None)
     assert not checked.bad
     assert {remark.counter for remark in checked.remarks} <= {"truncated"}
     return [remark.attribute.name for remark in checked.remarks]
@@ -158,7 +158,7 @@ def test_the_other_syntaxes_cut_the_fraction_of_a_time_of_day_alone(time_syntax:
 
 @pytest.mark.parametrize("kind", [1, 2, 3, 7, 8])
 def test_the_message_of_a_bad_row_names_what_was_wrong(kind: int) -> None:
-    checked = check_rows([row(5, kind, column="nothing")], CATALOG, None)
+    checked = check_rows(queue_rows([row(5, kind, column="nothing")]), CATALOG, None)
     assert checked.bad[0].record_id == 5
     assert "'nothing' is no attribute of class 'usr'" in checked.bad[0].message
 
@@ -214,7 +214,7 @@ def test_a_whole_row_may_be_named_by_its_child_table(kind: int) -> None:
 
 def test_rows_keep_their_order_and_bad_ones_do_not_stop_the_others() -> None:
     rows = [row(1, 4), row(2, 9), row(3, 4, "idu=2"), row(4, 4, perpetrator="me"), row(5, 4, "x"), row(6, 4, "idu=3")]
-    checked = check_rows(rows, CATALOG, "me")
+    checked = check_rows(queue_rows(rows), CATALOG, "me")
     assert ids_of(checked.good) == [1, 3, 6]
     assert [one.record_id for one in checked.bad] == [2, 5]
     assert checked.loopback == [4]
@@ -245,4 +245,4 @@ def test_loopback_rows_are_set_apart_before_any_check(one: LogRow) -> None:
 
 def test_an_excluded_column_is_unknown() -> None:
     without = catalog(exclude={"usr": ["lname"]})
-    assert check_rows([row(1, 1, column="lname", new="x")], without, None).bad[0].code == "unknown_column"
+    assert check_rows(queue_rows([row(1, 1, column="lname", new="x")]), without, None).bad[0].code == "unknown_column"

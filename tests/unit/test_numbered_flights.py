@@ -20,7 +20,7 @@ from eventlog.errors import DatabaseError
 from eventlog.event_changes import event_to_change
 from eventlog.events import EventOptions, Outgoing, build_event, public_event
 from eventlog.fold import fold
-from eventlog.model import LogRow, Operation
+from eventlog.model import LogRow, Operation, queue_rows
 from eventlog.publisher.flight import Envelope, Flight, decode, encode, numbered
 from eventlog.publisher.opening import value_options
 from eventlog.publisher.qlik_messages import QlikMessages, class_columns
@@ -179,7 +179,9 @@ def test_a_message_has_the_fraction_of_a_time_of_day() -> None:
     }
     values = value_options(load(None, {}, flags))
     classes = build_catalog(database(table("times", "id integer; at time", "id")), values=values)
-    checked = check_rows([row(1, 2, "id=1", "at", "10:00:00.25", "10:00:00.5", table="times")], classes, None)
+    checked = check_rows(
+        queue_rows([row(1, 2, "id=1", "at", "10:00:00.25", "10:00:00.5", table="times")]), classes, None
+    )
     assert not checked.remarks
     (group,) = fold(checked.good, 1000, 10000)
     event = build_event(group, EventOptions())._replace(place=1)

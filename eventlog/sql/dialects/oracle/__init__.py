@@ -53,6 +53,7 @@ DIALECT: Final = Dialect(
     value_text=value_text,
     reflect=reflect,
     read_window=log.read_window,
+    read_queue=log.read_queue,
     window_chunks=log.window_chunks,
     open_writers=log.open_writers,
     are_open=log.are_open,

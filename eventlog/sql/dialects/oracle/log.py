@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.catalog import Column
-from eventlog.model import LogRow
+from eventlog.model import LogRow, QueueRow, queue_rows
 from eventlog.sql.dialect import LogRows
 from eventlog.sql.dialects.oracle.ddl import flight_sequence
 from eventlog.sql.dialects.oracle.session import chunks, error_code, fetch, fetch_chunks, many, statements
@@ -32,6 +32,11 @@ _AS_ROW: Final = partial(tuple.__new__, LogRow)  # what LogRow._make does, witho
 def read_window(conn: Connection, log: LogTable, window: Window) -> list[LogRow]:
     """The rows N of a window, in record_id order (spec/event-log.md 8.1)."""
     return _log_rows(conn, log, window.statement, window.parameters(LAST))
+
+
+def read_queue(conn: Connection, log: LogTable, window: Window) -> list[QueueRow]:
+    """What is looked at of the rows of ``read_window``."""
+    return list(queue_rows(read_window(conn, log, window)))
 
 
 def window_chunks(conn: Connection, log: LogTable, window: Window, size: int) -> LogRows:

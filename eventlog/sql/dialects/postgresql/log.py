@@ -12,13 +12,13 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import lru_cache, partial
 from importlib import resources
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from eventlog.errors import DatabaseError
-from eventlog.model import LogRow
+from eventlog.model import QUEUE_FIELDS, LogRow, QueueRow
 from eventlog.sql.dialect import LogRows
 from eventlog.sql.dialects.postgresql.text import qualified, quote_identifier
 from eventlog.sql.log_table import LogTable
@@ -37,6 +37,13 @@ _AS_ROW: Final = partial(tuple.__new__, LogRow)  # what LogRow._make does, witho
 def read_window(conn: Connection, log: LogTable, window: Window) -> list[LogRow]:
     """The rows N of a window, in record_id order (spec/event-log.md 8.1)."""
     return _log_rows(conn, log, window.statement, window.parameters(_LAST))
+
+
+def read_queue(conn: Connection, log: LogTable, window: Window) -> list[QueueRow]:
+    """As ``read_window``, of which no more than what is looked at is read, as the driver makes it."""
+    with _by_index(conn), _without_collector():
+        statement = _statement(log, window.statement, QUEUE_FIELDS)
+        return cast("list[QueueRow]", fetch(conn, statement, window.parameters(_LAST)))
 
 
 def window_chunks(conn: Connection, log: LogTable, window: Window, size: int) -> LogRows:
@@ -237,13 +244,13 @@ def _templates() -> Mapping[str, str]:
 
 
 @lru_cache(maxsize=256)
-def _statement(log: LogTable, name: str) -> str:
+def _statement(log: LogTable, name: str, read: tuple[str, ...] = LogRow._fields) -> str:
     """A statement of log.sql with the names of this log: all that is put into its text are quoted identifiers."""
     names = {
         field: _escaped(quote_identifier(column)) for field, column in zip(LogRow._fields, log.columns, strict=True)
     }
     types = dict(zip(LogRow._fields, log.types, strict=False))
-    fields = ", ".join(_selected(field, column, types.get(field)) for field, column in names.items())
+    fields = ", ".join(_selected(field, names[field], types.get(field)) for field in read)
     time_type = types.get("event_time")
     zoned = time_type is not None and time_type.kind is Kind.TIMESTAMPTZ
     clocks = {

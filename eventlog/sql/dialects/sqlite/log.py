@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from eventlog.model import LogRow
+from eventlog.model import LogRow, QueueRow, queue_rows
 from eventlog.sql.dialect import LogRows
 from eventlog.sql.dialects.sqlite.session import file_of
 from eventlog.sql.dialects.sqlite.statements import read
@@ -29,6 +29,11 @@ _AS_ROW: Final = partial(tuple.__new__, LogRow)  # what LogRow._make does, witho
 def read_window(conn: Connection, log: LogTable, window: Window) -> list[LogRow]:
     """The rows N of a window, in record_id order (spec/event-log.md 8.1)."""
     return _log_rows(conn, log, window.statement, window.parameters(_LAST))
+
+
+def read_queue(conn: Connection, log: LogTable, window: Window) -> list[QueueRow]:
+    """What is looked at of the rows of ``read_window``."""
+    return list(queue_rows(read_window(conn, log, window)))
 
 
 def window_chunks(conn: Connection, log: LogTable, window: Window, size: int) -> LogRows:
