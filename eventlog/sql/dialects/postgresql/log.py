@@ -41,7 +41,8 @@ def read_window(conn: Connection, log: LogTable, window: Window) -> list[LogRow]
 
 def read_queue(conn: Connection, log: LogTable, window: Window) -> list[QueueRow]:
     """As ``read_window``, of which no more than what is looked at is read, as the driver makes it."""
-    with _by_index(conn), _without_collector():
+    _by_index(conn)
+    with _without_collector():
         statement = _statement(log, window.statement, QUEUE_FIELDS)
         return cast("list[QueueRow]", fetch(conn, statement, window.parameters(_LAST)))
 
