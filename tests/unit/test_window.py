@@ -110,7 +110,7 @@ def test_a_window_that_is_not_full_holds_nothing_back() -> None:
 
 
 def test_an_empty_queue_gives_nothing() -> None:
-    assert queue("").take() == Taken([], [], [], 0, None)
+    assert queue("").take() == Taken([], [], [], None)
 
 
 def test_the_next_window_begins_at_the_first_row_that_is_held_back() -> None:
