@@ -198,7 +198,9 @@ def in_own_options(format: str, side: str, options: Mapping[str, Any]) -> Mappin
         return options
     own = {name: value for name, value in options.items() if name != "catalog"}
     for name, tables in said(database).items():
-        own[name] = {**tables, **own.get(name, {})}
+        given = own.get(name, {})
+        if isinstance(given, Mapping):  # what is of another type the format refuses
+            own[name] = {**tables, **given}
     return own
 
 

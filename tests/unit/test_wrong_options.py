@@ -19,7 +19,9 @@ from eventlog.gbase import options as gbase
 from eventlog.jsonl import JsonlReaderOptions, JsonlWriterOptions
 from eventlog.linter import queue_format, reader, writer
 from eventlog.log_format.row_format import LogReaderOptions, LogWriterOptions
+from eventlog.publisher.follow_opening import source_of as source_for
 from eventlog.qlik import change_table_options, message_options
+from eventlog.settings import SourceSettings
 from eventlog.xds.document_format import DocumentReaderOptions, DocumentWriterOptions
 
 
@@ -123,3 +125,19 @@ def test_an_option_of_a_wrong_type_is_named_with_what_is_needed(
         run = lambda: format_named(format).write([], str(tmp_path / f"new-{form.file}"), options, Report())  # noqa: E731
     with pytest.raises(ConfigError, match=part):
         run()
+
+
+@pytest.mark.parametrize("keys", [7, ["id"], "id", {"item": 7}])
+def test_an_option_of_a_wrong_type_is_named_beside_a_catalogue(tmp_path: Path, keys: Any) -> None:
+    source = source_of(FORMS[3], tmp_path)
+    with pytest.raises(ConfigError, match="keys"):
+        convert("gbase", "jsonl", str(source), str(tmp_path / "out.jsonl"), {"keys": keys, "catalog": CATALOG})
+    settings = {"type": "gbase", "path": source, "reader": {"keys": keys}, "position_file": tmp_path / "position"}
+    with pytest.raises(ConfigError, match="keys"):
+        source_for(SourceSettings(**settings), Report())
+
+
+@pytest.mark.parametrize("reader", [{"dispatch_attrs": 7}, {"codec": 7}, {"tables": [1]}, {"destination": ["a"]}])
+def test_an_option_of_a_source_of_a_wrong_type_is_named(reader: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(reader))):
+        source_for(SourceSettings(type="linter", url="sqlite:///queue.db", reader=reader), Report())
