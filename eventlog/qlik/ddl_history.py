@@ -7,13 +7,14 @@ a statement is the list after it with the statement undone, and the present list
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from eventlog.errors import FormatError
+from eventlog.errors import FormatError, placed, shown
 from eventlog.qlik import sequence
+from eventlog.qlik.message_values import whole_number
+from eventlog.text_lines import parsed_json
 
 HISTORY_TABLE: Final = "attrep_ddl_history"
 
@@ -46,8 +47,14 @@ def entry_of(row: Mapping[str, Any]) -> DdlEntry:
     """An entry from a row by column names, in any letter case. Raises FormatError."""
     fields = {name.upper(): value for name, value in row.items()}
     details = fields.get("DETAILS")
+    what = f"DETAILS in {HISTORY_TABLE} of {shown(str(fields.get('TABLE_NAME')))}"
     try:
-        document = json.loads(details) if isinstance(details, str | bytes) and details else details or {}
+        document = parsed_json(details) if isinstance(details, str | bytes) and details else details or {}
+    except FormatError as error:
+        raise placed(error, what) from None
+    if not isinstance(document, Mapping):
+        raise FormatError(f"{what} is no JSON object")
+    try:
         return DdlEntry(
             sequence.check(str(fields["CHANGE_SEQ"])),
             fields.get("TABLE_OWNER"),
@@ -57,8 +64,6 @@ def entry_of(row: Mapping[str, Any]) -> DdlEntry:
         )
     except KeyError as missing:
         raise FormatError(f"a row of {HISTORY_TABLE} lacks the column {missing}") from None
-    except ValueError as error:
-        raise FormatError(f"DETAILS in {HISTORY_TABLE} of {fields.get('TABLE_NAME')!r} is no JSON: {error}") from None
 
 
 def column_history(present: Sequence[str], entries: Iterable[DdlEntry]) -> ColumnHistory:
@@ -76,10 +81,17 @@ def _undone(names: list[tuple[str, str | None]], entry: DdlEntry) -> list[tuple[
     columns = entry.details.get("columns") or {}
     if not isinstance(columns, Mapping) or not all(isinstance(column, Mapping) for column in columns.values()):
         raise FormatError(f"DETAILS of {entry.table_name!r} at {entry.change_seq} has no object of columns")
+    for column in columns.values():
+        ordinal, new_name = column.get("ordinal") or 0, column.get("columnNewName") or ""
+        if not isinstance(new_name, str) or whole_number(ordinal, 9) is None:
+            raise FormatError(
+                f"DETAILS of {entry.table_name!r} at {entry.change_seq} has a column whose columnNewName is no text or "
+                f"whose ordinal is no number: {shown(str(dict(column)))}"
+            )
     added = {name for name, column in columns.items() if _action(column) == "ADD"}
     renamed = {column["columnNewName"]: name for name, column in columns.items() if column.get("columnNewName")}
     result = [(renamed.get(name, name), now) for name, now in names if name not in added]
-    dropped = [(column.get("ordinal") or 0, name) for name, column in columns.items() if _action(column) == "DROP"]
+    dropped = [(int(column.get("ordinal") or 0), name) for name, column in columns.items() if _action(column) == "DROP"]
     for ordinal, name in sorted(dropped):
         place = ordinal - 1 if ordinal > 0 else len(result)
         result.insert(place, (name, None))

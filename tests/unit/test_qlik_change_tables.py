@@ -541,8 +541,11 @@ def test_entries_are_read_from_json_text() -> None:
             entry_of(ddl(1, {}) | bad)
     with pytest.raises(FormatError, match=HISTORY_TABLE):
         entry_of({"CHANGE_SEQ": SEQ})
-    with pytest.raises(FormatError, match="columns"):
-        column_history(["id"], [entry_of(ddl(1, {}) | {"DETAILS": '{"columns": [1]}'})])
+    details = ("[1]", "7", "[" * 2000, '{"columns": [1]}', '{"columns": {"a": {"ordinal": "x", "action": "DROP"}}}')
+    more = ('{"columns": {"a": {"ordinal": Infinity}}}', '{"columns": {"a": {"ordinal": 1e9999999, "action": "DROP"}}}')
+    for bad_details in (*details, *more, '{"columns": {"a": {"columnNewName": [1]}}}'):
+        with pytest.raises(FormatError, match="DETAILS"):
+            column_history(["id"], [entry_of(ddl(1, {}) | {"DETAILS": bad_details})])
 
 
 # --- there and back ---------------------------------------------------------------------------------------------------
