@@ -18,7 +18,7 @@ from eventlog.model import LogRow
 from eventlog.sql.windows import to_ranges
 
 FORM: Final = 2
-"""The form that lines are written in. Form 1, of versions before 0.2, had no number."""
+"""The form that lines are written in. Form 1, of earlier versions, had no number."""
 
 KIND: Final = "publisher"
 """Whose line it is: the publisher's own."""
@@ -161,7 +161,7 @@ def _read(envelope: Mapping[str, Any]) -> Envelope:
 
 
 def _decode_form_1(number: int, line: Any) -> Flight:
-    """A flight of a version before 0.2: ``[[envelope number, [[event_id, rows, dropped, sendings], ...]], ...]``, the
+    """A flight of an earlier version: ``[[envelope number, [[event_id, rows, dropped, sendings], ...]], ...]``, the
     last two left out where they say nothing; a numbered flight is ``{"first": ..., "envelopes": ...}``, each event with
     its place at its end.
     """

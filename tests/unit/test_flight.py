@@ -121,7 +121,7 @@ def test_a_flight_of_another_format_gets_places_in_its_order() -> None:
     assert ([event.place for event in flight.events()], flight.first) == ([1, 2, 3], "S")
 
 
-# Lines of versions before 0.2, as they wrote them.
+# Lines of earlier versions, as they wrote them.
 FORM_1 = [
     ('[[1,[["1",[[1,2]]]]]]', "", [(1, [recorded("1", [1, 2])])]),
     (
