@@ -230,6 +230,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
     except RecursionError:
         raise ConfigError(f"{path}: is not read: brackets or tables are nested too deep") from None
     except ValueError as error:
+        if not isinstance(error, tomllib.TOMLDecodeError):  # of int, which takes no more
+            raise ConfigError(f"{path}: is not read: a number has thousands of digits") from None
         quotes = '; a text stands in quotes, such as url = "..."' if "Invalid value" in str(error) else ""
         raise ConfigError(f"{path}: is not TOML: {error}{quotes}") from None
 

@@ -167,7 +167,7 @@ def test_options_of_the_format_are_taken_in_both_sections(file: Any, section: st
         ('url = "x"', {}, r"url stands in no section; write it below \[database\] or \[sink\] or \[source\]"),
         ("x = ", {}, "is not TOML"),
         ("[database]\nurl = postgresql", {}, "a text stands in quotes"),
-        ("[publisher]\nbatch_size = " + "9" * 5000, {}, "is not TOML: Exceeds the limit"),
+        ("[publisher]\nbatch_size = " + "9" * 5000, {}, "a number has thousands of digits"),
         ("[publisher]\nbatch_size = 0x" + "F" * 5000, {}, r"batch_size = a int that is too large to show .*1\.\.128"),
         ("[publisher]\nbatch_size = " + "[" * 3000 + "]" * 3000, {}, "brackets or tables are nested too deep"),
         ("[source]\ncapture = { \"db:o.t\" = 7 }", {}, r"source.capture = .* is not allowed"),

@@ -11,8 +11,10 @@ import sqlalchemy as sa
 from sqlalchemy import make_url
 
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
+from eventlog.sql import connect as connection
 from eventlog.sql.connect import connect, connect_any
 from eventlog.sql.dialects import load
+from eventlog.sql.state import POSITION_SECRET
 
 SQLITE = load("sqlite")
 
@@ -85,3 +87,20 @@ def test_an_error_of_the_socket_in_the_middle_of_a_statement_is_away(tmp_path: P
 
     with engine.connect() as conn, pytest.raises(DatabaseAway, match=r"is gone: .*No route to host"):
         conn.exec_driver_sql("SELECT 1")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("postgresql", "fe_sendauth: no password supplied"),
+        ("postgresql", 'FATAL: password authentication failed for user "a"'),
+        ("oracle", "ORA-01017: invalid credential"),
+        ("oracle", "DPY-4001: no credentials specified"),
+    ],
+)
+@pytest.mark.parametrize("secret", [connection.SECRET, POSITION_SECRET])
+def test_advice_names_the_variable_of_the_connection_that_failed(name: str, reason: str, secret: str) -> None:
+    url = make_url(f"{name}://a@h/d")
+    text = str(connection._not_connected(load(name), url, Exception(reason), secret))
+    assert secret in text
+    assert "{" not in text
