@@ -8,31 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import json
 import struct
-from collections.abc import Callable, Iterator
-from copy import deepcopy
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from random import Random
-from time import process_time
 from typing import Any
 
+import fuzzing
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fuzzing import CASES, ODD, OF_A_FILE, damaged, dumped, read, replaced
 from qlik_messages import BEFORE, COLUMNS, DATA, HEADERS, UPDATE, envelope, write
 
-from eventlog.change_json import to_json
-from eventlog.errors import EventlogError
-from eventlog.formats import Report
+from eventlog.formats import Format
 from eventlog.qlik import change_table_format, message_format
 from eventlog.qlik.message_format import line_of
-
-CASES = [pytest.param(2_000, id="quick"), pytest.param(1_000_000, id="long", marks=pytest.mark.soak)]
-OF_A_FILE = 20
-LONGEST = 2.0
-"""Seconds that a file may take: what is small is read at once."""
 
 TYPES = {
     "id": "INT4", "name": "STRING", "price": "NUMERIC", "made": "DATETIME", "day": "DATE", "at": "TIME", "raw": "BYTES",
@@ -46,93 +38,11 @@ TYPED: dict[str, Any] = {
     "item": {"columns": [{"name": name, "type": type} for name, type in TYPES.items()], "key": ["id", "name"]}
 }
 
-RAW = ["1e99999", "-1e9999999", "1e-9999999", "1e99999999999999999999", "Infinity", "-Infinity", "NaN", "-0",
-       "0e999999",
-       "9" * 5000, "[" * 99 + "]" * 99, "[" * 2000 + "]" * 2000, '{"a":' * 150 + "1" + "}" * 150]  # fmt: skip
-ODD: list[Any] = [
-    None, True, False, 0, -1, 7, 768, 2**31, 2**63, 2**64, 10**40, 1.5, -0.0, "", " ", "x", "\ud800", "\0", "0", "-1",
-    "1" * 50,
-    "1e300000000", "Infinity", "NaN", "0x", "FF", "0001-01-01T00:00:00+14:00", "9999-12-31 23:59:59-14:00",
-    "2024-13-01", "99:99", "MD", "DT", "atMSG", "INSERT", "UPDATE", "DELETE", "REFRESH", "U", "B", "D", "T",
-    [], {}, [[]],
-    [1], {"a": 1}, {"hex": "00"}, "{}", '{"type":"record"}', '"null"', *(f"RAW{n}" for n in range(len(RAW))),
-]  # fmt: skip
-
-
-def dumped(value: Any) -> bytes:
-    text = json.dumps(value)
-    for number, raw in enumerate(RAW):
-        text = text.replace(f'"RAW{number}"', raw)
-    return text.encode()
-
-
-def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Where a value can be replaced: container and key."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in list(items):
-        yield value, key
-        yield from places(inner)
-
-
-def replaced(rnd: Random, line: bytes) -> bytes:
-    """A line of JSON with values of other types, members left out and put in."""
-    value = json.loads(line)
-    for _ in range(rnd.randrange(1, 4)):
-        spots = list(places(value))
-        if not spots:
-            return dumped(rnd.choice(ODD))
-        container, key = rnd.choice(spots)
-        match rnd.randrange(8):
-            case 0 if isinstance(container, dict):
-                del container[key]
-            case 1 if isinstance(container, dict):
-                container[str(rnd.choice(ODD))] = container.pop(key)
-            case _:
-                container[key] = deepcopy(rnd.choice(ODD))
-    return dumped(value)
-
-
-def damaged(rnd: Random, content: bytes) -> bytes:
-    """Bytes that are changed, left out, doubled."""
-    data = bytearray(content)
-    for _ in range(rnd.randrange(1, 5)):
-        at, length = rnd.randrange(len(data) + 1), rnd.choice((1, 1, 2, 9))
-        match rnd.randrange(4):
-            case 0:
-                data[at : at + length] = rnd.randbytes(length)
-            case 1:
-                data[at : at + length] = rnd.choice((b'"', b"\n", b",", b"{", b"[", b"\\u", b"\xff", b"9" * 30, b"1e"))
-            case 2:
-                del data[at : at + length]
-            case _:
-                data[at:at] = data[at : at + length * 5]
-    return bytes(data[: rnd.randrange(len(data) + 1)] if rnd.random() < 0.1 else data)
-
-
-def read(format: Any, path: Path, options: dict[str, Any]) -> int:
-    """How many changes are given; each has its JSON form."""
-    number = 0
-    with contextlib.suppress(EventlogError):
-        for change in format.read(str(path), options, Report()):
-            json.dumps(to_json(change))
-            number += 1
-    return number
-
 
 def run(
-    cases: int, format: Any, path: Path, source: Path, case: Callable[[Random], bytes], options: list[dict[str, Any]]
+    cases: int, format: Format, path: Path, source: Path, case: Callable[[Random], bytes], options: list[dict[str, Any]]
 ) -> None:
-    given = 0
-    for seed in range(cases // OF_A_FILE):
-        content = case(Random(seed))
-        path.write_bytes(content)
-        begun = process_time()
-        try:
-            given += read(format, source, options[seed % len(options)])
-        except Exception as error:
-            raise AssertionError(f"file {seed}, {path}") from error
-        assert process_time() - begun < LONGEST, f"file {seed}, {path}"
-    assert given > cases // 10  # what is good is read, whatever stands beside it
+    fuzzing.run(cases, path, case, lambda rnd: read(format, source, rnd.choice(options)))
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
@@ -200,7 +110,7 @@ def csv_of(lines: list[list[Any]]) -> bytes:
 def csv_table(rnd: Random) -> bytes:
     lines = [list(row.values()) for row in rows() * 4]
     for line in lines[:OF_A_FILE]:
-        line[rnd.randrange(len(line))] = str(rnd.choice([*(one for one in ODD if one != "\ud800"), *RAW]))
+        line[rnd.randrange(len(line))] = dumped(rnd.choice(ODD)).decode().strip('"')
     content = csv_of([list(rows()[0]), *lines])
     return damaged(rnd, content) if rnd.random() < 0.5 else content
 
