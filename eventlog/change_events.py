@@ -125,17 +125,22 @@ def _event(
     attributes: Sequence[AttributeSteps] = (),
 ) -> Event:
     association = key_text(change, key, object_class) + _association_tail(change)
+    _check_written(change, "position", event_id)
     return Event(operation, change.table, association, event_id, tuple(attributes))
 
 
 def _association_tail(change: Change) -> str:
     schema = "" if change.schema is None else f",schema={table_key.quote(change.schema)}"
     tail = f",table={table_key.quote(change.table)}{schema}"
-    try:
-        check_xml(tail)
-    except RowError as error:
-        raise NotExpressible(f"the name of {change.table!r} cannot be written: {error}") from error
+    _check_written(change, "name", tail)
     return tail
+
+
+def _check_written(change: Change, what: str, text: str) -> None:
+    try:
+        check_xml(text)
+    except RowError as error:
+        raise NotExpressible(f"the {what} of {change.table!r} cannot be written: {error}") from error
 
 
 class _Writer(NamedTuple):
@@ -171,6 +176,8 @@ class _Writer(NamedTuple):
 
     def _attribute(self, name: str, steps: Sequence[_Values]) -> AttributeSteps:
         attribute = None if self.object_class is None else _attribute_named(self.object_class, name)
+        if attribute is None:
+            _check_written(self.change, f"name of the column {name!r}", name)
         values = [value for step in steps for value in step.values]
         value_type, write = _value_writer(attribute, values, self.options.values)
         try:

@@ -506,6 +506,20 @@ def test_a_key_may_be_a_special_time() -> None:
     assert event_to_change(event, classes).key == (("until", "infinity"),)
 
 
+@pytest.mark.parametrize(
+    ("changed", "event_id", "part"),
+    [
+        ({"table": "\ud800"}, "1", "name of '\\\\ud800'"),
+        ({}, "\ud800", "position of 'usr'"),
+        ({"after": {"idu": 1, "\ud800": 2}}, "1", "name of the column '\\\\ud800'"),
+    ],
+)
+def test_names_that_no_document_can_carry_are_refused(changed: dict[str, Any], event_id: str, part: str) -> None:
+    change = Change("indirect", "usr", INSERT, KEY, None, {"idu": 1, "fname": "a"})._replace(**changed)
+    with pytest.raises(NotExpressible, match=f"the {part} .*cannot be written"):
+        change_to_events(change, event_id)
+
+
 # --- events on their way ----------------------------------------------------------------------------------------------
 
 TEXTS = st.sampled_from(["a", "b", ""])
