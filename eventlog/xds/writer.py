@@ -72,7 +72,7 @@ def write_outgoing(event: Outgoing) -> str:
     object_class, key = object_id
     if sendings != 1:
         event_id = event.sent_id
-    start = _starts[operation, object_class.name]
+    start = _start(operation, object_class.name)
     body = _body(operation, steps) if steps else ""
     return (
         f'{start}{event_id}"><association>{escape_text(key + object_class.association_tail)}</association>'
@@ -98,7 +98,7 @@ def write_event(event: Event) -> str:
                 steps.append((0, 0, None, named, texts, None))
             else:
                 steps.append((0, 0, None, named, None, texts))
-    start = _starts[operation, class_name]
+    start = _start(operation, class_name)
     return (
         f'{start}{escape_attribute(event_id)}"><association>{escape_text(association)}</association>'
         f"{_body(operation, steps)}</{operation}>"
@@ -155,71 +155,47 @@ class _Named(NamedTuple):
 Written: TypeAlias = tuple[Any, Any, Any, Any, Texts | Literal[All.ALL], Texts]
 """A step as ``CheckedRow`` has it; its attribute has a name and a value_type, no more is looked at."""
 
-_Prepared: TypeAlias = tuple[str, str, str, str, str, str]
-"""What stands around the values of an attribute: the start of its element, then what leads up to the first value where
-one goes, between it and the one that comes, up to the only value where all go, where none goes, and behind the last,
-which is empty for a type of ``_SPECIAL_TYPES``.
-"""
-
 _NAMES_KEPT: Final = 65536
-
-
-class _Starts(dict[tuple[str, str], str]):
-    """By operation and class name: an element up to its event-id."""
-
-    def __missing__(self, key: tuple[str, str]) -> str:
-        if len(self) >= _NAMES_KEPT:
-            self.clear()
-        operation, class_name = key
-        start = self[key] = f'<{operation} class-name="{escape_attribute(class_name)}" event-id="'
-        return start
-
-
-class _Modifications(dict[Any, _Prepared]):
-    """By attribute: what stands around the values of a modify-attr."""
-
-    def __missing__(self, attribute: Any) -> _Prepared:
-        if len(self) >= _NAMES_KEPT:
-            self.clear()
-        start = f'<modify-attr attr-name="{escape_attribute(attribute.name)}">'
-        value = f'<value type="{attribute.value_type}">'
-        prepared = self[attribute] = (
-            start,
-            f"{start}<remove-value>{value}",
-            f"</value></remove-value><add-value>{value}",
-            f"{start}<remove-all-values/><add-value>{value}",
-            f"{start}<add-value>{value}",
-            f"</value></add-value>{_END_MODIFY}" if attribute.value_type not in _SPECIAL_TYPES else "",
-        )
-        return prepared
-
-
-class _Additions(dict[Any, tuple[str, str]]):
-    """By attribute: the start of an add-attr, and what leads up to its first value, empty for a type of
-    ``_SPECIAL_TYPES``.
-    """
-
-    def __missing__(self, attribute: Any) -> tuple[str, str]:
-        if len(self) >= _NAMES_KEPT:
-            self.clear()
-        start = f'<add-attr attr-name="{escape_attribute(attribute.name)}">'
-        first = f'{start}<value type="{attribute.value_type}">' if attribute.value_type not in _SPECIAL_TYPES else ""
-        prepared = self[attribute] = start, first
-        return prepared
-
-
 _SPECIAL_TYPES: Final = frozenset({"dn", "time"})
 """Types whose values are not all written alike: references bear more, and special times are strings."""
 
-# A special time stands among the seconds of its attribute (spec/xds.md 6.3).
-_no_seconds = re.compile("[^-0-9]|[0-9]-").search
-
 _END_MODIFY: Final = "</modify-attr>"
 _END_ADD: Final = "</add-attr>"
-_starts: Final = _Starts()
-_modifications: Final = _Modifications()
-_additions: Final = _Additions()
 
+
+@lru_cache(maxsize=_NAMES_KEPT)
+def _start(operation: str, class_name: str) -> str:
+    """An element up to its event-id."""
+    return f'<{operation} class-name="{escape_attribute(class_name)}" event-id="'
+
+
+@lru_cache(maxsize=_NAMES_KEPT)
+def _modification(attribute: Any) -> tuple[str, str, str, str, str, str]:
+    """What stands around the values of a modify-attr: its start, what leads up to a value that goes, between it and the
+    one that comes, up to the only value where all go, and where none goes, and what follows the last; this is empty for
+    a type of ``_SPECIAL_TYPES``.
+    """
+    start = f'<modify-attr attr-name="{escape_attribute(attribute.name)}">'
+    value = f'<value type="{attribute.value_type}">'
+    return (
+        start,
+        f"{start}<remove-value>{value}",
+        f"</value></remove-value><add-value>{value}",
+        f"{start}<remove-all-values/><add-value>{value}",
+        f"{start}<add-value>{value}",
+        f"</value></add-value>{_END_MODIFY}" if attribute.value_type not in _SPECIAL_TYPES else "",
+    )
+
+
+@lru_cache(maxsize=_NAMES_KEPT)
+def _addition(attribute: Any) -> tuple[str, str]:
+    """The start of an add-attr, and what leads up to its first value, empty for a type of ``_SPECIAL_TYPES``."""
+    start = f'<add-attr attr-name="{escape_attribute(attribute.name)}">'
+    return start, f'{start}<value type="{attribute.value_type}">' if attribute.value_type not in _SPECIAL_TYPES else ""
+
+
+# A special time stands among the seconds of its attribute (spec/xds.md 6.3).
+_no_seconds = re.compile("[^-0-9]|[0-9]-").search
 
 # --- steps ---
 
@@ -230,7 +206,7 @@ def _body(operation: str, steps: Sequence[Written]) -> str:
     previous: Any = None
     if operation == Operation.ADD:
         for _, _, _, attribute, _, new in steps:
-            start, first = _additions[attribute]
+            start, first = _addition(attribute)
             if type(new) is str and first:
                 part = f"{first}{escape_text(new)}</value>{_END_ADD}"
             else:
@@ -242,7 +218,7 @@ def _body(operation: str, steps: Sequence[Written]) -> str:
             previous = attribute
         return "".join(parts)
     for _, _, _, attribute, old, new in steps:
-        start, remove, then_add, remove_all, add, end = _modifications[attribute]
+        start, remove, then_add, remove_all, add, end = _modification(attribute)
         # Types are compared, and the usual text is escaped here, since this runs for nearly every row.
         if type(new) is not str or not end or isinstance(old, tuple):
             part = f"{start}{_step(attribute.value_type, old, new)}{_END_MODIFY}"
