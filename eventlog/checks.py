@@ -95,25 +95,20 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
                 add((record_id, event_type, object_id, attribute, None, None))
                 continue
             convert = attribute.convert
-            comes = None if new is None or event_type == 2 else convert(new)
-            if event_type == 1:
-                add((record_id, 1, object_id, attribute, None, comes))
-            elif event_type == 3:
-                add((record_id, 3, object_id, attribute, ALL, comes))
-            else:
-                goes: str | Literal[All.ALL] | None = None
-                if old is not None:
-                    try:
-                        goes = convert(old)
-                    except BadValue as unreadable:
-                        _refuse_unless_replaced(attribute, new, unreadable)
-                        goes = ALL
-                        remarks.append(Remark(record_id, attribute, "old_unreadable", str(unreadable)))
-                if new is not None:
-                    comes = convert(new)
-                    if comes == goes and old != new:
-                        remarks += _truncated(record_id, attribute, old, new)
-                add((record_id, 2, object_id, attribute, goes, comes))
+            goes: str | Literal[All.ALL] | None = None
+            if event_type == 3:
+                goes = ALL
+            elif event_type == 2 and old is not None:
+                try:
+                    goes = convert(old)
+                except BadValue as unreadable:
+                    _refuse_unless_replaced(attribute, new, unreadable)
+                    goes = ALL
+                    remarks.append(Remark(record_id, attribute, "old_unreadable", str(unreadable)))
+            comes = None if new is None else convert(new)
+            if comes == goes and event_type == 2 and old != new:
+                remarks += _truncated(record_id, attribute, old, new)
+            add((record_id, event_type, object_id, attribute, goes, comes))
         except RowError as error:
             bad.append(BadRow(record_id, error.row_code, str(error)))
     return Checked(good, bad, loopback, remarks)

@@ -93,7 +93,7 @@ class QlikMessages:
                 for cls in catalog.classes
             }
         sequence_of = sequences(first)
-        return [self._messages(event, sequence_of(event.place), log_rows.get(event.ids[0])) for event in events]
+        return [self._messages(event, sequence_of(event.place), _first_row(event, log_rows)) for event in events]
 
     def _messages(self, event: Outgoing, sequence: str, row: LogRow | None) -> tuple[Record, ...] | Verdict:
         try:
@@ -114,6 +114,12 @@ class QlikMessages:
             return None if text is None else self._read_moment(text)
         except BadValue:
             return None
+
+
+def _first_row(event: Outgoing, log_rows: Mapping[int, LogRow]) -> LogRow | None:
+    """The first row of an event as the log has it; of one that is built again the first that is still N."""
+    row = log_rows.get(event.ids[0])
+    return row or next((log_rows[record_id] for record_id in event.ids if record_id in log_rows), None)
 
 
 def class_columns(cls: ObjectClass) -> tuple[QlikColumn, ...]:

@@ -108,6 +108,11 @@ def test_an_event_is_numbered_by_its_place_and_timed_by_its_row() -> None:
     assert (records[0][1].topic, records[0][1].key) == ("indirect.usr", b"7")  # type: ignore[union-attr,index]
 
 
+def test_an_event_that_is_built_again_is_timed_by_the_first_row_that_is_left() -> None:
+    _, message = payloads(document(messages(), EVENT._replace(event_id="11", ids=[11, 12])).records)
+    assert message["message"]["headers"]["timestamp"] == "2024-05-10T11:59:59.123"
+
+
 def test_metadata_come_again_where_they_may_be_lost() -> None:
     format = messages()
     kinds = []
