@@ -17,7 +17,7 @@ STAMP := $(VENV)/.setup-done
 WORKERS ?= 2
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
-BENCHES := $(addprefix bench/,drain.py concurrency.py latency.py capture.py memory.py backlog.py masks.py kafka.py qlik.py gbase.py linter.py)
+BENCHES := $(addprefix bench/,drain.py concurrency.py latency.py capture.py peers.py memory.py backlog.py masks.py kafka.py qlik.py gbase.py linter.py)
 
 .PHONY: setup demo test lint soak bench reference clean distclean
 

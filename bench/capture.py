@@ -15,6 +15,7 @@ import os
 import pwd
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -101,8 +102,11 @@ def main() -> None:
 
 
 @contextmanager
-def server() -> Iterator[tuple[common.Server, bool]]:
-    """A server and whether it has PgQ: Debian's in a cluster of its own, else the embedded one."""
+def server(extra: str = "", port: int | None = None) -> Iterator[tuple[common.Server, bool]]:
+    """A server and whether it has PgQ: Debian's in a cluster of its own, else the embedded one.
+
+    ``extra`` are settings of that cluster; with ``port`` it listens on 127.0.0.1, too, where it asks for passwords.
+    """
     if not (PGQ.exists() and (DEBIAN / "bin" / "initdb").exists()) or os.environ.get("EVENTLOG_BENCH_POSTGRES_URL"):
         with common.server() as bench:
             yield bench, bool(bench.value("SELECT count(*) FROM pg_available_extensions WHERE name = 'pgq'"))
@@ -117,17 +121,24 @@ def server() -> Iterator[tuple[common.Server, bool]]:
         subprocess.run(command, user=user, cwd=directory, check=True, stdout=subprocess.DEVNULL)
 
     data = str(directory / "pg")
-    run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8")
-    settings = f"-c listen_addresses='' -k {directory} -c max_wal_size=4GB -c shared_buffers=512MB -c autovacuum=off"
+    authentication = ("--auth-local=trust", "--auth-host=scram-sha-256")
+    run("initdb", "-D", data, "-U", "postgres", *authentication, "-E", "UTF8", "--locale=C.UTF-8")
+    listens = "-c listen_addresses=''" if port is None else f"-c listen_addresses=127.0.0.1 -p {port}"
+    settings = f"{listens} -k {directory} -c max_wal_size=4GB -c shared_buffers=512MB -c autovacuum=off {extra}"
     run("pg_ctl", "-D", data, "-o", settings, "-l", str(directory / "log"), "-w", "start")
     try:
-        url = sa.URL.create("postgresql", "postgres", database="postgres", query={"host": str(directory)})
+        url = sa.URL.create("postgresql", "postgres", port=port, database="postgres", query={"host": str(directory)})
         place = "Debian, a cluster of its own"
         with common._database(url.render_as_string(), place) as bench:
             yield bench, True
     finally:
         run("pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
 
 
 def unprivileged() -> str | None:
