@@ -29,7 +29,7 @@ import common
 import psutil
 import sqlalchemy as sa
 
-from eventlog.catalog import build_catalog
+from eventlog.core.catalog import build_catalog
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT, triggers
 from eventlog.sql.locate import locate_log

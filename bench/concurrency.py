@@ -14,7 +14,7 @@ from statistics import median
 
 import common
 
-from eventlog.config import load
+from eventlog.config.load import load
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import open_context, open_sink

@@ -18,7 +18,7 @@ from decimal import Decimal
 
 import psutil
 
-from eventlog.formats import Report
+from eventlog.changes.format import Report
 from eventlog.gbase.options import ReadOptions, WriteOptions
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.workload import stream

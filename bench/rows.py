@@ -11,10 +11,10 @@ from collections.abc import Callable
 from time import process_time
 from typing import Any
 
-from eventlog.catalog import Catalog, build_catalog, database_from_json
-from eventlog.checks import check_rows
-from eventlog.events import EventOptions, build_event
-from eventlog.fold import fold
+from eventlog.core.catalog import Catalog, build_catalog, database_from_json
+from eventlog.core.checks import check_rows
+from eventlog.core.events import EventOptions, build_event
+from eventlog.core.fold import fold
 from eventlog.model import LogRow, queue_rows
 from eventlog.publisher.flight import encode, pack
 from eventlog.publisher.formats import XdsFormat

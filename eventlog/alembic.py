@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from eventlog.config import load
+from eventlog.config.load import load
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.publisher.opening import declared_watches

@@ -12,21 +12,21 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from eventlog.catalog import Database, database_from_json
-from eventlog.catalog_option import database_of, read_catalog
+from eventlog.changes.catalog_option import database_of, read_catalog
+from eventlog.changes.format import Format, Report
+from eventlog.core.catalog import Database, database_from_json
 from eventlog.errors import ConfigError, DatabaseError, placed
-from eventlog.formats import Format, Report
+from eventlog.files.atomic import check_parent
 from eventlog.model import Change
-from eventlog.whole_output import check_parent
 
 FORMATS: Final[Mapping[str, str]] = {
     "xds": "eventlog.xds.document_format",
-    "eventlog": "eventlog.log_format.row_format",
+    "eventlog": "eventlog.log.row_format",
     "qlik-change-table": "eventlog.qlik.change_table_format",
     "qlik-messages": "eventlog.qlik.message_format",
     "gbase": "eventlog.gbase.stream_format",
     "linter": "eventlog.linter.queue_format",
-    "jsonl": "eventlog.jsonl",
+    "jsonl": "eventlog.log.jsonl",
 }
 """The formats by name, with the module that holds each one's ``FORMAT``."""
 

@@ -25,9 +25,9 @@ sys.path.insert(0, str(ROOT))
 import eventlog  # noqa: E402
 from eventlog import cli  # noqa: E402
 from eventlog.cli.init import SELF_EXPLAINING  # noqa: E402
+from eventlog.config.options import BOOLEAN, Option, options_of, toml  # noqa: E402
+from eventlog.config.settings import MANY, SECTIONS, WatchSettings  # noqa: E402
 from eventlog.errors import EventlogError  # noqa: E402
-from eventlog.options import BOOLEAN, Option, options_of, toml  # noqa: E402
-from eventlog.settings import MANY, SECTIONS, WatchSettings  # noqa: E402
 
 _LONG: Final = 80
 """Characters from which on an example is left out."""

@@ -26,11 +26,10 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 from sqlalchemy import Connection
 
-from eventlog.answer import SUCCESS
-from eventlog.config import Config
+from eventlog.config.load import Config
+from eventlog.core.events import Outgoing
 from eventlog.errors import ConfigError
-from eventlog.events import Outgoing
-from eventlog.model import Status
+from eventlog.model import SUCCESS, Status
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import rebuild, recorded_ids
 from eventlog.publisher.flight import Flight, decode

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eventlog.catalog import ObjectId
-from eventlog.checks import CheckedRow
-from eventlog.fold import Group, open_groups
+from eventlog.core.catalog import ObjectId
+from eventlog.core.checks import CheckedRow
+from eventlog.core.fold import Group, open_groups
 from eventlog.sql.bulk import Part
 
 

@@ -9,8 +9,8 @@ from typing import Final, cast
 
 from sqlalchemy import Connection
 
-from eventlog.events import asks_for_values
-from eventlog.fold import Group, first_id
+from eventlog.core.events import asks_for_values
+from eventlog.core.fold import Group, first_id
 from eventlog.model import LogRow
 from eventlog.publisher.context import Context
 from eventlog.publisher.metrics import Counters

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from eventlog.formats import Report
+from eventlog.changes.format import Report
 from eventlog.model import Change
 from spark.captures import Capture, read_capture
 from spark.sorted_formats import sorted_format

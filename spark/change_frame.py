@@ -15,13 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
-from eventlog import change_json
+from eventlog.changes import json_form as change_json
+from eventlog.changes.format import Report
 from eventlog.convert import in_own_options, read_options
+from eventlog.core.moments import is_special
+from eventlog.core.typed import to_text, values_of
 from eventlog.errors import FormatError
-from eventlog.formats import Report
 from eventlog.model import Change, Lob, Row, Value
-from eventlog.moments import is_special
-from eventlog.typed import to_text, values_of
 from spark.capture_tasks import work_on
 from spark.captures import captures
 from spark.job import tune_collector

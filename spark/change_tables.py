@@ -21,8 +21,8 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from eventlog.changes.format import Report, parse_options
 from eventlog.errors import ConfigError, FormatError, placed
-from eventlog.formats import Report, parse_options
 from eventlog.model import Change
 from eventlog.qlik import file_tables
 from eventlog.qlik.change_rows import ChangeRow, header_text, row_reader

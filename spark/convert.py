@@ -28,10 +28,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from eventlog.changes.format import PROBLEMS_KEPT, Report
 from eventlog.convert import format_named, in_own_options, read_options
 from eventlog.errors import ConfigError, EventlogError, FormatError
-from eventlog.formats import PROBLEMS_KEPT, Report
-from eventlog.log_format.files import FILE_FORMATS
+from eventlog.log.files import FILE_FORMATS
 from spark.capture_tasks import Read, work_on
 from spark.captures import Capture, captures
 from spark.conversion_directory import TEMPORARY, abandon, begin, finish, finished, reopen

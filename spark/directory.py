@@ -9,8 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import fs
 
-from eventlog.durable import sync_path
 from eventlog.errors import ConfigError
+from eventlog.files.fsync import sync_path
 
 TEMPORARY: Final = "_temporary"
 """The folder of what is being written."""

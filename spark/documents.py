@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from eventlog.config import Config
+from eventlog.config.load import Config
 from eventlog.xds.writer import Header, file_form, line_form
 from spark.directory import Directory
 from spark.job import Output

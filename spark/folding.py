@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pyarrow as pa
 
-from eventlog.events import ids_of
+from eventlog.core.events import ids_of
 from eventlog.model import LogRow
 from spark.blobs import BEFORE, ROWS, TAKEN, Blob, as_batch, of_batch
 from spark.building import Builder

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from eventlog.events import Outgoing
-from eventlog.fold import first_id
+from eventlog.core.events import Outgoing
+from eventlog.core.fold import first_id
 from eventlog.model import LogRow
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import recorded_groups

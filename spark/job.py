@@ -11,14 +11,14 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from eventlog.catalog import Catalog, Database
-from eventlog.config import Config
+from eventlog.config.load import Config
+from eventlog.config.settings import SinkSettings
+from eventlog.core.catalog import Catalog, Database
 from eventlog.publisher.context import Context
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import catalog_of, xds_format
 from eventlog.publisher.options import PublisherOptions
 from eventlog.qlik import change_table_options, message_options
-from eventlog.settings import SinkSettings
 from eventlog.sql.bulk import Part
 from eventlog.sql.connect import connect
 from eventlog.sql.dialects import for_url

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from eventlog.catalog import Catalog
+from eventlog.changes.from_events import outgoing_reader
+from eventlog.core.catalog import Catalog
+from eventlog.core.events import Outgoing, build_event
+from eventlog.core.typed import moment_reader
+from eventlog.core.values import ValueOptions
 from eventlog.errors import BadValue, FormatError, RowError
-from eventlog.event_changes import outgoing_reader
-from eventlog.events import Outgoing, build_event
 from eventlog.model import Change, LogRow
 from eventlog.publisher.opening import value_options
 from eventlog.publisher.qlik_messages import class_columns
@@ -22,8 +24,6 @@ from eventlog.qlik.message_format import line_of
 from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.registry import open_registry
 from eventlog.qlik.sequence import WriterState, raise_to, time_prefix
-from eventlog.typed import moment_reader
-from eventlog.values import ValueOptions
 from spark.directory import Directory
 from spark.job import Job, catalog
 from spark.numbering import Numbered

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
+from eventlog.changes.format import Report, parse_options
 from eventlog.errors import ConfigError, FormatError
-from eventlog.formats import Report, parse_options
 from eventlog.model import Change
 from eventlog.qlik.envelope import MAGIC, METADATA
 from eventlog.qlik.message import Message
@@ -133,7 +133,7 @@ def _read(
 
 
 def _read_topics(spark: SparkSession, url: str, options: ReadOptions) -> DataFrame:
-    from eventlog import kafka
+    from eventlog.transport import kafka
 
     place, properties = kafka.parse_url(url), with_password(options.properties)
     if not place.topics:
@@ -201,7 +201,7 @@ def write_messages(changes: DataFrame, target: str, options: Mapping[str, Any] |
         as_line = f.udf(lambda topic, key, value: line_of(topic, _bytes(key), bytes(value)).decode().rstrip("\n"))
         records.select(as_line("topic", "key", "value").alias("value")).write.text(target)
         return
-    from eventlog import kafka
+    from eventlog.transport import kafka
 
     place = kafka.parse_url(target)
     if place.topics:

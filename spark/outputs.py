@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from eventlog.config import Config
+from eventlog.changes.format import parse_options
+from eventlog.config.load import Config
 from eventlog.errors import ConfigError
-from eventlog.formats import parse_options
 from eventlog.qlik import change_table_options, message_options
 from spark import documents, message_output, table_output
 from spark.job import Job, Output

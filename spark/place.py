@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sqlalchemy import URL
 
-from eventlog.config import load, masked
+from eventlog.config.load import load, masked
 from eventlog.errors import ConfigError
 from eventlog.sql.dialects import parse_url
 from eventlog.sql.log_table import LogTable

@@ -18,11 +18,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from eventlog.checks import BadRow, CheckedRow, check_rows
-from eventlog.events import ids_of
+from eventlog.core.checks import BadRow, CheckedRow, check_rows
+from eventlog.core.events import ids_of
+from eventlog.core.values import Kind
 from eventlog.model import QUEUE_FIELDS, LogRow, Status
 from eventlog.sql.windows import to_ranges
-from eventlog.values import Kind
 from spark.blobs import READ, ROWS, TAKEN, Blob, ReadRows, as_batch, write_run
 from spark.borders import Borders
 from spark.building import Builder

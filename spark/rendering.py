@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
-from eventlog.events import CurrentRow, Decision, Outgoing, apply_precedence, asks_for_values
-from eventlog.fold import Group, object_of
+from eventlog.core.events import CurrentRow, Decision, Outgoing, apply_precedence, asks_for_values
+from eventlog.core.fold import Group, object_of
 from eventlog.model import LogRow
 from eventlog.publisher.context import Context
 from eventlog.publisher.window import query_back

@@ -10,8 +10,8 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from eventlog.catalog import Attribute, Catalog, ObjectClass
-from eventlog.checks import CheckedRow, Texts
+from eventlog.core.catalog import Attribute, Catalog, ObjectClass
+from eventlog.core.checks import CheckedRow, Texts
 from eventlog.model import ALL, QUEUE_FIELDS, LogRow, QueueRow, Status
 
 FIELDS_WITH_TIME: Final = (*QUEUE_FIELDS, "event_time")

@@ -11,8 +11,8 @@ from itertools import chain
 from operator import itemgetter
 from typing import Final
 
-from eventlog.checks import CheckedRow
-from eventlog.fold import Group, first_open, fold
+from eventlog.core.checks import CheckedRow
+from eventlog.core.fold import Group, first_open, fold
 
 RUN_ROWS: Final = 10_000
 """Rows that are folded at a time; those of open groups are folded again with the next ones."""

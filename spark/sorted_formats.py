@@ -12,13 +12,13 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from eventlog.changes.format import Report, parse_options
 from eventlog.errors import FormatError, placed
-from eventlog.formats import Report, parse_options
 from eventlog.linter.files import export_files, read_queue
 from eventlog.linter.queue_format import export_reader
 from eventlog.linter.rows import QueueRow
-from eventlog.log_format.files import read_rows
-from eventlog.log_format.row_format import LogReaderOptions, changes_of_sorted
+from eventlog.log.files import read_rows
+from eventlog.log.row_format import LogReaderOptions, changes_of_sorted
 from eventlog.model import Change, LogRow
 from eventlog.qlik import file_tables
 from eventlog.qlik.change_rows import ChangeRow, row_order

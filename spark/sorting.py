@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from eventlog.changes.format import PROBLEMS_KEPT, Report
 from eventlog.errors import ConfigError, EventlogError, FormatError
-from eventlog.formats import PROBLEMS_KEPT, Report
 from eventlog.model import Change
 from spark.captures import Capture, readable
 from spark.job import tune_collector

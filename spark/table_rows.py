@@ -14,12 +14,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from eventlog.catalog import ObjectClass
-from eventlog.checks import CheckedRow
+from eventlog.changes.from_rows import GroupReading, group_reader
+from eventlog.core.catalog import ObjectClass
+from eventlog.core.checks import CheckedRow
+from eventlog.core.events import CurrentRow, Decision, ids_of
+from eventlog.core.fold import object_of
+from eventlog.core.typed import is_multi_valued
 from eventlog.errors import FormatError, NotExpressible, RowError, ValueRange, shown
-from eventlog.events import CurrentRow, Decision, ids_of
-from eventlog.fold import object_of
-from eventlog.group_changes import GroupReading, group_reader
 from eventlog.model import Change, ChangeOp, LogRow, Operation
 from eventlog.publisher.qlik_messages import class_columns
 from eventlog.qlik import masks
@@ -31,7 +32,6 @@ from eventlog.qlik.part_files import FileColumn, arrow_type, converter
 from eventlog.qlik.sequence import time_prefix
 from eventlog.qlik.stored_values import CLASSES
 from eventlog.qlik.table_layout import TableLayout, new_layout
-from eventlog.typed import is_multi_valued
 from spark.job import Job, catalog
 from spark.numbering import Numbered
 from spark.rendering import RECEIVER, BadLine, Decided, Render, Rendered

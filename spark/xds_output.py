@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from eventlog.events import Outgoing, association_of, build_event
+from eventlog.core.events import Outgoing, association_of, build_event
 from eventlog.model import LogRow
 from eventlog.xds.writer import write_outgoing
 from spark.directory import Directory

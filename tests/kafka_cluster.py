@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from eventlog import kafka
+from eventlog.transport import kafka
 
 HOST = """
 import sys

@@ -10,8 +10,8 @@ from typing import Any, Final
 from loss_matrix import LETTERS
 from loss_table import CATALOG, LABELS, complete
 
+from eventlog.changes.format import Report
 from eventlog.convert import format_named, in_own_options
-from eventlog.formats import Report
 from eventlog.gbase.options import WriteOptions
 from eventlog.gbase.writer import write_stream
 from eventlog.linter.files import write_export

@@ -8,7 +8,7 @@ from typing import Final
 
 from loss_table import COLUMNS, KEY, complete
 
-from eventlog.change_keys import written_columns
+from eventlog.changes.keys import written_columns
 from eventlog.model import Change, ChangeOp, Row, changes_nothing, differing, moves_key, old_key
 
 LETTERS: Final[Mapping[str, str]] = {

@@ -6,8 +6,8 @@ import click
 
 from eventlog.cli.context import Context
 from eventlog.cli.output import print_json, table
-from eventlog.config import effective
-from eventlog.options import toml
+from eventlog.config.load import effective
+from eventlog.config.options import toml
 
 
 @click.command()

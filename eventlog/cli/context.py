@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from eventlog.cli.output import note
-from eventlog.config import Config, load
+from eventlog.config.load import Config, load
 
 DEFAULT_FILE: Final = Path("eventlog.toml")
 

@@ -21,12 +21,12 @@ from typing import Any, Final, NamedTuple
 import click
 
 from eventlog import convert as conversion
+from eventlog.changes.format import Report
 from eventlog.cli.context import Context
 from eventlog.cli.output import note, print_json, result, table
 from eventlog.cli.spark import master_of, spark_module
-from eventlog.config import with_own_password
+from eventlog.config.load import with_own_password
 from eventlog.errors import ConfigError, EventlogError
-from eventlog.formats import Report
 
 STANDARD: Final = "-"
 """In place of a path: standard input or output."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from sqlalchemy import Connection, Engine
 
-from eventlog.config import Config, connection_url
+from eventlog.config.load import Config, connection_url
 from eventlog.sql import dialects
 from eventlog.sql.connect import connect, will_write
 from eventlog.sql.dialect import Dialect

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from eventlog.cli.context import Context
 from eventlog.cli.database import engine_of, reading, transaction
 from eventlog.cli.output import confirm, print_json, result, sees_terminal, table, yes_option
-from eventlog.config import Config, connection_url
+from eventlog.config.load import Config, connection_url
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.publisher.opening import find_log
 from eventlog.sql import dialects, migrations

@@ -11,10 +11,10 @@ from typing import Any, Final
 import click
 
 from eventlog import convert as conversion
-from eventlog.change_json import value_to_json
+from eventlog.changes.format import Report
+from eventlog.changes.json_form import value_to_json
 from eventlog.cli.context import Context
 from eventlog.cli.convert import print_report, standard_input, with_password
-from eventlog.formats import Report
 from eventlog.model import Change, Lob, Value, old_key
 
 _FORMAT: Final = click.Choice(list(conversion.FORMATS))

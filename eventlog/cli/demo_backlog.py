@@ -16,7 +16,7 @@ from rich.console import Console
 from sqlalchemy import text
 
 from eventlog.cli.database import engine_of, transaction
-from eventlog.config import Config, load
+from eventlog.config.load import Config, load
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.metrics import Counters

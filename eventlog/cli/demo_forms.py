@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table as Grid
 
-from eventlog.catalog import Database
 from eventlog.convert import convert
+from eventlog.core.catalog import Database
 from eventlog.model import LogRow
 from eventlog.xds.reader import read_lines
 from eventlog.xds.writer import write_event

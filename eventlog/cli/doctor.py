@@ -11,9 +11,9 @@ import click
 from eventlog.cli.context import Context
 from eventlog.cli.output import print_json, result, table
 from eventlog.cli.triggers import planned_triggers
-from eventlog.config import Effective, effective
+from eventlog.config.load import Effective, effective
+from eventlog.config.options import toml
 from eventlog.errors import ConfigError
-from eventlog.options import toml
 from eventlog.publisher.diagnosis import Finding, Limits
 from eventlog.publisher.examination import examine
 

@@ -13,13 +13,13 @@ import click
 
 from eventlog.cli.context import DEFAULT_FILE, Context
 from eventlog.cli.output import note
-from eventlog.config import Config, masked
+from eventlog.config.load import Config, masked
+from eventlog.config.options import BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, Option, options_of, toml
+from eventlog.config.settings import SECTIONS, WatchSettings
 from eventlog.errors import ConfigError
-from eventlog.options import BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, Option, options_of, toml
-from eventlog.settings import SECTIONS, WatchSettings
 
 if TYPE_CHECKING:
-    from eventlog.catalog import Database
+    from eventlog.core.catalog import Database
     from eventlog.sql.log_table import LogTable
 
 SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL)
@@ -68,7 +68,7 @@ def _fill(context: Context, path: Path) -> None:
     """Add a watch for each table to the file, which is written first if it is not there. Raises ConfigError."""
     # Asks the database, which the rest of this command does without.
     from eventlog.cli.database import reading
-    from eventlog.config import load
+    from eventlog.config.load import load
     from eventlog.publisher.opening import class_schema
     from eventlog.sql.locate import new_log
     from eventlog.sql.log_table import split_name
@@ -95,7 +95,7 @@ def _fill(context: Context, path: Path) -> None:
 
 def watches_of(database: Database, log: LogTable) -> tuple[str, int]:
     """A [[watch]] for each table that can be a class, as TOML, and how many; the others are named with the reason."""
-    from eventlog.catalog import value_column
+    from eventlog.core.catalog import value_column
     from eventlog.sql.declared import looks_secret
     from eventlog.sql.watches import attribute_names, choose_tables, internal_tables
 
@@ -145,7 +145,7 @@ def _with_database(text: str, config: Config) -> str:
 def _from_driver(export: Path) -> tuple[str, list[str]]:
     """The file that a driver's export gives, and what was not taken over. Raises ConfigError."""
     # Reads XML, which most of the command line does without.
-    from eventlog.driver_config import read_driver, toml_text
+    from eventlog.config.idm import read_driver, toml_text
 
     try:
         driver = read_driver(export.read_bytes())

@@ -11,10 +11,11 @@ from types import FrameType
 
 import click
 
+from eventlog.changes.format import Report
 from eventlog.cli.context import Context
-from eventlog.config import Config, effective
-from eventlog.formats import Report
-from eventlog.options import toml
+from eventlog.config.load import Config, effective
+from eventlog.config.options import toml
+from eventlog.config.settings import SOURCE_FORMATS
 from eventlog.publisher.claiming import claiming, open_to_publish
 from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
@@ -25,7 +26,6 @@ from eventlog.publisher.metrics import OLD_UNREADABLE, TRUNCATED, Counters
 from eventlog.publisher.opening import ignored_indent, open_sink, open_unlocked
 from eventlog.publisher.sinks.stdout import StreamSink
 from eventlog.publisher.wake import StopRequest
-from eventlog.settings import SOURCE_FORMATS
 
 _log = logging.getLogger("eventlog.publisher")
 

@@ -14,15 +14,15 @@ from typing import Final, NamedTuple
 import click
 from sqlalchemy import Connection
 
-from eventlog.catalog import Catalog, ObjectClass
 from eventlog.cli.context import Context
 from eventlog.cli.database import session
 from eventlog.cli.output import note, print_json, progress, result
-from eventlog.config import Config
+from eventlog.config.load import Config
+from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.errors import BadTableKey, ConfigError, DatabaseAway, DatabaseError, LogTableError
+from eventlog.files.spool import spooled
 from eventlog.model import EventType
 from eventlog.publisher.opening import find_log, read_catalog
-from eventlog.spool import spooled
 from eventlog.sql import resync as batches
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.failures import as_database_errors

@@ -14,14 +14,14 @@ from eventlog.cli.database import reading
 from eventlog.cli.output import print_json, result, table
 from eventlog.cli.source_status import show_source
 from eventlog.cli.triggers import planned_triggers
-from eventlog.config import Config
+from eventlog.config.load import Config
+from eventlog.config.settings import SOURCE_FORMATS
+from eventlog.core.events import Outgoing
 from eventlog.errors import EventlogError
-from eventlog.events import Outgoing
 from eventlog.model import Status
 from eventlog.publisher.diagnosis.words import age
 from eventlog.publisher.flight import decode
 from eventlog.publisher.opening import find_log
-from eventlog.settings import SOURCE_FORMATS
 from eventlog.sql.companions import read_inflight
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.failures import as_database_errors

@@ -12,12 +12,12 @@ from typing import Final
 import click
 from sqlalchemy import Connection
 
-from eventlog.catalog import Catalog, Database, can_be_class, database_from_json, match_name
 from eventlog.cli.context import Context
 from eventlog.cli.database import reading, transaction
 from eventlog.cli.db import dialect_option, names, offline, refuse_to_lose_rows
 from eventlog.cli.output import confirm, note, print_json, result, sees_terminal, table, yes_option
-from eventlog.config import Config
+from eventlog.config.load import Config
+from eventlog.core.catalog import Catalog, Database, can_be_class, database_from_json, match_name
 from eventlog.errors import ConfigError, EventlogError, TriggerError, together
 from eventlog.publisher.loopback import WAYS_OUT, of_tables, owned_tables
 from eventlog.publisher.opening import (

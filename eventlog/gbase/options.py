@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from eventlog.catalog_option import CatalogOption
+from eventlog.changes.catalog_option import CatalogOption
+from eventlog.changes.format import check_charset
 from eventlog.errors import ConfigError
-from eventlog.formats import check_charset
 from eventlog.gbase.encodings import TextOptions
 from eventlog.gbase.framing import DEFAULT_MAX_RECORD
 from eventlog.gbase.token import Token

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from eventlog.catalog import Table
+from eventlog.core.catalog import Table
+from eventlog.core.values import ColumnType as CatalogType
+from eventlog.core.values import Kind as CatalogKind
 from eventlog.errors import ConfigError, NotExpressible
 from eventlog.gbase import records
 from eventlog.gbase.column_types import Column, Kind, parse_type, quoted_name
 from eventlog.gbase.column_writers import cut_off, writer
 from eventlog.gbase.encodings import TextOptions
 from eventlog.model import Row
-from eventlog.values import ColumnType as CatalogType
-from eventlog.values import Kind as CatalogKind
 
 _LONGEST_LVARCHAR: Final = 32739
 _MAX_DIGITS: Final = 32

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from eventlog.changes.format import Format, Report, parse_options
 from eventlog.errors import FormatError, placed
-from eventlog.formats import Format, Report, parse_options
+from eventlog.files.atomic import whole_file
+from eventlog.files.inputs import files_in
 from eventlog.gbase.listing import listing
 from eventlog.gbase.options import ReadOptions, WriteOptions
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.writer import write_stream
-from eventlog.input_files import files_in
 from eventlog.model import Change
-from eventlog.whole_output import whole_file
 
 _CHUNK: Final = 1 << 18
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
-from eventlog.catalog_option import database_of
+from eventlog.changes.catalog_option import database_of
+from eventlog.changes.format import Report
 from eventlog.errors import FormatError, NeedsQueryBack, NeedsRowCodec, NotExpressible, SchemaMissing, ValueRange
-from eventlog.formats import Report
 from eventlog.gbase import records
 from eventlog.gbase.column_types import Column, Kind
 from eventlog.gbase.encodings import TextOptions

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from eventlog.catalog import Column, Table
+from eventlog.core.catalog import Column, Table
+from eventlog.core.values import Kind
 from eventlog.errors import ConfigError, NotExpressible, placed
 from eventlog.linter.errors import BadColumnValue
 from eventlog.linter.fields import integer, stripped
 from eventlog.linter.rows import column_positions
-from eventlog.values import Kind
 
 COLUMNS: Final = ("TABNUM_SRC", "NAME", "ATRNUM", "TYP", "PKEY", "LEN")
 """The columns of DISPATCH_ATTRS in the order of the manual."""

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from eventlog.errors import ConfigError, FormatError, placed
-from eventlog.input_files import files_in
+from eventlog.files.atomic import directory_of, whole_path
+from eventlog.files.inputs import files_in
+from eventlog.files.lines import numbered_lines, text_of
 from eventlog.linter import attributes, rows
 from eventlog.linter.attributes import TableAttrs, attrs_of_rows, attrs_values
 from eventlog.linter.errors import MissingColumn
 from eventlog.linter.rows import QueueRow, column_values, queue_rows
-from eventlog.text_lines import numbered_lines, text_of
-from eventlog.whole_output import directory_of, whole_path
 
 ATTRS_STEM: Final = "dispatch_attrs"
 QUEUE_STEM: Final = "dispatch_queue"

@@ -13,7 +13,7 @@ from datetime import datetime
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple
 
-from eventlog.formats import check_charset
+from eventlog.changes.format import check_charset
 from eventlog.linter.attributes import ColumnAttrs, TableAttrs, Typ
 from eventlog.linter.errors import RowDecodeError, RowEncodeError
 from eventlog.model import Lob, Value

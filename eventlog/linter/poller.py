@@ -12,8 +12,8 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from eventlog.changes.format import Report
 from eventlog.errors import ConfigError
-from eventlog.formats import Report
 from eventlog.linter import tables
 from eventlog.linter.attributes import TableAttrs
 from eventlog.linter.reader import QueueReader, ReaderOptions

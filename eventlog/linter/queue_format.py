@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from eventlog.catalog_option import CatalogOption
+from eventlog.changes.catalog_option import CatalogOption
+from eventlog.changes.format import Format, Report, parse_options
 from eventlog.errors import FormatError, placed
-from eventlog.formats import Format, Report, parse_options
 from eventlog.linter import files, tables
 from eventlog.linter.attributes import attrs_of_option
 from eventlog.linter.fields import DATA_SIZE

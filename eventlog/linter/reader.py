@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, NotExpressible, SchemaMissing
-from eventlog.formats import Report
 from eventlog.linter import operations
 from eventlog.linter.attributes import TableAttrs
 from eventlog.linter.codec import RowCodec, row_codec

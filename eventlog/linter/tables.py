@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from eventlog.catalog import match_name
+from eventlog.core.catalog import match_name
 from eventlog.errors import DatabaseAway, DatabaseError, FormatError
 from eventlog.linter import attributes, rows
 from eventlog.linter.attributes import TableAttrs, attrs_of_rows, attrs_values

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from eventlog.catalog_option import CatalogOption, database_of
+from eventlog.changes.catalog_option import CatalogOption, database_of
+from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError, NeedsQueryBack, NeedsRowCodec, NotExpressible, SchemaMissing
-from eventlog.formats import Report
 from eventlog.linter.attributes import TableAttrs, attrs_of_option, attrs_of_table
 from eventlog.linter.codec import RowCodec, row_codec
 from eventlog.linter.column_types import column_value

@@ -6,8 +6,8 @@ import logging
 
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.answer import Level
 from eventlog.errors import FatalAnswer, ReceiverAway
+from eventlog.model import Level
 from eventlog.publisher.context import Context
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.sql.companions import next_flight

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from eventlog.config import Config, SourceSettings, connection_url
+from eventlog.config.load import Config, SourceSettings, connection_url
 from eventlog.publisher.context import Context
 from eventlog.publisher.follow_run import OpenPosition, Position
 from eventlog.publisher.metrics import Counters

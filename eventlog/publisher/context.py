@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from eventlog.catalog import Catalog
+from eventlog.core.catalog import Catalog
 from eventlog.publisher.formats import OutputFormat
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.options import PublisherOptions

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from eventlog.checks import BadRow, Remark, check_rows
-from eventlog.events import Decision, Fates, Outgoing, apply_precedence, build_event, ids_of
-from eventlog.fold import Group, object_of
+from eventlog.core.checks import BadRow, Remark, check_rows
+from eventlog.core.events import Decision, Fates, Outgoing, apply_precedence, build_event, ids_of
+from eventlog.core.fold import Group, object_of
 from eventlog.model import LogRow, Status, queue_rows
 from eventlog.publisher.context import Context
 from eventlog.publisher.delivery import Landing, count_fates, deliver

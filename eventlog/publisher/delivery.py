@@ -10,10 +10,10 @@ from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from eventlog.answer import SUCCESS, Answer, Level, Verdict
-from eventlog.catalog import ObjectId
+from eventlog.core.catalog import ObjectId
+from eventlog.core.events import Fates, Outgoing
 from eventlog.errors import ReceiverAway
-from eventlog.events import Fates, Outgoing
+from eventlog.model import SUCCESS, Answer, Level, Verdict
 from eventlog.publisher.context import Context
 from eventlog.publisher.flight import Envelope, Flight, encode
 from eventlog.publisher.marks import Marks

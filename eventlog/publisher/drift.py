@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from eventlog.catalog import Attribute, Catalog, LogName, ObjectClass
+from eventlog.core.catalog import Attribute, Catalog, LogName, ObjectClass
 from eventlog.errors import EventlogError
 from eventlog.publisher.context import Context
 from eventlog.sql.drift import in_words, key_in_words

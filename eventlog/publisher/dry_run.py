@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eventlog.events import Outgoing, ids_of
-from eventlog.fold import Group
+from eventlog.core.events import Outgoing, ids_of
+from eventlog.core.fold import Group
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import State, rebuild, recorded_ids, recover
 from eventlog.publisher.future import DuePass, begin_due_pass, take_due_window

@@ -9,9 +9,9 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from eventlog.catalog import Catalog, Database, match_name
-from eventlog.checks import check_rows
-from eventlog.config import Config, connection_url
+from eventlog.config.load import Config, connection_url
+from eventlog.core.catalog import Catalog, Database, match_name
+from eventlog.core.checks import check_rows
 from eventlog.errors import DatabaseError, EventlogError
 from eventlog.model import LogRow, queue_rows
 from eventlog.publisher.cycle import recorded_ids

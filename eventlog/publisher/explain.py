@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, NamedTuple
 
-from eventlog.catalog import Attribute, ObjectId
-from eventlog.checks import BadRow, CheckedRow, check_rows
+from eventlog.core.catalog import Attribute, ObjectId
+from eventlog.core.checks import BadRow, CheckedRow, check_rows
+from eventlog.core.events import Decision, Outgoing, apply_precedence, build_event, ids_of
+from eventlog.core.fold import first_id, fold, object_of
 from eventlog.errors import DatabaseError, LogTableError
-from eventlog.events import Decision, Outgoing, apply_precedence, build_event, ids_of
-from eventlog.fold import first_id, fold, object_of
 from eventlog.model import LogRow, Status, queue_rows
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import build_recorded, recorded_ids

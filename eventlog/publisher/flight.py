@@ -12,8 +12,8 @@ from itertools import chain, count, islice
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from eventlog.core.events import Outgoing
 from eventlog.errors import DatabaseError
-from eventlog.events import Outgoing
 from eventlog.model import LogRow
 from eventlog.sql.windows import to_ranges
 

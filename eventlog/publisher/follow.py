@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Final
 
-from eventlog import change_json
-from eventlog.change_events import change_to_events
-from eventlog.change_keys import class_of_change
+from eventlog.changes import json_form as change_json
+from eventlog.changes.keys import class_of_change
+from eventlog.changes.to_events import change_to_events
 from eventlog.errors import (
     AnotherPublisher,
     ConfigError,

@@ -10,13 +10,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from eventlog.catalog import Catalog, build_catalog
-from eventlog.catalog_option import database_of, read_catalog
-from eventlog.change_events import EventWriting
-from eventlog.config import Config, SourceSettings
+from eventlog.changes.catalog_option import database_of, read_catalog
+from eventlog.changes.format import Report, parse_options
+from eventlog.changes.to_events import EventWriting
+from eventlog.config.load import Config, SourceSettings
 from eventlog.convert import in_own_options
+from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.errors import ConfigError
-from eventlog.formats import Report, parse_options
 from eventlog.publisher.follow_options import STANDARD_INPUT, check_options
 from eventlog.publisher.follow_run import Following, OpenPosition, Position
 from eventlog.publisher.metrics import Counters

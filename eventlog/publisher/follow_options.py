@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from eventlog.config import Config, PublisherSettings, SourceSettings
+from eventlog.config.load import Config, PublisherSettings, SourceSettings
+from eventlog.config.options import options_of, toml
 from eventlog.errors import ConfigError
-from eventlog.options import options_of, toml
 
 STANDARD_INPUT: Final = "-"
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from eventlog.answer import Answer, Level, Verdict
-from eventlog.catalog import Catalog
-from eventlog.change_events import EventWriting
+from eventlog.changes.to_events import EventWriting
+from eventlog.core.catalog import Catalog
 from eventlog.errors import FatalAnswer, ReceiverAway
+from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.health import Beat
 from eventlog.publisher.metrics import Counters

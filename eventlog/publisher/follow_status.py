@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from eventlog.config import Config, SourceSettings
+from eventlog.changes.format import Report
+from eventlog.config.load import Config, SourceSettings
 from eventlog.errors import ConfigError, DatabaseError, EventlogError
-from eventlog.formats import Report
 from eventlog.publisher.follow_opening import check_place, position_url, source_of
 from eventlog.publisher.position_file import failures_of, is_locked, read_position
 from eventlog.publisher.sources import Backlog

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from eventlog.catalog import Catalog
-from eventlog.events import Outgoing, association_of, public_event
+from eventlog.core.catalog import Catalog
+from eventlog.core.events import Outgoing, association_of, public_event
 from eventlog.model import Event
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.sinks import Document, Record

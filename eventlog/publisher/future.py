@@ -6,7 +6,7 @@ from collections.abc import Collection
 from contextlib import closing
 from typing import NamedTuple
 
-from eventlog.catalog import ObjectId
+from eventlog.core.catalog import ObjectId
 from eventlog.publisher.context import Context
 from eventlog.publisher.passes import Writers, open_writers
 from eventlog.publisher.window import UNLIMITED_WINDOW, Reading, Taken

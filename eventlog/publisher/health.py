@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from eventlog.answer import Answer, Level, Verdict
-from eventlog.config import Config
+from eventlog.config.load import Config
 from eventlog.errors import ConfigError
+from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.schedule import LONGEST_REST
 from eventlog.publisher.sinks import Document, Sink
 

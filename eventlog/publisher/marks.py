@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from eventlog.answer import Level, Verdict
-from eventlog.checks import BadRow
-from eventlog.events import Fates, Outgoing
-from eventlog.model import Status
+from eventlog.core.checks import BadRow
+from eventlog.core.events import Fates, Outgoing
+from eventlog.model import Level, Status, Verdict
 from eventlog.publisher.context import Context
 from eventlog.sql.companions import add_errors
 from eventlog.sql.windows import to_ranges

@@ -6,9 +6,9 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from eventlog.answer import Level
-from eventlog.checks import Remark
-from eventlog.values import Kind
+from eventlog.core.checks import Remark
+from eventlog.core.values import Kind
+from eventlog.model import Level
 
 if TYPE_CHECKING:
     from eventlog.publisher.context import Context

@@ -10,10 +10,11 @@ from typing import Final, TextIO, cast
 
 from sqlalchemy import Connection
 
-from eventlog.catalog import Catalog, Database, build_catalog, match_name
-from eventlog.config import Config, WatchSettings, connection_url
+from eventlog.config.load import Config, WatchSettings, connection_url
+from eventlog.core.catalog import Catalog, Database, build_catalog, match_name
+from eventlog.core.events import EventOptions
+from eventlog.core.values import ValueOptions
 from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError, EventlogError, TriggerError, together
-from eventlog.events import EventOptions
 from eventlog.publisher.context import Context
 from eventlog.publisher.formats import Form, OutputFormat, XdsFormat
 from eventlog.publisher.metrics import Counters
@@ -39,7 +40,6 @@ from eventlog.sql.watches import (
     internal_tables,
     matching_tables,
 )
-from eventlog.values import ValueOptions
 from eventlog.xds.writer import Header
 
 DEFAULT_TOPIC: Final = "eventlog"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import time
 
-from eventlog.events import EventOptions
+from eventlog.core.events import EventOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from eventlog.catalog import ObjectId
+from eventlog.core.catalog import ObjectId
 
 
 @dataclass(slots=True)

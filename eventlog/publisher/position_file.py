@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from eventlog.durable import sync_file, sync_path
 from eventlog.errors import AnotherPublisher, ConfigError, EventlogError
+from eventlog.files.fsync import sync_file, sync_path
 from eventlog.sql.state import Failure, Saved
 
 _LOOKS: Final = 5

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from eventlog.answer import Level, Verdict
-from eventlog.catalog import Catalog, Column, ObjectClass, Table
+from eventlog.changes.from_events import ReadOutgoing, outgoing_reader
+from eventlog.core.catalog import Catalog, Column, ObjectClass, Table
+from eventlog.core.events import Outgoing, public_event
+from eventlog.core.typed import moment_reader
+from eventlog.core.values import ValueOptions
 from eventlog.errors import BadValue, FormatError, ReceiverAway, RowError
-from eventlog.event_changes import ReadOutgoing, outgoing_reader
-from eventlog.events import Outgoing, public_event
-from eventlog.model import Change, LogRow
+from eventlog.model import Change, Level, LogRow, Verdict
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.sinks import Document, Record
 from eventlog.qlik.columns import QlikColumn, columns_of
@@ -20,8 +21,6 @@ from eventlog.qlik.flight_sequence import first_sequence, sequences
 from eventlog.qlik.message_options import WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.registry import Registry, RegistryError
-from eventlog.typed import moment_reader
-from eventlog.values import ValueOptions
 
 _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 

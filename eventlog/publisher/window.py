@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from eventlog.catalog import Attribute, ObjectClass, ObjectId
-from eventlog.checks import BadRow, CheckedRow, Remark, check_rows
-from eventlog.events import Decision, Outgoing, apply_precedence, asks_for_values, build_event, ids_of
-from eventlog.fold import Group, first_id, first_open, fold, object_of
+from eventlog.core.catalog import Attribute, ObjectClass, ObjectId
+from eventlog.core.checks import BadRow, CheckedRow, Remark, check_rows
+from eventlog.core.events import Decision, Outgoing, apply_precedence, asks_for_values, build_event, ids_of
+from eventlog.core.fold import Group, first_id, first_open, fold, object_of
 from eventlog.model import LogRow, QueueRow, queue_rows
 from eventlog.publisher.context import Context
 from eventlog.sql.dialect import CurrentRow

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from eventlog.errors import ConfigError, FormatError, NotExpressible
-from eventlog.text_lines import parsed_json
+from eventlog.files.lines import parsed_json
 
 try:
     import fastavro

@@ -11,15 +11,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
+from eventlog.changes.format import Format, Report, parse_options
 from eventlog.errors import FormatError, NotExpressible
-from eventlog.formats import Format, Report, parse_options
+from eventlog.files.spool import spooled
 from eventlog.model import Change
 from eventlog.qlik.change_table_options import Described, ReadOptions, WriteOptions, described, full_name
 from eventlog.qlik.change_tables import TargetTable, rows_of, target_table
 from eventlog.qlik.columns import ColumnsSeen, QlikColumn
 from eventlog.qlik.sequence import WriterState
 from eventlog.qlik.stored_tables import WriteRows, changes_of, reading
-from eventlog.spool import spooled
 
 NAME = "qlik-change-table"
 

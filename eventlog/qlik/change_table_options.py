@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
-from eventlog.catalog_option import CatalogOption, database_of
+from eventlog.changes.catalog_option import CatalogOption, database_of
 from eventlog.errors import ConfigError
 from eventlog.qlik.columns import QlikColumn, columns_from_json, columns_of, key_of
 from eventlog.qlik.partitions import Partitioning

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from eventlog.change_keys import refuse_without_row
+from eventlog.changes.keys import refuse_without_row
 from eventlog.errors import FormatError, NotExpressible
 from eventlog.model import Change, ChangeOp, Row, Value, changes_nothing, differing
 from eventlog.qlik import sequence

@@ -13,10 +13,10 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Final
 
-from eventlog.catalog import Column, Table
+from eventlog.core.catalog import Column, Table
+from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError
 from eventlog.model import Change, Lob, Row, Value
-from eventlog.values import ColumnType, Kind
 
 TYPES: Final = frozenset({
     "DATE", "TIME", "DATETIME", "BYTES", "BLOB", "REAL4", "REAL8", "INT1", "INT2", "INT4", "INT8", "UINT1", "UINT2",

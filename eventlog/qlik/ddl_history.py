@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from eventlog.errors import FormatError, placed, shown
+from eventlog.files.lines import parsed_json
 from eventlog.qlik import sequence
 from eventlog.qlik.message_values import whole_number
-from eventlog.text_lines import parsed_json
 
 HISTORY_TABLE: Final = "attrep_ddl_history"
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from eventlog.errors import FormatError, shown
+from eventlog.files.lines import parsed_json
 from eventlog.qlik import avro_binary
 from eventlog.qlik.avro_binary import NULL, VALUE
 from eventlog.qlik.errors import BadMagic
-from eventlog.text_lines import parsed_json
 
 MAGIC: Final = "atMSG"
 METADATA: Final = "MD"

@@ -13,9 +13,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from eventlog.durable import sync_path
+from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError
-from eventlog.formats import Report
+from eventlog.files.fsync import sync_path
 from eventlog.qlik import sequence
 from eventlog.qlik.change_rows import ChangeRow, row_writer
 from eventlog.qlik.change_table_options import ReadOptions, WriteOptions, full_name

@@ -18,9 +18,11 @@ from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any, Final
 
+from eventlog.changes.format import Format, Report, parse_options
 from eventlog.errors import ConfigError, FormatError, NeedsQueryBack, NeedsRowCodec, NotExpressible, placed, shown
-from eventlog.formats import Format, Report, parse_options
-from eventlog.input_files import files_in
+from eventlog.files.atomic import whole_file
+from eventlog.files.inputs import files_in
+from eventlog.files.lines import goes_on, numbered_lines, parsed_json, pretty_printed
 from eventlog.model import Change
 from eventlog.qlik.errors import UnknownSchema
 from eventlog.qlik.message import Message, Written
@@ -29,8 +31,6 @@ from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.registry import Registry, RegistryError, open_registry
 from eventlog.qlik.transactions import count_events
-from eventlog.text_lines import goes_on, numbered_lines, parsed_json, pretty_printed
-from eventlog.whole_output import whole_file
 
 _NAME: Final = "qlik-messages"
 _REST: Final = 0.2
@@ -233,7 +233,7 @@ def _bytes(value: Any, where: str) -> bytes | None:
 
 
 def _read_topics(url: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-    from eventlog import kafka
+    from eventlog.transport import kafka
 
     place = kafka.parse_url(url)
     if not place.topics:
@@ -265,7 +265,7 @@ def _given_by(reader: MessageReader, records: Iterable[Any], report: Report) -> 
 
 
 def _write_topics(changes: Iterable[Change], url: str, options: WriteOptions, report: Report) -> None:
-    from eventlog import kafka
+    from eventlog.transport import kafka
 
     place = kafka.parse_url(url)
     if len(place.topics) > 1:

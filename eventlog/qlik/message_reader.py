@@ -12,8 +12,8 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any, Final, NamedTuple, cast
 
+from eventlog.changes.format import Report
 from eventlog.errors import UnknownOperation, shown
-from eventlog.formats import Report
 from eventlog.model import Change, ChangeOp, Row, Value, differing
 from eventlog.qlik import masks
 from eventlog.qlik.columns import QlikColumn

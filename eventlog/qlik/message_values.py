@@ -14,12 +14,12 @@ from json.encoder import encode_basestring
 from math import isinf
 from typing import Any, Final, TypeVar
 
+from eventlog.core.typed import to_text
 from eventlog.errors import FormatError, NotExpressible, ValueRange, shown
 from eventlog.model import Lob, Value
 from eventlog.qlik import avro_binary
 from eventlog.qlik.avro_binary import VALUE
 from eventlog.qlik.columns import QlikColumn
-from eventlog.typed import to_text
 
 Convert = Callable[[Any], Any]
 """What stands in a message -> value, or value -> what stands in a message. Never gets None."""

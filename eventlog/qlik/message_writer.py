@@ -8,8 +8,8 @@ from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any, Final
 
+from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, NeedsQueryBack, NeedsRowCodec, NotExpressible
-from eventlog.formats import Report
 from eventlog.model import Change, ChangeOp, Row, differing
 from eventlog.qlik import avro_binary, masks, message_key, metadata
 from eventlog.qlik.columns import QlikColumn, columns_from_json

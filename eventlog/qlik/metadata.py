@@ -9,12 +9,12 @@ from datetime import datetime
 from typing import Any, Final
 
 from eventlog.errors import FormatError, shown
+from eventlog.files.lines import parsed_json
 from eventlog.qlik.columns import TYPES, QlikColumn
 from eventlog.qlik.message_names import avro_name
 from eventlog.qlik.message_options import WriteOptions
 from eventlog.qlik.message_table import MessageTable
 from eventlog.qlik.message_values import whole_number
-from eventlog.text_lines import parsed_json
 
 HEADERS_NAMESPACE: Final = "com.attunity.queue.msg"
 _MOST_DIGITS: Final = 18

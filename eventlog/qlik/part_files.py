@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, TextIO, cast
 
 from eventlog.errors import ConfigError, FormatError, ValueRange, placed
+from eventlog.files.lines import goes_on, numbered_lines, parsed_json, pretty_printed
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.csv_lines import Line, read_lines, write_line
 from eventlog.qlik.stored_values import Convert, row_converter, text_writer, timestamp_text, typed_writer
-from eventlog.text_lines import goes_on, numbered_lines, parsed_json, pretty_printed
 
 SUFFIXES: Final = {"csv": ".csv", "json": ".jsonl", "parquet": ".parquet"}
 """File names by the option ``file_format``."""

@@ -8,8 +8,8 @@ from heapq import merge
 from pathlib import Path
 from typing import Any, Final
 
+from eventlog.changes.format import Report
 from eventlog.errors import FormatError, placed
-from eventlog.formats import Report
 from eventlog.model import Change
 from eventlog.qlik.change_rows import ChangeRow, RowReader, row_reader
 from eventlog.qlik.change_table_options import Described, ReadOptions, described, full_name

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from eventlog.catalog import Catalog, Database, ObjectClass, match_name, missing_table
+from eventlog.core.catalog import Catalog, Database, ObjectClass, match_name, missing_table
 from eventlog.errors import TriggerError, together
 from eventlog.sql.log_table import split_name
 from eventlog.sql.triggers import BaseTable, ChildTriggers, ClassTriggers, TableTriggers, compile_watch, not_fed

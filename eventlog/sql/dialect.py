@@ -15,7 +15,8 @@ import sqlalchemy as sa
 from sqlalchemy import URL, Connection
 from sqlalchemy.types import TypeEngine
 
-from eventlog.catalog import Attribute, Catalog, Column, Database, ObjectClass
+from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectClass
+from eventlog.core.values import Kind
 from eventlog.model import LogRow, QueueRow
 from eventlog.sql.bulk import Bulk
 from eventlog.sql.health import Health
@@ -24,7 +25,6 @@ from eventlog.sql.resync import Batch, Selection
 from eventlog.sql.trigger_plan import InstalledTrigger, TableSql, TriggerPlan
 from eventlog.sql.watches import Watch
 from eventlog.sql.windows import DueWindow, Queue, Ranges, Window
-from eventlog.values import Kind
 
 CAPABILITIES: Final[Mapping[str, str]] = {
     "server": "the database is a server, not a file",

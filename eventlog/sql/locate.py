@@ -8,7 +8,7 @@ from dataclasses import replace
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from eventlog.catalog import Column, match_name
+from eventlog.core.catalog import Column, match_name
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.model import LogRow
 from eventlog.sql.dialect import Dialect

@@ -8,10 +8,10 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.types import TypeEngine
 
-from eventlog.catalog import Column, match_name
+from eventlog.core.catalog import Column, match_name
+from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.model import LogRow
-from eventlog.values import ColumnType, Kind
 
 LAYOUTS: Final[Mapping[str, tuple[str, ...]]] = {
     "2.x": LogRow._fields,

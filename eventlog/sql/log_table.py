@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from eventlog.core.values import ColumnType
 from eventlog.errors import ConfigError
-from eventlog.values import ColumnType
 
 
 @dataclass(frozen=True, slots=True)

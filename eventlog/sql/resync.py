@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from eventlog.catalog import Catalog, ObjectClass
+from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
 from eventlog.model import EventType
 from eventlog.sql.log_rows import column_of

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from eventlog.catalog import ChildTable, Column, ObjectClass, Table, match_name
+from eventlog.core.catalog import ChildTable, Column, ObjectClass, Table, match_name
 from eventlog.errors import TriggerError
 from eventlog.model import EventType
 from eventlog.sql.watches import INSERT_TYPES, UPDATE_TYPES, Capture, Style, Watch

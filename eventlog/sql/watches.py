@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import Final, Literal
 
-from eventlog.catalog import Database, Table, match_name, missing_table, value_column
+from eventlog.core.catalog import Database, Table, match_name, missing_table, value_column
 from eventlog.errors import ConfigError, TriggerError, together
 from eventlog.model import EventType, LogRow
 from eventlog.sql.log_table import LogTable

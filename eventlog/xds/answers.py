@@ -7,8 +7,8 @@ from typing import Final
 
 from lxml import etree
 
-from eventlog.answer import Answer, Level, Verdict
 from eventlog.errors import ReceiverAway, XdsError
+from eventlog.model import Answer, Level, Verdict
 from eventlog.xds.reader import parse_document
 
 DEFAULT_LIMIT: Final = 64 * 1024 * 1024

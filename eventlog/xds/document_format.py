@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from eventlog import __version__
-from eventlog.catalog import Catalog, build_catalog
-from eventlog.catalog_option import CatalogOption, database_of, keys_of
-from eventlog.change_events import EventWriting, change_to_events
+from eventlog.changes.catalog_option import CatalogOption, database_of, keys_of
+from eventlog.changes.format import Format, Report, parse_options
+from eventlog.changes.from_events import event_to_change
+from eventlog.changes.to_events import EventWriting, change_to_events
+from eventlog.core.catalog import Catalog, build_catalog
+from eventlog.core.values import ValueOptions, converter, parse_type, with_special_values
 from eventlog.errors import ConfigError, FormatError, XdsError
-from eventlog.event_changes import event_to_change
-from eventlog.formats import Format, Report, parse_options
-from eventlog.input_files import files_in
+from eventlog.files.atomic import whole_directory, whole_file
+from eventlog.files.inputs import files_in
 from eventlog.model import Change, Event
-from eventlog.values import ValueOptions, converter, parse_type, with_special_values
-from eventlog.whole_output import whole_directory, whole_file
 from eventlog.xds.reader import DEFAULT_LIMIT, Document, read_events
 from eventlog.xds.writer import Header, file_form, line_form, write_event
 

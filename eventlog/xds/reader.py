@@ -12,9 +12,9 @@ from typing import BinaryIO, Final
 
 from lxml import etree
 
+from eventlog.core.moments import is_special
 from eventlog.errors import XdsError
 from eventlog.model import AttributeSteps, Event, Op, Operation, Step
-from eventlog.moments import is_special
 
 DEFAULT_LIMIT: Final = 256 * 1024 * 1024
 """Bytes of the largest document that is read if nothing else is said."""

@@ -16,11 +16,11 @@ from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from eventlog import __version__
-from eventlog.checks import Texts
+from eventlog.core.checks import Texts
+from eventlog.core.events import Outgoing
+from eventlog.core.values import check_xml
 from eventlog.errors import BadXmlChar, ConfigError
-from eventlog.events import Outgoing
 from eventlog.model import ALL, All, Event, Op, Operation
-from eventlog.values import check_xml
 
 DECLARATION: Final = '<?xml version="1.0" encoding="UTF-8"?>'
 HEARTBEAT: Final = '<status level="success" type="heartbeat"/>'

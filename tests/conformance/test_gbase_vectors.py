@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from vector_cases import known_members
 
-from eventlog.change_json import to_json, value_to_json
+from eventlog.changes.json_form import to_json, value_to_json
 from eventlog.errors import FormatError
 from eventlog.gbase import records
 from eventlog.gbase.column_types import ColumnType, Kind

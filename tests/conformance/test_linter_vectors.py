@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from vector_cases import known_members
 
-from eventlog.change_json import to_json, value_from_json, value_to_json
+from eventlog.changes.format import Report, parse_options
+from eventlog.changes.json_form import to_json, value_from_json, value_to_json
 from eventlog.errors import EventlogError, FormatError, UnknownOperation
-from eventlog.formats import Report, parse_options
 from eventlog.linter import errors
 from eventlog.linter.attributes import TableAttrs, Typ, attrs_of_option
 from eventlog.linter.fields import blob_attr, decode_oper_date, encode_oper_date, oper_date_bytes, syslog_addr

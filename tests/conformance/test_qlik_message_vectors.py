@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from vector_cases import known_members
 
-from eventlog.change_json import from_json, to_json
+from eventlog.changes.format import Report
+from eventlog.changes.json_form import from_json, to_json
 from eventlog.errors import EventlogError
-from eventlog.formats import Report
 from eventlog.qlik.message import Message
 from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from vector_cases import known_members
 
-from eventlog.change_json import value_from_json
+from eventlog.changes.format import Report
+from eventlog.changes.json_form import value_from_json
 from eventlog.errors import EventlogError
-from eventlog.formats import Report
 from eventlog.model import Change, ChangeOp
 from eventlog.qlik import masks, sequence
 from eventlog.qlik.change_rows import ChangeRow, row_reader, row_writer

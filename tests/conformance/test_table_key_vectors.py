@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from vector_cases import known_members
 
+from eventlog.core.table_key import canonical, key_reader, parse
+from eventlog.core.values import parse_type
 from eventlog.errors import BadTableKey
-from eventlog.table_key import canonical, key_reader, parse
-from eventlog.values import parse_type
 
 Case = dict[str, Any]
 

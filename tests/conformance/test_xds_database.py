@@ -19,10 +19,9 @@ import pytest
 import sqlalchemy as sa
 from vector_cases import Case, configuration, log_text, read_case, tree
 
-from eventlog import table_key
-from eventlog.answer import Answer
+from eventlog.core import table_key
 from eventlog.errors import FatalAnswer, ReceiverAway
-from eventlog.model import LogRow
+from eventlog.model import Answer, LogRow
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import open_context

@@ -10,10 +10,10 @@ from typing import Any
 
 from vector_cases import Case, configuration, log_text, read_case, tree
 
-from eventlog.answer import Level, Verdict
-from eventlog.catalog import Attribute, ObjectClass
-from eventlog.events import Outgoing
-from eventlog.model import LogRow, QueueRow, Status, queue_rows
+from eventlog.core.catalog import Attribute, ObjectClass
+from eventlog.core.events import Outgoing
+from eventlog.core.table_key import key_text
+from eventlog.model import Level, LogRow, QueueRow, Status, Verdict, queue_rows
 from eventlog.publisher.context import Context
 from eventlog.publisher.flight import pack
 from eventlog.publisher.marks import Marks
@@ -24,7 +24,6 @@ from eventlog.sql.dialect import CurrentRow, LogRows
 from eventlog.sql.log_columns import find_columns
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Window
-from eventlog.table_key import key_text
 from eventlog.xds.schema import validate
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from lxml import etree
 
-from eventlog.answer import Answer
-from eventlog.catalog import Column, Database, database_from_json
-from eventlog.config import Config, load
-from eventlog.values import parse_type
+from eventlog.config.load import Config, load
+from eventlog.core.catalog import Column, Database, database_from_json
+from eventlog.core.values import parse_type
+from eventlog.model import Answer
 from eventlog.xds.answers import read_answer
 
 # The types of the vectors (spec/xds.md 9).

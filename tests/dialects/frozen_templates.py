@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import eventlog.sql.dialects
-from eventlog.catalog import database_from_json
+from eventlog.core.catalog import database_from_json
 from eventlog.sql import dialects, templates
 from eventlog.sql.alembic.definition import WatchDefinition, compile_definition, with_tables
 from eventlog.sql.watches import Watch

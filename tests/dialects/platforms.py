@@ -17,9 +17,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from eventlog.catalog import Catalog
 from eventlog.cli.database import transaction
-from eventlog.config import Config, load
+from eventlog.config.load import Config, load
+from eventlog.core.catalog import Catalog
 from eventlog.model import LogRow
 from eventlog.publisher.opening import catalog_of, class_names, declared_watches, find_log
 from eventlog.sql import migrations

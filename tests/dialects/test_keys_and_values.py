@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from platforms import Platform
 
-from eventlog import table_key
+from eventlog.core import table_key
 
 TEXTS = [
     "", " ", " x", "x ", "\tx", "x\t", "a\tb", "John Smith", "O'Brien", 'a"b\\', "\\", '"', "a=b", "a+b",

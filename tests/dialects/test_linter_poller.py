@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
-from eventlog.formats import Report
 from eventlog.linter import tables
 from eventlog.linter.emulator import ATTRS, Step, Workload, emulate
 from eventlog.linter.errors import MissingColumn

@@ -11,8 +11,7 @@ import pytest
 import sqlalchemy as sa
 from platforms import Platform
 
-from eventlog.answer import Answer
-from eventlog.model import Event, Op, Operation
+from eventlog.model import Answer, Event, Op, Operation
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import open_context

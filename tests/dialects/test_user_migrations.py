@@ -26,7 +26,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eventlog.alembic
-from eventlog.catalog import Column, Database, ForeignKey, Table, build_catalog, database_from_json
+from eventlog.core.catalog import Column, Database, ForeignKey, Table, build_catalog, database_from_json
+from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, EventlogError, TriggerError
 from eventlog.sql import dialects, templates
 from eventlog.sql.alembic.autogenerate import Declared
@@ -42,7 +43,6 @@ from eventlog.sql.alembic.operations import CreateEventLogOp, DropEventLogOp, Un
 from eventlog.sql.locate import new_log
 from eventlog.sql.migrations.statements import run_or_print
 from eventlog.sql.watches import Watch
-from eventlog.values import ColumnType, Kind
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "migrations"
 NICK = ('    sa.Column("password_hash"', '    sa.Column("nick", sa.Text),\n    sa.Column("password_hash"')

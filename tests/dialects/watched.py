@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from eventlog.catalog import Catalog, build_catalog
+from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.model import LogRow
 from eventlog.sql.dialects.postgresql import triggers
 from eventlog.sql.dialects.postgresql.reflect import reflect

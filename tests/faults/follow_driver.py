@@ -17,8 +17,8 @@ from pathlib import Path
 
 from kill_driver import Steps, forked
 
-from eventlog.config import Config, load
-from eventlog.formats import Report
+from eventlog.changes.format import Report
+from eventlog.config.load import Config, load
 from eventlog.publisher import follow as following_loop
 from eventlog.publisher import follow_run, position_file
 from eventlog.publisher.claiming import claiming

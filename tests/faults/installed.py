@@ -15,11 +15,11 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 
-from eventlog.answer import Answer
 from eventlog.cli.database import transaction
 from eventlog.cli.db import names
 from eventlog.cli.triggers import planned_triggers
-from eventlog.config import Config
+from eventlog.config.load import Config
+from eventlog.model import Answer
 from eventlog.publisher.context import Context
 from eventlog.publisher.daemon import publish
 from eventlog.publisher.metrics import Counters

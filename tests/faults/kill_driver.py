@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from eventlog.config import Config, load
+from eventlog.config.load import Config, load
 from eventlog.publisher import cycle, daemon, delivery
 from eventlog.publisher.claiming import open_to_publish
 from eventlog.publisher.metrics import Counters

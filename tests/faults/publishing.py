@@ -15,8 +15,8 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from eventlog.answer import Answer
-from eventlog.config import Config, load
+from eventlog.config.load import Config, load
+from eventlog.model import Answer
 from eventlog.publisher.daemon import publish
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import open_context

@@ -30,7 +30,7 @@ from installed import (
 )
 from replay import Objects, Replay
 
-from eventlog.config import load
+from eventlog.config.load import load
 
 WRITERS = 6
 KEYS = range(1, 9)

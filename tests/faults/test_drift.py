@@ -15,7 +15,7 @@ from publishing import runs
 from eventlog.cli.database import reading
 from eventlog.cli.status import drift as drift_in_status
 from eventlog.cli.triggers import planned_triggers
-from eventlog.config import Config, load
+from eventlog.config.load import Config, load
 from eventlog.publisher import drift
 from eventlog.publisher.examination import examine
 from eventlog.sql.trigger_plan import TriggerPlan

@@ -22,15 +22,15 @@ from installed import run, url_of
 from kafka_cluster import Cluster
 from lxml import etree
 
-from eventlog.change_events import change_to_events
-from eventlog.formats import Report
+from eventlog.changes.format import Report
+from eventlog.changes.to_events import change_to_events
+from eventlog.config.options import toml
 from eventlog.gbase import stream_format
 from eventlog.gbase.scenarios import T1, drain, new_server, open_session
 from eventlog.linter import tables
 from eventlog.linter.emulator import ATTRS, Workload, emulate
 from eventlog.linter.rows import QueueRow
 from eventlog.model import Change, ChangeOp
-from eventlog.options import toml
 from eventlog.qlik import message_format
 from eventlog.xds.writer import write_event
 

@@ -15,8 +15,8 @@ import pytest
 import trustme
 from receiver import CUT, Receiver, Request, Script, accept, answer, in_turn, reply, status
 
-from eventlog.answer import Answer, Level, Verdict
 from eventlog.errors import ConfigError, ReceiverAway
+from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.sinks.http import HttpSink
 

@@ -10,9 +10,9 @@ import sqlalchemy as sa
 from installed import Collecting, install, opened, rows, run, url_of, write_config
 from replay import Replay
 
-from eventlog.config import load
+from eventlog.config.load import load
+from eventlog.core.table_key import key_text, quote
 from eventlog.publisher.daemon import publish_once
-from eventlog.table_key import key_text, quote
 
 LONG_A, LONG_B = "t" * 62 + "a", "t" * 62 + "b"
 LONG_UNICODE = "é" * 31 + "x"

@@ -13,11 +13,11 @@ import sqlalchemy as sa
 from installed import install, is_drained, publishing, rows, run, statuses, url_of, wait_until, write_config
 from kafka_cluster import Cluster, cluster, quiet_clients
 
-from eventlog import cli, kafka
-from eventlog.answer import Answer, Level, Verdict
-from eventlog.config import Config, effective, load
+from eventlog import cli
+from eventlog.changes.format import Report
+from eventlog.config.load import Config, effective, load
 from eventlog.errors import ConfigError, ReceiverAway
-from eventlog.formats import Report
+from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.health import beating
 from eventlog.publisher.metrics import Counters
@@ -25,6 +25,7 @@ from eventlog.publisher.opening import open_context, open_sink
 from eventlog.publisher.sinks import Document, Record
 from eventlog.publisher.sinks.kafka import KafkaSink
 from eventlog.qlik.message_format import read
+from eventlog.transport import kafka
 
 SCHEMA = (
     "CREATE TABLE usr (idu integer PRIMARY KEY, fname text, born timestamp(6))",

@@ -16,7 +16,7 @@ from installed import install, rows, run, statuses, url_of, write_config
 from lxml import etree
 from replay import Replay
 
-from eventlog.config import load
+from eventlog.config.load import load
 from eventlog.publisher.flight import decode
 from eventlog.publisher.sinks.directory import MARKER
 

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 from installed import Collecting, install, opened, run, session, statuses, url_of, write_config
 
-from eventlog.config import Config, load
+from eventlog.config.load import Config, load
 from eventlog.publisher import cycle, daemon, passes
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import recover, run_cycle

@@ -18,8 +18,8 @@ import pytest
 import sqlalchemy as sa
 from publishing import LONG, Inbox, configuration, make_log, settings, until, write
 
-from eventlog.answer import Answer, Level, Verdict
 from eventlog.errors import DatabaseAway, FatalAnswer, ReceiverAway
+from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher import daemon
 from eventlog.publisher.context import Context
 from eventlog.publisher.daemon import publish, publish_once

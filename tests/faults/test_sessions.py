@@ -30,9 +30,9 @@ from installed import (
 )
 from replay import Replay
 
-from eventlog.answer import Answer, Level, Verdict
-from eventlog.config import Config, load
+from eventlog.config.load import Config, load
 from eventlog.errors import AnotherPublisher, DatabaseAway, FatalAnswer, ReceiverAway
+from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.daemon import publish, publish_once
 from eventlog.publisher.flight import decode
 from eventlog.publisher.sinks import Document

@@ -29,7 +29,7 @@ from publishing import (
     write,
 )
 
-from eventlog.answer import Answer, Level, Verdict
+from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.wake import StopRequest
 

@@ -27,9 +27,9 @@ from installed import (
 )
 from replay import Objects, Replay
 
-from eventlog.answer import Answer, Level, Verdict
-from eventlog.config import load
+from eventlog.config.load import load
 from eventlog.errors import ReceiverAway
+from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.sinks import Document
 
 TABLES = (

@@ -19,7 +19,7 @@ import pytest
 import yaml
 from documents import ROOT
 
-from eventlog.config import load
+from eventlog.config.load import load
 
 DOCKER = ROOT / "docker"
 

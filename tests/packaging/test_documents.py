@@ -16,7 +16,7 @@ import pytest
 from documents import ROOT, fenced, runnable
 
 from eventlog import cli
-from eventlog.config import load
+from eventlog.config.load import load
 from eventlog.convert import read_map
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -11,7 +11,7 @@ import pytest
 from documents import ROOT
 from kafka_cluster import cluster
 
-from eventlog.formats import Report
+from eventlog.changes.format import Report
 from eventlog.model import Change, ChangeOp
 from eventlog.qlik.message_format import FORMAT
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from documents import ROOT, fenced
 
 from eventlog import cli
-from eventlog.config import load
+from eventlog.config.load import load
 from eventlog.errors import FatalAnswer, ReceiverAway
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.metrics import Counters

@@ -13,9 +13,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import sqlalchemy as sa
 
-from eventlog.answer import Answer
-from eventlog.config import Config, load
+from eventlog.config.load import Config, load
 from eventlog.errors import ReceiverAway
+from eventlog.model import Answer
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.metrics import Counters

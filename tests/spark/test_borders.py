@@ -8,10 +8,10 @@ from operator import itemgetter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.catalog import build_catalog, database_from_json
-from eventlog.checks import CheckedRow
-from eventlog.events import ids_of
-from eventlog.fold import Group, fold
+from eventlog.core.catalog import build_catalog, database_from_json
+from eventlog.core.checks import CheckedRow
+from eventlog.core.events import ids_of
+from eventlog.core.fold import Group, fold
 from eventlog.sql.bulk import Part
 from spark.borders import Borders
 from spark.runs import Runs

@@ -15,7 +15,7 @@ from backlog_world import config_of, convert, documents_of, log_rows, random_row
 from pyspark.sql import SparkSession
 
 from eventlog import cli
-from eventlog.config import load
+from eventlog.config.load import load
 from eventlog.errors import ConfigError, DatabaseError
 from spark import blobs
 from spark.directory import TEMPORARY, Directory

@@ -126,7 +126,7 @@ def test_an_unfinished_job_is_discarded_and_begun_anew(
     ],
 )
 def test_options_that_cannot_be_are_named(tmp_path: Path, options: dict[str, object], message: str) -> None:
-    from eventlog.config import load
+    from eventlog.config.load import load
 
     with pytest.raises(ConfigError, match=message):
         convert(load(None, {}), tmp_path / "out", **options)

@@ -29,14 +29,13 @@ from backlog_world import (
 from pyspark.sql import DataFrame, SparkSession
 
 from eventlog import cli
-from eventlog.answer import Answer, Verdict
-from eventlog.change_json import to_json
-from eventlog.config import Config
+from eventlog.changes.format import Report
+from eventlog.changes.json_form import to_json
+from eventlog.config.load import Config
 from eventlog.convert import convert as convert_row_by_row
 from eventlog.convert import format_named
 from eventlog.errors import ConfigError, ReceiverAway
-from eventlog.formats import Report
-from eventlog.model import ChangeOp
+from eventlog.model import Answer, ChangeOp, Verdict
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.flight import decode

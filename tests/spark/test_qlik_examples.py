@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from eventlog.changes.format import Report
 from eventlog.convert import format_named
-from eventlog.formats import Report
 from eventlog.model import Change, ChangeOp
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "change_table_consumer.py"

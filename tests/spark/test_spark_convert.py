@@ -24,11 +24,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from eventlog import cli
-from eventlog.change_json import dumps
+from eventlog.changes.format import Report
+from eventlog.changes.json_form import dumps
 from eventlog.convert import convert as convert_row_by_row
 from eventlog.convert import format_named, in_own_options
 from eventlog.errors import ConfigError
-from eventlog.formats import Report
 from eventlog.model import Change, LogRow
 from spark.captures import captures
 from spark.change_frame import change_of, read_changes

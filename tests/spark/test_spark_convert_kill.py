@@ -16,7 +16,7 @@ from loss_forms import FORMS
 from loss_samples import SAMPLES
 from pyspark.sql import SparkSession
 
-from eventlog.change_json import dumps
+from eventlog.changes.json_form import dumps
 from eventlog.convert import convert as convert_row_by_row
 from eventlog.errors import ConfigError
 from spark.convert import convert

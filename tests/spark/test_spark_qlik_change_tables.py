@@ -17,10 +17,10 @@ import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 
-from eventlog.change_json import to_json
+from eventlog.changes.format import Report
+from eventlog.changes.json_form import to_json
 from eventlog.convert import format_named
 from eventlog.errors import ConfigError, FormatError
-from eventlog.formats import Report
 from eventlog.model import Change, ChangeOp
 from spark.change_frame import SCHEMA, change_of
 from spark.change_tables import change_tables, live_view, read_changes, read_rows

@@ -14,11 +14,11 @@ from loss_forms import FORMS
 from loss_samples import SAMPLES
 from pyspark.sql import SparkSession
 
-from eventlog.change_json import dumps
+from eventlog.changes.format import Report
+from eventlog.changes.json_form import dumps
 from eventlog.convert import convert as convert_row_by_row
 from eventlog.convert import format_named
 from eventlog.errors import ConfigError, FormatError
-from eventlog.formats import Report
 from eventlog.linter.emulator import TABLES, Workload, emulate
 from eventlog.linter.files import write_export
 from eventlog.model import Change, ChangeOp

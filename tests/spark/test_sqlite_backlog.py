@@ -12,7 +12,7 @@ from backlog_world import convert, documents_of, events_of, publish
 from pyspark.sql import SparkSession
 
 from eventlog import cli
-from eventlog.config import load
+from eventlog.config.load import load
 
 TABLES = """
 CREATE TABLE usr (idu integer PRIMARY KEY, fname text, pay numeric(10, 2), born date);

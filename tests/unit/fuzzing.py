@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import pytest
 
-from eventlog.change_json import to_json
+from eventlog.changes.format import Format, Report
+from eventlog.changes.json_form import to_json
 from eventlog.errors import EventlogError
-from eventlog.formats import Format, Report
 
 CASES: Final = [
     pytest.param(2_000, id="quick"),

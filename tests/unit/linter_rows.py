@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventlog.formats import Report
+from eventlog.changes.format import Report
 from eventlog.linter.emulator import ATTRS
 from eventlog.linter.reader import QueueReader, ReaderOptions
 from eventlog.linter.rows import Destination, QueueRow

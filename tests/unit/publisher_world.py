@@ -15,10 +15,9 @@ from typing import Any, cast
 import sqlalchemy as sa
 from samples import CATALOG, in_chunks
 
-from eventlog.answer import Answer, Level, Verdict
-from eventlog.catalog import Attribute, Catalog, ObjectClass
-from eventlog.events import Outgoing
-from eventlog.model import AttributeSteps, Event, LogRow, Op, Operation, queue_rows
+from eventlog.core.catalog import Attribute, Catalog, ObjectClass
+from eventlog.core.events import Outgoing
+from eventlog.model import Answer, AttributeSteps, Event, Level, LogRow, Op, Operation, Verdict, queue_rows
 from eventlog.publisher import cycle
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import Cycle, State, recover, run_cycle

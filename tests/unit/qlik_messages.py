@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from eventlog.formats import Report
+from eventlog.changes.format import Report
 from eventlog.model import Change, ChangeOp
 from eventlog.qlik.message import Message, Written
 from eventlog.qlik.message_options import ReadOptions, WriteOptions

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from eventlog.catalog import Catalog, Database, ObjectClass, build_catalog, database_from_json
-from eventlog.checks import CheckedRow, check_rows
+from eventlog.core.catalog import Catalog, Database, ObjectClass, build_catalog, database_from_json
+from eventlog.core.checks import CheckedRow, check_rows
 from eventlog.model import LogRow, queue_rows
 from eventlog.sql.dialect import LogRows
 

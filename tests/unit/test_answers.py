@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.answer import Level, Verdict
 from eventlog.errors import ReceiverAway
+from eventlog.model import Level, Verdict
 from eventlog.xds.answers import read_answer
 
 LEVELS = ["success", "warning", "error", "retry", "fatal"]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from samples import PHONE, USR, columns, database, table, view
 
-from eventlog.catalog import Catalog, ObjectClass, build_catalog, database_from_json, view_name
+from eventlog.core.catalog import Catalog, ObjectClass, build_catalog, database_from_json, view_name
+from eventlog.core.values import Kind
 from eventlog.errors import BadValue, BadXmlChar, ConfigError
-from eventlog.values import Kind
 
 EMP = table("emp", "id integer; boss integer; code char(4); num integer", "id", [("boss", "emp", "id")])
 GRP = table("grp", "idg integer; name text", "idg")

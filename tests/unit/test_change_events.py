@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import CATALOG, database, good, row, table
 
-from eventlog.catalog import build_catalog
-from eventlog.change_events import EventWriting, change_to_events
+from eventlog.changes.from_events import event_to_change, outgoing_reader, parse_association
+from eventlog.changes.to_events import EventWriting, change_to_events
+from eventlog.core.catalog import build_catalog
+from eventlog.core.events import EventOptions, build_event, public_event
+from eventlog.core.fold import fold
+from eventlog.core.table_key import quote
+from eventlog.core.typed import moment_reader
+from eventlog.core.values import ValueOptions
 from eventlog.errors import BadTableKey, BadValue, FormatError, NeedsQueryBack, NeedsRowCodec, NotExpressible
-from eventlog.event_changes import event_to_change, outgoing_reader, parse_association
-from eventlog.events import EventOptions, build_event, public_event
-from eventlog.fold import fold
 from eventlog.model import AttributeSteps, Change, ChangeOp, Event, Op, Operation, Step
-from eventlog.table_key import quote
-from eventlog.typed import moment_reader
-from eventlog.values import ValueOptions
 from eventlog.xds.reader import read_events
 from eventlog.xds.writer import Header, line_form, write_event
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.change_json import dumps, from_json, loads, to_json, value_to_json
+from eventlog.changes.json_form import dumps, from_json, loads, to_json, value_to_json
 from eventlog.errors import FormatError, InvalidChange
 from eventlog.model import Change, ChangeOp, Lob
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from samples import CATALOG, USR, catalog, database, row, table
 
-from eventlog.catalog import build_catalog
-from eventlog.checks import CheckedRow, check_rows
-from eventlog.events import ids_of
+from eventlog.core.catalog import build_catalog
+from eventlog.core.checks import CheckedRow, check_rows
+from eventlog.core.events import ids_of
+from eventlog.core.values import ValueOptions
 from eventlog.model import ALL, All, LogRow, queue_rows
-from eventlog.values import ValueOptions
 
 
 def check(one: LogRow, loopback_user: str | None = None) -> CheckedRow | str | None:

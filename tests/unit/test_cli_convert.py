@@ -18,7 +18,7 @@ from loss_table import CATALOG, LABELS
 from sqlalchemy import make_url
 
 from eventlog import cli
-from eventlog.change_json import dumps, loads
+from eventlog.changes.json_form import dumps, loads
 from eventlog.cli.decode import block
 from eventlog.convert import FORMATS
 from eventlog.errors import DatabaseError
@@ -307,7 +307,7 @@ def test_the_password_of_the_configured_database_goes_to_no_other(
         asked.append(password or make_url(url).password)
         raise DatabaseError("not today")
 
-    monkeypatch.setattr("eventlog.log_format.database.connect", connect)
+    monkeypatch.setattr("eventlog.log.database.connect", connect)
     monkeypatch.setenv("EVENTLOG_DATABASE_URL", "postgresql+psycopg://publisher@db.example/hr")
     monkeypatch.setenv("EVENTLOG_DATABASE_PASSWORD", "geheim")
     url = f"postgresql://publisher@{host}/hr"

@@ -14,10 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eventlog.cli.init import template
-from eventlog.config import Config, connection_url, effective, load, masked, with_own_password
+from eventlog.config.load import Config, connection_url, effective, load, masked, with_own_password
+from eventlog.config.options import options_of, parse_boolean, split_statements, toml
+from eventlog.config.settings import SECTIONS, FormatSettings, PublisherSettings
 from eventlog.errors import ConfigError
-from eventlog.options import options_of, parse_boolean, split_statements, toml
-from eventlog.settings import SECTIONS, FormatSettings, PublisherSettings
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from eventlog.changes.format import Report
 from eventlog.convert import format_named
 from eventlog.errors import ConfigError, XdsError
-from eventlog.formats import Report
 from eventlog.model import Change, ChangeOp
 
 READ = format_named("xds").read

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from loss_samples import SAMPLES
 from loss_table import CATALOG
 
+from eventlog.changes.format import Report
 from eventlog.convert import convert, format_named
 from eventlog.errors import EventlogError
-from eventlog.formats import Report
 
 SOURCES: list[tuple[str, str, dict[str, str]]] = [
     ("xds", "in.xmll", {}),

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from eventlog.changes.format import Report
 from eventlog.convert import convert, format_named
 from eventlog.errors import DatabaseError, FormatError, LogTableError
-from eventlog.formats import Report
 from eventlog.model import Change, ChangeOp
 
 TABLES = """

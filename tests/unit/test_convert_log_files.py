@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from loss_table import CATALOG
 from samples import row
 
+from eventlog.changes.format import Report
 from eventlog.convert import format_named
 from eventlog.errors import ConfigError, FormatError, RowError
-from eventlog.formats import Report
-from eventlog.log_format import files
-from eventlog.log_format.files import read_rows, write_rows
-from eventlog.log_format.reading import WINDOW
+from eventlog.log import files
+from eventlog.log.files import read_rows, write_rows
+from eventlog.log.reading import WINDOW
 from eventlog.model import Change, ChangeOp, LogRow
 
 READ = format_named("eventlog").read

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from samples import CATALOG
 
+from eventlog.core.typed import to_text
 from eventlog.errors import ConfigError, NeedsRowCodec, NotExpressible
-from eventlog.log_format.writing import RowWriting, change_to_rows
+from eventlog.log.writing import RowWriting, change_to_rows
 from eventlog.model import Change, ChangeOp, Lob
-from eventlog.typed import to_text
 
 INSERT, UPDATE, DELETE, TRUNCATE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.TRUNCATE
 NOW = datetime(2024, 5, 10, 12, tzinfo=UTC)

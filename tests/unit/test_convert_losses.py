@@ -13,8 +13,8 @@ from loss_forms import FORMS, Form
 from loss_matrix import CODES, LETTERS, LOSSES, MATRIX, NAMES_ONLY, has_several_values, lacks_columns, lose
 from loss_samples import SAMPLES
 
+from eventlog.changes.format import Report
 from eventlog.convert import FORMATS, convert
-from eventlog.formats import Report
 from eventlog.model import Change, ChangeOp, Row
 
 PAGE = Path(__file__).parents[2] / "docs" / "convert-between-formats.md"

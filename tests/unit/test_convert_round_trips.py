@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventlog.changes.format import Report
 from eventlog.convert import convert, format_named
-from eventlog.formats import Report
 from eventlog.model import Change, ChangeOp, Value
 
 CATALOG = {

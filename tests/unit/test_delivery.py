@@ -10,10 +10,9 @@ import pytest
 from publisher_world import Killed, Receiver, World, flights_of, with_options
 from samples import database, row, table
 
-from eventlog.answer import Answer, Level, Verdict
-from eventlog.catalog import build_catalog
+from eventlog.core.catalog import build_catalog
 from eventlog.errors import ReceiverAway
-from eventlog.model import LogRow
+from eventlog.model import Answer, Level, LogRow, Verdict
 from eventlog.publisher.cycle import State
 from eventlog.publisher.delivery import Landing
 from eventlog.publisher.metrics import Counters, Gauges, summary

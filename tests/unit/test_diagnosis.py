@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from samples import CATALOG
 
-from eventlog.checks import BadRow
+from eventlog.core.checks import BadRow
 from eventlog.publisher.diagnosis import Finding, Limits
 from eventlog.publisher.diagnosis.capture import judge_plan
 from eventlog.publisher.diagnosis.log_table import judge_keys, judge_numberings, judge_storage, judge_transactions

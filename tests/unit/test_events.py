@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from samples import CATALOG, catalog, database, good, row, table, view
 
-from eventlog.catalog import Catalog, build_catalog
-from eventlog.events import (
+from eventlog.core.catalog import Catalog, build_catalog
+from eventlog.core.events import (
     CurrentRow,
     EventOptions,
     Fates,
@@ -20,7 +20,7 @@ from eventlog.events import (
     ids_of,
     public_event,
 )
-from eventlog.fold import Group, fold
+from eventlog.core.fold import Group, fold
 from eventlog.model import Event, LogRow, Op
 
 NOW: dict[str, list[str | None]] = {

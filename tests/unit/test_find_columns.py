@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.catalog import Column
+from eventlog.core.catalog import Column
+from eventlog.core.values import parse_type
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.model import LogRow
 from eventlog.sql.log_columns import LAYOUTS, find_columns
 from eventlog.sql.log_table import LogTable, cut_name, split_name
 from eventlog.sql.windows import to_ranges
-from eventlog.values import parse_type
 
 STANDARD = LogRow._fields
 TYPES = {"record_id": "bigint", "event_type": "smallint", "event_time": "timestamp", "status": "char(1)"}

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import good, row
 
+from eventlog.core.events import EventOptions, Outgoing, apply_precedence, build_event
+from eventlog.core.fold import fold
 from eventlog.errors import DatabaseError
-from eventlog.events import EventOptions, Outgoing, apply_precedence, build_event
-from eventlog.fold import fold
 from eventlog.publisher.flight import Envelope, Flight, decode, encode, numbered, pack
 from eventlog.sql.windows import to_ranges
 

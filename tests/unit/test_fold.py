@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import good, row
 
-from eventlog.checks import CheckedRow
-from eventlog.events import ids_of
-from eventlog.fold import Group, first_id, first_open, fold, object_of
+from eventlog.core.checks import CheckedRow
+from eventlog.core.events import ids_of
+from eventlog.core.fold import Group, first_id, first_open, fold, object_of
 
 _COLUMNS = {1: "fname", 2: "fname", 3: "lname", 7: "lname", 8: "fname"}
 

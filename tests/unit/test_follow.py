@@ -27,11 +27,10 @@ from follow_world import (
     saved_at,
 )
 
-from eventlog.answer import Answer, Level, Verdict
 from eventlog.errors import AnotherPublisher, ConfigError, FatalAnswer, ReceiverAway
 from eventlog.gbase.errors import FramingError
 from eventlog.gbase.options import ReadOptions
-from eventlog.model import Change, ChangeOp
+from eventlog.model import Answer, Change, ChangeOp, Level, Verdict
 from eventlog.publisher.follow import follow
 from eventlog.publisher.position_file import failures_of, position_file
 from eventlog.publisher.sinks import Document

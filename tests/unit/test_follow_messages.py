@@ -17,10 +17,9 @@ from follow_world import ITEM, OUTPUT, PATIENCE, Receiver, Stream, files, follow
 from kafka_cluster import Cluster, cluster, quiet_clients
 from lxml import etree
 
-from eventlog import kafka
-from eventlog.change_events import change_to_events
+from eventlog.changes.format import Report
+from eventlog.changes.to_events import change_to_events
 from eventlog.errors import ConfigError
-from eventlog.formats import Report
 from eventlog.model import Change, ChangeOp
 from eventlog.publisher import follow as follow_module
 from eventlog.publisher.follow import follow
@@ -34,6 +33,7 @@ from eventlog.qlik.errors import UnknownSchema
 from eventlog.qlik.message import Message
 from eventlog.qlik.message_options import ReadOptions
 from eventlog.qlik.message_reader import MessageReader
+from eventlog.transport import kafka
 
 COLUMNS = {"app.item": [{"name": "id", "type": "INT4", "pk": 1}, {"name": "name", "type": "STRING"}]}
 

@@ -16,15 +16,15 @@ from follow_world import ITEM, Receiver, Stream, files, following, position_at, 
 from test_follow_sources import ATTRS, configure
 
 from eventlog import cli
-from eventlog.answer import Answer
-from eventlog.config import load
+from eventlog.changes.format import Report
+from eventlog.config.load import load
 from eventlog.errors import ConfigError, ReceiverAway
-from eventlog.formats import Report
 from eventlog.gbase.session import Capture
 from eventlog.linter import tables
 from eventlog.linter.emulator import Workload, emulate
 from eventlog.linter.reader import ReaderOptions
 from eventlog.linter.rows import QueueRow
+from eventlog.model import Answer
 from eventlog.publisher import position_file as position_module
 from eventlog.publisher.follow import follow
 from eventlog.publisher.follow_opening import following as following_of

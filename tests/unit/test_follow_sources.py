@@ -19,19 +19,18 @@ import sqlalchemy as sa
 from follow_world import ITEM, OPTIONS, PATIENCE, Receiver, Stream, files, following, position_at, running, saved_at
 
 from eventlog import cli
-from eventlog.answer import Level
-from eventlog.change_events import change_to_events
-from eventlog.config import load
+from eventlog.changes.format import Report
+from eventlog.changes.to_events import change_to_events
+from eventlog.config.load import load
+from eventlog.config.options import toml
 from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError
-from eventlog.formats import Report
 from eventlog.gbase.emulator import Switches
 from eventlog.gbase.emulator_connection import EmulatorConnection
 from eventlog.gbase.session import Capture
 from eventlog.linter import tables
 from eventlog.linter.emulator import ATTRS, Workload, emulate
 from eventlog.linter.reader import ReaderOptions
-from eventlog.model import Change
-from eventlog.options import toml
+from eventlog.model import Change, Level
 from eventlog.publisher.follow import follow
 from eventlog.publisher.follow_opening import position_of, source_of
 from eventlog.publisher.sources import SourceAway, SourceLost, Unread
@@ -373,7 +372,7 @@ def test_a_following_command_ends_cleanly_at_sigterm(stream: Stream, tmp_path: P
 
 
 def refuse(body: str, events: Any) -> Any:
-    from eventlog.answer import Answer, Verdict
+    from eventlog.model import Answer, Verdict
 
     return Answer({events[0].event_id: Verdict(Level.FATAL, "no more")})
 
@@ -462,7 +461,7 @@ def test_a_captured_table_bears_the_label_that_the_reader_gives_it(tmp_path: Pat
 
 
 def test_secrets_of_sources_are_not_shown(tmp_path: Path) -> None:
-    from eventlog.config import effective
+    from eventlog.config.load import effective
 
     (tmp_path / "url").write_text("postgresql://reader@h/q\n")
     environ = {"EVENTLOG_SOURCE_PASSWORD": "hush", "EVENTLOG_SOURCE_POSITION_PASSWORD": "hush"}

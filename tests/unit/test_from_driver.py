@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from sqlalchemy import make_url
 
 from eventlog import cli
-from eventlog.config import Config, load
-from eventlog.driver_config import DriverConfig, jdbc_url, read_driver, toml_text
+from eventlog.config.idm import DriverConfig, jdbc_url, read_driver, toml_text
+from eventlog.config.load import Config, load
+from eventlog.config.settings import SECTIONS
 from eventlog.errors import ConfigError
-from eventlog.settings import SECTIONS
 
 TAGS = """<?xml version="1.0" encoding="UTF-8"?>
 <driver-config name="JDBC Driver">

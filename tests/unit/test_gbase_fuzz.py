@@ -13,7 +13,7 @@ from fuzzing import CASES, OF_A_FILE, damaged, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.change_json import to_json
+from eventlog.changes.json_form import to_json
 from eventlog.errors import FormatError
 from eventlog.gbase import records
 from eventlog.gbase.framing import HEADER_SIZES

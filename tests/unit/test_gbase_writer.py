@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from eventlog.changes.format import Report
 from eventlog.errors import (
     ConfigError,
     FormatError,
@@ -20,7 +21,6 @@ from eventlog.errors import (
     SchemaMissing,
     ValueRange,
 )
-from eventlog.formats import Report
 from eventlog.gbase.column_types import Column, parse_type, split_columns
 from eventlog.gbase.errors import DecodeError
 from eventlog.gbase.framing import RECORD_NAMES, Framer

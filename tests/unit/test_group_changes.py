@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from samples import CATALOG, database, good, row, table
 
-from eventlog.catalog import Catalog, build_catalog
+from eventlog.changes.from_rows import UNREAD, GroupReading, MaybeRow, group_reader, with_rows
+from eventlog.core.catalog import Catalog, build_catalog
+from eventlog.core.events import apply_precedence
+from eventlog.core.fold import fold
+from eventlog.core.typed import value_reader
+from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import BadValue, FormatError
-from eventlog.events import apply_precedence
-from eventlog.fold import fold
-from eventlog.group_changes import UNREAD, GroupReading, MaybeRow, group_reader, with_rows
 from eventlog.model import Change, ChangeOp, LogRow
-from eventlog.typed import value_reader
-from eventlog.values import ColumnType, Kind
 
 INSERT, UPDATE, DELETE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE
 PHONE = "usr_phone.phoneno"

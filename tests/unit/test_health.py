@@ -11,9 +11,9 @@ import pytest
 import sqlalchemy as sa
 
 from eventlog import cli
-from eventlog.answer import Answer, Level, Verdict
-from eventlog.config import load
+from eventlog.config.load import load
 from eventlog.errors import ConfigError, ReceiverAway
+from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.daemon import publish
 from eventlog.publisher.health import beating, health_file, patience, read_health
 from eventlog.publisher.metrics import Counters

@@ -12,11 +12,11 @@ import pytest
 from kafka_cluster import Cluster, cluster, quiet_clients
 from qlik_messages import COLUMNS, UPDATE
 
-from eventlog import kafka
+from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError
-from eventlog.formats import Report
 from eventlog.qlik.errors import UnknownSchema
 from eventlog.qlik.message_format import FORMAT
+from eventlog.transport import kafka
 
 
 @pytest.fixture(scope="module")

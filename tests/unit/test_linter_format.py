@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, DatabaseError, FormatError, NotExpressible
-from eventlog.formats import Report
 from eventlog.linter import attributes, tables
 from eventlog.linter.emulator import ATTRS, DOCUMENT, ITEM, READING, Workload, emulate
 from eventlog.linter.errors import MissingColumn

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from eventlog.catalog import database_from_json
+from eventlog.changes.format import Report
+from eventlog.core.catalog import database_from_json
 from eventlog.errors import (
     ConfigError,
     NeedsQueryBack,
@@ -18,7 +19,6 @@ from eventlog.errors import (
     SchemaMissing,
     ValueRange,
 )
-from eventlog.formats import Report
 from eventlog.linter.attributes import Typ
 from eventlog.linter.emulator import ATTRS, DOCUMENT, ITEM, READING, Workload, emulate
 from eventlog.linter.errors import RowEncodeError

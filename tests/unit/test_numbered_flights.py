@@ -11,22 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import CATALOG, database, row, table, usr
 
-from eventlog import table_key
-from eventlog.answer import Level, Verdict
-from eventlog.catalog import Catalog, build_catalog, database_from_json
-from eventlog.checks import check_rows
-from eventlog.config import load
+from eventlog.changes.from_events import event_to_change
+from eventlog.config.load import load
+from eventlog.core import table_key
+from eventlog.core.catalog import Catalog, build_catalog, database_from_json
+from eventlog.core.checks import check_rows
+from eventlog.core.events import EventOptions, Outgoing, build_event, public_event
+from eventlog.core.fold import fold
+from eventlog.core.values import ValueOptions
 from eventlog.errors import DatabaseError
-from eventlog.event_changes import event_to_change
-from eventlog.events import EventOptions, Outgoing, build_event, public_event
-from eventlog.fold import fold
-from eventlog.model import LogRow, Operation, queue_rows
+from eventlog.model import Level, LogRow, Operation, Verdict, queue_rows
 from eventlog.publisher.flight import Envelope, Flight, decode, encode, numbered
 from eventlog.publisher.opening import value_options
 from eventlog.publisher.qlik_messages import QlikMessages, class_columns
 from eventlog.publisher.sinks import Document
 from eventlog.qlik.message_options import WriteOptions
-from eventlog.values import ValueOptions
 
 FIRST = "20240510120000000000000010000000002"
 NOW = datetime(2024, 5, 10, 12, tzinfo=UTC)

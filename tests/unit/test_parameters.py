@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eventlog import __version__
-from eventlog.config import Config, load
+from eventlog.config.load import Config, load
 from eventlog.errors import ConfigError
 from eventlog.publisher.opening import publisher_options
 from eventlog.sql.dialects.postgresql import DIALECT

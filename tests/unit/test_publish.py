@@ -12,7 +12,7 @@ from publisher_world import Receiver, World, with_options
 from samples import row
 from test_delivery import deletes, judge
 
-from eventlog.config import load
+from eventlog.config.load import load
 from eventlog.errors import AnotherPublisher, DatabaseAway, DatabaseError, FatalAnswer, ReceiverAway
 from eventlog.publisher.context import Context
 from eventlog.publisher.daemon import publish, publish_once

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.answer import Answer, Level, Verdict
 from eventlog.errors import ConfigError, FatalAnswer, ReceiverAway
-from eventlog.model import Event, Operation
+from eventlog.model import Answer, Event, Level, Operation, Verdict
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.sinks.python import CallableSink, load_callable
 
@@ -108,7 +107,7 @@ def test_receiver_away_of_the_function_is_passed_on() -> None:
 MODULES = {
     "el_receivers/__init__.py": "",
     "el_receivers/hr.py": """
-from eventlog.answer import Answer
+from eventlog.model import Answer
 
 sent = []
 

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError, NotExpressible, ValueRange
-from eventlog.formats import Report
 from eventlog.model import Change, ChangeOp, Row
 from eventlog.qlik.change_table_format import FORMAT, read, write
 from eventlog.qlik.change_table_options import ReadOptions, WriteOptions

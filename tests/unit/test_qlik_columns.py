@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from eventlog.catalog import Column, Table
+from eventlog.core.catalog import Column, Table
+from eventlog.core.values import ColumnType, Kind, parse_type
 from eventlog.errors import ConfigError
 from eventlog.model import Change, ChangeOp, Lob, Value
 from eventlog.qlik.columns import QlikColumn, columns_from_json, columns_of, infer_columns, key_of, lobs_of
-from eventlog.values import ColumnType, Kind, parse_type
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mssql, mysql, oracle, postgresql, sqlite
 from sqlalchemy.schema import CreateTable
 
+from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, DatabaseError, FormatError
-from eventlog.formats import Report
 from eventlog.model import Change, ChangeOp, Row
 from eventlog.qlik.change_table_format import read, write
 from eventlog.qlik.columns import TYPES as TYPES_OF_COLUMNS

@@ -22,7 +22,7 @@ import pytest
 from fuzzing import CASES, ODD, OF_A_FILE, damaged, dumped, read, replaced
 from qlik_messages import BEFORE, COLUMNS, DATA, HEADERS, UPDATE, envelope, write
 
-from eventlog.formats import Format
+from eventlog.changes.format import Format
 from eventlog.qlik import change_table_format, message_format
 from eventlog.qlik.message_format import line_of
 

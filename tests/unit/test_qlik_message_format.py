@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from qlik_messages import BEFORE, COLUMNS, DATA, HEADERS, SEQUENCE, UPDATE, envelope
 
+from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError
-from eventlog.formats import Report
 from eventlog.model import Change
 from eventlog.qlik.errors import UnknownSchema
 from eventlog.qlik.flight_sequence import first_sequence, sequence_at

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from qlik_messages import BEFORE, COLUMNS, DATA, HEADERS, SEQUENCE, UPDATE, envelope, read, read_item, records, write
 
+from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError, InvalidChange, UnknownOperation
-from eventlog.formats import Report
 from eventlog.model import ChangeOp
 from eventlog.qlik.envelope import BadEnvelope, avro_envelope
 from eventlog.qlik.errors import BadMagic, BadMask, BadSequence, UnknownSchema

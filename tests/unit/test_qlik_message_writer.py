@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from qlik_messages import COLUMNS, NOW, SEQUENCE, UPDATE, data_records, read, records, write
 
+from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, NeedsQueryBack, NeedsRowCodec, NotExpressible, ValueRange
-from eventlog.formats import Report
 from eventlog.model import Change, ChangeOp, Lob
 from eventlog.qlik.envelope import open_avro
 from eventlog.qlik.message_key import key_text

@@ -15,12 +15,12 @@ from loss_forms import FORMS
 from loss_samples import SAMPLES
 from loss_table import CATALOG
 
-from eventlog.catalog import build_catalog
-from eventlog.catalog_option import database_of
-from eventlog.config import SECTIONS, load
+from eventlog.changes.catalog_option import database_of
+from eventlog.config.load import SECTIONS, load
+from eventlog.config.options import options_of, toml
 from eventlog.convert import convert, format_named, read_map
+from eventlog.core.catalog import build_catalog
 from eventlog.errors import EventlogError
-from eventlog.options import options_of, toml
 
 OPTIONS: list[dict[str, Any]] = [{}, {"catalog": CATALOG}]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.config import load
+from eventlog.config.load import load
 from eventlog.errors import ConfigError
 from eventlog.publisher.claiming import claiming
 from eventlog.publisher.follow_opening import position_of

@@ -8,8 +8,8 @@ from itertools import islice
 
 import pytest
 
+from eventlog.files.spool import spooled
 from eventlog.model import Change, ChangeOp, Lob
-from eventlog.spool import spooled
 
 
 @pytest.mark.parametrize("number", [0, 1, 500, 1001])

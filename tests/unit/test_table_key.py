@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventlog.core.table_key import Part, canonical, grammar_reader, key_reader, key_text, parse, quote
+from eventlog.core.values import parse_type
 from eventlog.errors import BadTableKey
-from eventlog.table_key import Part, canonical, grammar_reader, key_reader, key_text, parse, quote
-from eventlog.values import parse_type
 
 
 def reader(*columns):

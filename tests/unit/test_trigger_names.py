@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.catalog import Column, Database, ForeignKey, ObjectClass, Table, build_catalog
+from eventlog.core.catalog import Column, Database, ForeignKey, ObjectClass, Table, build_catalog
+from eventlog.core.values import ColumnType, Kind, parse_type
 from eventlog.errors import TriggerError
 from eventlog.model import EventType
 from eventlog.sql.declared import secret_names
@@ -19,7 +20,6 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.trigger_plan import first_free
 from eventlog.sql.triggers import ChildTriggers, ClassTriggers, compile_watch
 from eventlog.sql.watches import Style, Watch, exclusions
-from eventlog.values import ColumnType, Kind, parse_type
 
 INTEGER, TEXT = parse_type("integer"), parse_type("text")
 

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from eventlog.errors import BadValue, BadXmlChar, ConfigError
-from eventlog.typed import moment_reader, value_reader
-from eventlog.values import (
+from eventlog.core.typed import moment_reader, value_reader
+from eventlog.core.values import (
     ColumnType,
     Kind,
     ValueOptions,
@@ -23,6 +22,7 @@ from eventlog.values import (
     with_special_values,
     xds_type,
 )
+from eventlog.errors import BadValue, BadXmlChar, ConfigError
 
 TYPES = [
     "smallint", "integer", "bigint", "decimal(12,0)", "decimal(12,4)", "real", "double", "boolean", "char(8)",

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import eventlog.alembic
-from eventlog.catalog import Column, Database, ForeignKey, Table
+from eventlog.core.catalog import Column, Database, ForeignKey, Table
+from eventlog.core.values import parse_type
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.watches import TableChoice, choose_tables, internal_tables
-from eventlog.values import parse_type
 
 LOG = LogTable("hr", "eventlog", LogRow._fields)
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from publisher_world import OUTPUT
 from samples import CATALOG, in_chunks, row, usr
 
-from eventlog.catalog import ObjectId
-from eventlog.events import ids_of
-from eventlog.fold import Group
+from eventlog.core.catalog import ObjectId
+from eventlog.core.events import ids_of
+from eventlog.core.fold import Group
 from eventlog.model import ALL, LogRow, QueueRow, queue_rows
 from eventlog.publisher.context import Context
 from eventlog.publisher.dry_run import dry_run

@@ -12,16 +12,16 @@ import pytest
 from loss_samples import SAMPLES
 from loss_table import CATALOG
 
+from eventlog.changes.format import Report
+from eventlog.config.settings import SourceSettings
 from eventlog.convert import convert, format_named, in_own_options
 from eventlog.errors import ConfigError, EventlogError
-from eventlog.formats import Report
 from eventlog.gbase import options as gbase
-from eventlog.jsonl import JsonlReaderOptions, JsonlWriterOptions
 from eventlog.linter import queue_format, reader, writer
-from eventlog.log_format.row_format import LogReaderOptions, LogWriterOptions
+from eventlog.log.jsonl import JsonlReaderOptions, JsonlWriterOptions
+from eventlog.log.row_format import LogReaderOptions, LogWriterOptions
 from eventlog.publisher.follow_opening import source_of as source_for
 from eventlog.qlik import change_table_options, message_options
-from eventlog.settings import SourceSettings
 from eventlog.xds.document_format import DocumentReaderOptions, DocumentWriterOptions
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from eventlog.catalog import Catalog, Database, match_name
+from eventlog.core.catalog import Catalog, Database, match_name
 from eventlog.publisher.diagnosis import Finding
 from eventlog.sql.health import InstalledTrigger, Orphan, PartitionTrigger
 from eventlog.sql.trigger_plan import TriggerPlan

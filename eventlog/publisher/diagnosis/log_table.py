@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from eventlog.catalog import Catalog
+from eventlog.core.catalog import Catalog
 from eventlog.errors import RowError
 from eventlog.publisher.diagnosis import Finding, Limits
 from eventlog.publisher.diagnosis.words import age, literal, row_count

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from eventlog.checks import BadRow
+from eventlog.core.checks import BadRow
 from eventlog.model import Status
 from eventlog.publisher import loopback
 from eventlog.publisher.diagnosis import Finding, Limits

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from eventlog.answer import Answer, Verdict
-from eventlog.model import Event
+from eventlog.model import Answer, Event, Verdict
 
 
 class Record(NamedTuple):

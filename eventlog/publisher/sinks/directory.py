@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from eventlog.durable import sync_file, sync_path
 from eventlog.errors import ConfigError
+from eventlog.files.fsync import sync_file, sync_path
 
 MARKER: Final = ".eventlog-owner"
 _DOCUMENTS: Final = re.compile(r"(\d{12,})-\d{6,}\.xmll?")

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from eventlog.answer import Answer
-from eventlog.durable import sync_file, sync_path
 from eventlog.errors import ReceiverAway
+from eventlog.files.fsync import sync_file, sync_path
+from eventlog.model import Answer
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.sinks.directory import make_directory, stem, unwritable
 

@@ -27,8 +27,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from eventlog import __version__
-from eventlog.answer import Answer
 from eventlog.errors import ConfigError, ReceiverAway
+from eventlog.model import Answer
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.sinks.http_connection import Connection, Target, TlsSocket
 from eventlog.xds.answers import read_answer

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from eventlog.answer import Answer, Level, Verdict
 from eventlog.errors import ReceiverAway
-from eventlog.kafka import DEFAULT_TIMEOUT, KafkaAway, RecordRefused, Transmitter
+from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.sinks import Document, Record
+from eventlog.transport.kafka import DEFAULT_TIMEOUT, KafkaAway, RecordRefused, Transmitter
 
 
 class KafkaSink:

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from eventlog.answer import Answer
 from eventlog.errors import ConfigError, ReceiverAway
-from eventlog.model import Event
+from eventlog.model import Answer, Event
 from eventlog.publisher.sinks import Document
 from eventlog.xds.answers import read_answer
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TextIO
 
-from eventlog.answer import Answer
 from eventlog.errors import ReceiverAway
+from eventlog.model import Answer
 from eventlog.publisher.sinks import Document
 
 

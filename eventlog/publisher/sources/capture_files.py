@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from eventlog.errors import FormatError
+from eventlog.files.inputs import files_in, order_of
 from eventlog.gbase.options import ReadOptions
-from eventlog.input_files import files_in, order_of
 from eventlog.publisher.sources import Backlog, Mark, SourceAway, SourceLost, Step
 from eventlog.publisher.sources.capture_place import KNOWN, CapturePlace, FilePlace, digest_of
 from eventlog.publisher.sources.gbase import NAME, CdcStream, open_stream

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, NeedsRowCodec
-from eventlog.formats import Report
 from eventlog.linter.attributes import TableAttrs
 from eventlog.linter.fields import stripped
 from eventlog.linter.poller import QueuePoller

@@ -14,12 +14,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from eventlog import kafka  # isort: skip - says what to install where confluent-kafka is missing
+from eventlog.transport import kafka  # isort: skip - says what to install where confluent-kafka is missing
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
+from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, EventlogError, FormatError
-from eventlog.formats import Report
 from eventlog.publisher.sources import Backlog, BadToken, Mark, Read, SourceAway, SourceLost, Step, Unread
 from eventlog.qlik.envelope import MAGIC, METADATA, open_avro, open_text
 from eventlog.qlik.errors import UnknownSchema

@@ -22,7 +22,7 @@ from alembic.util import CommandError
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from eventlog.catalog import Database, build_catalog
+from eventlog.core.catalog import Database, build_catalog
 from eventlog.errors import EventlogError, LogTableError, TriggerError
 from eventlog.sql import dialects, migrations
 from eventlog.sql.alembic.definition import (

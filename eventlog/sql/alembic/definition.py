@@ -12,14 +12,14 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from eventlog.catalog import Catalog, Column, Database, ForeignKey, ObjectClass, Table, build_catalog, match_name
+from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, ObjectClass, Table, build_catalog, match_name
+from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, TriggerError
 from eventlog.sql import dialects, migrations, templates
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
 from eventlog.sql.trigger_plan import TableSql
 from eventlog.sql.watches import INSERT_TYPES, Watch
-from eventlog.values import ColumnType, Kind
 
 Literals = Mapping[str, Any]
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping, Sequence
 
-from eventlog.catalog import Attribute, Catalog, Column, Database, ForeignKey, ObjectClass, Table, build_catalog
+from eventlog.core.catalog import Attribute, Catalog, Column, Database, ForeignKey, ObjectClass, Table, build_catalog
+from eventlog.core.values import ColumnType, Kind
 from eventlog.model import EventType, LogRow
 from eventlog.sql import migrations
 from eventlog.sql.declared import declared_triggers
@@ -24,7 +25,6 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.resync import Selection
 from eventlog.sql.trigger_plan import Action, TriggerPlan
 from eventlog.sql.watches import Watch, exclusions
-from eventlog.values import ColumnType, Kind
 
 Cases = Mapping[str, tuple[str, ...]]
 

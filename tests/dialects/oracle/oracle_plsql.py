@@ -14,7 +14,7 @@ from typing import Any
 
 from oracle_lints import tokens
 
-from eventlog import table_key
+from eventlog.core import table_key
 
 Row = Mapping[str, Any]
 Logged = tuple[int, str, str | None, str | None, str | None]

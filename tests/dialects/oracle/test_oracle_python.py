@@ -18,7 +18,8 @@ from oracle_catalogue import DATABASE, LOG, WATCHES, attributes_of, class_of, co
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql import quoted_name
 
-from eventlog.catalog import Column, ForeignKey, Table, build_catalog
+from eventlog.core.catalog import Column, ForeignKey, Table, build_catalog
+from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.errors import BadValue, ConfigError, DatabaseAway, DatabaseError, TriggerError
 from eventlog.model import EventType, LogRow
 from eventlog.sql.bulk import arrow_schema
@@ -41,7 +42,6 @@ from eventlog.sql.resync import Batch, Selection
 from eventlog.sql.trigger_plan import TriggerPlan
 from eventlog.sql.watches import Watch
 from eventlog.sql.windows import DueWindow, Window
-from eventlog.values import ColumnType, Kind, ValueOptions, converter
 
 
 class Recorder:

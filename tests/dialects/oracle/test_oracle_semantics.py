@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oracle_catalogue import BASE, LOG, OWN_LOG, triggers_of
 from oracle_plsql import Locator, Logged, Row, fire, function
 
-from eventlog import table_key
+from eventlog.core import table_key
 from eventlog.sql.dialects.oracle.compile import render_base64_function, render_quote_function
 from eventlog.sql.watches import Watch
 

@@ -486,7 +486,7 @@ def test_a_right_that_one_check_needs_is_a_finding_and_not_the_end(
 
 def test_an_old_transaction_that_has_written_to_the_log_is_named(home: sa.Engine) -> None:
     from eventlog.cli.triggers import planned_triggers
-    from eventlog.config import load
+    from eventlog.config.load import load
     from eventlog.publisher.diagnosis import Limits
     from eventlog.publisher.examination import examine
 

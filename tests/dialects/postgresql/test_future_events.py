@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from eventlog.answer import Answer, Level, Verdict
-from eventlog.config import load
+from eventlog.config.load import load
 from eventlog.errors import ReceiverAway
-from eventlog.model import Event
+from eventlog.model import Answer, Event, Level, Verdict
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.dry_run import dry_run
 from eventlog.publisher.flight import decode

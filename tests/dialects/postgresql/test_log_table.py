@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine, make_url
 
-from eventlog.catalog import build_catalog
+from eventlog.core.catalog import build_catalog
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError
 from eventlog.model import LogRow
 from eventlog.sql import dialects, migrations

@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 from eventlog import cli
-from eventlog.config import load
+from eventlog.config.load import load
 from eventlog.publisher import loopback
 from eventlog.publisher.context import Context
 from eventlog.publisher.daemon import publish

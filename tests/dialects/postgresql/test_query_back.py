@@ -8,12 +8,12 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from eventlog.catalog import ObjectClass, build_catalog
+from eventlog.core.catalog import ObjectClass, build_catalog
+from eventlog.core.table_key import key_text
 from eventlog.sql.connect import connect
 from eventlog.sql.dialect import CurrentRow
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.query_back import _statement
-from eventlog.table_key import key_text
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from eventlog.catalog import Database, ForeignKey, Table
+from eventlog.core.catalog import Database, ForeignKey, Table
+from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError
 from eventlog.sql.dialects.postgresql.reflect import reflect
-from eventlog.values import ColumnType, Kind
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ import pytest
 import sqlalchemy as sa
 
 from eventlog import cli
-from eventlog.catalog import ObjectClass, build_catalog
 from eventlog.cli.resync import batch_size, fingerprint, read_lines
+from eventlog.core.catalog import ObjectClass, build_catalog
 from eventlog.errors import BadTableKey
 from eventlog.model import EventType, LogRow, Op
 from eventlog.sql import migrations

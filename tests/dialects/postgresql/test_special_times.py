@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from eventlog.answer import Answer
-from eventlog.catalog import build_catalog
-from eventlog.config import load
-from eventlog.model import Event, Op
+from eventlog.config.load import load
+from eventlog.core.catalog import build_catalog
+from eventlog.core.table_key import quote
+from eventlog.model import Answer, Event, Op
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import open_context
@@ -21,7 +21,6 @@ from eventlog.sql.connect import connect
 from eventlog.sql.dialects.postgresql import DIALECT, triggers
 from eventlog.sql.locate import locate_log
 from eventlog.sql.watches import Watch
-from eventlog.table_key import quote
 from eventlog.xds.reader import read_events
 
 SCHEMA = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from watched import LOG, Watched, run
 
-from eventlog import table_key
+from eventlog.core import table_key
 from eventlog.sql.dialects.postgresql import triggers
 from eventlog.sql.dialects.postgresql.text import quote_identifier
 from eventlog.sql.watches import Watch

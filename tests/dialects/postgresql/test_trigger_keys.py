@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 from watched import Watched, run
 
-from eventlog import table_key
+from eventlog.core import table_key
 from eventlog.sql.watches import Watch
 
 TEXTS = [

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from watched import JACK, LOG, LOG_DDL, PHONE, Watched, catalogue, run
 
+from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError, LogTableError, TriggerError
 from eventlog.model import LogRow
 from eventlog.sql.dialects.postgresql import triggers
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.watches import Watch
-from eventlog.values import ColumnType, Kind
 
 
 def test_drop_leaves_the_catalogue_as_it_was(usr: Watched) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from watched import JACK, PHONE, STYLES, Watched, fields, run
 
-from eventlog.catalog import Column
+from eventlog.core.catalog import Column
+from eventlog.core.values import ColumnType, Kind
 from eventlog.sql.dialects.postgresql import triggers
 from eventlog.sql.dialects.postgresql.text import value_text
 from eventlog.sql.watches import Style, Watch
-from eventlog.values import ColumnType, Kind
 
 VALUES = [
     ("smallint", "-7", "-7"),

@@ -16,6 +16,7 @@ from sqlalchemy import make_url
 
 from eventlog.cli import run
 from eventlog.cli.database import transaction
+from eventlog.core.values import Kind
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import open_context
@@ -23,7 +24,6 @@ from eventlog.sql.connect import connect, will_write
 from eventlog.sql.dialects.sqlite import DIALECT
 from eventlog.sql.dialects.sqlite.text import base64 as base64_sql
 from eventlog.sql.dialects.sqlite.types import column_type
-from eventlog.values import Kind
 
 
 @pytest.fixture
@@ -229,7 +229,7 @@ def test_a_publisher_that_was_killed_leaves_no_lock(file: Platform) -> None:
     script = (
         "import os, signal\n"
         "from pathlib import Path\n"
-        "from eventlog.config import load\n"
+        "from eventlog.config.load import load\n"
         "from eventlog.publisher.metrics import Counters\n"
         "from eventlog.publisher.opening import open_context\n"
         f"with open_context(load(Path({str(file.place / 'eventlog.toml')!r}), {{}}, {{}}), Counters()):\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from eventlog.core.values import Kind
 from eventlog.sql.bulk import Bulk
 from eventlog.sql.dialect import Dialect, Resync, Triggers
 from eventlog.sql.dialects.oracle import bulk, doctor, lock, log, resync, script, triggers
@@ -13,7 +14,6 @@ from eventlog.sql.dialects.oracle.query_back import query_back
 from eventlog.sql.dialects.oracle.reflect import fingerprint, reflect
 from eventlog.sql.dialects.oracle.session import CONNECT_ADVICE, SESSION, begin_publishing, connect_args, passes
 from eventlog.sql.dialects.oracle.text import MAX_IDENTIFIER, fold_name, quote_identifier, spelled, value_text
-from eventlog.values import Kind
 
 CAPABILITIES: Final = frozenset(
     {

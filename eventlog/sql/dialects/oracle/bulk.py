@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import URL, Connection
 
+from eventlog.core.values import Kind
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.model import LogRow
 from eventlog.sql.bulk import Part, arrow_schema, check_letter, cut
@@ -18,7 +19,6 @@ from eventlog.sql.dialects.oracle.log import LAST
 from eventlog.sql.dialects.oracle.session import SESSION, fetch
 from eventlog.sql.dialects.oracle.text import qualified, quote_identifier
 from eventlog.sql.log_table import LogTable
-from eventlog.values import Kind
 
 if TYPE_CHECKING:
     import pyarrow as pa

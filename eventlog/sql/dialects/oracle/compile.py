@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from eventlog import table_key
-from eventlog.catalog import Column
+from eventlog.core import table_key
+from eventlog.core.catalog import Column
+from eventlog.core.values import Kind
 from eventlog.errors import TriggerError
 from eventlog.model import EventType, LogRow
 from eventlog.sql import templates
@@ -43,7 +44,6 @@ from eventlog.sql.dialects.oracle.types import (
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.trigger_plan import first_free
 from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers
-from eventlog.values import Kind
 
 if TYPE_CHECKING:
     import jinja2

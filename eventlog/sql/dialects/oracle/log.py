@@ -12,7 +12,8 @@ from typing import Final
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.catalog import Column
+from eventlog.core.catalog import Column
+from eventlog.core.values import ColumnType, Kind
 from eventlog.model import LogRow, QueueRow, queue_rows
 from eventlog.sql.dialect import LogRows
 from eventlog.sql.dialects.oracle.ddl import flight_sequence
@@ -20,7 +21,6 @@ from eventlog.sql.dialects.oracle.session import chunks, error_code, fetch, fetc
 from eventlog.sql.dialects.oracle.text import qualified, quote_identifier, value_text
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import DueWindow, Queue, Ranges, Window
-from eventlog.values import ColumnType, Kind
 
 LAST: Final = 10**38 - 1
 """The greatest record_id that the log's column holds."""

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection
 
-from eventlog import table_key
-from eventlog.catalog import Attribute, ChildTable, Column, ObjectClass
+from eventlog.core import table_key
+from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
+from eventlog.core.values import Kind, ValueOptions, converter
 from eventlog.errors import BadValue
 from eventlog.sql.dialects.oracle.session import chunks, fetch
 from eventlog.sql.dialects.oracle.text import key_value, qualified, quote_identifier, value_text
 from eventlog.sql.dialects.oracle.types import Family, family, national_length
-from eventlog.values import Kind, ValueOptions, converter
 
 if TYPE_CHECKING:
     from eventlog.sql.dialect import CurrentRow

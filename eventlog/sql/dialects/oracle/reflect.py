@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection
 
-from eventlog.catalog import Catalog, Column, Database, ForeignKey, Table
+from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, Table
 from eventlog.errors import DatabaseError
 from eventlog.sql.dialects.oracle.session import chunks, fetch, statements
 from eventlog.sql.dialects.oracle.text import spelled

@@ -8,8 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from eventlog import table_key
-from eventlog.catalog import ObjectClass
+from eventlog.core import table_key
+from eventlog.core.catalog import ObjectClass
+from eventlog.core.values import Kind
 from eventlog.model import LogRow
 from eventlog.sql.dialects.oracle.log import lacking
 from eventlog.sql.dialects.oracle.query_back import bound, by_text, key_reader, log_text, selected
@@ -17,7 +18,6 @@ from eventlog.sql.dialects.oracle.session import fetch, many
 from eventlog.sql.dialects.oracle.text import key_value, qualified, quote_identifier
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.resync import Batch, Selection
-from eventlog.values import Kind
 
 
 @dataclass(frozen=True, slots=True)

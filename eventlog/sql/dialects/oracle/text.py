@@ -10,12 +10,12 @@ import string
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from eventlog import table_key
-from eventlog.catalog import Column
+from eventlog.core import table_key
+from eventlog.core.catalog import Column
+from eventlog.core.values import Kind
 from eventlog.errors import ConfigError
 from eventlog.sql.dialects.oracle.types import Family, family
 from eventlog.sql.log_table import LogTable, cut_name
-from eventlog.values import Kind
 
 MAX_IDENTIFIER: Final = 128
 """Bytes of the longest name, since 12.2."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.catalog import Catalog, Database
+from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql.declared import declared_triggers
 from eventlog.sql.dialect import run_as_it_stands

@@ -6,8 +6,8 @@ import re
 from enum import StrEnum
 from typing import Final
 
-from eventlog.catalog import Column
-from eventlog.values import ColumnType, Kind
+from eventlog.core.catalog import Column
+from eventlog.core.values import ColumnType, Kind
 
 _KINDS: Final = {
     "FLOAT": (Kind.EXACT, 0),  # REAL and DOUBLE PRECISION too: a NUMBER of so many binary digits

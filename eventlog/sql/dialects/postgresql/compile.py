@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from eventlog.catalog import Column
+from eventlog.core.catalog import Column
+from eventlog.core.values import Kind
 from eventlog.errors import TriggerError
 from eventlog.sql import templates
 from eventlog.sql.dialects.postgresql.installed import Facts, Installed, Log, TableName, quote_function_name
@@ -30,7 +31,6 @@ from eventlog.sql.dialects.postgresql.text import (
 from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.trigger_plan import first_free
 from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers, following
-from eventlog.values import Kind
 
 if TYPE_CHECKING:
     import jinja2

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from sqlalchemy import Connection
 
-from eventlog.catalog import Database
+from eventlog.core.catalog import Database
 from eventlog.sql.dialects.postgresql.installed import Facts, Installed, read_facts, read_installed, unseen_log
 from eventlog.sql.log_table import LogTable
 

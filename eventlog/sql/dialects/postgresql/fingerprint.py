@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy import Connection, text
 
-from eventlog.catalog import Catalog
+from eventlog.core.catalog import Catalog
 
 _STATEMENT: Final = text("""
 SELECT md5(coalesce(string_agg(

@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, TextClause, text
 
+from eventlog.core.values import Kind
 from eventlog.errors import LogTableError
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, qualified, quote_identifier
 from eventlog.sql.log_table import LogTable, cut_name
-from eventlog.values import Kind
 
 MARKER: Final = re.compile(r"eventlog sha256:[0-9a-f]{64} (?=log |columns \{)")
 """How the comments on our triggers and functions begin, whichever log they write."""

@@ -17,13 +17,13 @@ from typing import Any, Final, NamedTuple, cast
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError
 from eventlog.model import QUEUE_FIELDS, LogRow, QueueRow
 from eventlog.sql.dialect import LogRows
 from eventlog.sql.dialects.postgresql.text import qualified, quote_identifier
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import DueWindow, Queue, Ranges, Window
-from eventlog.values import ColumnType, Kind
 
 _LAST: Final = 2**63 - 1
 _UTC_NOW: Final = "(clock_timestamp() AT TIME ZONE 'UTC')"

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Connection
 
-from eventlog import table_key
-from eventlog.catalog import Attribute, ChildTable, Column, ObjectClass
+from eventlog.core import table_key
+from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
+from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.errors import BadValue
 from eventlog.sql.dialects.postgresql.log import fetch, usual_plans
 from eventlog.sql.dialects.postgresql.text import key_value, quote_identifier, relation, value_text
-from eventlog.values import ColumnType, Kind, ValueOptions, converter
 
 if TYPE_CHECKING:
     from eventlog.sql.dialect import CurrentRow

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, TextClause, text
 
-from eventlog.catalog import Column, Database, ForeignKey, Table
+from eventlog.core.catalog import Column, Database, ForeignKey, Table
 from eventlog.errors import DatabaseError
 from eventlog.sql.dialects.postgresql.types import column_type
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 from sqlalchemy import Connection
 
-from eventlog import table_key
-from eventlog.catalog import Column, ObjectClass
+from eventlog.core import table_key
+from eventlog.core.catalog import Column, ObjectClass
+from eventlog.core.values import Kind
 from eventlog.model import LogRow
 from eventlog.sql.dialects.postgresql.log import fetch
 from eventlog.sql.dialects.postgresql.text import (
@@ -29,7 +30,6 @@ from eventlog.sql.dialects.postgresql.text import (
 from eventlog.sql.dialects.postgresql.triggers import render_quote_function
 from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.resync import Batch, Selection
-from eventlog.values import Kind
 
 if TYPE_CHECKING:
     import jinja2

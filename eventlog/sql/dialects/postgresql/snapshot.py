@@ -12,12 +12,12 @@ from typing import Final
 
 from sqlalchemy import Connection
 
+from eventlog.core.values import Kind
 from eventlog.errors import DatabaseError
 from eventlog.model import LogRow
 from eventlog.sql.bulk import Part, check_letter, cut
 from eventlog.sql.dialects.postgresql.text import qualified, quote_identifier
 from eventlog.sql.log_table import LogTable
-from eventlog.values import Kind
 
 ISOLATION: Final = "REPEATABLE READ"
 

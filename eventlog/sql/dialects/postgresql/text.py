@@ -11,9 +11,9 @@ import string
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from eventlog import table_key
-from eventlog.catalog import Column, Table
-from eventlog.values import Kind
+from eventlog.core import table_key
+from eventlog.core.catalog import Column, Table
+from eventlog.core.values import Kind
 
 MAX_IDENTIFIER: Final = 63
 """Bytes of the longest name."""

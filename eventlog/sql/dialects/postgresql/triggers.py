@@ -12,7 +12,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.catalog import Catalog, Database
+from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import DatabaseError, TriggerError, together
 from eventlog.sql.declared import declared_triggers
 from eventlog.sql.dialects.postgresql import advice

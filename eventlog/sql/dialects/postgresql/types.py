@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eventlog.values import ColumnType, Kind
+from eventlog.core.values import ColumnType, Kind
 
 _KINDS: Final = {
     "int2": (Kind.INTEGER, 16),

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from eventlog.catalog import Column
+from eventlog.core.catalog import Column
+from eventlog.core.values import Kind
 from eventlog.errors import TriggerError
 from eventlog.model import EventType
 from eventlog.sql import templates
@@ -31,7 +32,6 @@ from eventlog.sql.dialects.sqlite.text import (
 from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.trigger_plan import first_free
 from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers, following
-from eventlog.values import Kind
 
 if TYPE_CHECKING:
     import jinja2

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection
 
-from eventlog import table_key
-from eventlog.catalog import Attribute, ChildTable, Column, ObjectClass
+from eventlog.core import table_key
+from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
+from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.errors import BadValue
 from eventlog.sql.dialects.sqlite.log import fetch
 from eventlog.sql.dialects.sqlite.text import quote_identifier, value_text
-from eventlog.values import ColumnType, Kind, ValueOptions, converter
 
 if TYPE_CHECKING:
     from eventlog.sql.dialect import CurrentRow

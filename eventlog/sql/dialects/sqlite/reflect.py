@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from eventlog.catalog import Column, Database, ForeignKey, Table, match_name
+from eventlog.core.catalog import Column, Database, ForeignKey, Table, match_name
+from eventlog.core.values import Kind
 from eventlog.sql.dialects.sqlite.statements import read
 from eventlog.sql.dialects.sqlite.types import column_type
-from eventlog.values import Kind
 
 _STORED = (0, 3)
 

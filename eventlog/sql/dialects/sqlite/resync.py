@@ -12,7 +12,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from eventlog.catalog import ObjectClass
+from eventlog.core.catalog import ObjectClass
 from eventlog.model import LogRow
 from eventlog.sql.dialects.sqlite import log as log_rows
 from eventlog.sql.dialects.sqlite.query_back import key_values

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from eventlog import table_key
-from eventlog.catalog import Column
-from eventlog.values import Kind
+from eventlog.core import table_key
+from eventlog.core.catalog import Column
+from eventlog.core.values import Kind
 
 MAX_IDENTIFIER: Final = 10_000
 """Bytes. SQLite itself has no limit."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from eventlog.catalog import Catalog, Database
+from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import TriggerError
 from eventlog.sql.declared import declared_triggers
 from eventlog.sql.dialects.sqlite import advice

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from eventlog.values import ColumnType, Kind
+from eventlog.core.values import ColumnType, Kind
 
 _RULES: Final = (
     (("BOOL",), Kind.BOOLEAN, 0),

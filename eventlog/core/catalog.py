@@ -11,9 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from eventlog import table_key
-from eventlog.errors import ConfigError, RowError, placed, together
-from eventlog.values import (
+from eventlog.core import table_key
+from eventlog.core.values import (
     ColumnType,
     ValueOptions,
     check_xml,
@@ -23,6 +22,7 @@ from eventlog.values import (
     with_special_values,
     xds_type,
 )
+from eventlog.errors import ConfigError, RowError, placed, together
 
 
 @dataclass(frozen=True, slots=True)

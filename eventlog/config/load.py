@@ -15,9 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from eventlog.errors import ConfigError, together
-from eventlog.options import BASE, CONFIDENTIAL, Option, SecretGiven, options_of, toml
-from eventlog.settings import (
+from eventlog.config.options import BASE, CONFIDENTIAL, Option, SecretGiven, options_of, toml
+from eventlog.config.settings import (
     MESSAGE_OPTIONS,
     SECTIONS,
     DatabaseSettings,
@@ -27,6 +26,7 @@ from eventlog.settings import (
     SourceSettings,
     WatchSettings,
 )
+from eventlog.errors import ConfigError, together
 
 if TYPE_CHECKING:
     from sqlalchemy import URL

@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from eventlog.core.values import ColumnType, Kind, integer_pattern, key_normalizer
 from eventlog.errors import BadTableKey, BadValue
-from eventlog.values import ColumnType, Kind, integer_pattern, key_normalizer
 
 # The nine special characters, and the control characters, as the inside of a regular expression's character class.
 _SPECIAL = r""",;'+"=\\<>"""

@@ -14,9 +14,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
-from eventlog.errors import BadValue, shown
-from eventlog.model import Lob, Value
-from eventlog.moments import (
+from eventlog.core.moments import (
     is_special,
     is_special_date,
     is_special_time,
@@ -25,7 +23,9 @@ from eventlog.moments import (
     time_zone_named,
     timestamp_converter,
 )
-from eventlog.values import TEMPORAL, ColumnType, Kind, ValueOptions, converter
+from eventlog.core.values import TEMPORAL, ColumnType, Kind, ValueOptions, converter
+from eventlog.errors import BadValue, shown
+from eventlog.model import Lob, Value
 
 ReadValue = Callable[[str], Value]
 """Text -> value; raises BadValue, BadXmlChar."""

@@ -14,9 +14,10 @@ from sqlalchemy import Connection
 from sqlalchemy.sql import quoted_name
 from sqlalchemy.types import TypeEngine
 
-from eventlog.catalog import Attribute, Database, ObjectClass
+from eventlog.core.catalog import Attribute, Database, ObjectClass
+from eventlog.core.events import CurrentRow
+from eventlog.core.values import Kind
 from eventlog.errors import ConfigError
-from eventlog.events import CurrentRow
 from eventlog.model import LogRow
 from eventlog.sql.connect import connect
 from eventlog.sql.dialect import Dialect
@@ -24,7 +25,6 @@ from eventlog.sql.dialects import for_url
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.locate import locate_log
 from eventlog.sql.log_table import LogTable
-from eventlog.values import Kind
 
 _PASSWORD: Final = "that it holds the password, or is the URL of [database] with EVENTLOG_DATABASE_PASSWORD set"  # noqa: S105
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from eventlog.catalog import ObjectId
-from eventlog.checks import CheckedRow
+from eventlog.core.catalog import ObjectId
+from eventlog.core.checks import CheckedRow
 
 _FAMILY = (0, 1, 2, 2, 0, 1, 2, 1, 2)
 """By event type: 1 = add {1, 5, 7}, 2 = modify {2, 3, 6, 8}, 0 = delete, which never folds."""

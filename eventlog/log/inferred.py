@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from eventlog import table_key
-from eventlog.catalog import Column, Database, ForeignKey, Table
+from eventlog.core import table_key
+from eventlog.core.catalog import Column, Database, ForeignKey, Table
+from eventlog.core.values import ColumnType, Kind, check_xml
 from eventlog.errors import BadTableKey, BadXmlChar
 from eventlog.model import LogRow
-from eventlog.values import ColumnType, Kind, check_xml
 
 _TEXT = ColumnType(Kind.CHARACTER)
 

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from eventlog.catalog import Catalog, Database, build_catalog
-from eventlog.catalog_option import CatalogOption, database_of, keys_of
+from eventlog.changes.catalog_option import CatalogOption, database_of, keys_of
+from eventlog.changes.format import Format, Report, parse_options
+from eventlog.changes.from_rows import GroupReading
+from eventlog.core.catalog import Catalog, Database, build_catalog
+from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, FormatError
-from eventlog.formats import Format, Report, parse_options
-from eventlog.group_changes import GroupReading
-from eventlog.log_format.database import LiveDatabase, is_url, live
-from eventlog.log_format.files import file_format_of, read_rows, write_rows
-from eventlog.log_format.inferred import inferred_database
-from eventlog.log_format.reading import Folding, rows_to_changes
-from eventlog.log_format.writing import RowWriting, change_to_rows, check_text
+from eventlog.files.spool import spooled
+from eventlog.log.database import LiveDatabase, is_url, live
+from eventlog.log.files import file_format_of, read_rows, write_rows
+from eventlog.log.inferred import inferred_database
+from eventlog.log.reading import Folding, rows_to_changes
+from eventlog.log.writing import RowWriting, change_to_rows, check_text
 from eventlog.model import Change, LogRow
-from eventlog.spool import spooled
-from eventlog.values import ValueOptions
 
 _STATUS: Final = "NSWEF"
 

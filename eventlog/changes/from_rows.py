@@ -13,16 +13,16 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 
-from eventlog.catalog import Attribute
-from eventlog.change_keys import Key, key_reader
-from eventlog.checks import CheckedRow
+from eventlog.changes.from_events import net_of_many
+from eventlog.changes.keys import Key, key_reader
+from eventlog.core.catalog import Attribute
+from eventlog.core.checks import CheckedRow
+from eventlog.core.events import CurrentRow, Decision, ids_of
+from eventlog.core.fold import Group
+from eventlog.core.typed import ReadValue, moment_reader, value_reader
+from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import BadValue, FormatError
-from eventlog.event_changes import net_of_many
-from eventlog.events import CurrentRow, Decision, ids_of
-from eventlog.fold import Group
 from eventlog.model import ALL, Change, ChangeOp, LogRow, Op, Value
-from eventlog.typed import ReadValue, moment_reader, value_reader
-from eventlog.values import ColumnType, Kind
 
 # Bound names: an enumeration's members are looked up slowly.
 _INSERT, _UPDATE, _DELETE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE

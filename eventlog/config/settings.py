@@ -1,6 +1,6 @@
 """The options, section by section: typed, frozen, each with its default, legal range, aliases and help.
 
-The rules are those of spec/event-log.md 9; ``eventlog.config`` reads them from a file, the environment and flags.
+The rules are those of spec/event-log.md 9; ``eventlog.config.load`` reads them from a file, the environment and flags.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from eventlog import __version__
-from eventlog.model import LogRow
-from eventlog.options import (
+from eventlog.config.options import (
     BASE,
     BOOLEAN,
     COLUMN_MAP,
@@ -34,6 +33,7 @@ from eventlog.options import (
     number,
     option,
 )
+from eventlog.model import LogRow
 
 MANY: Final = 2147483647
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
-from eventlog.catalog import Attribute, Catalog, LogName, ObjectClass, ObjectId
+from eventlog.core.catalog import Attribute, Catalog, LogName, ObjectClass, ObjectId
+from eventlog.core.moments import fraction_of
+from eventlog.core.values import TEMPORAL, check_xml
 from eventlog.errors import BadValue, RowError, shown
 from eventlog.model import ALL, All, QueueRow
-from eventlog.moments import fraction_of
-from eventlog.values import TEMPORAL, check_xml
 
 Texts: TypeAlias = str | tuple[str, ...] | None
 """A value as it is written, several of a multi-valued attribute, or NULL."""

@@ -12,8 +12,8 @@ from math import frexp, inf, isinf, nextafter
 from struct import pack, unpack
 from typing import Final
 
+from eventlog.core.moments import date_converter, time_converter, timestamp_converter
 from eventlog.errors import BadValue, BadXmlChar, ConfigError, shown
-from eventlog.moments import date_converter, time_converter, timestamp_converter
 
 
 class Kind(StrEnum):

@@ -16,13 +16,13 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TextIO, TypeAlias
 
+from eventlog.core.typed import to_text
 from eventlog.errors import ConfigError, FormatError, placed, shown
-from eventlog.input_files import files_in
+from eventlog.files.atomic import whole_file, whole_path
+from eventlog.files.inputs import files_in
+from eventlog.files.lines import LONGEST, numbered_lines, text_of
 from eventlog.model import LogRow
 from eventlog.sql.log_columns import LAYOUTS
-from eventlog.text_lines import LONGEST, numbered_lines, text_of
-from eventlog.typed import to_text
-from eventlog.whole_output import whole_file, whole_path
 
 FILE_FORMATS: Final = ("jsonl", "csv", "parquet")
 _SUFFIXES: Final = {

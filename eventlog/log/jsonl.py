@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from eventlog import change_json
-from eventlog.catalog import Catalog, ObjectClass, build_catalog
-from eventlog.catalog_option import CatalogOption, database_of
-from eventlog.change_keys import class_of_change
+from eventlog.changes import json_form as change_json
+from eventlog.changes.catalog_option import CatalogOption, database_of
+from eventlog.changes.format import Format, Report, parse_options
+from eventlog.changes.keys import class_of_change
+from eventlog.core.catalog import Catalog, ObjectClass, build_catalog
+from eventlog.core.typed import typed_by
+from eventlog.core.values import ColumnType
 from eventlog.errors import FormatError, RowError
-from eventlog.formats import Format, Report, parse_options
+from eventlog.files.atomic import whole_file
+from eventlog.files.lines import numbered_lines, text_of
 from eventlog.model import Change, Value
-from eventlog.text_lines import numbered_lines, text_of
-from eventlog.typed import typed_by
-from eventlog.values import ColumnType
-from eventlog.whole_output import whole_file
 
 
 @dataclass(frozen=True, slots=True)

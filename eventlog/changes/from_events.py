@@ -8,14 +8,14 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from eventlog import table_key
-from eventlog.catalog import Attribute, Catalog, ObjectClass
-from eventlog.change_keys import Key, class_of, key_reader, typed_key
+from eventlog.changes.keys import Key, class_of, key_reader, typed_key
+from eventlog.core import table_key
+from eventlog.core.catalog import Attribute, Catalog, ObjectClass
+from eventlog.core.events import Outgoing, association_of, public_event
+from eventlog.core.typed import ReadValue, xds_value_reader
+from eventlog.core.values import ValueOptions
 from eventlog.errors import BadTableKey, BadValue, FormatError, shown
-from eventlog.events import Outgoing, association_of, public_event
 from eventlog.model import ALL, AttributeSteps, Change, ChangeOp, Event, Op, Operation, Step, Value
-from eventlog.typed import ReadValue, xds_value_reader
-from eventlog.values import ValueOptions
 
 _OPS: Final = {
     Operation.ADD: ChangeOp.INSERT,

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, time
 from typing import Final, NamedTuple
 
-from eventlog import table_key
-from eventlog.catalog import Attribute, Catalog, ObjectClass
-from eventlog.change_keys import (
+from eventlog.changes.keys import (
     Key,
     class_of_change,
     key_text,
@@ -18,6 +16,11 @@ from eventlog.change_keys import (
     with_key,
     written_columns,
 )
+from eventlog.core import table_key
+from eventlog.core.catalog import Attribute, Catalog, ObjectClass
+from eventlog.core.moments import is_special
+from eventlog.core.typed import to_text, type_of, values_of
+from eventlog.core.values import TEMPORAL, ValueOptions, check_xml, converter, xds_type
 from eventlog.errors import NotExpressible, RowError
 from eventlog.model import (
     AttributeSteps,
@@ -32,9 +35,6 @@ from eventlog.model import (
     changes_nothing,
     column_name,
 )
-from eventlog.moments import is_special
-from eventlog.typed import to_text, type_of, values_of
-from eventlog.values import TEMPORAL, ValueOptions, check_xml, converter, xds_type
 
 ExistingKeys = Callable[[str], Iterable[Key] | None]
 """Table -> the keys of its rows, None if they are not known."""

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from eventlog.durable import sync_file
 from eventlog.errors import ConfigError
+from eventlog.files.fsync import sync_file
 
 _OF_WRITING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """What only writing fails with, so that the file it is said of is ours."""

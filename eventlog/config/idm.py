@@ -20,9 +20,9 @@ from urllib.parse import unquote
 
 from sqlalchemy import URL
 
+from eventlog.config.options import Option, options_of, toml
+from eventlog.config.settings import SECTIONS
 from eventlog.errors import ConfigError, XdsError
-from eventlog.options import Option, options_of, toml
-from eventlog.settings import SECTIONS
 from eventlog.sql.dialects import SUPPORTED
 from eventlog.xds.reader import parse_document
 

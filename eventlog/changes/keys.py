@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from eventlog import table_key
-from eventlog.catalog import Catalog, ObjectClass
+from eventlog.core import table_key
+from eventlog.core.catalog import Catalog, ObjectClass
+from eventlog.core.typed import to_text, type_of, value_reader
+from eventlog.core.values import check_xml, key_normalizer
 from eventlog.errors import NeedsQueryBack, NeedsRowCodec, NotExpressible, RowError
 from eventlog.model import Change, ChangeOp, Value, differing, old_key
-from eventlog.typed import to_text, type_of, value_reader
-from eventlog.values import check_xml, key_normalizer
 
 _WITHOUT_ROW_AFTER: Final = frozenset((ChangeOp.DELETE, ChangeOp.TRUNCATE))
 

@@ -8,9 +8,7 @@ from datetime import datetime
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
-from eventlog.catalog import Catalog, ObjectClass
-from eventlog.change_events import ExistingKeys, existing_keys
-from eventlog.change_keys import (
+from eventlog.changes.keys import (
     Key,
     class_of_change,
     key_text,
@@ -19,10 +17,12 @@ from eventlog.change_keys import (
     with_key,
     written_columns,
 )
+from eventlog.changes.to_events import ExistingKeys, existing_keys
+from eventlog.core.catalog import Catalog, ObjectClass
+from eventlog.core.moments import time_zone_named
+from eventlog.core.typed import is_multi_valued, moment_reader, to_text, values_of
 from eventlog.errors import BadValue, ConfigError, NotExpressible, shown
 from eventlog.model import Change, ChangeOp, EventType, LogRow, Row, Status, Value, changes_nothing, column_name
-from eventlog.moments import time_zone_named
-from eventlog.typed import is_multi_valued, moment_reader, to_text, values_of
 
 
 class _Style(NamedTuple):

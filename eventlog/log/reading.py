@@ -8,13 +8,13 @@ from itertools import islice
 from operator import itemgetter
 from typing import Final, TypeAlias
 
-from eventlog.catalog import Attribute, Catalog, ObjectClass, ObjectId
-from eventlog.checks import CheckedRow, check_rows
+from eventlog.changes.format import Report
+from eventlog.changes.from_rows import UNREAD, GroupReading, MaybeRow, ReadGroup, group_reader, with_rows
+from eventlog.core.catalog import Attribute, Catalog, ObjectClass, ObjectId
+from eventlog.core.checks import CheckedRow, check_rows
+from eventlog.core.events import CurrentRow, Decision, apply_precedence, asks_for_values, ids_of
+from eventlog.core.fold import Group, first_open, fold, object_of
 from eventlog.errors import FormatError, RowError, placed
-from eventlog.events import CurrentRow, Decision, apply_precedence, asks_for_values, ids_of
-from eventlog.fold import Group, first_open, fold, object_of
-from eventlog.formats import Report
-from eventlog.group_changes import UNREAD, GroupReading, MaybeRow, ReadGroup, group_reader, with_rows
 from eventlog.model import Change, LogRow, Status, queue_rows
 
 WINDOW: Final = 10_000

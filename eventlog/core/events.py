@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from eventlog.catalog import Attribute, ObjectId
-from eventlog.checks import BadRow, CheckedRow, Texts
+from eventlog.core.catalog import Attribute, ObjectId
+from eventlog.core.checks import BadRow, CheckedRow, Texts
+from eventlog.core.fold import Group
 from eventlog.errors import RowError
-from eventlog.fold import Group
 from eventlog.model import ALL, AttributeSteps, Event, Op, Operation, Step
 
 _new: Final = tuple.__new__  # a NamedTuple from a tuple of its fields, in half the time

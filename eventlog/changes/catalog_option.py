@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from eventlog.catalog import Catalog, Database, database_from_json
-from eventlog.change_keys import Key, class_of
+from eventlog.changes.keys import Key, class_of
+from eventlog.core.catalog import Catalog, Database, database_from_json
+from eventlog.core.typed import value_reader
 from eventlog.errors import ConfigError
-from eventlog.typed import value_reader
 
 CatalogOption: TypeAlias = str | Database | Mapping[str, Any] | None
 """A JSON catalogue: its path, its content (the form of the ``database`` member of spec/xds.md 9), or what it means."""

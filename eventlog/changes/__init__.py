@@ -1,0 +1,1 @@
+"""The change model, in which all formats meet (spec/change-model.md)."""

@@ -1,0 +1,1 @@
+"""The configuration: options, settings, files, environment."""

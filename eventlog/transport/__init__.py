@@ -1,0 +1,1 @@
+"""How bytes travel: one Kafka producer, one consumer."""
