@@ -35,7 +35,7 @@ import common
 import sqlalchemy as sa
 from peer_clients import WINDOW
 
-from eventlog.catalog import build_catalog
+from eventlog.core.catalog import build_catalog
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT, triggers
 from eventlog.sql.locate import locate_log
