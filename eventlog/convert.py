@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from eventlog.changes.catalog_option import database_of, read_catalog
 from eventlog.changes.format import Format, Report
 from eventlog.core.catalog import Database, database_from_json
-from eventlog.errors import ConfigError, DatabaseError, placed
+from eventlog.errors import ConfigError, DatabaseError, with_location
 from eventlog.files.atomic import check_parent
 from eventlog.model import Change
 
@@ -184,7 +184,7 @@ def _with_catalog(options: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         database_from_json(content)
     except ConfigError as error:
-        raise placed(error, path) from None
+        raise with_location(error, path) from None
     return {**options, "catalog": content}
 
 

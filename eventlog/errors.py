@@ -213,7 +213,7 @@ class FatalAnswer(EventlogError):
 Placed = TypeVar("Placed", bound=EventlogError)
 
 
-def placed(error: Placed, where: object) -> Placed:
+def with_location(error: Placed, where: object) -> Placed:
     """The same error, its message begun with where it is: a file, perhaps a line or an offset in it."""
     error.refusals = tuple(f"{where}: {one}" for one in error.refusals)
     error.args = (f"{where}: {error}", *error.args[1:])

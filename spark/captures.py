@@ -76,14 +76,14 @@ class Capture(NamedTuple):
         return sum(file.stat().st_size for file in files if file.is_file())
 
     def check(self, report: Report) -> None:
-        """Hand what seems to be missing to ``Report.pass_over``. Raises MissingFile if that is strict, FormatError for
+        """Hand what seems to be missing to ``Report.skip``. Raises MissingFile if that is strict, FormatError for
         compressed files.
         """
         for path in self.paths:
             if path.suffix.lower() in _COMPRESSED:
                 raise FormatError(f"{path} is compressed: unpack it")
         for gap in self.gaps:
-            report.pass_over(MissingFile(gap))
+            report.skip(MissingFile(gap))
 
 
 def captures(format: str, source: str, options: Mapping[str, Any]) -> list[Capture]:

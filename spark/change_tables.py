@@ -22,7 +22,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from eventlog.changes.format import Report, parse_options
-from eventlog.errors import ConfigError, FormatError, placed
+from eventlog.errors import ConfigError, FormatError, with_location
 from eventlog.model import Change
 from eventlog.qlik import file_tables
 from eventlog.qlik.change_rows import ChangeRow, header_text, row_reader
@@ -180,7 +180,7 @@ def _of_json(lines: DataFrame, first: Path, options: ReadOptions) -> DataFrame:
                     row = json_object(line)
                     rows.append([header_text(header, row.get(name)) for name, header in members])
                 except FormatError as error:
-                    raise placed(error, file) from None
+                    raise with_location(error, file) from None
             columns = list(zip(*rows, strict=True)) or [()] * len(names)
             arrays = [pa.array(column, pa.string()) for column in columns]
             arrays += [batch.column(name).cast(pa.string()) for name in others]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from eventlog.changes.format import Report, parse_options
-from eventlog.errors import FormatError, placed
+from eventlog.errors import FormatError, with_location
 from eventlog.linter.files import export_files, read_queue
 from eventlog.linter.queue_format import export_reader
 from eventlog.linter.rows import QueueRow
@@ -83,7 +83,7 @@ def _queue_changes(capture: Capture, rows: Iterator[QueueRow], options: Options,
             report.read += 1
             yield change
     except FormatError as error:
-        raise placed(error, capture.place) from error.__cause__
+        raise with_location(error, capture.place) from error.__cause__
 
 
 _LINTER: Final = SortedFormat(_queue_files, _queue_rows, _queue_changes)
@@ -146,7 +146,7 @@ def _table_changes(
             source = sources[number]
             what = full_name(source.schema, source.table)
             of_table = (row for _, row in own)
-            yield from changes_of_rows(of_table, source, input_complete=True, pass_over=report.pass_over, what=what)
+            yield from changes_of_rows(of_table, source, input_complete=True, skip=report.skip, what=what)
 
     for change in count_events(in_order(), input_complete=True):
         report.read += 1
@@ -165,7 +165,7 @@ def _log_files(capture: Capture, options: Options) -> Sequence[_File]:
 
 def _log_rows(file: _File, options: Options, report: Report) -> Iterator[tuple[bytes, LogRow]]:
     chosen = parse_options(LogReaderOptions, options, "the eventlog reader")
-    rows = read_rows(str(file.path), chosen.file_format, chosen.column_map, chosen.layout, report.pass_over)
+    rows = read_rows(str(file.path), chosen.file_format, chosen.column_map, chosen.layout, report.skip)
     for place, row in enumerate(rows):
         yield _ordered(row.record_id) + _PLACE.pack(file.number, place), row
 

@@ -38,7 +38,7 @@ class Report:
         """Count something skipped, lost or odd under its reason."""
         self.counters[reason] += number
 
-    def pass_over(self, error: EventlogError) -> None:
+    def skip(self, error: EventlogError) -> None:
         """Go on without what ``error`` refuses, counted under its code and column; raises it if ``strict``."""
         if self.strict:
             raise error
@@ -60,7 +60,7 @@ class Format:
     """One format. ``read`` gives the changes of a source (a path, or a URL where the format has live sources), with
     the reader's options of ``--map``; ``write`` puts changes to a target, whole or not at all where that is a file.
     Both raise FormatError naming what and where, and ConfigError for their options; what they can go on without they
-    hand to ``Report.pass_over``. They count in the report what they skip and lose, and ``read`` the changes it gives,
+    hand to ``Report.skip``. They count in the report what they skip and lose, and ``read`` the changes it gives,
     ``write`` those it has written.
     """
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from eventlog.errors import FormatError, placed
+from eventlog.errors import FormatError, with_location
 from eventlog.linter import operations
 from eventlog.linter.fields import blob_attr, data_bytes, decode_oper_date, syslog_addr
 from eventlog.linter.files import export_files, read_queue
@@ -23,7 +23,7 @@ def queue_listing(source: str, options: Mapping[str, Any]) -> Iterator[str]:
         try:
             yield from _row(number, row, table)
         except FormatError as error:
-            raise placed(error, f"{source}, row {number} of the listing") from None
+            raise with_location(error, f"{source}, row {number} of the listing") from None
 
 
 def _row(number: int, row: QueueRow, table: operations.TypTable) -> Iterator[str]:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from eventlog.cli.output import print_json, result, table
 from eventlog.config.load import Config
-from eventlog.publisher.diagnosis.words import age
+from eventlog.publisher.doctor.words import age
 from eventlog.publisher.follow_status import SourceStatus, place_in_words, source_status
 
 

@@ -19,7 +19,7 @@ from eventlog.config.settings import SOURCE_FORMATS
 from eventlog.core.events import Outgoing
 from eventlog.errors import EventlogError
 from eventlog.model import Status
-from eventlog.publisher.diagnosis.words import age
+from eventlog.publisher.doctor.words import age
 from eventlog.publisher.flight import decode
 from eventlog.publisher.opening import find_log
 from eventlog.sql.companions import read_inflight

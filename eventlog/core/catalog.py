@@ -22,7 +22,7 @@ from eventlog.core.values import (
     with_special_values,
     xds_type,
 )
-from eventlog.errors import ConfigError, RowError, placed, together
+from eventlog.errors import ConfigError, RowError, together, with_location
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ def _column_from_json(table: str, value: Mapping[str, Any]) -> Column:
     try:
         return Column(name, parse_type(value["type"]))
     except ConfigError as error:
-        raise placed(error, f"{what} of the catalog") from None
+        raise with_location(error, f"{what} of the catalog") from None
 
 
 def _foreign_key_from_json(what: str, value: Mapping[str, Any]) -> ForeignKey:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Self, TypeVar
 
-from eventlog.errors import DatabaseError, FormatError, placed
+from eventlog.errors import DatabaseError, FormatError, with_location
 
 AtOffset = TypeVar("AtOffset", bound=FormatError)
 
@@ -29,7 +29,7 @@ def at_offset(error: AtOffset, offset: int) -> AtOffset:
     """The error, with the offset in the stream of the record that it is about, unless it has one."""
     if error.offset is None:
         error.offset = offset
-        placed(error, f"at offset {offset} (0x{offset:x}) of the stream")
+        with_location(error, f"at offset {offset} (0x{offset:x}) of the stream")
     return error
 
 

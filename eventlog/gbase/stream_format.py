@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from eventlog.changes.format import Format, Report, parse_options
-from eventlog.errors import FormatError, placed
+from eventlog.errors import FormatError, with_location
 from eventlog.files.atomic import whole_file
 from eventlog.files.inputs import files_in
 from eventlog.gbase.listing import listing
@@ -46,11 +46,11 @@ class CaptureFiles:
         except OSError as error:
             raise FormatError(f"the capture {self.source} cannot be read: {error.strerror}") from error
 
-    def placed(self, error: Of) -> Of:
+    def with_location(self, error: Of) -> Of:
         """The error with the file that its record begins in, and, where that is not the first, the offset there."""
         if error.offset is not None and error is not self._placed:
             begin, file = next(begun for begun in reversed(self._begun) if begun[0] <= error.offset)
-            placed(error, f"{file}, offset {error.offset - begin}" if begin else file)
+            with_location(error, f"{file}, offset {error.offset - begin}" if begin else file)
             self._placed = error
         return error
 
@@ -60,7 +60,7 @@ class CaptureFiles:
         try:
             yield
         except FormatError as error:
-            raise self.placed(error) from error.__cause__
+            raise self.with_location(error) from error.__cause__
 
 
 def _files_in(directory: Path) -> list[Path]:
@@ -79,7 +79,7 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
     capture = CaptureFiles(source)
     reader = StreamReader(
         parse_options(ReadOptions, options, "the gbase reader"),
-        on_bad_row=lambda error: report.pass_over(capture.placed(error)),
+        on_bad_row=lambda error: report.skip(capture.with_location(error)),
     )
     try:
         with capture.placing():
@@ -101,7 +101,7 @@ def listing_of(source: str, options: Mapping[str, Any], report: Report) -> Itera
     capture = CaptureFiles(source)
     chosen = parse_options(ReadOptions, options, "the gbase reader")
     with capture.placing():
-        yield from listing(capture.chunks(), chosen, lambda error: report.pass_over(capture.placed(error)))
+        yield from listing(capture.chunks(), chosen, lambda error: report.skip(capture.with_location(error)))
 
 
 def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:

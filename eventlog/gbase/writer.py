@@ -50,7 +50,7 @@ def write_stream(changes: Iterable[Change], options: WriteOptions, report: Repor
                     spool.write(b"".join(writer.records(change)))
                     written += 1
                 except FormatError as error:
-                    report.pass_over(error)
+                    report.skip(error)
                 if change.transaction_id is None:
                     break
                 ended = ended or bool(change.last_in_transaction)

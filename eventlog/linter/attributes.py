@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from eventlog.core.catalog import Column, Table
 from eventlog.core.values import Kind
-from eventlog.errors import ConfigError, NotExpressible, placed
+from eventlog.errors import ConfigError, NotExpressible, with_location
 from eventlog.linter.errors import BadColumnValue
 from eventlog.linter.fields import integer, stripped
 from eventlog.linter.rows import column_positions
@@ -94,7 +94,7 @@ def attrs_of_rows(
                 )
             )
         except BadColumnValue as error:
-            raise error if place is None else placed(error, place(index)) from None
+            raise error if place is None else with_location(error, place(index)) from None
     return {tabnum: table_attrs(tabnum, described) for tabnum, described in columns.items()}
 
 

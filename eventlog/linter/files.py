@@ -14,7 +14,7 @@ from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from eventlog.errors import ConfigError, FormatError, placed
+from eventlog.errors import ConfigError, FormatError, with_location
 from eventlog.files.atomic import directory_of, whole_path
 from eventlog.files.inputs import files_in
 from eventlog.files.lines import numbered_lines, text_of
@@ -67,7 +67,7 @@ def _queue_rows(part: Part) -> Iterator[QueueRow]:
     try:
         return queue_rows(part.names, part.rows, part.place)
     except FormatError as error:
-        raise placed(error, part.heading) from None
+        raise with_location(error, part.heading) from None
 
 
 def read_attrs(path: Path) -> dict[int, TableAttrs]:
@@ -77,7 +77,7 @@ def read_attrs(path: Path) -> dict[int, TableAttrs]:
         try:
             tables = attrs_of_rows(part.names, part.rows, part.place)
         except MissingColumn as error:
-            raise placed(error, part.heading) from None
+            raise with_location(error, part.heading) from None
         for tabnum, table in tables.items():
             known = columns.get(tabnum)
             columns[tabnum] = table if known is None else attributes.table_attrs(tabnum, known.columns + table.columns)
@@ -136,7 +136,7 @@ def _object(line: bytes, place: str) -> dict[str, Any]:
     try:
         value = json.loads(text_of(line))
     except FormatError as error:
-        raise placed(error, place) from None
+        raise with_location(error, place) from None
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{place}: no JSON: {error}") from None
     if not isinstance(value, dict):

@@ -9,7 +9,7 @@ from typing import Any
 
 from eventlog.changes.catalog_option import CatalogOption
 from eventlog.changes.format import Format, Report, parse_options
-from eventlog.errors import FormatError, placed
+from eventlog.errors import FormatError, with_location
 from eventlog.linter import files, tables
 from eventlog.linter.attributes import attrs_of_option
 from eventlog.linter.fields import DATA_SIZE
@@ -90,7 +90,7 @@ def _of_export(source: str, changes: Iterator[Change]) -> Iterator[Change]:
     try:
         yield from changes
     except FormatError as error:
-        raise placed(error, source) from error.__cause__
+        raise with_location(error, source) from error.__cause__
 
 
 def export_reader(source: str, options: Mapping[str, Any], report: Report) -> QueueReader:

@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from eventlog.errors import FormatError, placed
+from eventlog.errors import FormatError, with_location
 from eventlog.linter.errors import BadColumnValue, MissingColumn
 from eventlog.linter.fields import DATA_SIZE, MASK_64, data_bytes, integer, oper_date_bytes, signed, stripped
 
@@ -135,7 +135,7 @@ def _queue_rows(
                 ),
             )  # fmt: skip
         except FormatError as error:
-            raise error if place is None else placed(error, place(index)) from None
+            raise error if place is None else with_location(error, place(index)) from None
 
 
 def _unchecked_integer(value: Any) -> Any:

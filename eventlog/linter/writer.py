@@ -74,7 +74,7 @@ class _Target(NamedTuple):
 class QueueWriter:
     """Writes changes as rows. ``attrs`` are the tables by number; ``address`` where the log goes on.
 
-    ``report`` takes what cannot be written (``pass_over``); without one the first such thing stops. Raises ConfigError.
+    ``report`` takes what cannot be written (``skip``); without one the first such thing stops. Raises ConfigError.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class QueueWriter:
                 truncates = change.op is ChangeOp.TRUNCATE
                 operations = self._deletes(change, target) if truncates else [self._operation(change, target)]
             except FormatError as error:
-                self._report.pass_over(error)
+                self._report.skip(error)
                 continue
             if number is None:
                 number = self._transact_id(last.transaction_id)

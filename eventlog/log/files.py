@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, TextIO, TypeAlias
 
 from eventlog.core.typed import to_text
-from eventlog.errors import ConfigError, FormatError, placed, shown
+from eventlog.errors import ConfigError, FormatError, shown, with_location
 from eventlog.files.atomic import whole_file, whole_path
 from eventlog.files.inputs import files_in
 from eventlog.files.lines import LONGEST, numbered_lines, text_of
@@ -164,7 +164,7 @@ def _read_json(path: Path) -> Iterator[_Record]:
             try:
                 record = json.loads(text_of(line))
             except FormatError as error:
-                yield place, placed(error, f"{path}, {place}")
+                yield place, with_location(error, f"{path}, {place}")
                 continue
             except (ValueError, RecursionError) as error:
                 yield place, FormatError(f"{path}, {place}: not JSON: {error}")

@@ -44,7 +44,7 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
             try:
                 change = typed_change(change_json.loads(text_of(line)), catalog)
             except FormatError as error:
-                report.pass_over(FormatError(f"{source}, line {number}: {error}"))
+                report.skip(FormatError(f"{source}, line {number}: {error}"))
                 continue
             report.read += 1
             yield change

@@ -14,7 +14,7 @@ from eventlog.core.catalog import Attribute, Catalog, ObjectClass, ObjectId
 from eventlog.core.checks import CheckedRow, check_rows
 from eventlog.core.events import CurrentRow, Decision, apply_precedence, asks_for_values, ids_of
 from eventlog.core.fold import Group, first_open, fold, object_of
-from eventlog.errors import FormatError, RowError, placed
+from eventlog.errors import FormatError, RowError, with_location
 from eventlog.model import Change, LogRow, Status, queue_rows
 
 WINDOW: Final = 10_000
@@ -80,7 +80,7 @@ def _ascending(rows: Iterable[LogRow], source: str, report: Report) -> Iterator[
     for row in rows:
         if row.record_id <= last:
             if row.record_id == last:
-                report.pass_over(FormatError(f"{source}: record_id {last} stands twice; the first row counts"))
+                report.skip(FormatError(f"{source}: record_id {last} stands twice; the first row counts"))
                 continue
             raise FormatError(
                 f"{source}: record_id {row.record_id} stands behind record_id {last}: the rows are needed in ascending "
@@ -105,7 +105,7 @@ def _checked(
 ) -> list[CheckedRow]:
     checked = check_rows(queue_rows(rows), catalog, folding.driver_user)
     for bad in checked.bad:
-        report.pass_over(RowError(bad.code, f"{source}, record_id {bad.record_id}: {bad.message}"))
+        report.skip(RowError(bad.code, f"{source}, record_id {bad.record_id}: {bad.message}"))
     if checked.loopback:
         report.count("rows_loopback", len(checked.loopback))
     for remark in checked.remarks:
@@ -130,7 +130,7 @@ def _changes(
         try:
             change = read_group(group, decision, row, log_rows)
         except FormatError as error:
-            report.pass_over(placed(error, source))
+            report.skip(with_location(error, source))
             continue
         if change is not None:
             report.read += 1

@@ -150,7 +150,7 @@ def _changes(
 
 
 def _rows_of_files(source: str, options: LogReaderOptions, report: Report) -> Iterator[LogRow]:
-    rows = read_rows(source, options.file_format, options.column_map, options.layout, report.pass_over)
+    rows = read_rows(source, options.file_format, options.column_map, options.layout, report.skip)
     return iter(sorted(rows, key=lambda row: row.record_id)) if options.sort else rows
 
 
@@ -204,7 +204,7 @@ def _rows_of_changes(
                 for row in rows:
                     check(row)
         except FormatError as error:
-            report.pass_over(error)
+            report.skip(error)
             continue
         if rows:
             report.written += 1

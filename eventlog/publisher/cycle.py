@@ -12,14 +12,13 @@ from eventlog.core.events import Decision, Fates, Outgoing, apply_precedence, bu
 from eventlog.core.fold import Group, object_of
 from eventlog.model import LogRow, Status, queue_rows
 from eventlog.publisher.context import Context
-from eventlog.publisher.delivery import Landing, count_fates, deliver
+from eventlog.publisher.delivery import FlightResult, count_fates, deliver
 from eventlog.publisher.flight import Envelope, Flight, decode, encode, numbered, pack
-from eventlog.publisher.future import DuePass, begin_due_pass, take_due_window
 from eventlog.publisher.marks import Marks
 from eventlog.publisher.parking import Parking
-from eventlog.publisher.passes import Pass, begin_pass, may_go_on
+from eventlog.publisher.queue import DueScan, QueueScan, begin_due_scan, begin_scan, is_still_valid, take_due_window
 from eventlog.publisher.sinks import Sink
-from eventlog.publisher.window import Taken, build_events, query_back, split_by_rows, take_window
+from eventlog.publisher.window import WindowResult, build_events, query_back, split_by_rows, take_window
 from eventlog.sql.companions import next_flight, read_inflight, write_inflight
 from eventlog.sql.windows import to_ranges
 
@@ -35,13 +34,13 @@ class State:
     parking: Parking
     flights: dict[int, Flight] = field(default_factory=dict)
     newest: str = ""
-    rest: Pass | DuePass | None = None
+    rest: QueueScan | DueScan | None = None
 
 
 class Cycle(NamedTuple):
     """How a cycle ended. ``more``: there is something to do at once. ``reason`` for people when it was stopped."""
 
-    landing: Landing
+    result: FlightResult
     more: bool
     reason: str = ""
 
@@ -74,21 +73,21 @@ def run_cycle(
     open transaction and the caller connects and recovers anew.
     """
     cycle = send_in_flight(context, state, sink, stopping, before_flight, before_bad)
-    if cycle.landing is not Landing.DONE:
+    if cycle.result is not FlightResult.DONE:
         return cycle
-    if state.rest is None or not may_go_on(context, state.rest.writers):
-        begin = begin_due_pass if context.options.handle_future_events else begin_pass
+    if state.rest is None or not is_still_valid(context, state.rest.writers):
+        begin = begin_due_scan if context.options.handle_future_events else begin_scan
         state.rest = begin(context, is_long=state.rest is not None)
     current = state.rest
     if current is None:
         context.connection.commit()
-        return Cycle(Landing.DONE, more=False)
+        return Cycle(FlightResult.DONE, more=False)
     in_flight = recorded_ids(state.flights.values())
     taken, state.rest = _take(context, current, in_flight, state.parking)
-    if current.is_begun and not may_go_on(context, current.writers):
+    if current.is_begun and not is_still_valid(context, current.writers):
         state.rest = None
         context.connection.commit()
-        return Cycle(Landing.DONE, more=True)
+        return Cycle(FlightResult.DONE, more=True)
     if taken.bad:
         before_bad()
     for remark in taken.remarks:
@@ -96,26 +95,26 @@ def run_cycle(
     marks = _marks_without_group(context, taken.bad, taken.loopback)
     for groups in split_by_rows(taken.groups, context.options.flight_rows):
         if stopping():
-            return _stopped(state, Landing.STOPPED, "told to stop")
+            return _stopped(state, FlightResult.STOPPED, "told to stop")
         prepared = _prepare(context, groups, taken.log_rows, marks, before_bad, state.newest)
         # Here, not where they are read: what is held back, or is not sent in the end, is read again.
         context.counters.rows_read += sum(map(len, groups))
         marks = Marks()
         if prepared is not None:
             state.newest = prepared.first
-            landing, reason = _fly(context, state, prepared, sink, stopping, before_flight)
-            if landing is not Landing.DONE:
-                return _stopped(state, landing, reason)
+            result, reason = _fly(context, state, prepared, sink, stopping, before_flight)
+            if result is not FlightResult.DONE:
+                return _stopped(state, result, reason)
     marks.write(context)
     context.connection.commit()
-    return Cycle(Landing.DONE, more=state.rest is not None or current.is_begun)
+    return Cycle(FlightResult.DONE, more=state.rest is not None or current.is_begun)
 
 
 def _take(
-    context: Context, current: Pass | DuePass, in_flight: Collection[int], parking: Parking
-) -> tuple[Taken, Pass | DuePass | None]:
+    context: Context, current: QueueScan | DueScan, in_flight: Collection[int], parking: Parking
+) -> tuple[WindowResult, QueueScan | DueScan | None]:
     """The next window of a pass, and what is left of it."""
-    if isinstance(current, DuePass):
+    if isinstance(current, DueScan):
         return take_due_window(context, current, in_flight, parking)
     # From the head of the queue it is all that can be seen, or the first of it.
     taken = take_window(context, current.first, current.last if current.is_begun else None, in_flight, parking)
@@ -137,20 +136,20 @@ def send_in_flight(
         if not _is_due(state.flights[number], state.parking):
             continue
         flight = rebuild(context, state.flights[number], state.parking, before_bad)
-        landing, reason = _fly(context, state, flight, sink, stopping, before_flight)
-        if landing is not Landing.DONE:
-            return _stopped(state, landing, reason)
+        result, reason = _fly(context, state, flight, sink, stopping, before_flight)
+        if result is not FlightResult.DONE:
+            return _stopped(state, result, reason)
     if not parked.issubset(state.parking):
         # The pass has read past rows of the objects that are free now: they come before what is behind them.
         state.rest = None
     if len(state.parking) > context.options.max_parked:
-        return _stopped(state, Landing.RETRY, f"more than {context.options.max_parked} objects are parked")
-    return Cycle(Landing.DONE, more=False)
+        return _stopped(state, FlightResult.RETRY, f"more than {context.options.max_parked} objects are parked")
+    return Cycle(FlightResult.DONE, more=False)
 
 
-def _stopped(state: State, landing: Landing, reason: str) -> Cycle:
+def _stopped(state: State, result: FlightResult, reason: str) -> Cycle:
     state.rest = None
-    return Cycle(landing, more=False, reason=reason)
+    return Cycle(result, more=False, reason=reason)
 
 
 def _fly(
@@ -160,15 +159,15 @@ def _fly(
     sink: Sink,
     stopping: Callable[[], bool],
     before_flight: Callable[[], None],
-) -> tuple[Landing, str]:
+) -> tuple[FlightResult, str]:
     before_flight()
     state.flights[flight.number] = flight
-    landing, rest, reason = deliver(context, flight, sink, state.parking, stopping)
+    result, rest, reason = deliver(context, flight, sink, state.parking, stopping)
     if rest.envelopes:
         state.flights[flight.number] = rest
     else:
         del state.flights[flight.number]
-    return landing, reason
+    return result, reason
 
 
 def _is_due(flight: Flight, parking: Parking) -> bool:

@@ -17,13 +17,13 @@ from eventlog.errors import AnotherPublisher, DatabaseAway, DatabaseError, Fatal
 from eventlog.publisher.aside import run_post_poll, send_heartbeat
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import Cycle, State, recover, run_cycle, send_in_flight
-from eventlog.publisher.delivery import Landing
-from eventlog.publisher.drift import CatalogDrifted, Lookout
+from eventlog.publisher.delivery import FlightResult
+from eventlog.publisher.drift import CatalogDrifted, CatalogWatcher
 from eventlog.publisher.health import Beat, beating
 from eventlog.publisher.loopback import LoopbackWarning, warn_at_start
 from eventlog.publisher.metrics import Counters, read_gauges, summary
 from eventlog.publisher.parking import back_off
-from eventlog.publisher.schedule import Pulse, Timetable
+from eventlog.publisher.schedule import HeartbeatTimer, Timetable
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.wake import Stop, StopRequest, begin_rest
 from eventlog.sql.failures import as_database_errors
@@ -100,23 +100,23 @@ def publish_once(context: Context, sink: Sink, stop: Stop | None = None) -> Cycl
 
 
 def _publish_once(context: Context, sink: Sink, stop: Stop) -> Cycle:
-    lookout, state = Lookout(context), recover(context)
+    watcher, state = CatalogWatcher(context), recover(context)
     last = tail(context.connection, context.log)
     while True:
         try:
-            cycle = _cycle(run_cycle, lookout, state, sink, stop)
+            cycle = _cycle(run_cycle, watcher, state, sink, stop)
         except (CatalogDrifted, DBAPIError) as error:
-            if not lookout.explains(error):
+            if not watcher.explains(error):
                 raise
-            state = recover(lookout.context)
+            state = recover(watcher.context)
             continue
-        if cycle.landing is not Landing.DONE or not cycle.more:
+        if cycle.result is not FlightResult.DONE or not cycle.more:
             break
         if state.rest is None and not _is_waiting(context, last):
             break  # what is there now has come since
-    if cycle.landing is Landing.FATAL:
+    if cycle.result is FlightResult.FATAL:
         raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
-    if cycle.landing in (Landing.AWAY, Landing.RETRY):
+    if cycle.result in (FlightResult.AWAY, FlightResult.RETRY):
         raise ReceiverAway(f"the queue was not published to its end: {cycle.reason}")
     if len(state.parking):
         raise ReceiverAway(f"{len(state.parking)} objects are left: the receiver asked for their events later")
@@ -134,33 +134,33 @@ def _serve(
 ) -> None:
     options = context.options
     rest = begin_rest(context)
-    lookout, state = Lookout(context), recover(context)
-    pulse = Pulse(options.heartbeat_interval, time.monotonic())
+    watcher, state = CatalogWatcher(context), recover(context)
+    heartbeat = HeartbeatTimer(options.heartbeat_interval, time.monotonic())
     report = _Report(replace(context.counters), time.monotonic())
     failures = 0
     while not stop.is_set():
-        if pulse.is_due(time.monotonic()):
+        if heartbeat.is_due(time.monotonic()):
             send_heartbeat(context, sink)
-            pulse.last = time.monotonic()
-        if lookout.look_if_due():
-            state = recover(lookout.context)
+            heartbeat.last = time.monotonic()
+        if watcher.refresh_if_due():
+            state = recover(watcher.context)
         started = _local_time(context)
         is_due = started is None or timetable.is_due(options.time_of_day, started)
         sent_before, settled_before = context.counters.documents_sent, _settled(context.counters)
         try:
-            cycle = _cycle(run_cycle if is_due else send_in_flight, lookout, state, sink, stop, rest.wake_up)
+            cycle = _cycle(run_cycle if is_due else send_in_flight, watcher, state, sink, stop, rest.wake_up)
         except (CatalogDrifted, DBAPIError) as error:
-            if not lookout.explains(error):
+            if not watcher.explains(error):
                 raise
-            state = recover(lookout.context)
+            state = recover(watcher.context)
             continue
         if context.counters.documents_sent > sent_before:
-            pulse.last = time.monotonic()
+            heartbeat.last = time.monotonic()
         report.write(context, state)
         loopback.write(context)
-        if cycle.landing is Landing.FATAL:
+        if cycle.result is FlightResult.FATAL:
             raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
-        if cycle.landing in (Landing.AWAY, Landing.RETRY):
+        if cycle.result in (FlightResult.AWAY, FlightResult.RETRY):
             rest.wake_up()
             # An answer without retry resets the back-off (spec/event-log.md 8.4).
             failures = 1 if _settled(context.counters) > settled_before else failures + 1
@@ -172,23 +172,23 @@ def _serve(
         beat()
         if cycle.more:
             continue
-        if started is not None and is_due and cycle.landing is Landing.DONE:
+        if started is not None and is_due and cycle.result is FlightResult.DONE:
             timetable.finish(started)
-        rest.take(stop, _seconds_left(context, state, pulse, timetable))
+        rest.take(stop, _seconds_left(context, state, heartbeat, timetable))
 
 
 def _cycle(
     run: Callable[..., Cycle],
-    lookout: Lookout,
+    watcher: CatalogWatcher,
     state: State,
     sink: Sink,
     stop: Stop,
     before_flight: Callable[[], None] = lambda: None,
 ) -> Cycle:
     """A cycle, and the post-poll statements if it sent something."""
-    context = lookout.context
+    context = watcher.context
     sent_before = context.counters.documents_sent
-    cycle = run(context, state, sink, stop.is_set, before_flight, lookout.check_bad)
+    cycle = run(context, state, sink, stop.is_set, before_flight, watcher.check_bad)
     if context.options.post_poll_statements and context.counters.documents_sent > sent_before:
         run_post_poll(context)
     return cycle
@@ -208,7 +208,7 @@ def _local_time(context: Context) -> datetime | None:
     return now
 
 
-def _seconds_left(context: Context, state: State, pulse: Pulse, timetable: Timetable) -> float:
+def _seconds_left(context: Context, state: State, heartbeat: HeartbeatTimer, timetable: Timetable) -> float:
     """Seconds until there is something to do by the clock: the next cycle, a parked object, a heartbeat."""
     options = context.options
     local = _local_time(context)
@@ -217,7 +217,7 @@ def _seconds_left(context: Context, state: State, pulse: Pulse, timetable: Timet
     candidates = [
         options.polling_interval if local is None else timetable.seconds_left(options.time_of_day, local),
         None if due is None else max(0.0, due - now),
-        pulse.seconds_left(now),
+        heartbeat.seconds_left(now),
     ]
     return min(seconds for seconds in candidates if seconds is not None)
 

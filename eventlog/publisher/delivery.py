@@ -24,7 +24,7 @@ from eventlog.sql.companions import strike_inflight, update_inflight
 _log = logging.getLogger("eventlog.publisher")
 
 
-class Landing(Enum):
+class FlightResult(Enum):
     """How a flight ended."""
 
     DONE = "every event was answered, or is parked"
@@ -37,7 +37,7 @@ class Landing(Enum):
 class Delivered(NamedTuple):
     """How a flight ended and what is left of it: events that are still in its in-flight line. ``reason`` for people."""
 
-    landing: Landing
+    result: FlightResult
     rest: Flight
     reason: str = ""
 
@@ -63,7 +63,7 @@ def deliver(context: Context, flight: Flight, sink: Sink, parking: Parking, stop
     stay in the line. ``stopping`` is asked before each envelope.
     """
     delivered = _deliver(context, flight, sink, parking, stopping)
-    if delivered.landing is Landing.AWAY:
+    if delivered.result is FlightResult.AWAY:
         context.output.forget()
     return delivered
 
@@ -73,10 +73,10 @@ def _deliver(context: Context, flight: Flight, sink: Sink, parking: Parking, sto
     left: dict[int, Sequence[Outgoing]] = {envelope.number: envelope.events for envelope in flight.envelopes}
     unmarked: _Answered = []
     marked_at = time.monotonic()
-    landing, reason = Landing.DONE, ""
+    result, reason = FlightResult.DONE, ""
 
     def halted() -> bool:
-        return landing is not Landing.DONE or stopping()
+        return result is not FlightResult.DONE or stopping()
 
     def write() -> ReceiverAway | None:
         """Make what was answered count, and mark it; why not, if the sink has lost it."""
@@ -92,23 +92,23 @@ def _deliver(context: Context, flight: Flight, sink: Sink, parking: Parking, sto
     send = _send_concurrently if context.options.concurrency > 1 else _send_in_turn
     for envelope, events, answer in send(context, flight, sink, parking, halted):
         if isinstance(answer, ReceiverAway):
-            if landing is not Landing.FATAL:
-                landing, reason = Landing.AWAY, str(answer)
+            if result is not FlightResult.FATAL:
+                result, reason = FlightResult.AWAY, str(answer)
             continue
         judged = _judge(events, answer)
         settled, why = _settle(context, judged, answer, parking)
         unmarked += judged.answered
-        if settled is Landing.FATAL or landing is Landing.DONE:
-            landing, reason = settled, why
+        if settled is FlightResult.FATAL or result is FlightResult.DONE:
+            result, reason = settled, why
         left[envelope.number] = _left_of(envelope, events, judged)
-        is_time = landing is Landing.DONE and time.monotonic() - marked_at >= context.options.mark_interval
+        is_time = result is FlightResult.DONE and time.monotonic() - marked_at >= context.options.mark_interval
         if (judged.is_renumbered or is_time) and (lost := write()) is not None:
-            return Delivered(Landing.AWAY, recorded, str(lost))
-    if landing is Landing.DONE and stopping():
-        landing, reason = Landing.STOPPED, "told to stop"
+            return Delivered(FlightResult.AWAY, recorded, str(lost))
+    if result is FlightResult.DONE and stopping():
+        result, reason = FlightResult.STOPPED, "told to stop"
     if (lost := write()) is not None:
-        landing, reason = Landing.AWAY, str(lost)
-    return Delivered(landing, recorded, reason)
+        result, reason = FlightResult.AWAY, str(lost)
+    return Delivered(result, recorded, reason)
 
 
 def _send_in_turn(
@@ -127,26 +127,27 @@ def _send_concurrently(
 ) -> Iterator[_Sent]:
     """Up to ``concurrency`` envelopes in the air, begun in order, never two that hold one object."""
     most = context.options.concurrency
-    in_air: dict[Future[Answer | ReceiverAway], tuple[Envelope, Sequence[Outgoing]]] = {}
+    pending: dict[Future[Answer | ReceiverAway], tuple[Envelope, Sequence[Outgoing]]] = {}
     with ThreadPoolExecutor(most, thread_name_prefix="eventlog-send") as threads:
         for envelope in flight.envelopes:
             objects = {event.object_id for event in envelope.events}
-            while in_air and (
-                len(in_air) >= most or any(event.object_id in objects for _, sent in in_air.values() for event in sent)
+            while pending and (
+                len(pending) >= most
+                or any(event.object_id in objects for _, sent in pending.values() for event in sent)
             ):
-                yield from _landed(in_air)
+                yield from _completed(pending)
             if halted():
                 break
             events = _sendable(envelope, parking)
-            in_air[threads.submit(_send, context, flight, envelope, events, sink)] = envelope, events
-        while in_air:
-            yield from _landed(in_air)
+            pending[threads.submit(_send, context, flight, envelope, events, sink)] = envelope, events
+        while pending:
+            yield from _completed(pending)
 
 
-def _landed(in_air: dict[Future[Answer | ReceiverAway], tuple[Envelope, Sequence[Outgoing]]]) -> Iterator[_Sent]:
-    done, _ = wait(in_air, return_when=FIRST_COMPLETED)
+def _completed(pending: dict[Future[Answer | ReceiverAway], tuple[Envelope, Sequence[Outgoing]]]) -> Iterator[_Sent]:
+    done, _ = wait(pending, return_when=FIRST_COMPLETED)
     for future in done:
-        envelope, events = in_air.pop(future)
+        envelope, events = pending.pop(future)
         yield _Sent(envelope, events, future.result())
 
 
@@ -218,10 +219,10 @@ def _left_of(envelope: Envelope, events: Sequence[Outgoing], judged: _Judged) ->
     return [judged.again[event.event_id][1] if event.event_id in judged.again else event for event in left]
 
 
-def _settle(context: Context, judged: _Judged, answer: Answer, parking: Parking) -> tuple[Landing, str]:
+def _settle(context: Context, judged: _Judged, answer: Answer, parking: Parking) -> tuple[FlightResult, str]:
     """Count the answers to one envelope, park what is to be sent again, and say whether to go on."""
     counters = context.counters
-    landing, reason = Landing.DONE, ""
+    result, reason = FlightResult.DONE, ""
     sent = len(judged.again)
     for verdict, events in judged.answered:
         written = len(events)
@@ -236,7 +237,7 @@ def _settle(context: Context, judged: _Judged, answer: Answer, parking: Parking)
                 if event.object_id is not None:
                     parking.release(event.object_id)
         if verdict.level is Level.FATAL:
-            landing, reason = Landing.FATAL, verdict.message or "no message"
+            result, reason = FlightResult.FATAL, verdict.message or "no message"
         counters.count_answers(verdict.level, written)
         sent += written
     retried: dict[ObjectId | None, Outgoing] = {}
@@ -246,18 +247,18 @@ def _settle(context: Context, judged: _Judged, answer: Answer, parking: Parking)
             retried.setdefault(event.object_id, event)
     counters.events_sent += sent
     counters.documents_sent += 1 if sent else 0
-    if landing is Landing.FATAL or not retried:
-        return landing, reason
+    if result is FlightResult.FATAL or not retried:
+        return result, reason
     if not context.options.park or (answer.general is not None and answer.general.level is Level.RETRY):
-        return Landing.RETRY, f"event {next(iter(retried.values())).sent_id} is to be sent again later"
+        return FlightResult.RETRY, f"event {next(iter(retried.values())).sent_id} is to be sent again later"
     now = time.monotonic()
     for object_id, event in retried.items():  # one that got several retries in one answer was tried once
         if object_id is not None:
             parking.park(object_id, now)
             _log.info("event %s got retry: its object is parked", event.sent_id)
     if len(parking) > context.options.max_parked:
-        return Landing.RETRY, f"more than {context.options.max_parked} objects are parked"
-    return landing, reason
+        return FlightResult.RETRY, f"more than {context.options.max_parked} objects are parked"
+    return result, reason
 
 
 def _marks(context: Context, answered: _Answered, refused: Mapping[str, Verdict] | None) -> Marks:

@@ -31,28 +31,28 @@ class CatalogDrifted(Exception):
 
 
 @dataclass(slots=True)
-class Lookout:
+class CatalogWatcher:
     """Which catalogue the publisher works with. ``seen``: the tables' fingerprint when they were last compared.
 
-    ``next_look`` is on a monotonic clock in seconds; ``told``: why no other catalogue could be had.
+    ``next_refresh`` is on a monotonic clock in seconds; ``last_warning``: why no other catalogue could be had.
     """
 
     context: Context
     seen: str | None = None
-    next_look: float = 0.0
-    told: str = ""
+    next_refresh: float = 0.0
+    last_warning: str = ""
 
-    def look_if_due(self) -> bool:
-        """``look``, if the last one was ``INTERVAL`` seconds ago."""
-        return time.monotonic() >= self.next_look and self.look()
+    def refresh_if_due(self) -> bool:
+        """``refresh``, if the last one was ``INTERVAL`` seconds ago."""
+        return time.monotonic() >= self.next_refresh and self.refresh()
 
-    def look(self) -> bool:
+    def refresh(self) -> bool:
         """Compare the tables with the catalogue; whether there is another one in ``context`` now. Ends a transaction.
 
         What has changed is logged as a warning, once. A catalogue that cannot be built leaves the old one in force, and
         that is said once too.
         """
-        self.next_look = time.monotonic() + INTERVAL
+        self.next_refresh = time.monotonic() + INTERVAL
         context = self.context
         if context.reread is None:
             return False
@@ -67,9 +67,9 @@ class Lookout:
             fresh = context.reread()
         except EventlogError as error:
             context.connection.rollback()
-            if str(error) != self.told:
+            if str(error) != self.last_warning:
                 _log.warning("the tables have changed, and the publisher goes on with what it knows of them: %s", error)
-            self.told = str(error)
+            self.last_warning = str(error)
             return False
         context.connection.commit()
         sentences = list(changes(context.catalog, fresh))
@@ -82,7 +82,7 @@ class Lookout:
 
     def check_bad(self) -> None:
         """To be called before rows are marked bad: raises CatalogDrifted if the catalogue was to blame."""
-        if self.look():
+        if self.refresh():
             raise CatalogDrifted
 
     def explains(self, error: Exception) -> bool:
@@ -92,7 +92,7 @@ class Lookout:
         if self.context.connection.invalidated:
             return False
         self.context.connection.rollback()
-        return self.look()
+        return self.refresh()
 
 
 def changes(before: Catalog, now: Catalog) -> Iterator[str]:

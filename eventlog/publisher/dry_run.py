@@ -8,7 +8,7 @@ from eventlog.core.events import Outgoing, ids_of
 from eventlog.core.fold import Group
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import State, rebuild, recorded_ids, recover
-from eventlog.publisher.future import DuePass, begin_due_pass, take_due_window
+from eventlog.publisher.queue import DueScan, begin_due_scan, take_due_window
 from eventlog.publisher.window import build_events, split_by_rows, take_window
 
 
@@ -42,7 +42,7 @@ def _windows(context: Context, state: State, in_flight: frozenset[int]) -> Itera
 
 
 def _due_windows(context: Context, state: State, in_flight: frozenset[int]) -> Iterator[list[Group]]:
-    due: DuePass | None = begin_due_pass(context, is_long=False)
+    due: DueScan | None = begin_due_scan(context, is_long=False)
     while due is not None:
         taken, due = take_due_window(context, due, in_flight, state.parking)
         context.counters.rows_loopback += len(taken.loopback)

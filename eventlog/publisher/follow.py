@@ -195,10 +195,10 @@ def _rest(run: Run, seconds: float) -> None:
         return
     run.beat()
     now = time.monotonic()
-    if run.pulse.is_due(now):
+    if run.heartbeat.is_due(now):
         send_heartbeat(run)
-    due, pulse = run.pending.next_due(), run.pulse.seconds_left(now)
-    pause = min(seconds, seconds if due is None else due - now, seconds if pulse is None else pulse)
+    due, heartbeat = run.pending.next_due(), run.heartbeat.seconds_left(now)
+    pause = min(seconds, seconds if due is None else due - now, seconds if heartbeat is None else heartbeat)
     if pause > 0:
         run.stop.wait(pause)
 

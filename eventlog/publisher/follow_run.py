@@ -23,7 +23,7 @@ from eventlog.publisher.metrics import Counters
 from eventlog.publisher.options import PublisherOptions
 from eventlog.publisher.parking import back_off
 from eventlog.publisher.pending import Pending, Sending
-from eventlog.publisher.schedule import Pulse
+from eventlog.publisher.schedule import HeartbeatTimer
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.sources import Source
 from eventlog.publisher.wake import Stop
@@ -87,7 +87,7 @@ class Run:
     once: bool
     saved: Saved
     pending: Pending
-    pulse: Pulse
+    heartbeat: HeartbeatTimer
     envelopes: int = 0
     refused: list[Failure] = field(default_factory=list)
     unread: list[Failure] = field(default_factory=list)
@@ -106,8 +106,8 @@ def begin(
     position.save(saved)
     options = following.options
     pending = Pending(options.retry_initial, options.retry_max)
-    pulse = Pulse(options.heartbeat_interval, time.monotonic())
-    return Run(following, position, sink, threads, stop, beat, once, saved, pending, pulse)
+    heartbeat = HeartbeatTimer(options.heartbeat_interval, time.monotonic())
+    return Run(following, position, sink, threads, stop, beat, once, saved, pending, heartbeat)
 
 
 # --- sending ----------------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def _deliver(run: Run, envelopes: Sequence[Sequence[Sending]]) -> str | None:
     run.pending.put_back(back)
     if not all(isinstance(answer, ReceiverAway) for answer in answers):
         run.envelopes += len(envelopes)
-        run.pulse.last = time.monotonic()
+        run.heartbeat.last = time.monotonic()
     if fatal is not None:
         save(run)  # there is no requeue for a stream: the position stays before what was refused so
         raise FatalAnswer(f"the receiver answered fatal: {fatal}")
@@ -335,7 +335,7 @@ def save_if_due(run: Run) -> None:
 
 def send_heartbeat(run: Run) -> None:
     """Send the heartbeat (spec/xds.md 7). Raises FatalAnswer; any other answer, and none at all, does not count."""
-    run.pulse.last = time.monotonic()
+    run.heartbeat.last = time.monotonic()
     try:
         answer = run.sink.send(Document(run.saved.flight, run.envelopes + 1, (), run.following.output.heartbeat))
     except ReceiverAway as away:

@@ -10,7 +10,7 @@ from eventlog.core.catalog import Catalog
 from eventlog.core.events import Outgoing, association_of, public_event
 from eventlog.model import Event
 from eventlog.publisher.flight import Flight
-from eventlog.publisher.sinks import Document, Record
+from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.xds.writer import HEARTBEAT, Header, file_form, line_form, write_event, write_outgoing
 
 
@@ -106,7 +106,7 @@ class XdsFormat:
         if self.form != "records":
             return Document(flight, envelope, ids, self._body(texts), (), make_events)
         records = tuple(
-            (Record(None, association.encode(), self._line(text).rstrip("\n").encode()),)
+            (KafkaRecord(None, association.encode(), self._line(text).rstrip("\n").encode()),)
             for association, text in zip(associations, texts, strict=True)
         )
         return Document(flight, envelope, ids, "", records, make_events)

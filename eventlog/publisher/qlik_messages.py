@@ -15,7 +15,7 @@ from eventlog.core.values import ValueOptions
 from eventlog.errors import BadValue, FormatError, ReceiverAway, RowError
 from eventlog.model import Change, Level, LogRow, Verdict
 from eventlog.publisher.flight import Flight
-from eventlog.publisher.sinks import Document, Record
+from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.qlik.columns import QlikColumn, columns_of
 from eventlog.qlik.flight_sequence import first_sequence, sequences
 from eventlog.qlik.message_options import WriteOptions
@@ -82,7 +82,7 @@ class QlikMessages:
 
     def _records(
         self, catalog: Catalog, first: str, events: Sequence[Outgoing], log_rows: Mapping[int, LogRow]
-    ) -> list[tuple[Record, ...] | Verdict]:
+    ) -> list[tuple[KafkaRecord, ...] | Verdict]:
         """The records of each event, or the verdict, error, of one that the format cannot hold."""
         if catalog is not self._catalog:
             self._catalog = catalog
@@ -94,9 +94,11 @@ class QlikMessages:
         sequence_of = sequences(first)
         return [self._messages(event, sequence_of(event.place), _first_row(event, log_rows)) for event in events]
 
-    def _messages(self, event: Outgoing, sequence: str, row: LogRow | None) -> tuple[Record, ...] | Verdict:
+    def _messages(self, event: Outgoing, sequence: str, row: LogRow | None) -> tuple[KafkaRecord, ...] | Verdict:
         try:
-            return tuple([_new(Record, each) for each in self._writer.messages(self._change(event, row), sequence)])
+            return tuple(
+                [_new(KafkaRecord, each) for each in self._writer.messages(self._change(event, row), sequence)]
+            )
         except RegistryError as error:
             raise ReceiverAway(str(error)) from error
         except (FormatError, RowError) as error:

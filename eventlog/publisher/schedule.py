@@ -46,7 +46,7 @@ def next_start(times: Sequence[time], after: datetime) -> datetime:
 
 
 @dataclass(slots=True)
-class Pulse:
+class HeartbeatTimer:
     """When a document was last sent, on a monotonic clock in seconds. ``interval`` 0 = no heartbeats."""
 
     interval: float

@@ -21,7 +21,7 @@ UNLIMITED_WINDOW = 10_000
 """Rows of a window with ``query_limit = 0``: windows do not change the result, and memory stays bounded."""
 
 
-class Taken(NamedTuple):
+class WindowResult(NamedTuple):
     """What one window gives. ``next_first`` is the record_id that the next window of the pass begins at, None at its
     end. ``log_rows``: what was read, by record_id, for a format that needs it. ``remarks`` on rows of the groups.
     """
@@ -35,7 +35,7 @@ class Taken(NamedTuple):
 
 
 @dataclass(slots=True)
-class Reading:
+class WindowReader:
     """What the chunks of a window hold. Rows in flight and rows of parked objects are read past."""
 
     context: Context
@@ -76,18 +76,18 @@ class Reading:
         """The good rows as groups."""
         return fold(self.good, self.context.options.fold_distance, self.context.options.fold_span)
 
-    def give(self, groups: list[Group], next_first: int | None = None) -> Taken:
+    def result(self, groups: list[Group], next_first: int | None = None) -> WindowResult:
         """What the window gives, with these groups."""
         remarks: Sequence[Remark] = ()
         if self.remarks:
             given = {record_id for group in groups for record_id in ids_of(group)}
             remarks = [remark for remark in self.remarks if remark.record_id in given]
-        return Taken(groups, self.bad, self.loopback, next_first, self.log_rows, remarks)
+        return WindowResult(groups, self.bad, self.loopback, next_first, self.log_rows, remarks)
 
 
 def take_window(
     context: Context, first: int, last: int | None, in_flight: Collection[int], parked: Collection[ObjectId]
-) -> Taken:
+) -> WindowResult:
     """Read rows N from record_id ``first`` on, and fold them into groups that may be sent now. All is of one snapshot.
 
     Rows in flight and rows of parked objects are read past: they do not use up the window. The window is read on
@@ -97,42 +97,42 @@ def take_window(
     options = context.options
     limit = options.query_limit or UNLIMITED_WINDOW
     window = Window(first, last, limit, leave_user=options.driver_user if options.leave_loopback else None)
-    reading = Reading(context, in_flight, parked)
+    reader = WindowReader(context, in_flight, parked)
     if context.output.needs_log_rows:
-        chunk = reading.kept(context.dialect.read_window(context.connection, context.log, window))
+        chunk = reader.kept(context.dialect.read_window(context.connection, context.log, window))
     else:
         chunk = context.dialect.read_queue(context.connection, context.log, window)
-    taken = _take(window, [chunk], reading)
+    taken = _take(window, [chunk], reader)
     if taken is None:
         # Seldom: begun anew by a cursor, since what another statement reads is not of the same snapshot.
         whole = replace(window, limit=None)
         with closing(context.dialect.window_chunks(context.connection, context.log, whole, limit)) as chunks:
-            reading = Reading(context, in_flight, parked)
-            taken = _take(window, map(reading.kept, chunks), reading)
+            reader = WindowReader(context, in_flight, parked)
+            taken = _take(window, map(reader.kept, chunks), reader)
     assert taken is not None
     return taken
 
 
-def _take(window: Window, chunks: Iterable[list[QueueRow]], reading: Reading) -> Taken | None:
+def _take(window: Window, chunks: Iterable[list[QueueRow]], reader: WindowReader) -> WindowResult | None:
     """What a window gives, of as many chunks as it needs; None if it needs more than there are."""
-    options = reading.context.options
+    options = reader.context.options
     limit = options.query_limit or UNLIMITED_WINDOW
     distance, span = options.fold_distance, options.fold_span
     wanted = limit
     for chunk in chunks:
-        reading.add(chunk)
+        reader.add(chunk)
         if len(chunk) < limit:
-            groups = reading.fold()
+            groups = reader.fold()
             if window.last is not None:
                 groups = groups[: first_open(groups, window.last, distance, span)]
-            return reading.give(groups)
-        if reading.taken < wanted:
+            return reader.result(groups)
+        if reader.taken < wanted:
             continue
-        groups = reading.fold()
+        groups = reader.fold()
         end, *_ = chunk[-1]
         closed = first_open(groups, end, distance, span)
         if closed or not groups:
-            return reading.give(groups[:closed], first_id(groups[closed]) if closed < len(groups) else end + 1)
+            return reader.result(groups[:closed], first_id(groups[closed]) if closed < len(groups) else end + 1)
         wanted += limit
     return None
 

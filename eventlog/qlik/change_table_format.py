@@ -123,14 +123,14 @@ def _write(changes: Iterable[Change], opened: Target, options: WriteOptions, rep
             try:
                 tables[name] = table, opened.table(*name, columns)
             except NotExpressible as error:  # of its name
-                report.pass_over(error)
+                report.skip(error)
                 continue
         table, write_rows = tables[name]
         try:
             numbered, rows = rows_of(change, table, state, report.counters)
             write_rows(rows)
         except FormatError as error:
-            report.pass_over(error)
+            report.skip(error)
         else:
             state = numbered
             written += bool(rows)

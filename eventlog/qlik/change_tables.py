@@ -52,12 +52,12 @@ def changes_of_rows(
     table: SourceTable,
     *,
     input_complete: bool,
-    pass_over: Callable[[FormatError], None] = refuse,
+    skip: Callable[[FormatError], None] = refuse,
     what: str,
 ) -> Iterator[Change | Waiting]:
     """The changes of a table's rows in change_seq order, for ``transactions.count_events``; arguments as ``pairs``."""
     waiting: list[ChangeRow] = []
-    paired = pairs(rows, input_complete=input_complete, pass_over=pass_over, waits=waiting.append, what=what)
+    paired = pairs(rows, input_complete=input_complete, skip=skip, waits=waiting.append, what=what)
     for pair in paired:
         yield change_of(pair, table)
     for row in waiting:

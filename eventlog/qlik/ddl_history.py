@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from eventlog.errors import FormatError, placed, shown
+from eventlog.errors import FormatError, shown, with_location
 from eventlog.files.lines import parsed_json
 from eventlog.qlik import sequence
 from eventlog.qlik.message_values import whole_number
@@ -51,7 +51,7 @@ def entry_of(row: Mapping[str, Any]) -> DdlEntry:
     try:
         document = parsed_json(details) if isinstance(details, str | bytes) and details else details or {}
     except FormatError as error:
-        raise placed(error, what) from None
+        raise with_location(error, what) from None
     if not isinstance(document, Mapping):
         raise FormatError(f"{what} is no JSON object")
     try:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from eventlog.errors import FormatError, NotExpressible, placed
+from eventlog.errors import FormatError, NotExpressible, with_location
 from eventlog.qlik.change_rows import ChangeRow, row_order
 from eventlog.qlik.change_table_options import FILE_FORMATS, Described, ReadOptions, full_name
 from eventlog.qlik.change_tables import key_from_deletes
@@ -162,7 +162,7 @@ def rows_of_part(part: Part, files: TableFiles, reading: Reading) -> Iterator[Ch
 
 def with_metadata(reading: Reading, tables: Iterable[TableFiles]) -> Reading:
     """The same with what the metadata files beside the data say of tables that the options do not describe
-    (spec/qlik.md 1.3). One that cannot be read goes to ``Report.pass_over``.
+    (spec/qlik.md 1.3). One that cannot be read goes to ``Report.skip``.
     """
     found = dict(reading.described)
     for table in tables:
@@ -183,9 +183,9 @@ def _columns_beside(table: TableFiles, reading: Reading) -> tuple[QlikColumn, ..
         except FileNotFoundError:
             continue
         except OSError as error:
-            reading.report.pass_over(FormatError(f"{path} cannot be read: {error.strerror}"))
+            reading.report.skip(FormatError(f"{path} cannot be read: {error.strerror}"))
         except FormatError as error:
-            reading.report.pass_over(placed(error, path))
+            reading.report.skip(with_location(error, path))
     newest: dict[str, QlikColumn] = {}
     for _, columns in sorted(versions, key=itemgetter(0)):
         newest |= {column.name: column for column in columns}

@@ -19,7 +19,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from eventlog.changes.format import Format, Report, parse_options
-from eventlog.errors import ConfigError, FormatError, NeedsQueryBack, NeedsRowCodec, NotExpressible, placed, shown
+from eventlog.errors import (
+    ConfigError,
+    FormatError,
+    NeedsQueryBack,
+    NeedsRowCodec,
+    NotExpressible,
+    shown,
+    with_location,
+)
 from eventlog.files.atomic import whole_file
 from eventlog.files.inputs import files_in
 from eventlog.files.lines import goes_on, numbered_lines, parsed_json, pretty_printed
@@ -52,7 +60,7 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
         yield from _read_topics(source, chosen, report)
         return
     reader = _reader(chosen, report, clock=lambda: 0.0)  # a file has no time: what waits, waits for its end
-    for place, message in _placed_lines(Path(source), report.pass_over):
+    for place, message in _placed_lines(Path(source), report.skip):
         yield from _given(reader, partial(reader.changes, message), report, place)
     yield from _finished(reader, report)
 
@@ -94,7 +102,7 @@ def _given(
         except RegistryError:
             raise
         except FormatError as error:
-            report.pass_over(error if place is None else placed(error, place))
+            report.skip(error if place is None else with_location(error, place))
             give, place = reader.overdue, None
         else:
             return
@@ -106,7 +114,7 @@ def _finished(reader: MessageReader, report: Report) -> Iterator[Change]:
         try:
             reader.finish()
         except UnknownSchema as error:
-            report.pass_over(error)
+            report.skip(error)
         yield from _given(reader, reader.overdue, report)
 
 
@@ -121,7 +129,7 @@ def _messages(changes: Iterable[Change], options: WriteOptions, report: Report) 
         try:
             messages = list(writer.messages(change))  # the table's metadata may be before the change
         except _CHANGE_REFUSED as error:
-            report.pass_over(error)
+            report.skip(error)
             continue
         yield from messages
         report.written += bool(messages)
@@ -208,7 +216,7 @@ def _message_of(line: bytes, where: str) -> Message:
     try:
         record = parsed_json(line)
     except FormatError as error:
-        raise placed(error, where) from None
+        raise with_location(error, where) from None
     if not isinstance(record, dict) or "value" not in record:
         return Message(None, None, record)
     topic, value = record.get("topic"), record["value"]

@@ -30,7 +30,7 @@ def pairs(
     rows: Iterable[ChangeRow],
     *,
     input_complete: bool,
-    pass_over: Callable[[FormatError], None] = refuse,
+    skip: Callable[[FormatError], None] = refuse,
     waits: Callable[[ChangeRow], None] = _pass,
     what: str,
 ) -> Iterator[Pair]:
@@ -38,13 +38,13 @@ def pairs(
 
     A before image at the very end of an input that is not declared complete waits for its update: it is not given, but
     ``waits`` is called with it.
-    Every other one that is alone is an UnpairedBeforeImage, given to ``pass_over``, which raises it or goes on without
+    Every other one that is alone is an UnpairedBeforeImage, given to ``skip``, which raises it or goes on without
     the row.
     """
     before: ChangeRow | None = None
     for row in rows:
         if before is not None and (row.change_oper != "U" or row.change_seq != before.change_seq):
-            pass_over(_unpaired(before, what))
+            skip(_unpaired(before, what))
             before = None
         if row.change_oper == "B":
             before = row
@@ -52,7 +52,7 @@ def pairs(
             yield Pair(before, row)
             before = None
     if before is not None and input_complete:
-        pass_over(_unpaired(before, what))
+        skip(_unpaired(before, what))
     elif before is not None:
         waits(before)
 

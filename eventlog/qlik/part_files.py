@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, TextIO, cast
 
-from eventlog.errors import ConfigError, FormatError, ValueRange, placed
+from eventlog.errors import ConfigError, FormatError, ValueRange, with_location
 from eventlog.files.lines import goes_on, numbered_lines, parsed_json, pretty_printed
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.csv_lines import Line, read_lines, write_line
@@ -159,7 +159,7 @@ def _json_objects(path: Path) -> Iterator[dict[str, Any] | FormatError]:
             except FormatError as error:
                 if number == 1 and goes_on(line):
                     raise pretty_printed(place) from None
-                yield placed(error, place)
+                yield with_location(error, place)
 
 
 def json_object(line: str | bytes) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from eventlog.changes.format import Report
-from eventlog.errors import FormatError, placed
+from eventlog.errors import FormatError, with_location
 from eventlog.model import Change
 from eventlog.qlik.change_rows import ChangeRow, RowReader, row_reader
 from eventlog.qlik.change_table_options import Described, ReadOptions, described, full_name
@@ -82,22 +82,22 @@ def stored_row_reader(
 ) -> ReadRows:
     """The function that reads rows of a stored table with these columns, data typed as the options say.
 
-    ``file``: that of the rows, None in a database. A row that cannot be read goes to ``Report.pass_over``. Raises
+    ``file``: that of the rows, None in a database. A row that cannot be read goes to ``Report.skip``. Raises
     MissingHeader, FormatError.
     """
     plain = plain_value if file is not None and format_of(file) == "json" else plain_reader
-    read, pass_over = _row_reader(columns, schema, table, reading, plain), reading.report.pass_over
+    read, skip = _row_reader(columns, schema, table, reading, plain), reading.report.skip
     where = f"change table of {full_name(schema, table)}"
 
     def read_rows(rows: Iterable[Sequence[Any] | FormatError]) -> Iterator[ChangeRow]:
         for number, values in enumerate(rows, 1):
             if isinstance(values, FormatError):
-                pass_over(values)
+                skip(values)
                 continue
             try:
                 row = read(values)
             except FormatError as error:
-                pass_over(placed(error, where if file is None else f"{file}: record {number}"))
+                skip(with_location(error, where if file is None else f"{file}: record {number}"))
             else:
                 yield row
 
@@ -156,6 +156,6 @@ def _changes(stored: StoredTable, reading: Reading) -> Iterator[Change | Waiting
         stored.rows(),
         source_table(stored, reading),
         input_complete=reading.options.input_complete,
-        pass_over=reading.report.pass_over,
+        skip=reading.report.skip,
         what=full_name(stored.schema, stored.table),
     )

@@ -95,7 +95,7 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
     for path in _files(Path(source)):
         for place, document in _documents(path, chosen.limit):
             if isinstance(document, XdsError):
-                report.pass_over(document)
+                report.skip(document)
                 continue
             if document.others:
                 report.count("other_elements", len(document.others))
@@ -103,7 +103,7 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
                 try:
                     change = event_to_change(event, catalog, values)
                 except FormatError as error:
-                    report.pass_over(FormatError(f"{place}: {error}"))
+                    report.skip(FormatError(f"{place}: {error}"))
                     continue
                 report.read += 1
                 yield change
@@ -210,7 +210,7 @@ def _events(
         try:
             events = change_to_events(change, event_id, catalog, writing)
         except FormatError as error:
-            report.pass_over(error)
+            report.skip(error)
             continue
         if events:
             report.written += 1

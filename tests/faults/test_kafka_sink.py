@@ -22,7 +22,7 @@ from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.health import beating
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import open_context, open_sink
-from eventlog.publisher.sinks import Document, Record
+from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.publisher.sinks.kafka import KafkaSink
 from eventlog.qlik.message_format import read
 from eventlog.transport import kafka
@@ -66,11 +66,11 @@ def publish(config: Config, sink: Any = None) -> None:
         publish_once(context, opened)
 
 
-def payloads(found: list[kafka.Record]) -> list[dict[str, Any]]:
+def payloads(found: list[kafka.KafkaRecord]) -> list[dict[str, Any]]:
     return [json.loads(record.value or b"")["message"] for record in found]
 
 
-def sequences(found: list[kafka.Record]) -> list[str]:
+def sequences(found: list[kafka.KafkaRecord]) -> list[str]:
     return [payload["headers"]["changeSequence"] for payload in payloads(found)]
 
 
@@ -325,7 +325,7 @@ def test_a_batch_that_the_brokers_refuse_is_sent_again_record_by_record(brokers:
     sink._transmitter.close()
     sink._transmitter = Refusing(brokers.brokers)
     event_ids = ("1", "2", "3", "4")
-    records = tuple((Record("t", None, event_id.encode()),) for event_id in event_ids)
+    records = tuple((KafkaRecord("t", None, event_id.encode()),) for event_id in event_ids)
     assert sink.send(Document(1, 1, event_ids, "", records)) == Answer(is_pending=True)
     refused = sink.flush()
     assert {event_id: verdict.level for event_id, verdict in (refused or {}).items()} == {"2": Level.ERROR}

@@ -54,14 +54,14 @@ def sent_of(sink: Collecting, key: int) -> list[list[str]]:
 
 def after_begin(monkeypatch: pytest.MonkeyPatch, step: Callable[[bool], object]) -> None:
     """Do something between the look at the tail of the queue and the first window of a pass; it is told ``is_long``."""
-    original = passes.begin_pass
+    original = passes.begin_scan
 
-    def begin(context: Context, is_long: bool) -> passes.Pass | None:
+    def begin(context: Context, is_long: bool) -> passes.QueueScan | None:
         begun = original(context, is_long)
         step(is_long)
         return begun
 
-    monkeypatch.setattr(cycle, "begin_pass", begin)
+    monkeypatch.setattr(cycle, "begin_scan", begin)
 
 
 def test_an_insert_that_commits_while_a_window_begins_is_one_event(
@@ -150,8 +150,8 @@ def test_who_has_written_only_other_tables_is_no_writer(
         found = passes.open_writers(context)
         assert found is not None
         assert len(found) == 1
-        assert passes.may_go_on(context, found)
+        assert passes.is_still_valid(context, found)
         writing.rollback()
-        assert not passes.may_go_on(context, found)
-        assert passes.may_go_on(context, frozenset())
-        assert not passes.may_go_on(context, None)
+        assert not passes.is_still_valid(context, found)
+        assert passes.is_still_valid(context, frozenset())
+        assert not passes.is_still_valid(context, None)

@@ -42,7 +42,7 @@ from eventlog.publisher.flight import decode
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import open_context, open_unlocked
 from eventlog.publisher.qlik_messages import class_columns
-from eventlog.publisher.sinks import Document, Record
+from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.qlik.flight_sequence import sequence_at
 from eventlog.qlik.message import Message
 from eventlog.qlik.message_format import read_lines
@@ -129,7 +129,7 @@ QLIK = {"format__type": "qlik-messages", "sink__type": "kafka", "sink__brokers":
 class Topics:
     """A receiver that keeps the records that it gets, and is away after some documents."""
 
-    records: list[Record] = field(default_factory=list)
+    records: list[KafkaRecord] = field(default_factory=list)
     most: int = 2**62
 
     def send(self, document: Document) -> Answer:
@@ -149,7 +149,7 @@ class Topics:
     def close(self) -> None: ...
 
 
-def published(config: Config, documents: int = 2**62) -> list[Record]:
+def published(config: Config, documents: int = 2**62) -> list[KafkaRecord]:
     """What the publisher sends of the queue, or before it dies."""
     sink = Topics(most=documents)
     with open_context(config, Counters()) as context, closing(sink):

@@ -21,7 +21,7 @@ from eventlog.model import Answer, AttributeSteps, Event, Level, LogRow, Op, Ope
 from eventlog.publisher import cycle
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import Cycle, State, recover, run_cycle
-from eventlog.publisher.delivery import Landing
+from eventlog.publisher.delivery import FlightResult
 from eventlog.publisher.flight import decode
 from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.metrics import Counters
@@ -145,7 +145,7 @@ class World:
         state = state or self.start()
         for _ in range(most):
             ended = self.cycle(state, sink)
-            if ended.landing is not Landing.DONE or not (ended.more or state.flights):
+            if ended.result is not FlightResult.DONE or not (ended.more or state.flights):
                 return ended
         raise AssertionError(f"not done after {most} cycles: {state}")
 

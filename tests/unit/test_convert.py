@@ -270,7 +270,7 @@ def test_strict_stops_at_the_first_and_leaves_nothing(tmp_path: Path, lines: str
 def test_a_report_keeps_the_first_problems_and_counts_all() -> None:
     report = Report()
     for _ in range(PROBLEMS_KEPT + 5):
-        report.pass_over(NotExpressible("too wide"))
+        report.skip(NotExpressible("too wide"))
     assert report.counters == {"not_expressible": PROBLEMS_KEPT + 5}
     assert len(report.problems) == PROBLEMS_KEPT
 

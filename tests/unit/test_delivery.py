@@ -14,7 +14,7 @@ from eventlog.core.catalog import build_catalog
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Level, LogRow, Verdict
 from eventlog.publisher.cycle import State
-from eventlog.publisher.delivery import Landing
+from eventlog.publisher.delivery import FlightResult
 from eventlog.publisher.metrics import Counters, Gauges, summary
 from eventlog.publisher.sinks import Document
 
@@ -93,10 +93,10 @@ def test_what_the_sink_could_not_make_durable_stays_new_and_is_sent_again(new_wo
 
     world = new_world(deletes("1", "2"), batch_size=1)
     receiver, state = Torn(), world.start()
-    assert world.cycle(state, receiver).landing is Landing.AWAY
+    assert world.cycle(state, receiver).result is FlightResult.AWAY
     assert world.statuses() == {1: "N", 2: "N"}
     receiver.broken = False
-    assert world.cycle(state, receiver).landing is Landing.DONE
+    assert world.cycle(state, receiver).result is FlightResult.DONE
     assert receiver.sent == [["1"], ["2"], ["1"], ["2"]]
     assert world.statuses() == {1: "S", 2: "S"}
 
@@ -232,7 +232,7 @@ def test_fatal_marks_f_gives_the_others_their_letters_and_stops(new_world: NewWo
     world = new_world(deletes("1", "2", "3", "4"), batch_size=3)
     receiver, state = Receiver(judge(e2="fatal", e3="warning")), world.start()
     ended = world.cycle(state, receiver)
-    assert (ended.landing, ended.reason) == (Landing.FATAL, "fatal of 2")
+    assert (ended.result, ended.reason) == (FlightResult.FATAL, "fatal of 2")
     assert world.statuses() == {1: "S", 2: "F", 3: "W", 4: "N"}
     assert world.errors() == [(2, "receiver", "fatal of 2")]
     assert receiver.sent == [["1", "2", "3"]]
@@ -266,12 +266,12 @@ def test_while_the_receiver_is_away_every_row_of_the_envelope_stays_new(new_worl
     world = new_world(deletes("1", "2", "3", "4", "5"), batch_size=2)
     receiver, state = Receiver(judge(e3=f"{how} {how}")), world.start()
     for _ in range(2):
-        assert world.cycle(state, receiver).landing is Landing.AWAY
+        assert world.cycle(state, receiver).result is FlightResult.AWAY
         assert world.statuses() == {1: "S", 2: "S", 3: "N", 4: "N", 5: "N"}
         assert world.in_flight() == {1: [[2, [["3", [[3, 3]]], ["4", [[4, 4]]]]], [3, [["5", [[5, 5]]]]]]}
     # Rows that came in the meantime do not change what is sent again.
     world.log([row(6, 4, "idu=3"), row(7, 4, "idu=6")])
-    assert world.run(receiver, state).landing is Landing.DONE
+    assert world.run(receiver, state).result is FlightResult.DONE
     assert receiver.sent[-3:] == [["3", "4"], ["5"], ["6", "7"]]
     assert set(world.statuses().values()) == {"S"}
 
@@ -300,7 +300,7 @@ def updates(*steps: tuple[int, str, str, str]) -> list[LogRow]:
 def test_retry_parks_its_object_and_no_other(new_world: NewWorld) -> None:
     world = new_world(deletes("1", "2", "1", "3"), batch_size=1, retry_initial=1000, retry_max=1000)
     receiver, state = Receiver(judge(e1="retry")), world.start()
-    assert world.cycle(state, receiver).landing is Landing.DONE
+    assert world.cycle(state, receiver).result is FlightResult.DONE
     assert receiver.sent == [["1"], ["2"], ["4"]]
     assert world.statuses() == {1: "N", 2: "S", 3: "N", 4: "S"}
     # Later rows of the object do not overtake, those of others are not held up.
@@ -378,7 +378,7 @@ def test_an_error_behind_a_retry_is_sent_again_too(new_world: NewWorld) -> None:
 def test_fatal_behind_a_retry_is_f_and_stops(new_world: NewWorld) -> None:
     world = new_world(deletes("1", "1"))
     receiver, state = Receiver(judge(e1="retry", e2="fatal")), world.start()
-    assert world.cycle(state, receiver).landing is Landing.FATAL
+    assert world.cycle(state, receiver).result is FlightResult.FATAL
     assert world.statuses() == {1: "N", 2: "F"}
 
 
@@ -413,7 +413,7 @@ def test_a_dropped_row_of_an_event_that_is_sent_again_stays_new(new_world: NewWo
 def test_retry_without_event_id_stops_the_cycle_and_parks_nothing(new_world: NewWorld) -> None:
     world = new_world(deletes("1", "2", "3"), batch_size=2)
     receiver, state = Answering(Answer({}, Verdict(Level.RETRY))), world.start()
-    assert world.cycle(state, receiver).landing is Landing.RETRY
+    assert world.cycle(state, receiver).result is FlightResult.RETRY
     assert (receiver.sent, len(state.parking)) == ([["1", "2"]], 0)
     assert set(world.statuses().values()) == {"N"}
     world.run(receiver, state)
@@ -424,7 +424,7 @@ def test_on_retry_stop_stops_the_cycle(new_world: NewWorld) -> None:
     world = new_world(deletes("1", "1", "2", "3"), batch_size=3, park=False)
     receiver, state = Receiver(judge(e1="retry retry")), world.start()
     for _ in range(2):
-        assert world.cycle(state, receiver).landing is Landing.RETRY
+        assert world.cycle(state, receiver).result is FlightResult.RETRY
         assert world.statuses() == {1: "N", 2: "N", 3: "S", 4: "N"}
     world.run(receiver, state)
     assert receiver.sent == [["1", "2", "3"], ["1", "2.2"], ["1", "2.3"], ["4"]]
@@ -434,10 +434,10 @@ def test_more_than_max_parked_objects_stop_the_cycle(new_world: NewWorld) -> Non
     names = [str(i) for i in range(1, 8)]
     world = new_world(deletes(*names), batch_size=1, flight_rows=3, max_parked=2, retry_initial=1000, retry_max=1000)
     receiver, state = Receiver(lambda event: "retry"), world.start()
-    assert world.cycle(state, receiver).landing is Landing.RETRY
+    assert world.cycle(state, receiver).result is FlightResult.RETRY
     assert receiver.sent == [["1"], ["2"], ["3"]]
     # As long as they are so many, nothing more is taken from the queue.
-    assert world.cycle(state, receiver).landing is Landing.RETRY
+    assert world.cycle(state, receiver).result is FlightResult.RETRY
     assert (len(receiver.sent), len(state.parking)) == (3, 3)
 
 
@@ -476,7 +476,7 @@ def test_a_row_that_comes_after_the_crash_makes_an_event_of_its_own(new_world: N
     # "Why in-flight" of section 10.
     world = new_world(updates((1, "1", "a", "b"), (2, "1", "b", "c")))
     receiver, state = Receiver(judge(e1="lost")), world.start()
-    assert world.cycle(state, receiver).landing is Landing.AWAY
+    assert world.cycle(state, receiver).result is FlightResult.AWAY
     world.log(updates((3, "1", "c", "d")))
     world.run(receiver, world.start())
     assert receiver.sent == [["1"], ["1"], ["3"]]
@@ -554,7 +554,7 @@ def test_no_transaction_is_open_while_documents_are_sent(new_world: NewWorld) ->
         assert not world.connection.in_transaction()
 
     receiver.step = look
-    while world.cycle(state, receiver).landing is not Landing.DONE or state.flights or state.rest:
+    while world.cycle(state, receiver).result is not FlightResult.DONE or state.flights or state.rest:
         pass
 
 
@@ -562,7 +562,7 @@ def test_a_stop_in_the_middle_of_a_flight_marks_what_was_answered(new_world: New
     world = new_world(deletes("1", "2", "3"), batch_size=1)
     receiver, state = Receiver(), world.start()
     ended = world.cycle(state, receiver, lambda: len(receiver.documents) == 2)
-    assert ended.landing is Landing.STOPPED
+    assert ended.result is FlightResult.STOPPED
     assert world.statuses() == {1: "S", 2: "S", 3: "N"}
     assert world.in_flight() == {1: [[3, [["3", [[3, 3]]]]]]}
     world.run(receiver)
@@ -613,7 +613,7 @@ def test_with_concurrency_no_object_is_in_two_envelopes_in_the_air(new_world: Ne
     # Four at a time: a send returns when all four are in the air.
     barrier = threading.Barrier(4, timeout=30)
     receiver = Crowd()
-    assert world.run(receiver).landing is Landing.DONE
+    assert world.run(receiver).result is FlightResult.DONE
     assert most == 4
     by_object = [[i for (i,) in receiver.sent if int(i) % 5 == n] for n in range(5)]
     assert all(ids == sorted(ids, key=int) for ids in by_object)

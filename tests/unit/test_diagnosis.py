@@ -8,11 +8,11 @@ import pytest
 from samples import CATALOG
 
 from eventlog.core.checks import BadRow
-from eventlog.publisher.diagnosis import Finding, Limits
-from eventlog.publisher.diagnosis.capture import judge_plan
-from eventlog.publisher.diagnosis.log_table import judge_keys, judge_numberings, judge_storage, judge_transactions
-from eventlog.publisher.diagnosis.session import judge_clock
-from eventlog.publisher.diagnosis.waiting import judge_bad, judge_in_flight, judge_record_ids, judge_statuses
+from eventlog.publisher.doctor import Finding, Limits
+from eventlog.publisher.doctor.capture import judge_plan
+from eventlog.publisher.doctor.log_table import judge_keys, judge_numberings, judge_storage, judge_transactions
+from eventlog.publisher.doctor.session import judge_clock
+from eventlog.publisher.doctor.waiting import judge_bad, judge_in_flight, judge_record_ids, judge_statuses
 from eventlog.sql.health import Clock, Numbering, OpenTransaction, Rows, SpelledKey, StatusRows, Storage
 from eventlog.sql.trigger_plan import Action, TriggerPlan
 

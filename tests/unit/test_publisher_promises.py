@@ -15,7 +15,7 @@ from publisher_world import Contents, Killed, Receiver, World, with_options
 from samples import row
 
 from eventlog.model import Event, LogRow
-from eventlog.publisher.delivery import Landing
+from eventlog.publisher.delivery import FlightResult
 
 COLUMNS = ("fname", "lname")
 PHONE = "usr_phone.phoneno"
@@ -130,8 +130,8 @@ def publish(world: World, receiver: Receiver, history: list[Any], pace: int) -> 
             world.connection.rollback()
             state = None
             continue
-        assert ended.landing in (Landing.DONE, Landing.AWAY, Landing.RETRY)
-        if not waiting and ended.landing is Landing.DONE and not ended.more and not state.flights:
+        assert ended.result in (FlightResult.DONE, FlightResult.AWAY, FlightResult.RETRY)
+        if not waiting and ended.result is FlightResult.DONE and not ended.more and not state.flights:
             return
     raise AssertionError("not done")
 

@@ -437,7 +437,7 @@ def test_the_last_before_image_waits_where_more_may_come() -> None:
 def test_a_lone_before_image_can_be_passed_over() -> None:
     errors: list[FormatError] = []
     rows = [row("B", NUT), row("U", NUT, number=13), row("B", NUT, number=14)]
-    found = list(pairs(rows, input_complete=True, pass_over=errors.append, what="item"))
+    found = list(pairs(rows, input_complete=True, skip=errors.append, what="item"))
     assert found == [Pair(None, rows[1])]
     assert len(errors) == 2
 

@@ -6,7 +6,7 @@ from datetime import datetime, time
 
 import pytest
 
-from eventlog.publisher.schedule import LONGEST_REST, Pulse, Timetable, next_start
+from eventlog.publisher.schedule import LONGEST_REST, HeartbeatTimer, Timetable, next_start
 
 SIX, NOON = time(6), time(12)
 
@@ -79,16 +79,16 @@ def test_the_rest_ends_at_the_next_time_or_to_read_the_clock_again(now: str, sec
 
 
 def test_a_heartbeat_is_due_after_its_interval_without_a_document() -> None:
-    pulse = Pulse(interval=120, last=1000)
-    assert not pulse.is_due(1119)
-    assert pulse.seconds_left(1100) == 20
-    assert pulse.is_due(1120)
-    assert pulse.seconds_left(1130) == 0
-    pulse.last = 1130
-    assert not pulse.is_due(1140)
+    heartbeat = HeartbeatTimer(interval=120, last=1000)
+    assert not heartbeat.is_due(1119)
+    assert heartbeat.seconds_left(1100) == 20
+    assert heartbeat.is_due(1120)
+    assert heartbeat.seconds_left(1130) == 0
+    heartbeat.last = 1130
+    assert not heartbeat.is_due(1140)
 
 
 def test_without_an_interval_there_is_no_heartbeat() -> None:
-    pulse = Pulse(interval=0, last=1000)
-    assert not pulse.is_due(10**9)
-    assert pulse.seconds_left(10**9) is None
+    heartbeat = HeartbeatTimer(interval=0, last=1000)
+    assert not heartbeat.is_due(10**9)
+    assert heartbeat.seconds_left(10**9) is None

@@ -20,7 +20,7 @@ from eventlog.publisher.context import Context
 from eventlog.publisher.dry_run import dry_run
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.options import PublisherOptions
-from eventlog.publisher.window import Taken, split_by_rows, take_window
+from eventlog.publisher.window import WindowResult, split_by_rows, take_window
 from eventlog.sql.dialect import Dialect, LogRows
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Window
@@ -66,12 +66,14 @@ class Queue:
 
     def take(
         self, first: int = 1, in_flight: frozenset[int] = frozenset(), parked: set[ObjectId] | None = None
-    ) -> Taken:
+    ) -> WindowResult:
         return take_window(self.context, first, None, in_flight, parked or set())
 
-    def one_pass(self, in_flight: frozenset[int] = frozenset(), parked: set[ObjectId] | None = None) -> list[Taken]:
+    def one_pass(
+        self, in_flight: frozenset[int] = frozenset(), parked: set[ObjectId] | None = None
+    ) -> list[WindowResult]:
         """All windows of a pass; what each gives is marked before the next is read."""
-        windows: list[Taken] = []
+        windows: list[WindowResult] = []
         first: int | None = 1
         while first is not None:
             taken = self.take(first, in_flight, parked)
@@ -110,7 +112,7 @@ def test_a_window_that_is_not_full_holds_nothing_back() -> None:
 
 
 def test_an_empty_queue_gives_nothing() -> None:
-    assert queue("").take() == Taken([], [], [], None)
+    assert queue("").take() == WindowResult([], [], [], None)
 
 
 def test_the_next_window_begins_at_the_first_row_that_is_held_back() -> None:

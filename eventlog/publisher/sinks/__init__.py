@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from eventlog.model import Answer, Event, Verdict
 
 
-class Record(NamedTuple):
+class KafkaRecord(NamedTuple):
     """A record of a topic; None = that of the sink."""
 
     topic: str | None
@@ -28,7 +28,7 @@ class Document(NamedTuple):
     envelope: int
     event_ids: Sequence[str]
     body: str
-    records: Sequence[tuple[Record, ...] | Verdict] = ()
+    records: Sequence[tuple[KafkaRecord, ...] | Verdict] = ()
     make_events: Callable[[], tuple[Event, ...]] = tuple
 
     @property

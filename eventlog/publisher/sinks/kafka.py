@@ -12,7 +12,7 @@ from typing import Any
 
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Level, Verdict
-from eventlog.publisher.sinks import Document, Record
+from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.transport.kafka import DEFAULT_TIMEOUT, KafkaAway, RecordRefused, Transmitter
 
 
@@ -34,7 +34,7 @@ class KafkaSink:
     ) -> None:
         self._transmitter = Transmitter(brokers, properties, timeout)
         self._topic = topic
-        self._sent: list[tuple[str, Record]] = []  # event-id and record, since the last flush, in order
+        self._sent: list[tuple[str, KafkaRecord]] = []  # event-id and record, since the last flush, in order
         self._has_answered = False  # since the last flush
         self._away = ""  # why records are lost that have been answered since the last flush, if they are
 
@@ -82,7 +82,7 @@ class KafkaSink:
         self._sent = []
         self._transmitter.close()
 
-    def _one_by_one(self, sent: list[tuple[str, Record]]) -> dict[str, Verdict]:
+    def _one_by_one(self, sent: list[tuple[str, KafkaRecord]]) -> dict[str, Verdict]:
         """Send records again, each alone, from the first that was refused: brokers refuse a batch whole.
 
         Those behind it that had come through come again, so that they are not overtaken by the ones before them.
@@ -94,8 +94,8 @@ class KafkaSink:
                 verdicts[event_id] = Verdict(Level.ERROR, f"Kafka refuses the record: {reason}")
         return verdicts
 
-    def _records(self, document: Document) -> list[tuple[str, tuple[Record, ...] | Verdict]]:
+    def _records(self, document: Document) -> list[tuple[str, tuple[KafkaRecord, ...] | Verdict]]:
         """The records of each event, or why there are none."""
         if not document.event_ids:  # a heartbeat, which not every format has
-            return [("", (Record(self._topic, None, line),)) for line in document.body.encode().split(b"\n")[:-1]]
+            return [("", (KafkaRecord(self._topic, None, line),)) for line in document.body.encode().split(b"\n")[:-1]]
         return list(zip(document.event_ids, document.records, strict=True))

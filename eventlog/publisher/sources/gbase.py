@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from eventlog.errors import ConfigError, EventlogError, FormatError, placed
+from eventlog.errors import ConfigError, EventlogError, FormatError, with_location
 from eventlog.gbase.errors import CdcError, ColumnError, SessionDead, error_name
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.reader import StreamReader
@@ -83,7 +83,7 @@ class CdcStream:
         self.bad.clear()
 
     def _placed(self, error: FormatError) -> FormatError:
-        return error if self.where is None or error.offset is None else placed(error, self.where(error.offset))
+        return error if self.where is None or error.offset is None else with_location(error, self.where(error.offset))
 
 
 def open_stream(options: ReadOptions, token: Any) -> CdcStream:

@@ -1,6 +1,6 @@
 """What ``doctor`` says of the facts: findings in words, each with what mends it. No input and no output here.
 
-Every ``judge_`` function takes facts and gives findings; ``eventlog.publisher.examination`` gathers the facts.
+Every ``judge_`` function takes facts and gives findings; ``collect`` gathers the facts.
 """
 
 from __future__ import annotations

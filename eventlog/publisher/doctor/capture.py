@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from eventlog.core.catalog import Catalog, Database, match_name
-from eventlog.publisher.diagnosis import Finding
+from eventlog.publisher.doctor import Finding
 from eventlog.sql.health import InstalledTrigger, Orphan, PartitionTrigger
 from eventlog.sql.trigger_plan import TriggerPlan
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eventlog.publisher.diagnosis import Finding, Limits
-from eventlog.publisher.diagnosis.words import age
+from eventlog.publisher.doctor import Finding, Limits
+from eventlog.publisher.doctor.words import age
 from eventlog.sql.failures import TO_THE_PRIMARY
 from eventlog.sql.health import Ahead, Clock
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from eventlog.core.catalog import Catalog
 from eventlog.errors import RowError
-from eventlog.publisher.diagnosis import Finding, Limits
-from eventlog.publisher.diagnosis.words import age, literal, row_count
+from eventlog.publisher.doctor import Finding, Limits
+from eventlog.publisher.doctor.words import age, literal, row_count
 from eventlog.sql.health import Numbering, OpenTransaction, SpelledKey, Storage
 
 

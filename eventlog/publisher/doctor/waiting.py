@@ -9,8 +9,8 @@ from typing import Final
 from eventlog.core.checks import BadRow
 from eventlog.model import Status
 from eventlog.publisher import loopback
-from eventlog.publisher.diagnosis import Finding, Limits
-from eventlog.publisher.diagnosis.words import age, literal, row_count
+from eventlog.publisher.doctor import Finding, Limits
+from eventlog.publisher.doctor.words import age, literal, row_count
 from eventlog.publisher.options import PublisherOptions
 from eventlog.sql.health import Due, Rows, StatusRows
 from eventlog.sql.windows import Queue

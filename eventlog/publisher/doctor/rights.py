@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from eventlog.publisher.diagnosis import Finding
+from eventlog.publisher.doctor import Finding
 from eventlog.sql.health import Unreadable
 
 

@@ -15,7 +15,7 @@ from eventlog.core.checks import check_rows
 from eventlog.errors import DatabaseError, EventlogError
 from eventlog.model import LogRow, queue_rows
 from eventlog.publisher.cycle import recorded_ids
-from eventlog.publisher.diagnosis import Finding, Limits, capture, log_table, rights, session, waiting
+from eventlog.publisher.doctor import Finding, Limits, capture, log_table, rights, session, waiting
 from eventlog.publisher.flight import decode
 from eventlog.publisher.loopback import owned_tables
 from eventlog.publisher.opening import (
