@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from installed import Collecting, install, opened, run, session, statuses, url_of, write_config
 
 from eventlog.config.load import Config, load
-from eventlog.publisher import cycle, daemon, passes
+from eventlog.publisher import cycle, daemon, queue
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.sinks import Document
@@ -54,9 +54,9 @@ def sent_of(sink: Collecting, key: int) -> list[list[str]]:
 
 def after_begin(monkeypatch: pytest.MonkeyPatch, step: Callable[[bool], object]) -> None:
     """Do something between the look at the tail of the queue and the first window of a pass; it is told ``is_long``."""
-    original = passes.begin_scan
+    original = queue.begin_scan
 
-    def begin(context: Context, is_long: bool) -> passes.QueueScan | None:
+    def begin(context: Context, is_long: bool) -> queue.QueueScan | None:
         begun = original(context, is_long)
         step(is_long)
         return begun
@@ -145,13 +145,13 @@ def test_who_has_written_only_other_tables_is_no_writer(
     reading.execute("SELECT count(*) FROM eventlog")
     elsewhere.execute("INSERT INTO unwatched VALUES (1)")
     with opened(config) as context:
-        assert passes.open_writers(context) == frozenset()
+        assert queue.open_writers(context) == frozenset()
         writing.execute("UPDATE usr SET num = 1 WHERE id = 1")
-        found = passes.open_writers(context)
+        found = queue.open_writers(context)
         assert found is not None
         assert len(found) == 1
-        assert passes.is_still_valid(context, found)
+        assert queue.is_still_valid(context, found)
         writing.rollback()
-        assert not passes.is_still_valid(context, found)
-        assert passes.is_still_valid(context, frozenset())
-        assert not passes.is_still_valid(context, None)
+        assert not queue.is_still_valid(context, found)
+        assert queue.is_still_valid(context, frozenset())
+        assert not queue.is_still_valid(context, None)
