@@ -15,8 +15,8 @@ from eventlog.model import LogRow
 from eventlog.publisher.context import Context
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import xds_format
-from eventlog.sql.dialects import for_url
 from eventlog.sql.failures import as_database_errors
+from eventlog.sql.registry import for_url
 from spark.blobs import EVENTS, FATES, Blob, Fates
 from spark.job import Job, catalog, snapshot_context
 from spark.numbering import NOTHING, Numbered, total

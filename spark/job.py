@@ -21,7 +21,7 @@ from eventlog.publisher.options import PublisherOptions
 from eventlog.qlik import change_table_options, message_options
 from eventlog.sql.bulk import Part
 from eventlog.sql.connect import connect
-from eventlog.sql.dialects import for_url
+from eventlog.sql.registry import for_url
 from spark.numbering import NOTHING, Numbered
 from spark.place import Place, worker_url
 

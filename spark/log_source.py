@@ -29,8 +29,8 @@ from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.sql.bulk import Part
 from eventlog.sql.connect import connect
-from eventlog.sql.dialects import for_url
 from eventlog.sql.locate import check_rights, locate_log
+from eventlog.sql.registry import for_url
 from spark.place import Place, refuse_secrets, worker_url
 
 FORMAT: Final = "eventlog"

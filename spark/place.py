@@ -17,8 +17,8 @@ from sqlalchemy import URL
 
 from eventlog.config.load import load, masked
 from eventlog.errors import ConfigError
-from eventlog.sql.dialects import parse_url
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.registry import parse_url
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, Engine
 
 from eventlog.config.load import Config, connection_url
-from eventlog.sql import dialects
+from eventlog.sql import registry
 from eventlog.sql.connect import connect, will_write
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.failures import as_database_errors
@@ -17,7 +17,7 @@ from eventlog.sql.failures import as_database_errors
 def engine_of(config: Config) -> tuple[Engine, Dialect]:
     """An engine for the configured database, and its dialect. Raises ConfigError; connecting raises DatabaseError."""
     url = connection_url(config.database)
-    return connect(url), dialects.for_url(url)
+    return connect(url), registry.for_url(url)
 
 
 @contextmanager

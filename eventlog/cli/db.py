@@ -14,7 +14,7 @@ from eventlog.cli.output import confirm, print_json, result, sees_terminal, tabl
 from eventlog.config.load import Config, connection_url
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.publisher.opening import find_log
-from eventlog.sql import dialects, migrations
+from eventlog.sql import migrations, registry
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
 from eventlog.sql.log_rows import tail
@@ -23,7 +23,7 @@ from eventlog.sql.log_table import split_name
 dialect_option = click.option(
     "--dialect",
     "dialect_name",
-    type=click.Choice(dialects.SUPPORTED),
+    type=click.Choice(registry.SUPPORTED),
     help="With --sql: of this database; no connection and no URL are needed.",
 )
 
@@ -53,7 +53,7 @@ def upgrade(context: Context, revision: str, companions_only: bool, as_sql: bool
         return
     refuse_dialect(dialect_name)
     url = connection_url(config.database)
-    dialects.for_url(url).prepare(url)
+    registry.for_url(url).prepare(url)
     with transaction(config) as (conn, _):
         before = migrations.current(conn, **names(config))
         migrations.upgrade(conn, revision=revision, companions_only=companions_only, **names(config))
@@ -136,7 +136,7 @@ def offline(config: Config, dialect_name: str | None = None) -> dict[str, Any]:
 
     ``dialect_name`` None: that of the configured URL.
     """
-    return {**names(config), "dialect_name": dialect_name or dialects.for_url(connection_url(config.database)).name}
+    return {**names(config), "dialect_name": dialect_name or registry.for_url(connection_url(config.database)).name}
 
 
 def refuse_dialect(dialect_name: str | None) -> None:

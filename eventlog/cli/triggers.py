@@ -31,7 +31,7 @@ from eventlog.publisher.opening import (
     publisher_user,
     with_tables,
 )
-from eventlog.sql import dialects, migrations
+from eventlog.sql import migrations, registry
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
 from eventlog.sql.log_table import LogTable, split_name
@@ -223,7 +223,7 @@ def show(context: Context, as_sql: bool, as_json: bool, dialect_name: str | None
     if dialect_name is not None or catalog_file is not None:
         if not as_sql or dialect_name is None or catalog_file is None:
             raise click.UsageError("--dialect and --catalog go together, with --sql")
-        print_compiled(context, dialects.load(dialect_name), catalog_file)
+        print_compiled(context, registry.load(dialect_name), catalog_file)
         return
     config = context.config()
     with reading(config) as (conn, dialect):

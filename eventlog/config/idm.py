@@ -23,7 +23,7 @@ from sqlalchemy import URL
 from eventlog.config.options import Option, options_of, toml
 from eventlog.config.settings import SECTIONS
 from eventlog.errors import ConfigError, XdsError
-from eventlog.sql.dialects import SUPPORTED
+from eventlog.sql.registry import SUPPORTED
 from eventlog.xds.reader import parse_document
 
 if TYPE_CHECKING:

@@ -515,7 +515,7 @@ def _warnings(chosen: Mapping[tuple[str, str], _Given]) -> Iterator[str]:
 
 def _parse_url(text: str) -> URL:
     # SQLAlchemy is heavy, and most of the command line does without.
-    from eventlog.sql.dialects import parse_url
+    from eventlog.sql.registry import parse_url
 
     return parse_url(text)
 

@@ -21,10 +21,10 @@ from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.sql.connect import connect
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.dialects import for_url
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.locate import locate_log
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.registry import for_url
 
 _PASSWORD: Final = "that it holds the password, or is the URL of [database] with EVENTLOG_DATABASE_PASSWORD set"  # noqa: S105
 

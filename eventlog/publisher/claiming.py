@@ -13,7 +13,7 @@ from eventlog.publisher.opening import open_context
 from eventlog.publisher.sinks.directory import Owner, claim
 from eventlog.sql.companions import next_flight
 from eventlog.sql.connect import describe
-from eventlog.sql.dialects import parse_url
+from eventlog.sql.registry import parse_url
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from eventlog.publisher.opening import publisher_options, value_options, xds_for
 from eventlog.publisher.position_file import position_file
 from eventlog.publisher.sinks.python import load_function
 from eventlog.publisher.sources import BadToken, Source
-from eventlog.sql.dialects import parse_url
+from eventlog.sql.registry import parse_url
 from eventlog.sql.state import Failure, Saved, position_table
 
 

@@ -21,9 +21,9 @@ from eventlog.publisher.follow_opening import check_place, position_url, source_
 from eventlog.publisher.position_file import failures_of, is_locked, read_position
 from eventlog.publisher.sources import Backlog
 from eventlog.sql.connect import connect
-from eventlog.sql.dialects import for_url, parse_url
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.registry import for_url, parse_url
 from eventlog.sql.state import POSITION_SECRET, PositionTables, Saved, tables
 
 SHOWN: Final = 20

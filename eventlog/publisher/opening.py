@@ -24,11 +24,11 @@ from eventlog.publisher.sinks.files import DocumentFiles, LineFiles
 from eventlog.publisher.sinks.stdout import StreamSink
 from eventlog.sql.connect import connect, describe
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.dialects import for_url, parse_url
 from eventlog.sql.failures import TO_THE_PRIMARY, as_database_errors
 from eventlog.sql.locate import check_rights, locate_log
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.pooling import refuse_pooling
+from eventlog.sql.registry import for_url, parse_url
 from eventlog.sql.watches import (
     Capture,
     Style,

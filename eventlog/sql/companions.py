@@ -13,9 +13,9 @@ from typing import NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from eventlog.sql.dialects import load
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.quoting import quoted, schema_of
+from eventlog.sql.registry import load
 
 
 @lru_cache(maxsize=32)

@@ -12,7 +12,7 @@ from sqlalchemy.engine.interfaces import Dialect as Driver
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
-from eventlog.sql import dialects, embedded
+from eventlog.sql import embedded, registry
 from eventlog.sql.dialect import WRITES, Dialect
 
 SECRET: Final = "EVENTLOG_DATABASE_PASSWORD or url_file"  # noqa: S105 - where it belongs
@@ -31,10 +31,10 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
     when it refuses, without secrets. Raises ConfigError for a URL that cannot be read or names a database or driver
     that is not supported or not installed.
     """
-    parsed = dialects.parse_url(url)
-    if parsed.drivername == dialects.EMBEDDED:
-        parsed = dialects.parse_url(embedded.start(Path(parsed.database or "")))
-    dialect = dialects.for_url(parsed)
+    parsed = registry.parse_url(url)
+    if parsed.drivername == registry.EMBEDDED:
+        parsed = registry.parse_url(embedded.start(Path(parsed.database or "")))
+    dialect = registry.for_url(parsed)
     if "+" in parsed.drivername and parsed.drivername != dialect.driver:
         raise ConfigError(
             f"the database URL names the driver {parsed.drivername}; write {dialect.driver}:// or {dialect.name}://"
@@ -85,8 +85,8 @@ def connect_any(url: str) -> Engine:
     """
     try:
         parsed = make_url(url)
-        if parsed.drivername in dialects.SUPPORTED:
-            parsed = parsed.set(drivername=dialects.load(parsed.drivername).driver)
+        if parsed.drivername in registry.SUPPORTED:
+            parsed = parsed.set(drivername=registry.load(parsed.drivername).driver)
         engine = create_engine(parsed, poolclass=NullPool, hide_parameters=True)
     except (ArgumentError, ImportError, ValueError) as error:
         scheme = url.partition("://")[0]
@@ -129,7 +129,7 @@ def will_write(conn: Connection) -> None:
 
 def describe(url: URL) -> str:
     """Database and server of a URL for messages: no user and no secret."""
-    if "server" not in dialects.for_url(url).capabilities:
+    if "server" not in registry.for_url(url).capabilities:
         return f"database file {url.database!r}"
     host = url.host or url.query.get("host") or "the local socket"
     place = host if isinstance(host, str) else ", ".join(host)

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.errors import DatabaseAway, DatabaseError
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.dialects import load
+from eventlog.sql.registry import load
 
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
 _READ_ONLY: Final = "25006"

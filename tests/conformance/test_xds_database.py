@@ -27,8 +27,8 @@ from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import open_context
 from eventlog.publisher.sinks import Document
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.dialects import load
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.registry import load
 
 BASE_SCHEMA = "base of views"
 

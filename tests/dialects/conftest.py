@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from platforms import Platform
 from watched import LOG_DDL, USR_DDL, Watched, run
 
-from eventlog.sql import dialects, migrations
+from eventlog.sql import migrations, registry
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def _clear(engine: sa.Engine) -> None:
 @contextmanager
 def _oracle_platform(server: oracle_server.Server, place: Path) -> Iterator[Platform]:
     with _oracle(server.url) as engine:
-        made = Platform(dialects.load("oracle"), engine, place)
+        made = Platform(registry.load("oracle"), engine, place)
         made.install()
         yield made
 
@@ -117,14 +117,14 @@ def _sqlite(file: Path) -> sa.Engine:
 @pytest.fixture(scope="session")
 def _sqlite_with_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("sqlite") / "app.db"
-    Platform(dialects.load("sqlite"), _sqlite(file), file.parent).install()
+    Platform(registry.load("sqlite"), _sqlite(file), file.parent).install()
     return file
 
 
-@pytest.fixture(params=dialects.SUPPORTED)
+@pytest.fixture(params=registry.SUPPORTED)
 def platform(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Platform]:
     """An application's engine on a database of each dialect, with a log: a copy where databases can be copied."""
-    dialect = dialects.load(request.param)
+    dialect = registry.load(request.param)
     if request.param == "postgresql":
         with request.getfixturevalue("filled_database")(_install) as engine:
             yield Platform(dialect, engine, tmp_path)

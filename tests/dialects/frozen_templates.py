@@ -8,7 +8,7 @@ from pathlib import Path
 
 import eventlog.sql.dialects
 from eventlog.core.catalog import database_from_json
-from eventlog.sql import dialects, templates
+from eventlog.sql import registry, templates
 from eventlog.sql.alembic.definition import WatchDefinition, compile_definition, with_tables
 from eventlog.sql.watches import Watch
 
@@ -62,7 +62,7 @@ def frozen_hashes() -> dict[str, str]:
     """Hash of each frozen template, and of the SQL that each version compiles of ``CATALOGUE``, by name."""
     files = sorted(PACKAGES.glob("*/frozen/v*/*.j2"))
     hashes = {str(file.relative_to(PACKAGES)): _hash(file.read_text(encoding="utf-8")) for file in files}
-    for name in dialects.SUPPORTED:
+    for name in registry.SUPPORTED:
         for version in range(1, templates.CURRENT + 1):
             hashes[f"{name} v{version}"] = _hash("\n".join(compiled(name, version)))
     return hashes
@@ -70,7 +70,7 @@ def frozen_hashes() -> dict[str, str]:
 
 def compiled(dialect_name: str, version: int) -> Iterator[str]:
     """The SQL of watches of every style and capture."""
-    dialect = dialects.load(dialect_name)
+    dialect = registry.load(dialect_name)
     has_schemas = "schemas" in dialect.capabilities
     database = database_from_json({**CATALOGUE, "dialect": dialect_name, "schema": "hr" if has_schemas else None})
     for capture in ("row", "statement"):

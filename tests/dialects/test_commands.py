@@ -15,7 +15,7 @@ from lxml import etree
 from platforms import Platform
 
 from eventlog.cli import run
-from eventlog.sql import dialects
+from eventlog.sql import registry
 from eventlog.sql.bulk import Part
 
 
@@ -183,7 +183,7 @@ def test_a_bulk_job_sees_every_row_once(usr_platform: Platform) -> None:
         assert all(row["event_time"] is not None for row in found)
 
 
-@pytest.mark.parametrize("name", dialects.SUPPORTED)
+@pytest.mark.parametrize("name", registry.SUPPORTED)
 def test_no_database_is_needed_to_print_sql(
     name: str,
     request: pytest.FixtureRequest,

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from watched import BrokenOff, broken_off
 
 from eventlog.errors import LogTableError
-from eventlog.sql import dialects, migrations
+from eventlog.sql import migrations, registry
 
 NAMES = [f"eventlog{ending}" for ending in ("", "_error", "_flight", "_inflight", "_resync", "_version")]
 
@@ -29,9 +29,9 @@ def guarded(statement: str) -> str:
 
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> sa.Engine:
-    real = dialects.load("sqlite")
+    real = registry.load("sqlite")
     ddl = replace(real.ddl, guarded=guarded, half_made=lambda conn, log: sa.inspect(conn).has_table("eventlog_flight"))
-    monkeypatch.setattr(dialects, "load", lambda _name: replace(real, ddl=ddl))
+    monkeypatch.setattr(registry, "load", lambda _name: replace(real, ddl=ddl))
     made = sa.create_engine(f"sqlite:///{tmp_path / 'app.db'}", isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
     sa.event.listen(made, "connect", lambda driver, _: driver.execute("PRAGMA synchronous = OFF"))
     return made
@@ -96,9 +96,9 @@ def test_a_log_that_somebody_else_made_is_refused_still(engine: sa.Engine) -> No
 
 
 def test_a_log_without_a_version_table_is_no_half_made_one(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    dialect = dialects.load("sqlite")
+    dialect = registry.load("sqlite")
     looks_like_ours = replace(dialect, ddl=replace(dialect.ddl, half_made=lambda conn, log: True))
-    monkeypatch.setattr(dialects, "load", lambda _name: looks_like_ours)
+    monkeypatch.setattr(registry, "load", lambda _name: looks_like_ours)
     with engine.connect() as conn:
         conn.exec_driver_sql("CREATE TABLE eventlog (x)")
         with pytest.raises(LogTableError, match="was not made by"):

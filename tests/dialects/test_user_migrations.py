@@ -29,7 +29,7 @@ import eventlog.alembic
 from eventlog.core.catalog import Column, Database, ForeignKey, Table, build_catalog, database_from_json
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, EventlogError, TriggerError
-from eventlog.sql import dialects, templates
+from eventlog.sql import registry, templates
 from eventlog.sql.alembic.autogenerate import Declared
 from eventlog.sql.alembic.definition import (
     LogDefinition,
@@ -137,7 +137,7 @@ class Tree:
         return {(what, text) for what, text in whole if "alembic_version" not in what + text}
 
     def digests(self) -> dict[str, str]:
-        dialect = dialects.load(self.engine.dialect.name)
+        dialect = registry.load(self.engine.dialect.name)
         with self.engine.connect() as conn:
             schema = sa.inspect(conn).default_schema_name if "schemas" in dialect.capabilities else None
             return dict(dialect.triggers.digests(conn, new_log(dialect, schema, "eventlog")))
@@ -336,7 +336,7 @@ def test_a_view_is_watched_on_its_base_tables(example: Tree, tmp_path: Path) -> 
 def test_triggers_that_another_hand_made_are_taken_over(example: Tree) -> None:
     example.upgrade()
     with example.engine.begin() as conn:
-        example_database = dialects.load("postgresql").reflect(conn, None)
+        example_database = registry.load("postgresql").reflect(conn, None)
         definition = WatchDefinition(Watch("usr", style="remove_all"), "eventlog", "public", "public", None)
         for table in compile_definition(with_tables(definition, example_database), "postgresql"):
             for statement in (*table.drop, *table.create):
@@ -359,7 +359,7 @@ def test_the_plan_agrees_with_the_operations_whatever_the_types_and_names(exampl
     assert "'functions': ['proc_usr_1']" in text
     example.upgrade()
     assert example.is_clean()
-    dialect = dialects.load("postgresql")
+    dialect = registry.load("postgresql")
     with example.engine.connect() as conn:
         database = dialect.reflect(conn, None)
         watch = Watch("usr", exclude=("password_hash",))

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from eventlog.model import LogRow
 from eventlog.sql.connect import connect
-from eventlog.sql.dialects import for_url
 from eventlog.sql.dialects.postgresql import snapshot
 from eventlog.sql.locate import locate_log
+from eventlog.sql.registry import for_url
 from spark.log_source import register
 from spark.place import Place, place_for, without_secrets, worker_url
 

@@ -14,8 +14,8 @@ from eventlog import cli
 from eventlog.cli.requeue import parse_ids, parse_letters
 from eventlog.errors import ConfigError
 from eventlog.sql.connect import connect
-from eventlog.sql.dialects import load
 from eventlog.sql.locate import locate_log
+from eventlog.sql.registry import load
 
 LOG = """
 CREATE TABLE eventlog (

@@ -13,7 +13,7 @@ from sqlalchemy import make_url
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
 from eventlog.sql import connect as connection
 from eventlog.sql.connect import connect, connect_any
-from eventlog.sql.dialects import load
+from eventlog.sql.registry import load
 from eventlog.sql.state import POSITION_SECRET
 
 SQLITE = load("sqlite")

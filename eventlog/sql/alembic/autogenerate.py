@@ -24,7 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from eventlog.core.catalog import Database, build_catalog
 from eventlog.errors import EventlogError, LogTableError, TriggerError
-from eventlog.sql import dialects, migrations
+from eventlog.sql import migrations, registry
 from eventlog.sql.alembic.definition import (
     WATCH_OPTIONS,
     LogDefinition,
@@ -87,7 +87,7 @@ def compare_watches(context: AutogenContext, upgrade_ops: UpgradeOps, _schemas: 
     if declared is None:
         return
     assert context.connection is not None
-    dialect = dialects.load(context.connection.dialect.name)
+    dialect = registry.load(context.connection.dialect.name)
     before = dialect.reflect(context.connection, declared.schema)
     log = new_log(dialect, declared.log_schema or before.schema, declared.log)
     case = _Case(context, context.connection, dialect, log, before)

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, ObjectClass, Table, build_catalog, match_name
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, TriggerError
-from eventlog.sql import dialects, migrations, templates
+from eventlog.sql import migrations, registry, templates
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
 from eventlog.sql.trigger_plan import TableSql
@@ -66,7 +66,7 @@ class WatchDefinition:
 def compile_definition(definition: WatchDefinition, dialect_name: str) -> tuple[TableSql, ...]:
     """The SQL of a watch, table by table. Raises TriggerError for a watch that cannot be, ConfigError."""
     assert definition.tables is not None
-    dialect = dialects.load(dialect_name)
+    dialect = registry.load(dialect_name)
     log = new_log(dialect, definition.log_schema or definition.schema, definition.log)
     database = Database(dialect.name, definition.schema, definition.tables)
     catalog = build_catalog(database, tables=[definition.watch.table])

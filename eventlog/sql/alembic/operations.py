@@ -18,7 +18,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
 
 from eventlog.errors import ConfigError, TriggerError
-from eventlog.sql import dialects, migrations
+from eventlog.sql import migrations, registry
 from eventlog.sql.alembic.definition import (
     LogDefinition,
     WatchDefinition,
@@ -199,7 +199,7 @@ def complete(context: MigrationContext, definition: WatchDefinition) -> WatchDef
 
     Raises TriggerError if no database can be asked.
     """
-    dialect = dialects.load(context.dialect.name)
+    dialect = registry.load(context.dialect.name)
     if definition.tables is None:
         if context.as_sql:
             raise TriggerError(

@@ -25,7 +25,7 @@ from alembic.util import CommandError
 from sqlalchemy import Connection, Engine
 
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
-from eventlog.sql import dialects
+from eventlog.sql import registry
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.locate import new_log, refuse_schema
@@ -58,8 +58,8 @@ def upgrade(
     wanted = _revision(revision, companions_only)
     if sql is not None:
         name = _dialect_name(target, dialect_name)
-        log = _offline_log(log_table, schema, dialects.load(name))
-        with _alembic_errors(), _script(sql, dialects.load(name)) as printed:
+        log = _offline_log(log_table, schema, registry.load(name))
+        with _alembic_errors(), _script(sql, registry.load(name)) as printed:
             command.upgrade(_config(log, None, name, printed, companions_only), wanted, sql=True)
         return
     with _connection(target) as conn:
@@ -86,9 +86,9 @@ def downgrade(
     """
     if sql is not None:
         name = _dialect_name(target, dialect_name)
-        log = _offline_log(log_table, schema, dialects.load(name))
+        log = _offline_log(log_table, schema, registry.load(name))
         branches = [_COMPANIONS_BRANCH] if companions_only else [_LOG_BRANCH, _COMPANIONS_BRANCH]
-        with _alembic_errors(), _script(sql, dialects.load(name)) as printed:
+        with _alembic_errors(), _script(sql, registry.load(name)) as printed:
             config = _config(log, None, name, printed)
             for branch in branches:
                 command.downgrade(config, f"{branch}@head:{branch}@{revision}", sql=True)
@@ -127,7 +127,7 @@ def _connection(target: Engine | Connection | None) -> Iterator[Connection]:
 
 
 def _online_log(conn: Connection, log_table: str, schema: str | None) -> LogTable:
-    dialect = dialects.load(conn.dialect.name)
+    dialect = registry.load(conn.dialect.name)
     log = _offline_log(log_table, schema, dialect)
     if "schemas" not in dialect.capabilities:
         return log
@@ -176,7 +176,7 @@ def _check_before_upgrade(conn: Connection, log: LogTable, companions_only: bool
         return
     scripts = ScriptDirectory(str(Path(__file__).parent)).walk_revisions("base", f"{_LOG_BRANCH}@head")
     is_ours = bool({script.revision for script in scripts}.intersection(_heads(conn, log)))
-    if exists and not is_ours and not (is_begun and dialects.load(conn.dialect.name).ddl.half_made(conn, log)):
+    if exists and not is_ours and not (is_begun and registry.load(conn.dialect.name).ddl.half_made(conn, log)):
         raise LogTableError(
             f"the table {log} is there already and was not made by `eventlog db upgrade`: "
             "give it its companions with --companions-only, or choose another log_table"
@@ -224,7 +224,7 @@ def _config(
     config.set_main_option("path_separator", "os")
     config.attributes.update(
         connection=conn,
-        dialect=dialects.load(dialect_name),
+        dialect=registry.load(dialect_name),
         log=log,
         companions_only=companions_only,
         version_table=quoted(log.version_table),

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, make_url
 from eventlog.core.catalog import build_catalog
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError
 from eventlog.model import LogRow
-from eventlog.sql import dialects, migrations
+from eventlog.sql import migrations, registry
 from eventlog.sql.companions import (
     add_errors,
     next_flight,
@@ -644,6 +644,6 @@ def test_a_url_that_is_not_ours_is_refused_without_showing_it(url: str, message:
 
 
 def test_dialects_are_found_by_name_and_url() -> None:
-    assert dialects.load("postgresql") is DIALECT
-    assert dialects.for_url(make_url("postgresql+psycopg://u@h/d")) is DIALECT
-    assert dialects.for_url("postgres://u@h/d") is DIALECT
+    assert registry.load("postgresql") is DIALECT
+    assert registry.for_url(make_url("postgresql+psycopg://u@h/d")) is DIALECT
+    assert registry.for_url("postgres://u@h/d") is DIALECT
