@@ -18,10 +18,15 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
+import hypothesis
 import pytest
 import sqlalchemy as sa
 
 from eventlog.sql import embedded
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+hypothesis.settings.register_profile("eventlog", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("eventlog")
 
 _numbers = itertools.count(1)
 
