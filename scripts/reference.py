@@ -7,6 +7,7 @@ or an error has changed (``make reference``); ``tests/packaging/test_documents.p
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -121,6 +122,63 @@ def _first_sentence(error: type[EventlogError]) -> str:
     return re.sub(r" \(spec/[^)]*\)| of spec/\S+ [\d.]+", "", paragraph).split(". ")[0].rstrip(".")
 
 
+_REFERENCE: Final = re.compile(r"spec/([a-z-]+\.md)((?:[ ,]*(?:and )?\d+(?:\.\d+)*(?![\w/]))*)")
+_UNBUILT: Final = {
+    ("gbase-cdc.md", "5"): "tests/conformance/vectors/gbase.json",
+    ("gbase-cdc.md", "7"): "tests/conformance/vectors/gbase.json",
+    ("qlik.md", "2.3"): "tests/conformance/vectors/qlik.json",
+    ("triggers.md", "7.3"): "not built: SQL Server",
+    ("triggers.md", "7.4"): "not built: MySQL, MariaDB",
+}
+"""Sections that no function holds, and where they are instead."""
+
+
+def _rules() -> Iterator[str]:
+    """The sections of the specification, each with what says in its docstring that it follows it."""
+    holders = _holders()
+    for page in sorted((ROOT / "docs" / "spec").glob("*.md")):
+        sections = re.findall(r"(?m)^#{2,4} (\d+(?:\.\d+)*)\.? (.*)$", page.read_text(encoding="utf-8"))
+        if not sections:
+            continue
+        yield from (f"### {page.name}", "", "| section | what | where |", "|---|---|---|")
+        for number, title in sections:
+            where = holders.get((page.name, number), [])
+            below = [section for section, _ in sections if section.startswith(f"{number}.")]
+            if (page.name, number) in _UNBUILT:
+                words = _UNBUILT[page.name, number]
+            elif where:
+                words = ", ".join(f"`{name}`" for name in where[:_MOST_HOLDERS])
+                words += f" and {len(where) - _MOST_HOLDERS} more" if len(where) > _MOST_HOLDERS else ""
+            elif below:
+                words = f"{below[0]} to {below[-1]}" if len(below) > 1 else below[0]
+            else:
+                raise SystemExit(f"docs/spec/{page.name} {number} {title}: no docstring refers to it")
+            yield f"| {number} | {_cell(re.sub(r'[*`]', '', title)).strip()} | {words} |"
+        yield ""
+
+
+_MOST_HOLDERS: Final = 6
+
+
+def _holders() -> dict[tuple[str, str], list[str]]:
+    """By page and section: the modules, classes and functions whose docstrings refer to it, functions first."""
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    modules: dict[tuple[str, str], dict[str, None]] = {}
+    for file in sorted(file for folder in ("eventlog", "spark") for file in (ROOT / folder).rglob("*.py")):
+        module = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) or not ast.get_docstring(node):
+                continue
+            is_module = isinstance(node, ast.Module)
+            name = module if isinstance(node, ast.Module) else f"{module}.{node.name}"
+            for page, numbers in _REFERENCE.findall(re.sub(r"\s+", " ", ast.get_docstring(node) or "")):
+                for number in re.findall(r"\d+(?:\.\d+)*", numbers):
+                    (modules if is_module else found).setdefault((page, number), {})[name.removeprefix("eventlog.")] = (
+                        None
+                    )
+    return {key: [*found.get(key, ()), *modules.get(key, ())] for key in found.keys() | modules.keys()}
+
+
 def _cell(text: str) -> str:
     """Text for a cell of a table: outside of code, what Markdown would take for an element is shown as it is."""
     text = text.replace("|", "\\|")
@@ -136,6 +194,7 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "settings": _settings,
     "commands": _commands,
     "errors": _errors,
+    "rules": _rules,
 }
 
 
