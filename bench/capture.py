@@ -2,7 +2,9 @@
 
 Bulk: one INSERT of every row (7 columns), one UPDATE of 2 columns, one DELETE; the time of the statement less that of
 the same statement on the same table without a trigger, a changed row. Single rows: pgbench, transactions a second of an
-UPDATE of 2 columns of one row. Everything is run in turn, round after round, on one server.
+UPDATE of 2 columns of one row; and the CPU that the server's session takes for one INSERT, UPDATE or DELETE a
+transaction, by `field` by row, in small batches in turn. Everything is run in turn, round after round, on one server.
+With --before, the triggers and the log of another checkout are part of the comparison.
 
 PgQ needs Debian's PostgreSQL 15 with postgresql-15-pgq3: a cluster of its own is made for the run in a temporary
 directory. Without it the embedded PostgreSQL is measured, and PgQ is left out.
@@ -17,6 +19,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +30,7 @@ from statistics import median
 
 import common
 import psutil
+import psycopg
 import sqlalchemy as sa
 
 from eventlog.core.catalog import build_catalog
@@ -37,6 +41,8 @@ from eventlog.sql.watches import Capture, Style, Watch
 
 DEBIAN = Path("/usr/lib/postgresql/15")
 PGQ = Path("/usr/share/postgresql/15/extension/pgq.control")
+
+BEFORE = "bench_before"
 
 STYLES: tuple[Style, ...] = ("field", "remove_all", "field_query_back", "row_query_back")
 CAPTURES: tuple[Capture, ...] = ("statement", "row")
@@ -71,6 +77,7 @@ class Variant:
     table: str
     style: Style = "field"
     capture: Capture | None = None
+    schema: str = common.SCHEMA
 
 
 def variants(has_pgq: bool) -> list[Variant]:
@@ -88,7 +95,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="times that everything is run (%(default)s)")
     parser.add_argument("--seconds", type=int, default=5, help="seconds of a pgbench run (%(default)s)")
     parser.add_argument("--clients", type=int, default=2, help="pgbench's clients (%(default)s)")
+    parser.add_argument("--batches", type=int, default=60, help="batches of 100 single rows (%(default)s)")
+    parser.add_argument("--only-cpu", action="store_true", help="the CPU of single rows, and of bulk by `field`, alone")
+    parser.add_argument("--before", type=Path, help="a checkout to compare with")
+    parser.add_argument("--install", metavar="URL", help=argparse.SUPPRESS)  # what --before runs with its code
     options = parser.parse_args()
+    if options.install:
+        install_as_before(options.install)
+        return
     with server() as (bench, has_pgq):
         found = variants(has_pgq)
         print(common.machine(bench), flush=True)
@@ -97,8 +111,15 @@ def main() -> None:
                 "\nPgQ is left out: apt-get install postgresql-15 postgresql-15-pgq3 makes it part of the comparison."
             )
         install(bench, found)
-        bulk(bench, found, options.rows, options.rounds)
-        single(bench, found, options.rows, options.rounds, options.seconds, options.clients)
+        if options.before is not None:
+            command = [sys.executable, __file__, "--install", bench.url]
+            subprocess.run(command, env=os.environ | {"PYTHONPATH": str(options.before.resolve())}, check=True)
+            found += (Variant(f"field, {one} (before)", f"field_{one}", schema=BEFORE) for one in CAPTURES)
+        few = [one for one in found if one.name in ("no trigger", "PgQ") or one.name.startswith("field, ")]
+        bulk(bench, few if options.only_cpu else found, options.rows, options.rounds)
+        single_cpu(bench, [one for one in few if "statement" not in one.name], options.batches)
+        if not options.only_cpu:
+            single(bench, found, options.rows, options.rounds, options.seconds, options.clients)
 
 
 @contextmanager
@@ -168,12 +189,27 @@ def install(bench: common.Server, found: list[Variant]) -> None:
         )
 
 
+def install_as_before(url: str) -> None:
+    """The log and `field` as the code of another checkout makes them, in a schema of their own."""
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.begin() as conn:
+        conn.execute(sa.text(f"CREATE SCHEMA {BEFORE}"))
+        watches = [Watch(f"field_{one}", "field", one) for one in CAPTURES]
+        for watch in watches:
+            conn.execute(sa.text(TABLE.format(name=f"{BEFORE}.{watch.table}")))
+        migrations.upgrade(conn, log_table="eventlog", schema=BEFORE)
+        log = locate_log(conn, DIALECT, name="eventlog", schema=BEFORE)
+        database = DIALECT.reflect(conn, BEFORE)
+        catalog = build_catalog(database, tables=[watch.table for watch in watches])
+        triggers.apply(conn, triggers.plan(conn, database, catalog, log, watches))
+
+
 def name(variant: Variant) -> str:
-    return f"{common.SCHEMA}.{variant.table}"
+    return f"{variant.schema}.{variant.table}"
 
 
 def empty_logs(bench: common.Server, variant: Variant) -> None:
-    bench.run(f"TRUNCATE {common.LOG}")
+    bench.run(f"TRUNCATE {variant.schema}.eventlog")
     if variant.name == "PgQ":
         events = "relname ~ '^event_1_' AND relkind = 'r'"
         tables = bench.value(f"SELECT string_agg(oid::regclass::text, ', ') FROM pg_class WHERE {events}")
@@ -244,6 +280,62 @@ def report(found: list[Variant], times: Times, title: str) -> None:
 
 
 # --- single rows ------------------------------------------------------------------------------------------------------
+
+BATCH = 100
+SINGLE = {
+    "insert": "INSERT INTO {name} VALUES (%s, 'Name', 'Last', 'user@example.org', 1.01, date '2020-01-01', true)",
+    "update": "UPDATE {name} SET lname = 'Last ' || clock_timestamp(), salary = salary + 1 WHERE id = %s",
+    "delete": "DELETE FROM {name} WHERE id = %s",
+}
+
+
+def single_cpu(bench: common.Server, found: list[Variant], batches: int) -> None:
+    """Microseconds of the server's CPU a transaction of one row, a low one of many small batches (a fifth are lower):
+    what else runs on the machine only adds to them.
+    """
+    url = sa.make_url(bench.url).set(drivername="postgresql").render_as_string(hide_password=False)
+    sessions = {}
+    for variant in found:
+        bench.run(f"TRUNCATE {name(variant)}", FILL.format(name=name(variant), rows=10_000))
+        empty_logs(bench, variant)
+        bench.run(f"VACUUM (ANALYZE) {name(variant)}")
+        session = psycopg.connect(url, autocommit=True, prepare_threshold=0)
+        session.execute("SET synchronous_commit = off")
+        sessions[variant] = session
+    bench.run("CHECKPOINT")
+    times: dict[tuple[str, str], list[float]] = {}
+    order = list(found)
+    for batch in range(batches):
+        order.append(order.pop(0))
+        for operation, statement in SINGLE.items():
+            for variant in order:
+                session, text = sessions[variant], statement.format(name=name(variant))
+                for key in range(5):  # the first ones are not counted: another session has had the processor
+                    session.execute(text, (-key - 1 - 5 * batch,))
+                before = on_cpu(session.info.backend_pid)
+                for key in range(BATCH):
+                    session.execute(text, (1_000_000 + batch * BATCH + key,))
+                taken = (on_cpu(session.info.backend_pid) - before) / BATCH
+                times.setdefault((variant.name, operation), []).append(taken)
+    for session in sessions.values():
+        session.close()
+    low = {key: sorted(values)[len(values) // 5] for key, values in times.items()}
+    print(f"\nSingle rows: the server's CPU a transaction, microseconds; {batches} batches of {BATCH}, in turn.\n")
+    print("| | " + " | ".join(SINGLE) + " |\n|---|" + "---|" * len(SINGLE))
+    for variant in found:
+        cells = []
+        for operation in SINGLE:
+            added = low[variant.name, operation] - low["no trigger", operation]
+            cell = f"+{added:.1f}" if variant.name != "no trigger" else f"{low[variant.name, operation]:.1f}"
+            if variant.name.startswith("field") and ("PgQ", operation) in low:
+                cell += f"; **{added / (low['PgQ', operation] - low['no trigger', operation]):.2f}** of PgQ"
+            cells.append(cell)
+        print(f"| {variant.name} | " + " | ".join(cells) + " |", flush=True)
+
+
+def on_cpu(pid: int) -> float:
+    """Microseconds that a process has run (Linux)."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1000
 
 
 def single(bench: common.Server, found: list[Variant], rows: int, rounds: int, seconds: int, clients: int) -> None:

@@ -100,10 +100,12 @@ class Ddl:
     key, value, time (of companions), code, digest, text. ``record_id``: the column of the log with what numbers it.
     ``queue_index``: the columns of the index that the publisher reads by; it holds the rows N alone with capability
     ``partial_indexes``. ``utc_now`` SQL of the time in UTC as event_time holds it; ``is_letter`` SQL of a check that a
-    column holds a letter. Statement by statement: ``before_log`` what the log's own columns need; ``after_log`` what
-    it needs beyond them and what its triggers use, such as the key quoting function; ``after_companions`` what they
-    need and what numbers flights, never twice; ``after_resync`` what the table of positions needs (given its index's
-    name); ``drop_...`` away with what does not go with a table.
+    column holds a letter. ``guard_by_index`` and ``guard_by_checks``: what makes a log of ours refuse a status that is
+    no letter without CHECKs, where these cost its writers more, and what takes that back. Statement by statement:
+    ``before_log`` what the log's own columns need; ``after_log`` what it needs beyond them and what its triggers use,
+    such as the key quoting function; ``after_companions`` what they need and what numbers flights, never twice;
+    ``after_resync`` what the table of positions needs (given its index's name); ``drop_...`` away with what does not
+    go with a table.
     ``prologue`` and ``epilogue``: the lines that a script for the database's own tool begins and ends with;
     ``as_script``: what Alembic printed, as text that this tool runs, and runs again where it can.
 
@@ -125,6 +127,8 @@ class Ddl:
     after_companions: Callable[[LogTable], Sequence[str]]
     drop_after_companions: Callable[[LogTable], Sequence[str]]
     after_resync: Callable[[LogTable, str], Sequence[str]]
+    guard_by_index: Callable[[LogTable], Sequence[str]] = lambda of: ()
+    guard_by_checks: Callable[[LogTable], Sequence[str]] = lambda of: ()
     prologue: Sequence[str] = ()
     epilogue: Sequence[str] = ()
     as_script: Callable[[str], str] = str

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
 from eventlog.sql import migrations
 from eventlog.sql.companions import next_flight
-from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.dialects.postgresql import DIALECT, guard
 from eventlog.sql.locate import locate_log
 from eventlog.sql.windows import Window
 
@@ -85,8 +85,11 @@ def test_the_log_is_as_the_specification_says(database: Engine) -> None:
         assert (
             conn.execute(sa.text("SELECT pg_get_indexdef('idx_eventlog_1'::regclass)"))
             .scalar_one()
-            .endswith("WHERE (status = 'N'::bpchar)")
+            .endswith(
+                "WHERE ((status = 'N'::bpchar) OR ((status !~ '^[A-Za-z]$'::text) AND proc_eventlog_status(status)))"
+            )
         )
+        assert inspector.get_check_constraints("eventlog") == []
 
 
 def test_everything_is_described(database: Engine) -> None:
@@ -114,7 +117,11 @@ def test_a_row_gets_what_its_writer_leaves_out(database: Engine) -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [{"type": 0}, {"type": 9}, {"type": "NULL"}, {"type": 1, "status": "' '"}, {"type": 1, "status": "'1'"}],
+    [
+        {"type": "NULL"},
+        *({"type": 1, "status": f"'{letter}'"} for letter in (" ", "", "1", "[", "é", "\t", "_")),
+        {"type": 1, "status": "NULL"},
+    ],
 )
 def test_rows_that_nobody_would_read_are_refused(database: Engine, values: dict[str, object]) -> None:
     migrations.upgrade(database, log_table="eventlog")
@@ -122,6 +129,84 @@ def test_rows_that_nobody_would_read_are_refused(database: Engine, values: dict[
     value = f", {values['status']}" if more else ""
     with database.connect() as conn, pytest.raises(sa.exc.IntegrityError):
         conn.execute(sa.text(ROW.format(more=more, type=values["type"], value=value)))
+
+
+def test_a_status_that_is_no_letter_is_refused_and_named(database: Engine) -> None:
+    migrations.upgrade(database, log_table="eventlog")
+    with database.connect() as conn:
+        conn.execute(sa.text(ROW.format(more=", status", type=1, value=", 'x'")))  # any letter is one
+        conn.commit()
+        for letter in ("", "7"):
+            refused = r"the status of a row of eventlog is to be a letter[\s\S]*It is '7?'\."
+            with pytest.raises(sa.exc.IntegrityError, match=refused):
+                conn.execute(sa.text("UPDATE eventlog SET status = :letter"), {"letter": letter})
+            conn.rollback()
+        assert conn.execute(sa.text("SELECT status FROM eventlog")).scalars().all() == ["x"]
+
+
+def test_a_row_of_no_type_is_there_to_be_marked(database: Engine) -> None:
+    """It is read, and becomes E (spec/event-log.md 5), in place of an error of the application's statement."""
+    migrations.upgrade(database, log_table="eventlog")
+    with database.connect() as conn:
+        for event_type in (0, 9):
+            conn.execute(sa.text(ROW.format(more="", type=event_type, value="")))
+        log = locate_log(conn, DIALECT, name="eventlog")
+        assert [row.event_type for row in DIALECT.read_window(conn, log, Window(0, None, None))] == [0, 9]
+
+
+def checks(conn: Connection) -> list[str]:
+    found = "SELECT conname FROM pg_constraint WHERE conrelid = 'eventlog'::regclass AND contype = 'c' ORDER BY conname"
+    return list(conn.execute(sa.text(found)).scalars())
+
+
+def old_log(database: Engine) -> None:
+    """As it was made before revision 0006."""
+    migrations.upgrade(database, log_table="eventlog", revision="0003")
+    migrations.upgrade(database, log_table="eventlog", revision="0005")
+
+
+def test_a_log_with_checks_loses_them_and_none_of_anybody_else(database: Engine) -> None:
+    old_log(database)
+    with database.connect() as conn:
+        before = catalogue(conn)
+        assert checks(conn) == ["eventlog_event_type_check", "eventlog_status_check"]
+        conn.execute(sa.text("ALTER TABLE eventlog ADD CONSTRAINT mine CHECK (status <> 'Q')"))
+        conn.execute(sa.text(ROW.format(more=", status", type=1, value=", 'S'")))
+        conn.execute(sa.text("SET LOCAL lock_timeout = '7s'"))
+        migrations.upgrade(conn, log_table="eventlog")
+        assert conn.execute(sa.text("SHOW lock_timeout")).scalar_one() == "7s"
+        assert checks(conn) == ["mine"]
+        conn.execute(sa.text("ALTER TABLE eventlog DROP CONSTRAINT mine"))
+        conn.execute(sa.text(ROW.format(more="", type=9, value="")))  # no row is in the way back
+        migrations.downgrade(conn, log_table="eventlog", revision="log@0003")
+        assert checks(conn) == ["eventlog_event_type_check", "eventlog_status_check"]
+        assert {what for what in catalogue(conn) if what[0] != "description"} == {
+            what for what in before if what[0] != "description"
+        }
+
+
+def test_a_log_that_is_locked_is_left_as_it_is_and_works(database: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "LOCK_TIMEOUT", 0.05)
+    old_log(database)
+    with database.connect() as writer:
+        writer.execute(sa.text(ROW.format(more="", type=1, value="")))
+        with pytest.raises(DatabaseError, match=r"eventlog was locked for too long .* nothing is changed"):
+            migrations.upgrade(database, log_table="eventlog")
+        migrations.upgrade(database, log_table="eventlog", revision="companions@head")  # the way to leave it out
+        writer.commit()
+    with database.connect() as conn:
+        assert migrations.current(conn, log_table="eventlog") == ("0003", "0007")
+        assert checks(conn) == ["eventlog_event_type_check", "eventlog_status_check"]
+        conn.execute(sa.text(ROW.format(more="", type=1, value="")))
+
+
+def test_the_way_back_from_a_log_that_is_gone(database: Engine) -> None:
+    with database.connect() as conn:
+        before = catalogue(conn)
+        migrations.upgrade(conn, log_table="eventlog")
+        conn.execute(sa.text("DROP TABLE eventlog"))
+        migrations.downgrade(conn, log_table="eventlog")
+        assert catalogue(conn) == before
 
 
 @pytest.mark.parametrize("log_table", ["eventlog", '"My ""Log"" %s :x"', "l" * 63])

@@ -111,13 +111,63 @@ def test_two_logs_of_one_name_wake_their_own_publishers(database: Engine) -> Non
         assert not WAKE.heard(conn)
 
 
-def test_the_function_runs_with_its_owners_rights_and_a_fixed_search_path(database: Engine) -> None:
+def test_the_function_runs_with_its_owners_rights(database: Engine) -> None:
     migrations.upgrade(database, log_table="eventlog")
     with database.connect() as conn:
-        found = conn.execute(
-            sa.text("SELECT prosecdef, proconfig FROM pg_proc WHERE oid = 'proc_eventlog_wake()'::regprocedure")
-        ).one()
-    assert tuple(found) == (True, ["search_path=pg_catalog, pg_temp"])
+        owns = "SELECT prosecdef FROM pg_proc WHERE oid = 'proc_eventlog_wake()'::regprocedure"
+        assert conn.execute(sa.text(owns)).scalar_one()
+
+
+HOSTILE = [
+    ("pg_try_advisory_xact_lock_shared(integer, integer)", "boolean"),
+    ("pg_try_advisory_xact_lock_shared(bigint, bigint)", "boolean"),
+    ("pg_try_advisory_xact_lock_shared(integer, oid)", "boolean"),
+    ("current_setting(text)", "text"),
+    ("pg_notify(text, text)", "void"),
+    ("int4(oid)", "integer"),
+    ("same(text, text)", "boolean"),
+    ("opposite(boolean)", "boolean"),
+]
+
+
+@pytest.mark.parametrize("path", ["public, pg_catalog, pg_temp", "pg_temp, public, pg_catalog"])
+def test_no_function_operator_or_type_of_a_writer_is_used_with_its_owners_rights(database: Engine, path: str) -> None:
+    """The function sets no search_path, so that nothing in it may be looked up by one."""
+    migrations.upgrade(database, log_table="eventlog")
+    role = f"writer_{database.url.database}"
+    with database.begin() as conn:
+        conn.execute(sa.text(f"CREATE ROLE {role}"))
+        conn.execute(sa.text(f"GRANT CREATE, USAGE ON SCHEMA public TO {role}"))
+        conn.execute(sa.text(f"GRANT INSERT ON eventlog TO {role}"))
+    try:
+        with database.connect() as conn, database.connect() as writer:
+            log = locate_log(conn, DIALECT, name="eventlog")
+            WAKE.listen(conn, log)
+            conn.commit()
+            writer.execute(sa.text(f"SET ROLE {role}"))
+            for signature, result in HOSTILE:
+                body = "LANGUAGE plpgsql AS $$ BEGIN RAISE 'hostile'; END $$"
+                writer.exec_driver_sql(f"CREATE FUNCTION public.{signature} RETURNS {result} {body}")
+            writer.exec_driver_sql(
+                "CREATE OPERATOR public.= (FUNCTION = public.same, LEFTARG = text, RIGHTARG = text);"
+                "CREATE DOMAIN public.int4 AS text CHECK (false);"
+                "CREATE TEMP TABLE pg_class (x integer); CREATE TEMP TABLE pg_settings (x integer)"
+            )
+            writer.exec_driver_sql(f"SET search_path = {path}")
+            for asleep in (False, True):  # both ways through the function
+                if asleep:
+                    assert WAKE.fall_asleep(conn, log)
+                    conn.commit()
+                writer.exec_driver_sql(ROW.format("public.eventlog"))
+                writer.commit()
+                conn.exec_driver_sql("SELECT")
+                conn.commit()
+                assert WAKE.heard(conn) is asleep
+            writer.invalidate()
+    finally:
+        with database.begin() as conn:
+            conn.execute(sa.text(f"DROP OWNED BY {role} CASCADE"))
+            conn.execute(sa.text(f"DROP ROLE {role}"))
 
 
 def test_a_server_with_prepared_transactions_is_never_notified(database: Engine) -> None:
@@ -190,7 +240,7 @@ def test_without_the_owners_rights_there_are_only_companions(theirs: Engine, rol
 def test_printed_sql_has_it_for_the_owner_to_run(theirs: Engine) -> None:
     printed = io.StringIO()
     migrations.upgrade(None, log_table="theirs", companions_only=True, sql=printed, dialect_name="postgresql")
-    assert 'CREATE TRIGGER "_tgr_theirs_i_1" AFTER INSERT ON "theirs" FOR EACH STATEMENT' in printed.getvalue()
+    assert 'CREATE TRIGGER "_tgr_theirs_i_1" BEFORE INSERT ON "theirs" FOR EACH STATEMENT' in printed.getvalue()
 
 
 def test_a_log_of_ours_is_upgraded_to_it(database: Engine) -> None:

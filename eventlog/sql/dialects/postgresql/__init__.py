@@ -9,7 +9,19 @@ from sqlalchemy import Connection
 
 from eventlog.sql.bulk import Bulk
 from eventlog.sql.dialect import Ddl, Dialect, Resync, Triggers
-from eventlog.sql.dialects.postgresql import arrow, doctor, lock, log, resync, show, snapshot, storage, triggers, wake
+from eventlog.sql.dialects.postgresql import (
+    arrow,
+    doctor,
+    guard,
+    lock,
+    log,
+    resync,
+    show,
+    snapshot,
+    storage,
+    triggers,
+    wake,
+)
 from eventlog.sql.dialects.postgresql.facts import facts_of
 from eventlog.sql.dialects.postgresql.fingerprint import fingerprint
 from eventlog.sql.dialects.postgresql.identity import identity
@@ -105,6 +117,8 @@ DDL: Final = Ddl(
     prologue=("BEGIN;", ""),
     epilogue=("", "COMMIT;"),
     after_resync=lambda of, index: [storage.of_resync(of), *resync.table_options(of, index)],
+    guard_by_index=guard.by_index,
+    guard_by_checks=guard.by_checks,
 )
 
 CAPABILITIES: Final = frozenset(

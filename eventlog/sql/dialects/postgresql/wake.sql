@@ -5,10 +5,10 @@
 -- Every statement that writes the log shares the lock until its transaction ends. It gets none only while the publisher
 -- has the lock for itself, which is while it sleeps. With prepared transactions allowed nobody notifies: PREPARE
 -- TRANSACTION fails after a NOTIFY, and a statement of the application must never fail because of the log.
+-- No search_path is set: that costs each statement more than all the rest of it, and nothing here is looked up by one.
 CREATE OR REPLACE FUNCTION {function}() RETURNS pg_catalog.trigger
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $eventlog$
 BEGIN
     IF NOT pg_catalog.pg_try_advisory_xact_lock_shared({lock_class}, TG_RELID::pg_catalog.int4)
@@ -24,7 +24,8 @@ $eventlog$
 DROP TRIGGER IF EXISTS {trigger} ON {log}
 
 -- name: trigger
-CREATE TRIGGER {trigger} AFTER INSERT ON {log} FOR EACH STATEMENT EXECUTE FUNCTION {function}()
+-- Before the statement: there it costs half, and who shares the lock before his rows are there shares it in time.
+CREATE TRIGGER {trigger} BEFORE INSERT ON {log} FOR EACH STATEMENT EXECUTE FUNCTION {function}()
 
 -- name: always
 -- Triggers that capture what a replication applies write the log in its role, where others do not fire.
