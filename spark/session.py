@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
@@ -41,6 +42,8 @@ def open_session(master: str | None, app_name: str = "eventlog backlog") -> Spar
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
+    # It speaks of pandas' own types; we hand Spark Arrow batches alone.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
         check_java()
