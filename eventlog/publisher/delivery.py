@@ -288,7 +288,9 @@ def count_fates(context: Context, fates: Fates) -> None:
 
 def _write_marks(context: Context, flight: Flight, left: Mapping[int, Sequence[Outgoing]], marks: Marks) -> Flight:
     """Write marks and what is left of the flight in one transaction; return what is left."""
-    rest = flight._replace(envelopes=[Envelope(number, events) for number, events in left.items() if events])
+    # Without the log's rows: they are read anew when it is sent again, and it may stay for long.
+    envelopes = [Envelope(number, events) for number, events in left.items() if events]
+    rest = Flight(flight.number, envelopes, flight.first)
     connection = context.connection
     marks.write(context)
     if rest.envelopes:

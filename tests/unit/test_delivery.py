@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ from samples import database, row, table
 from eventlog.core.catalog import build_catalog
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Level, LogRow, Verdict
-from eventlog.publisher.cycle import State
+from eventlog.publisher.cycle import State, recover, run_cycle
 from eventlog.publisher.delivery import FlightResult
+from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.metrics import Counters, Gauges, summary
 from eventlog.publisher.sinks import Document
+from eventlog.xds.writer import Header
 
 NewWorld = Callable[..., World]
 
@@ -650,3 +653,18 @@ def test_changes_below_a_second_are_counted_and_warned_of_once_a_column(caplog: 
     told = summary(Counters(), world.counters, Gauges(0, None, 0))
     assert "1 old values unreadable; 4 changes below a second not sent" in told
     world.close()
+
+
+def test_a_flight_that_stays_keeps_no_rows_of_the_log(new_world: NewWorld) -> None:
+    class NeedsRows(XdsFormat):
+        @property
+        def needs_log_rows(self) -> bool:
+            return True
+
+    world = new_world(deletes("1", "2", "3"), retry_initial=60.0, retry_max=60.0)
+    context = replace(world.context(), output=NeedsRows(Header()))
+    state = recover(context)
+    with world.numbering_flights():
+        run_cycle(context, state, Receiver(judge(e2="retry")), lambda: False)
+    ((_, flight),) = state.flights.items()
+    assert ([event.event_id for event in flight.events()], dict(flight.log_rows)) == (["2"], {})
