@@ -10,7 +10,7 @@ import click
 from eventlog.cli.context import Context
 from eventlog.cli.output import print_json, result
 from eventlog.errors import ConfigError
-from eventlog.publisher.health import read_health
+from eventlog.publisher.liveness import read_health
 
 
 @click.command()

@@ -20,7 +20,7 @@ from eventlog.publisher.claiming import claiming, open_to_publish
 from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.dry_run import dry_run
-from eventlog.publisher.health import health_file, patience
+from eventlog.publisher.liveness import liveness_file, patience
 from eventlog.publisher.loopback import warn_of_loopback
 from eventlog.publisher.metrics import OLD_UNREADABLE, TRUNCATED, Counters
 from eventlog.publisher.opening import ignored_indent, open_sink, open_unlocked
@@ -78,7 +78,7 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
                 publish_once(opened, sink, stop)
         else:
             _log.info("publishing the log %s", config.database.log_table)
-            with health_file(config.publisher.health_file, patience(config)) as beat:
+            with liveness_file(config.publisher.health_file, patience(config)) as beat:
                 run_daemon(lambda: open_to_publish(config, counters), lambda: open_sink(config, sys.stdout), stop, beat)
     finally:
         report(config, counters)
@@ -103,7 +103,7 @@ def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> Non
         _log.info("options that are about a log and do not count here: %s", ", ".join(ignored))
     stop = stop_on_signals()
     try:
-        with health_file(config.publisher.health_file, patience(config)) as beat:
+        with liveness_file(config.publisher.health_file, patience(config)) as beat:
             claimed = claiming(config, open_position)
             follow(followed, claimed, lambda: open_sink(config, sys.stdout), stop, once=once, beat=beat)
     finally:

@@ -19,7 +19,7 @@ from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import Cycle, State, recover, run_cycle, send_in_flight
 from eventlog.publisher.delivery import FlightResult
 from eventlog.publisher.drift import CatalogDrifted, CatalogWatcher
-from eventlog.publisher.health import Beat, beating
+from eventlog.publisher.liveness import Progress, ReportingSink
 from eventlog.publisher.loopback import LoopbackWarning, warn_at_start
 from eventlog.publisher.metrics import Counters, read_gauges, summary
 from eventlog.publisher.parking import back_off
@@ -43,7 +43,7 @@ _REPORT_INTERVAL: Final = 60.0
 
 
 def publish(
-    open_context: OpenContext, open_sink: Callable[[], Sink], stop: Stop | None = None, beat: Beat = lambda: None
+    open_context: OpenContext, open_sink: Callable[[], Sink], stop: Stop | None = None, beat: Progress = lambda: None
 ) -> None:
     """Publish until ``stop`` is set; a lost database connection is made again with a back-off.
 
@@ -63,7 +63,7 @@ def publish(
                     warn_at_start(context)
                 connected, lost_at, attempts = True, None, 0
                 try:
-                    _serve(context, beating(sink, beat), stop, timetable, beat, loopback)
+                    _serve(context, ReportingSink(sink, beat), stop, timetable, beat, loopback)
                 finally:
                     loopback.write(context, at_end=True)
                 return
@@ -130,7 +130,7 @@ def _is_waiting(context: Context, last: int | None) -> bool:
 
 
 def _serve(
-    context: Context, sink: Sink, stop: Stop, timetable: Timetable, beat: Beat, loopback: LoopbackWarning
+    context: Context, sink: Sink, stop: Stop, timetable: Timetable, beat: Progress, loopback: LoopbackWarning
 ) -> None:
     options = context.options
     rest = begin_rest(context)

@@ -40,7 +40,7 @@ from eventlog.publisher.follow_run import (
     send_all,
     send_heartbeat,
 )
-from eventlog.publisher.health import Beat
+from eventlog.publisher.liveness import Progress
 from eventlog.publisher.parking import back_off
 from eventlog.publisher.position_file import PositionAway
 from eventlog.publisher.sinks import Sink
@@ -64,7 +64,7 @@ def follow(
     stop: Stop,
     *,
     once: bool = False,
-    beat: Beat = lambda: None,
+    beat: Progress = lambda: None,
 ) -> None:
     """Publish the source until ``stop`` is set or it ends; with ``once`` to where it ends now.
 

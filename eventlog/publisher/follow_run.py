@@ -18,7 +18,7 @@ from eventlog.core.catalog import Catalog
 from eventlog.errors import FatalAnswer, ReceiverAway
 from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.formats import XdsFormat
-from eventlog.publisher.health import Beat
+from eventlog.publisher.liveness import Progress
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.options import PublisherOptions
 from eventlog.publisher.parking import back_off
@@ -83,7 +83,7 @@ class Run:
     sink: Sink
     threads: Executor
     stop: Stop
-    beat: Beat
+    beat: Progress
     once: bool
     saved: Saved
     pending: Pending
@@ -98,7 +98,7 @@ class Run:
 
 
 def begin(
-    following: Following, position: Position, sink: Sink, threads: Executor, stop: Stop, beat: Beat, once: bool
+    following: Following, position: Position, sink: Sink, threads: Executor, stop: Stop, beat: Progress, once: bool
 ) -> Run:
     """Go on from the position, under a flight number that no document has borne yet."""
     saved = position.load()

@@ -19,7 +19,7 @@ from eventlog.config.load import Config, effective, load
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.health import beating
+from eventlog.publisher.liveness import ReportingSink
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import open_context, open_sink
 from eventlog.publisher.sinks import Document, KafkaRecord
@@ -343,7 +343,7 @@ def test_a_verdict_of_the_flush_takes_the_place_of_the_answer(database: sa.Engin
     counters = Counters()
     beats: list[int] = []
     with open_context(config, counters) as context, closing(Late(open_sink(config, None))) as sink:  # type: ignore[arg-type]
-        publish_once(context, beating(sink, lambda: beats.append(1)))  # as the daemon does
+        publish_once(context, ReportingSink(sink, lambda: beats.append(1)))  # as the daemon does
     assert beats  # of the flush, since the brokers speak only then
     assert list(statuses(database).values()) == ["S", "E", "S"]
     assert rows(database, "SELECT record_id, code, message FROM eventlog_error") == [(2, "receiver", "why")]

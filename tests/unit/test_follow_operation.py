@@ -30,7 +30,7 @@ from eventlog.publisher.follow import follow
 from eventlog.publisher.follow_opening import following as following_of
 from eventlog.publisher.follow_opening import position_of
 from eventlog.publisher.follow_options import passed_over
-from eventlog.publisher.health import patience
+from eventlog.publisher.liveness import patience
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.position_file import FilePosition, PositionAway, failures_of, position_file
 from eventlog.publisher.sources import Backlog, BadToken, Mark, Read

@@ -15,7 +15,7 @@ from eventlog.config.load import load
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.daemon import publish
-from eventlog.publisher.health import beating, health_file, patience, read_health
+from eventlog.publisher.liveness import ReportingSink, liveness_file, patience, read_health
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import open_context
 from eventlog.publisher.sinks import Document
@@ -49,13 +49,13 @@ class Scripted:
 
 
 def test_without_a_health_file_there_is_nothing_to_touch() -> None:
-    with health_file(None, 60) as beat:
+    with liveness_file(None, 60) as beat:
         beat()
 
 
 def test_the_file_is_old_at_first_young_after_a_beat_and_gone_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "health"
-    with health_file(path, 120) as beat:
+    with liveness_file(path, 120) as beat:
         assert read_health(path, now=1e9).reason == "the publisher has started and has done nothing yet"
         beat()
         touched = path.stat().st_mtime
@@ -80,7 +80,7 @@ def test_a_file_of_somebody_else_is_not_healthy(tmp_path: Path, content: bytes) 
 
 def test_a_file_that_somebody_removed_is_made_again(tmp_path: Path) -> None:
     path = tmp_path / "health"
-    with health_file(path, 60) as beat:
+    with liveness_file(path, 60) as beat:
         path.unlink()
         beat()
         assert read_health(path, path.stat().st_mtime).is_healthy
@@ -89,7 +89,7 @@ def test_a_file_that_somebody_removed_is_made_again(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:
     with (
         pytest.raises(ConfigError, match=r"health_file .* cannot be written: No such file"),
-        health_file(tmp_path / "nowhere" / "health", 60),
+        liveness_file(tmp_path / "nowhere" / "health", 60),
     ):
         pass
 
@@ -98,7 +98,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("keep")
     (tmp_path / "health").symlink_to(precious)
-    with pytest.raises(ConfigError), health_file(tmp_path / "health", 60):
+    with pytest.raises(ConfigError), liveness_file(tmp_path / "health", 60):
         pass
     assert precious.read_text() == "keep"
 
@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_touched_any_more_does_not_stop_the_publisher(
 ) -> None:
     directory = tmp_path / "run"
     directory.mkdir()
-    with health_file(directory / "health", 60) as beat:
+    with liveness_file(directory / "health", 60) as beat:
         (directory / "health").unlink()
         directory.rmdir()
         beat()
@@ -146,13 +146,13 @@ def test_a_sign_is_due_after_three_rests_the_receivers_time_and_some_work(
 )
 def test_an_answer_is_progress_unless_all_of_it_is_retry(answer: Answer, beats: int) -> None:
     counted: list[None] = []
-    sink = beating(Scripted(answer), lambda: counted.append(None))
+    sink = ReportingSink(Scripted(answer), lambda: counted.append(None))
     assert sink.send(Document(1, 1, EVENT_IDS, "")) is answer
     assert len(counted) == beats
 
 
 def test_a_receiver_that_is_away_is_no_progress() -> None:
-    sink = beating(Scripted(ReceiverAway("gone")), lambda: pytest.fail("a beat"))
+    sink = ReportingSink(Scripted(ReceiverAway("gone")), lambda: pytest.fail("a beat"))
     with pytest.raises(ReceiverAway):
         sink.send(Document(1, 1, EVENT_IDS, ""))
 
@@ -248,7 +248,7 @@ def test_health_is_0_while_there_is_progress_and_1_when_there_is_none(run: Run, 
     path = tmp_path / "health"
     asked = ("--set", f"publisher.health_file={path}", "health")
     assert run(*asked) == (1, f"not healthy: there is no {path}: no publisher with this health_file runs\n", "")
-    with health_file(path, 60) as beat:
+    with liveness_file(path, 60) as beat:
         assert run(*asked)[0] == 1
         beat()
         code, out, err = run(*asked)
@@ -270,7 +270,7 @@ def test_health_without_a_file_is_a_matter_of_configuration(run: Run) -> None:
 
 def test_health_asks_no_database(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "health"
-    with health_file(path, 60) as beat:
+    with liveness_file(path, 60) as beat:
         beat()
         url = "database.url=postgresql+psycopg://nobody@127.0.0.1:1/none"
         assert run("--set", url, "--set", f"publisher.health_file={path}", "health")[0] == 0
