@@ -46,20 +46,19 @@ from eventlog.sql.connect import describe
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.windows import to_ranges
 from eventlog.xds.writer import write_outgoing
-from spark import blobs, folding, in_flight, manifest, outputs, reading, table_output, writing
-from spark.directory import Directory
-from spark.documents import About, write_documents
-from spark.job import Job, Output, snapshot_context, without_settings_of_others
-from spark.log_source import PARTITION_ROWS
-from spark.manifest import FlightReport, Manifest
-from spark.marks import is_marked, mark
-from spark.numbering import Numbered
-from spark.part_files import COMPRESSIONS, OutputFile
-from spark.place import place_for
-from spark.progress import Done, shown, spark_progress
-from spark.rendering import BadLine
-from spark.session import as_spark_failed, cores_of, is_local, open_session
-from spark.xds_output import about_of
+from spark.job import Job, Numbered, Output, snapshot_context, without_settings_of_others
+from spark.log_source import PARTITION_ROWS, place_for
+from spark.output import formats as outputs
+from spark.output import manifest
+from spark.output import tables as table_output
+from spark.output.directory import Directory
+from spark.output.formats import BadLine
+from spark.output.manifest import FlightReport, Manifest
+from spark.output.part_files import COMPRESSIONS, OutputFile
+from spark.output.xds import About, about_of, write_documents
+from spark.session import Done, as_spark_failed, cores_of, is_local, open_session, shown, spark_progress
+from spark.stages import fold, in_flight, read, shuffle, write
+from spark.stages.marks import is_marked, mark
 
 _log = logging.getLogger("eventlog.backlog")
 
@@ -205,7 +204,12 @@ def _convert(config: Config, request: Request, context: Context, directory: Dire
             started=started,
             before=_before(request, output, sum(part.rows for part in parts)),
         )
-        manifest.begin(directory, str(context.log), describe(engine.url), outputs.folders(job))
+        manifest.begin(
+            directory,
+            str(context.log),
+            describe(engine.url),
+            table_output.folders(job) if job.output.format == "qlik-change-table" else [],
+        )
         recorded = _write_flights(job, directory, flights)
         job = replace(job, before=recorded.numbered)
         reports = _run_job(spark, job, request) if parts else []
@@ -243,20 +247,20 @@ def _buckets(request: Request, cores: int, rows: int) -> int:
     return min(buckets, request.connections) if request.connections else buckets
 
 
-def _run_job(spark: SparkSession, job: Job, request: Request) -> list[writing.PartReport]:
+def _run_job(spark: SparkSession, job: Job, request: Request) -> list[manifest.PartReport]:
     """The three stages (``reading``, ``folding``, ``writing``); the reports of the parts in their order."""
     context = spark.sparkContext
     events = context.accumulator(0)
     count = events.add
 
     def read_parts(batches: Iterator[object]) -> Iterator[object]:
-        return reading.read_parts(job, batches)
+        return read.read_parts(job, batches)
 
     def fold_buckets(batches: Iterator[object]) -> Iterator[object]:
-        return folding.fold_bucket(job, batches)
+        return fold.fold_bucket(job, batches)
 
     def write_parts(batches: Iterator[object]) -> Iterator[object]:
-        return writing.write_part(job, count, batches)
+        return write.write_part(job, count, batches)
 
     # A row here is a blob of many: Spark must not put ten thousand of them into one batch.
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "16")
@@ -264,12 +268,12 @@ def _run_job(spark: SparkSession, job: Job, request: Request) -> list[writing.Pa
     at_once = min(parts, request.connections) if request.connections else parts
     reports = (
         spark.range(1, parts + 1, numPartitions=at_once)
-        .mapInArrow(read_parts, blobs.SCHEMA)
+        .mapInArrow(read_parts, shuffle.SCHEMA)
         .repartitionById(job.buckets, "target")
         .sortWithinPartitions("kind", "target", "first_id")
-        .mapInArrow(fold_buckets, blobs.SCHEMA)
+        .mapInArrow(fold_buckets, shuffle.SCHEMA)
         .repartitionById(parts + 1, "target")
-        .mapInArrow(write_parts, writing.SCHEMA)
+        .mapInArrow(write_parts, write.SCHEMA)
     )
     context.setJobGroup(job.name, "event log to documents", interruptOnCancel=True)
     rows = sum(part.rows for part in job.parts)
@@ -333,13 +337,13 @@ def _write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) ->
 def _report_flight(
     directory: Directory, flight: Flight, every: Sequence[int], bad: Sequence[BadLine], events: int
 ) -> FlightReport:
-    name = f"{writing.IDS}/flight-{flight.number:012d}.parquet"
-    writing.write_ids(directory, name, to_ranges(every), bad)
+    name = f"{manifest.IDS}/flight-{flight.number:012d}.parquet"
+    write.write_ids(directory, name, to_ranges(every), bad)
     return FlightReport(flight.number, name, len(every), events)
 
 
 def _finish(
-    context: Context, directory: Directory, job: Job, recorded: _Recorded, reports: Sequence[writing.PartReport]
+    context: Context, directory: Directory, job: Job, recorded: _Recorded, reports: Sequence[manifest.PartReport]
 ) -> Manifest:
     totals = dict(recorded.counts)
     for report in reports:

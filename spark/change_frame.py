@@ -22,9 +22,9 @@ from eventlog.core.moments import is_special
 from eventlog.core.typed import to_text, values_of
 from eventlog.errors import FormatError
 from eventlog.model import Change, Lob, Row, Value
-from spark.capture_tasks import work_on
 from spark.captures import captures
-from spark.job import tune_collector
+from spark.session import tune_collector
+from spark.sorting import work_on
 
 _TEXTS: Final = t.ArrayType(t.StringType())
 _BATCH: Final = 1000

@@ -32,13 +32,11 @@ from eventlog.changes.format import PROBLEMS_KEPT, Report
 from eventlog.convert import format_named, in_own_options, read_options
 from eventlog.errors import ConfigError, EventlogError, FormatError
 from eventlog.log.files import FILE_FORMATS
-from spark.capture_tasks import Read, work_on
 from spark.captures import Capture, captures
-from spark.conversion_directory import TEMPORARY, abandon, begin, finish, finished, reopen
-from spark.conversion_progress import followed, progress_of
-from spark.job import tune_collector
-from spark.progress import shown
-from spark.session import as_spark_failed, open_session
+from spark.output.conversion_directory import TEMPORARY, abandon, begin, finish, finished, reopen
+from spark.progress import followed, progress_of
+from spark.session import as_spark_failed, open_session, shown, tune_collector
+from spark.sorting import Read, work_on
 
 
 class CaptureFailed(EventlogError):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
@@ -19,11 +19,48 @@ from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import catalog_of, xds_format
 from eventlog.publisher.options import PublisherOptions
 from eventlog.qlik import change_table_options, message_options
+from eventlog.qlik.sequence import WriterState
 from eventlog.sql.bulk import Part
 from eventlog.sql.connect import connect
 from eventlog.sql.registry import for_url
-from spark.numbering import NOTHING, Numbered
-from spark.place import Place, worker_url
+from spark.log_source import Place, worker_url
+
+
+class Numbered(NamedTuple):
+    """What some changes take of the numbering: numbers, the greatest time prefix, and the tables they are of."""
+
+    number: int = 0
+    prefix: str = ""
+    tables: frozenset[str] = frozenset()
+
+    @property
+    def state(self) -> WriterState:
+        """The state of a sequence writer that has numbered them."""
+        return WriterState(self.prefix, self.number)
+
+
+NOTHING = Numbered()
+
+
+def total(several: Iterable[Numbered]) -> Numbered:
+    """What they take together."""
+    number, prefix = 0, ""
+    tables: set[str] = set()
+    for one in several:
+        number += one.number
+        prefix = max(prefix, one.prefix)
+        tables |= one.tables
+    return Numbered(number, prefix, frozenset(tables))
+
+
+def before_each(taken: dict[int, Numbered], parts: int) -> Iterator[tuple[int, Numbered]]:
+    """For every part, from 1 to ``parts``, what the parts before it take; parts that nothing precedes are left out."""
+    before = NOTHING
+    for part in range(1, parts + 1):
+        if before is not NOTHING:
+            yield part, before
+        if part in taken:
+            before = total((before, taken[part]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +143,3 @@ def snapshot_context(job: Job) -> Iterator[Context]:
         conn: Connection = connection.execution_options(**dialect.bulk.execution_options)
         dialect.bulk.join(conn, job.snapshot)
         yield Context(conn, dialect, job.place.log, catalog(job), job.options, xds_format(job.config), Counters())
-
-
-def tune_collector() -> None:
-    """Let the garbage collector run seldom: rows and events are many, short-lived and without cycles."""
-    gc.set_threshold(1_000_000, 20, 100)

@@ -1,93 +1,79 @@
-"""How far a job is: rows read, events written, rows a second, time left."""
+"""How far a conversion is: tasks say it in small files of the output directory, the driver adds them up.
+
+Accumulators would not do, since Spark brings them to the driver when a task has ended.
+"""
 
 from __future__ import annotations
 
-import logging
+import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from threading import Event, Thread
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
 
-from pyspark import SparkContext
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from eventlog.model import Change
+from spark.captures import Capture
+from spark.output.conversion_directory import TEMPORARY
+from spark.session import Done
 
-_log = logging.getLogger("eventlog.backlog")
-
-_LINE_SECONDS: Final = 10.0
-_STAGE_WEIGHTS: Final = (0.85, 0.05, 0.1)
-"""How much of the time reading, folding and writing take, roughly."""
+_CHANGES: Final = 500
+_SECONDS: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """``share`` of the whole, 0 to 1; ``rows`` read (or marked) and ``events`` written so far; ``name`` is what
-    the rows are; ``parts``: how many of its parts are done, in words.
+class _Said(NamedTuple):
+    """``changes`` read so far; ``has_ended``: there are no more in the capture."""
+
+    changes: int
+    has_ended: bool
+
+
+def followed(changes: Iterable[Change], target: str, capture: Capture) -> Iterator[Change]:
+    """The changes as they come; now and then it is said how many there were."""
+    said = time.monotonic()
+    number = 0
+    for change in changes:
+        yield change
+        number += 1
+        if number % _CHANGES == 0 and time.monotonic() - said > _SECONDS:
+            said = time.monotonic()
+            _say(_Said(number, has_ended=False), target, capture)
+    _say(_Said(number, has_ended=True), target, capture)
+
+
+def _say(said: _Said, target: str, capture: Capture) -> None:
+    _file(target, capture).write_text(json.dumps(said))
+
+
+def progress_of(target: str, found: Sequence[Capture]) -> Callable[[], Done]:
+    """A function that tells how far the conversion of these captures is.
+
+    The share is that of the captures' bytes. Of a capture that is being read it is reckoned from its changes, as soon
+    as another has shown how many bytes a change takes.
     """
-
-    share: float
-    rows: int
-    events: int
-    name: str = "rows"
-    parts: str = ""
-
-
-def spark_progress(context: SparkContext, group: str, rows: int, events: Callable[[], int]) -> Callable[[], Done]:
-    """A function that tells how far the stages of a job group are. ``rows``: how many there are to be read."""
+    sizes: list[int] = []
 
     def now() -> Done:
-        tracker = context.statusTracker()
-        shares = []
-        for job in tracker.getJobIdsForGroup(group):
-            info = tracker.getJobInfo(job)
-            for stage in sorted(info.stageIds) if info is not None else ():
-                found = tracker.getStageInfo(stage)
-                if found is not None:
-                    shares.append(found.numCompletedTasks / max(1, found.numTasks))
-        done = sum(weight * share for weight, share in zip(_STAGE_WEIGHTS, shares, strict=False))
-        return Done(done, round(rows * shares[0]) if shares else 0, events())
+        if not sizes:
+            sizes.extend(max(capture.size(), 1) for capture in found)
+        said = [_heard(target, capture) for capture in found]
+        ended = [(one.changes, size) for one, size in zip(said, sizes, strict=True) if one.has_ended]
+        bytes_of_change = sum(size for _, size in ended) / max(sum(changes for changes, _ in ended), 1)
+        done = sum(
+            size if one.has_ended else min(one.changes * bytes_of_change, size)
+            for one, size in zip(said, sizes, strict=True)
+        )
+        changes = sum(one.changes for one in said)
+        return Done(done / sum(sizes), changes, 0, "changes", f"{len(ended)} of {len(found)} captures")
 
     return now
 
 
-@contextmanager
-def shown(what: str, done: Callable[[], Done], quiet: bool) -> Iterator[None]:
-    """Show progress on standard error until the end of the block: a bar on a terminal, else now and then a line."""
-    console = Console(stderr=True)
-    if quiet:
-        yield
-        return
-    stop = Event()
-    began = time.monotonic()
-    watch = _bar if console.is_terminal else _lines
-    thread = Thread(target=watch, args=(console, what, done, stop, began), name="eventlog-progress", daemon=True)
-    thread.start()
+def _heard(target: str, capture: Capture) -> _Said:
     try:
-        yield
-    finally:
-        stop.set()
-        thread.join(5)
+        return _Said(*json.loads(_file(target, capture).read_text()))
+    except (OSError, ValueError):  # not begun, or being written just now
+        return _Said(0, has_ended=False)
 
 
-def _bar(console: Console, what: str, done: Callable[[], Done], stop: Event, began: float) -> None:
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}")
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(what, total=1.0, told="")
-        while not stop.wait(0.5):
-            at = done()
-            bar.update(task, completed=at.share, told=_told(at, began))
-
-
-def _lines(_console: Console, what: str, done: Callable[[], Done], stop: Event, began: float) -> None:
-    while not stop.wait(_LINE_SECONDS):
-        _log.info("%s: %s", what, _told(done(), began))
-
-
-def _told(at: Done, began: float) -> str:
-    seconds = max(time.monotonic() - began, 0.001)
-    left = f"{seconds / at.share - seconds:,.0f} s left" if at.share > 0.01 else "time left unknown"
-    events = f", {at.events:,} events" if at.events else ""
-    parts = f", {at.parts}" if at.parts else ""
-    return f"{at.share:.0%}{parts}, {at.rows:,} {at.name}{events}, {at.rows / seconds:,.0f} {at.name}/s, {left}"
+def _file(target: str, capture: Capture) -> Path:
+    return Path(target, TEMPORARY, f"{capture.name}.progress")

@@ -14,8 +14,7 @@ from eventlog.sql.connect import connect
 from eventlog.sql.dialects.postgresql import snapshot
 from eventlog.sql.locate import locate_log
 from eventlog.sql.registry import for_url
-from spark.log_source import register
-from spark.place import Place, place_for, without_secrets, worker_url
+from spark.log_source import Place, place_for, register, without_secrets, worker_url
 
 
 @pytest.fixture

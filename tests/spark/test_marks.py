@@ -25,7 +25,8 @@ from backlog_world import (
 from eventlog.errors import AnotherPublisher, EventlogError
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import open_context
-from spark import backlog, marks
+from spark import backlog
+from spark.stages import marks
 
 _LATE = (
     f"INSERT INTO {LOG} (event_type, table_name, table_key, column_name, new_value) VALUES (1, 'usr', %s, 'fname', 'x')"

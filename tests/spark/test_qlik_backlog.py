@@ -47,11 +47,11 @@ from eventlog.qlik.flight_sequence import sequence_at
 from eventlog.qlik.message import Message
 from eventlog.qlik.message_format import read_lines
 from eventlog.qlik.sequence import WriterState, next_sequence
-from spark import manifest
 from spark.backlog import Report as BacklogReport
 from spark.change_frame import change_of
 from spark.change_tables import read_changes
 from spark.messages import read_messages
+from spark.output import manifest
 
 ROWS = 3_000
 

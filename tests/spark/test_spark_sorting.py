@@ -25,7 +25,7 @@ from eventlog.model import Change, ChangeOp
 from spark.captures import captures, read_capture
 from spark.change_frame import change_of, read_changes
 from spark.convert import CaptureFailed, convert
-from spark.sorted_formats import sorted_format
+from spark.sorting import sorted_format
 
 CODEC = {"codec": "eventlog-emulator-1"}
 

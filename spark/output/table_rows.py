@@ -32,9 +32,8 @@ from eventlog.qlik.part_files import FileColumn, arrow_type, converter
 from eventlog.qlik.sequence import time_prefix
 from eventlog.qlik.stored_values import CLASSES
 from eventlog.qlik.table_layout import TableLayout, new_layout
-from spark.job import Job, catalog
-from spark.numbering import Numbered
-from spark.rendering import RECEIVER, BadLine, Decided, Render, Rendered
+from spark.job import Job, Numbered, catalog
+from spark.output.formats import RECEIVER, BadLine, Decided, Render, Rendered
 
 _OPERATIONS: Final = {
     ChangeOp.INSERT: Operation.ADD,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import marshal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
@@ -21,17 +21,19 @@ import pyarrow as pa
 from eventlog.core.checks import BadRow, CheckedRow, check_rows
 from eventlog.core.events import ids_of
 from eventlog.core.values import Kind
-from eventlog.model import QUEUE_FIELDS, LogRow, Status
+from eventlog.model import QUEUE_FIELDS, LogRow, QueueRow, Status
 from eventlog.sql.windows import to_ranges
-from spark.blobs import READ, ROWS, TAKEN, Blob, ReadRows, as_batch, write_run
-from spark.borders import Borders
-from spark.building import Builder
-from spark.directory import Directory
-from spark.job import Job, catalog, tune_collector
+from spark.job import Job, catalog
 from spark.log_source import read_batches
-from spark.rendering import BadLine
-from spark.rows import FIELDS_WITH_TIME, event_times, kinds_of, log_rows, pack_rows, queue_rows
-from spark.runs import RUN_ROWS, Runs
+from spark.output.directory import Directory
+from spark.output.formats import BadLine
+from spark.session import tune_collector
+from spark.stages.events import Builder
+from spark.stages.fold import RUN_ROWS, Borders, Runs
+from spark.stages.shuffle import READ, ROWS, TAKEN, Blob, ReadRows, as_batch, kinds_of, pack_rows, write_run
+
+FIELDS_WITH_TIME: Final = (*QUEUE_FIELDS, "event_time")
+"""What formats need that say when a change was made."""
 
 _RECORD_ID: Final = itemgetter(0)
 _EVENT_TIME: Final = LogRow._fields.index("event_time")
@@ -126,3 +128,22 @@ def is_of(perpetrator: str | None, user: str | None) -> bool:
 
 def _storable(row: BadRow) -> BadLine:
     return row.record_id, row.code, row.message
+
+
+def queue_rows(batch: pa.RecordBatch) -> list[QueueRow]:
+    """What is looked at of the rows of a batch, whose status is N."""
+    return list(zip(*(batch.column(name).to_pylist() for name in QUEUE_FIELDS), strict=True))
+
+
+def log_rows(rows: Iterable[QueueRow], event_times: Sequence[str | None]) -> Iterator[LogRow]:
+    """The rows as the log has them."""
+    for (record_id, event_type, *texts), event_time in zip(rows, event_times, strict=True):
+        yield LogRow(record_id, Status.NEW, event_type, event_time, *texts)
+
+
+def event_times(batch: pa.RecordBatch, *, is_utc: bool) -> list[str | None]:
+    """The event_time of the rows of a batch as text; ``is_utc``: its column knows its zone, so it has been brought to
+    UTC, which the text says.
+    """
+    texts: list[str | None] = batch.column("event_time").cast(pa.string()).to_pylist()
+    return [None if text is None else f"{text}Z" for text in texts] if is_utc else texts

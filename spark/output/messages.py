@@ -24,13 +24,10 @@ from eventlog.qlik.message_format import line_of
 from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.registry import open_registry
 from eventlog.qlik.sequence import WriterState, raise_to, time_prefix
-from spark.directory import Directory
-from spark.job import Job, catalog
-from spark.numbering import Numbered
-from spark.part_files import BLOCK_BYTES, COMPRESS, ENDINGS, OutputFile, PartFiles
-from spark.rendering import RECEIVER, Decided, Render, Rendered, Written, bad_of, counts_of
-
-FORMS: Final = ("lines",)
+from spark.job import Job, Numbered, catalog
+from spark.output.directory import Directory
+from spark.output.formats import RECEIVER, Decided, Render, Rendered, Written, bad_of, counts_of
+from spark.output.part_files import BLOCK_BYTES, COMPRESS, ENDINGS, OutputFile, PartFiles
 
 _HOLE: Final = WriterState("9999123123595999", 8 * 10**18 + secrets.randbelow(10**18))
 """The state of a writer whose next sequence no data can hold: no time is later than its prefix, none knows its number.

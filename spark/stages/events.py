@@ -9,18 +9,18 @@ from typing import Final, cast
 
 from sqlalchemy import Connection
 
-from eventlog.core.events import asks_for_values
-from eventlog.core.fold import Group, first_id
+from eventlog.core.events import Decision, apply_precedence, asks_for_values
+from eventlog.core.fold import Group, first_id, object_of
 from eventlog.model import LogRow
 from eventlog.publisher.context import Context
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.opening import xds_format
+from eventlog.publisher.window import query_back
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.registry import for_url
-from spark.blobs import EVENTS, FATES, Blob, Fates
-from spark.job import Job, catalog, snapshot_context
-from spark.numbering import NOTHING, Numbered, total
-from spark.rendering import BadLine, Decided, decide, module_of
+from spark.job import NOTHING, Job, Numbered, catalog, snapshot_context, total
+from spark.output.formats import BadLine, Decided, module_of
+from spark.stages.shuffle import EVENTS, FATES, Blob, Fates
 
 _BLOB_EVENTS: Final = 2_000
 
@@ -85,3 +85,19 @@ class Builder:
         nowhere = cast("Connection", None)
         dialect = for_url(job.place.url)
         return Context(nowhere, dialect, job.place.log, catalog(job), job.options, xds_format(job.config), Counters())
+
+
+def decide(context: Context, groups: Sequence[Group]) -> list[Decided]:
+    """Precedence, and the current rows of all groups that ask for them, in one statement a class."""
+    return with_current(
+        context, groups, [apply_precedence(group) if asks_for_values(group) else None for group in groups]
+    )
+
+
+def with_current(context: Context, groups: Sequence[Group], decisions: Sequence[Decision | None]) -> list[Decided]:
+    """Groups and decisions with the current rows that they ask for."""
+    pairs = list(zip(groups, decisions, strict=True))
+    current = query_back(context, [(group, decision) for group, decision in pairs if decision is not None])
+    if not current:
+        return [(group, decision, None) for group, decision in pairs]
+    return [(group, decision, current.get(object_of(group))) for group, decision in pairs]

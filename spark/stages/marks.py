@@ -21,9 +21,9 @@ from eventlog.publisher.context import Context
 from eventlog.sql.companions import add_errors, read_inflight, strike_inflight
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.windows import to_ranges
-from spark.directory import Directory
-from spark.manifest import MARKED, Manifest
-from spark.reading import is_of
+from spark.output.directory import Directory
+from spark.output.manifest import MARKED, Manifest
+from spark.stages.read import is_of
 
 _BATCH_ROWS: Final = 20_000
 """Rows marked in one transaction."""

@@ -6,7 +6,7 @@ import json
 import marshal
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,15 +14,12 @@ import pyarrow.parquet as pq
 
 from eventlog.model import Status
 from eventlog.sql.windows import Ranges
-from spark.blobs import BEFORE, EVENTS, FATES, READ, RUN, Blob, Fates, ReadRows, of_batch, read_run
-from spark.directory import TEMPORARY, Directory
-from spark.job import Job, tune_collector
-from spark.numbering import Numbered, total
-from spark.part_files import OutputFile
-from spark.rendering import BadLine, Counts, Written, module_of
-
-IDS: Final = "_ids"
-"""The folder of the files that name every row that was read."""
+from spark.job import Job, Numbered, total
+from spark.output.directory import TEMPORARY, Directory
+from spark.output.formats import BadLine, Counts, Written, module_of
+from spark.output.manifest import IDS, PartReport
+from spark.session import tune_collector
+from spark.stages.shuffle import BEFORE, EVENTS, FATES, READ, RUN, Blob, Fates, ReadRows, of_batch, read_run
 
 SCHEMA: Final = "report string"
 
@@ -30,24 +27,6 @@ _IDS_SCHEMA: Final = pa.schema(
     [("first", pa.int64()), ("last", pa.int64()), ("status", pa.string()), ("code", pa.string()),
      ("message", pa.string())]
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class PartReport:
-    """What a part became. ``first`` and ``last`` record_id that were read; ``ids``: the file that names all of them.
-
-    ``state``: greatest time prefix and last number of the formats that number, up to the end of the part.
-    """
-
-    part: int
-    first: int
-    last: int
-    rows_read: int
-    rows_loopback: int
-    ids: str
-    files: tuple[OutputFile, ...]
-    counts: Counts = field(default_factory=dict)
-    state: tuple[str, int] = ("", 0)
 
 
 def write_part(job: Job, count: Callable[[int], None], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

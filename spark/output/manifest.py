@@ -8,15 +8,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from eventlog.errors import ConfigError
 from eventlog.qlik.file_tables import STATE_FILE
-from spark.directory import TEMPORARY, Directory
-from spark.part_files import OutputFile
-from spark.writing import IDS, PartReport
+from spark.output.directory import TEMPORARY, Directory
+from spark.output.formats import Counts
+from spark.output.part_files import OutputFile
 
+IDS: Final = "_ids"
+"""The folder of the files that name every row that was read."""
 MANIFEST: Final = "_manifest.json"
 SUCCESS: Final = "_SUCCESS"
 MARKED: Final = "_marked"
@@ -27,6 +29,24 @@ _OURS: Final = re.compile(
     r"|part-\d{6,}-\d{5,}\.(?:xmll|xml|parquet|jsonl)(?:\.gz|\.zst)?"
 )
 _FORM: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PartReport:
+    """What a part became. ``first`` and ``last`` record_id that were read; ``ids``: the file that names all of them.
+
+    ``state``: greatest time prefix and last number of the formats that number, up to the end of the part.
+    """
+
+    part: int
+    first: int
+    last: int
+    rows_read: int
+    rows_loopback: int
+    ids: str
+    files: tuple[OutputFile, ...]
+    counts: Counts = field(default_factory=dict)
+    state: tuple[str, int] = ("", 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ from eventlog.publisher.cycle import recorded_groups
 from eventlog.publisher.flight import Flight
 from eventlog.qlik.flight_sequence import sequence_at
 from eventlog.qlik.sequence import is_sequence
-from spark import message_output
-from spark.directory import Directory
-from spark.job import Job, snapshot_context
-from spark.numbering import Numbered, total
-from spark.part_files import OutputFile
-from spark.rendering import BadLine, Counts, Decided, module_of, with_current
+from spark.job import Job, Numbered, snapshot_context, total
+from spark.output import messages as message_output
+from spark.output.directory import Directory
+from spark.output.formats import BadLine, Counts, Decided, module_of
+from spark.output.part_files import OutputFile
+from spark.stages.events import with_current
 
 
 class Rebuilt(NamedTuple):

@@ -34,16 +34,13 @@ from eventlog.qlik.partitions import (
 from eventlog.qlik.sequence import LENGTH, PREFIX_LENGTH, WriterState, resume
 from eventlog.qlik.table_layout import PARTITION_NAME
 from eventlog.qlik.transactions import UNKNOWN_TRANSACTION
-from spark.directory import Directory
-from spark.job import Job
-from spark.numbering import Numbered
-from spark.part_files import COMPRESS, ENDINGS, PARQUET_FOOTER, OutputFile, PartFiles
-from spark.rendering import Written
-from spark.table_rows import Blob, Table, options_of, renderer, tables
+from spark.job import Job, Numbered
+from spark.output.directory import Directory
+from spark.output.formats import Written
+from spark.output.part_files import COMPRESS, ENDINGS, PARQUET_FOOTER, OutputFile, PartFiles
+from spark.output.table_rows import Blob, Table, options_of, renderer, tables
 
-__all__ = ["FORMS", "finish", "folders", "renderer", "write"]
-
-FORMS: Final = ("parquet", "csv", "json")
+__all__ = ["finish", "folders", "renderer", "write"]
 
 _GROUP_ROWS: Final = 20_000
 _CONTROL_TIMES: Final = frozenset({"PARTITION_START_TIME", "PARTITION_END_TIME"})

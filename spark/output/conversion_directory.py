@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from eventlog.errors import ConfigError
-from spark.directory import TEMPORARY, Directory
+from spark.output.directory import TEMPORARY, Directory
 
 __all__ = ["TEMPORARY", "abandon", "begin", "finish", "finished", "reopen"]
 

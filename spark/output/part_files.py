@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark.directory import TEMPORARY, Directory
+from spark.output.directory import TEMPORARY, Directory
 
 COMPRESSIONS: Final = ("none", "gzip", "zstd")
 ENDINGS: Final = {"none": "", "gzip": ".gz", "zstd": ".zst"}
