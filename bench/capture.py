@@ -37,7 +37,7 @@ from eventlog.core.catalog import build_catalog
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT, triggers
 from eventlog.sql.locate import locate_log
-from eventlog.sql.watches import Capture, Style, Watch
+from eventlog.sql.triggers.watch import Capture, Style, Watch
 
 DEBIAN = Path("/usr/lib/postgresql/15")
 PGQ = Path("/usr/share/postgresql/15/extension/pgq.control")

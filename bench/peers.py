@@ -39,7 +39,7 @@ from eventlog.core.catalog import build_catalog
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT, triggers
 from eventlog.sql.locate import locate_log
-from eventlog.sql.watches import Watch
+from eventlog.sql.triggers.watch import Watch
 
 TRANSACTION = 1000
 """Changes a transaction."""

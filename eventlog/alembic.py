@@ -22,7 +22,7 @@ from eventlog.publisher.opening import declared_watches
 from eventlog.sql.alembic import render as render  # registers the renderers, and with them the operations
 from eventlog.sql.alembic.autogenerate import OPTION, Declared
 from eventlog.sql.log_table import LogTable, split_name
-from eventlog.sql.watches import Watch
+from eventlog.sql.triggers.watch import Watch
 
 __all__ = ["hides", "options"]
 

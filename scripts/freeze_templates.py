@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Freeze the trigger templates in use as version ``eventlog.sql.templates.CURRENT``.
+"""Freeze the trigger templates in use as version ``eventlog.sql.triggers.templates.CURRENT``.
 
 Copies each dialect's templates to its ``frozen/vN``, and writes the hashes of all frozen files, and of what is
 compiled by them, to ``tests/dialects/frozen.json``. To be run until a version is released, and never for it again:
@@ -18,7 +18,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "dialects")]
 
 from frozen_templates import FROZEN, frozen_hashes, templates_in_use  # noqa: E402
 
-from eventlog.sql import templates  # noqa: E402
+from eventlog.sql.triggers import templates  # noqa: E402
 
 
 def main() -> None:

@@ -36,7 +36,7 @@ from eventlog.publisher.opening import open_context, open_sink
 from eventlog.sql import embedded, migrations
 from eventlog.sql.companions import read_inflight
 from eventlog.sql.log_rows import count_by_status, tail
-from eventlog.sql.trigger_plan import LOCK_TIMEOUT
+from eventlog.sql.triggers.plan import LOCK_TIMEOUT
 from eventlog.xds.reader import read_lines
 from eventlog.xds.writer import write_event
 

@@ -96,8 +96,8 @@ def _fill(context: Context, path: Path) -> None:
 def watches_of(database: Database, log: LogTable) -> tuple[str, int]:
     """A [[watch]] for each table that can be a class, as TOML, and how many; the others are named with the reason."""
     from eventlog.core.catalog import value_column
-    from eventlog.sql.declared import looks_secret
-    from eventlog.sql.watches import attribute_names, choose_tables, internal_tables
+    from eventlog.sql.triggers.declared import looks_secret
+    from eventlog.sql.triggers.watch import attribute_names, choose_tables, internal_tables
 
     ignore = internal_tables(database, log)
     choice = choose_tables(database, ["*"], ignore=ignore)

@@ -35,8 +35,8 @@ from eventlog.sql import migrations, registry
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
 from eventlog.sql.log_table import LogTable, split_name
-from eventlog.sql.trigger_plan import LOCK_TIMEOUT, TriggerPlan
-from eventlog.sql.watches import Watch
+from eventlog.sql.triggers.plan import LOCK_TIMEOUT, TriggerPlan
+from eventlog.sql.triggers.watch import Watch
 
 NOTHING: Final = "Nothing to drop."
 

@@ -18,7 +18,7 @@ from typing import Final
 from eventlog.core.catalog import Attribute, Catalog, LogName, ObjectClass
 from eventlog.errors import EventlogError
 from eventlog.publisher.context import Context
-from eventlog.sql.drift import in_words, key_in_words
+from eventlog.sql.triggers.compare import in_words, key_in_words
 
 _log = logging.getLogger("eventlog.publisher")
 

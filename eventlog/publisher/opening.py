@@ -29,7 +29,7 @@ from eventlog.sql.locate import check_rights, locate_log
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.pooling import refuse_pooling
 from eventlog.sql.registry import for_url, parse_url
-from eventlog.sql.watches import (
+from eventlog.sql.triggers.watch import (
     Capture,
     Style,
     TableChoice,

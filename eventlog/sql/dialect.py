@@ -22,8 +22,8 @@ from eventlog.sql.bulk import Bulk
 from eventlog.sql.health import Health
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.resync import Batch, Selection
-from eventlog.sql.trigger_plan import InstalledTrigger, TableSql, TriggerPlan
-from eventlog.sql.watches import Watch
+from eventlog.sql.triggers.plan import InstalledTrigger, TableSql, TriggerPlan
+from eventlog.sql.triggers.watch import Watch
 from eventlog.sql.windows import DueWindow, Queue, Ranges, Window
 
 CAPABILITIES: Final[Mapping[str, str]] = {

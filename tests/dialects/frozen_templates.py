@@ -8,9 +8,10 @@ from pathlib import Path
 
 import eventlog.sql.dialects
 from eventlog.core.catalog import database_from_json
-from eventlog.sql import registry, templates
+from eventlog.sql import registry
 from eventlog.sql.alembic.definition import WatchDefinition, compile_definition, with_tables
-from eventlog.sql.watches import Watch
+from eventlog.sql.triggers import templates
+from eventlog.sql.triggers.watch import Watch
 
 FROZEN = Path(__file__).with_name("frozen.json")
 PACKAGES = Path(eventlog.sql.dialects.__file__).parent

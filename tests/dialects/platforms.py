@@ -26,7 +26,7 @@ from eventlog.sql import migrations
 from eventlog.sql.connect import connect
 from eventlog.sql.dialect import CAPABILITIES, Dialect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.trigger_plan import TriggerPlan
+from eventlog.sql.triggers.plan import TriggerPlan
 from eventlog.sql.windows import Window
 
 Logged = tuple[int, str, str | None, str | None, str | None]

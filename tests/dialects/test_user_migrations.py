@@ -29,7 +29,7 @@ import eventlog.alembic
 from eventlog.core.catalog import Column, Database, ForeignKey, Table, build_catalog, database_from_json
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, EventlogError, TriggerError
-from eventlog.sql import registry, templates
+from eventlog.sql import registry
 from eventlog.sql.alembic.autogenerate import Declared
 from eventlog.sql.alembic.definition import (
     LogDefinition,
@@ -42,7 +42,8 @@ from eventlog.sql.alembic.definition import (
 from eventlog.sql.alembic.operations import CreateEventLogOp, DropEventLogOp, UnwatchTableOp, WatchTableOp
 from eventlog.sql.locate import new_log
 from eventlog.sql.migrations.statements import run_or_print
-from eventlog.sql.watches import Watch
+from eventlog.sql.triggers import templates
+from eventlog.sql.triggers.watch import Watch
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "migrations"
 NICK = ('    sa.Column("password_hash"', '    sa.Column("nick", sa.Text),\n    sa.Column("password_hash"')

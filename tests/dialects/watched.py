@@ -15,8 +15,8 @@ from eventlog.model import LogRow
 from eventlog.sql.dialects.postgresql import triggers
 from eventlog.sql.dialects.postgresql.reflect import reflect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.trigger_plan import TriggerPlan
-from eventlog.sql.watches import Capture, Style, Watch
+from eventlog.sql.triggers.plan import TriggerPlan
+from eventlog.sql.triggers.watch import Capture, Style, Watch
 
 LOG = LogTable("log", "eventlog", LogRow._fields)
 LOG_DDL = (

@@ -27,7 +27,7 @@ from eventlog.publisher.opening import open_context
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql import migrations
-from eventlog.sql.trigger_plan import LOCK_TIMEOUT
+from eventlog.sql.triggers.plan import LOCK_TIMEOUT
 
 PATIENCE = 60.0
 """Seconds until a test that waits for something gives up; what it waits for takes far less."""

@@ -14,7 +14,7 @@ from eventlog.publisher.doctor.log_table import judge_keys, judge_numberings, ju
 from eventlog.publisher.doctor.session import judge_clock
 from eventlog.publisher.doctor.waiting import judge_bad, judge_in_flight, judge_record_ids, judge_statuses
 from eventlog.sql.health import Clock, Numbering, OpenTransaction, Rows, SpelledKey, StatusRows, Storage
-from eventlog.sql.trigger_plan import Action, TriggerPlan
+from eventlog.sql.triggers.plan import Action, TriggerPlan
 
 LIMITS = Limits()
 

@@ -13,13 +13,12 @@ from eventlog.core.catalog import Column, Database, ForeignKey, ObjectClass, Tab
 from eventlog.core.values import ColumnType, Kind, parse_type
 from eventlog.errors import TriggerError
 from eventlog.model import EventType
-from eventlog.sql.declared import secret_names
 from eventlog.sql.dialects.postgresql import triggers as postgresql
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, literal, quote_identifier, session_settings
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.trigger_plan import first_free
-from eventlog.sql.triggers import ChildTriggers, ClassTriggers, compile_watch
-from eventlog.sql.watches import Style, Watch, exclusions
+from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, compile_watch, secret_names
+from eventlog.sql.triggers.plan import first_free
+from eventlog.sql.triggers.watch import Style, Watch, exclusions
 
 INTEGER, TEXT = parse_type("integer"), parse_type("text")
 

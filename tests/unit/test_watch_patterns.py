@@ -13,7 +13,7 @@ from eventlog.core.values import parse_type
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.watches import TableChoice, choose_tables, internal_tables
+from eventlog.sql.triggers.watch import TableChoice, choose_tables, internal_tables
 
 LOG = LogTable("hr", "eventlog", LogRow._fields)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from eventlog.core.catalog import Catalog, Database, match_name
 from eventlog.publisher.doctor import Finding
 from eventlog.sql.health import InstalledTrigger, Orphan, PartitionTrigger
-from eventlog.sql.trigger_plan import TriggerPlan
+from eventlog.sql.triggers.plan import TriggerPlan
 
 
 def judge_classes(

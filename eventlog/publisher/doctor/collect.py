@@ -38,7 +38,7 @@ from eventlog.sql.health import Health, Orphan
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.pooling import is_pooled
 from eventlog.sql.registry import for_url
-from eventlog.sql.trigger_plan import TriggerPlan
+from eventlog.sql.triggers.plan import TriggerPlan
 from eventlog.sql.windows import Window
 
 Compare = Callable[[Connection, Dialect, Config], TriggerPlan]

@@ -39,7 +39,7 @@ from eventlog.sql.alembic.operations import CreateEventLogOp, UnwatchTableOp, Wa
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.watches import Watch
+from eventlog.sql.triggers.watch import Watch
 
 _log = logging.getLogger("eventlog.alembic")
 

@@ -15,11 +15,12 @@ from sqlalchemy import Connection
 from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, ObjectClass, Table, build_catalog, match_name
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, TriggerError
-from eventlog.sql import migrations, registry, templates
+from eventlog.sql import migrations, registry
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
-from eventlog.sql.trigger_plan import TableSql
-from eventlog.sql.watches import INSERT_TYPES, Watch
+from eventlog.sql.triggers import templates
+from eventlog.sql.triggers.plan import TableSql
+from eventlog.sql.triggers.watch import INSERT_TYPES, Watch
 
 Literals = Mapping[str, Any]
 

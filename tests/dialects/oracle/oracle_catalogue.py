@@ -12,7 +12,6 @@ from eventlog.core.catalog import Attribute, Catalog, Column, Database, ForeignK
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import EventType, LogRow
 from eventlog.sql import migrations
-from eventlog.sql.declared import declared_triggers
 from eventlog.sql.dialects.oracle import bulk, ddl, lock, log, resync
 from eventlog.sql.dialects.oracle.compile import compile_triggers
 from eventlog.sql.dialects.oracle.identity import IDENTITY
@@ -23,8 +22,9 @@ from eventlog.sql.dialects.oracle.session import statements
 from eventlog.sql.dialects.oracle.types import column_type
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.resync import Selection
-from eventlog.sql.trigger_plan import Action, TriggerPlan
-from eventlog.sql.watches import Watch, exclusions
+from eventlog.sql.triggers.declared import declared_triggers
+from eventlog.sql.triggers.plan import Action, TriggerPlan
+from eventlog.sql.triggers.watch import Watch, exclusions
 
 Cases = Mapping[str, tuple[str, ...]]
 

@@ -24,7 +24,6 @@ from eventlog.errors import BadValue, ConfigError, DatabaseAway, DatabaseError, 
 from eventlog.model import EventType, LogRow
 from eventlog.sql.bulk import arrow_schema
 from eventlog.sql.connect import connect
-from eventlog.sql.declared import declared_triggers
 from eventlog.sql.dialects.oracle import advice, bulk, doctor, lock, log, resync, triggers
 from eventlog.sql.dialects.oracle.compare import compare_table, drop_all, table_sql
 from eventlog.sql.dialects.oracle.compile import Compiled, compile_triggers
@@ -39,8 +38,9 @@ from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.registry import for_url, load
 from eventlog.sql.resync import Batch, Selection
-from eventlog.sql.trigger_plan import TriggerPlan
-from eventlog.sql.watches import Watch
+from eventlog.sql.triggers.declared import declared_triggers
+from eventlog.sql.triggers.plan import TriggerPlan
+from eventlog.sql.triggers.watch import Watch
 from eventlog.sql.windows import DueWindow, Window
 
 

@@ -14,7 +14,7 @@ from oracle_plsql import Locator, Logged, Row, fire, function
 
 from eventlog.core import table_key
 from eventlog.sql.dialects.oracle.compile import render_base64_function, render_quote_function
-from eventlog.sql.watches import Watch
+from eventlog.sql.triggers.watch import Watch
 
 QUOTE = function(render_quote_function(LOG))
 BASE64 = function(render_base64_function(LOG))

@@ -13,7 +13,7 @@ from oracle_catalogue import Cases, cases, downgrade_script, migration_script, o
 from oracle_lints import lint
 
 from eventlog.sql.dialects.oracle.script import script, terminated
-from eventlog.sql.trigger_plan import Action, TriggerPlan
+from eventlog.sql.triggers.plan import Action, TriggerPlan
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES: Cases = cases()

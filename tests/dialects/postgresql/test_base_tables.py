@@ -9,7 +9,7 @@ from watched import STYLES, Logged, Watched, fields, run
 
 from eventlog.errors import TriggerError
 from eventlog.sql.dialects.postgresql import triggers
-from eventlog.sql.watches import Capture, Style, Watch
+from eventlog.sql.triggers.watch import Capture, Style, Watch
 
 Base = Mapping[str, Mapping[str, str]]
 

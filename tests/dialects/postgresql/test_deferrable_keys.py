@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from watched import STYLES, Logged, Watched, fields, run
 
-from eventlog.sql.watches import Capture, Style, Watch
+from eventlog.sql.triggers.watch import Capture, Style, Watch
 
 
 @pytest.fixture(params=["row", "statement"])

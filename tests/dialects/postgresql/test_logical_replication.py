@@ -21,8 +21,8 @@ from watched import LOG_DDL, Logged, Watched, fields, run
 
 from eventlog.sql import embedded
 from eventlog.sql.dialects.postgresql import doctor
-from eventlog.sql.trigger_plan import TriggerPlan
-from eventlog.sql.watches import Watch
+from eventlog.sql.triggers.plan import TriggerPlan
+from eventlog.sql.triggers.watch import Watch
 
 pytestmark = pytest.mark.xdist_group("logical_replication")
 

@@ -7,7 +7,7 @@ from watched import STYLES, Logged, Watched, catalogue, fields, run
 
 from eventlog.sql.dialects.postgresql import triggers
 from eventlog.sql.dialects.postgresql.reflect import reflect
-from eventlog.sql.watches import Style, Watch
+from eventlog.sql.triggers.watch import Style, Watch
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from eventlog.sql import migrations
 from eventlog.sql.connect import connect
 from eventlog.sql.dialects.postgresql import DIALECT, triggers
 from eventlog.sql.locate import locate_log
-from eventlog.sql.watches import Watch
+from eventlog.sql.triggers.watch import Watch
 from eventlog.xds.reader import read_events
 
 SCHEMA = """

@@ -38,7 +38,7 @@ from test_trigger_values import (  # noqa: F401 - tests that hold for both kinds
 from watched import PHONE, STYLES, Logged, Watched, fields, run
 
 from eventlog.errors import TriggerError
-from eventlog.sql.watches import Style, Watch
+from eventlog.sql.triggers.watch import Style, Watch
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from watched import JACK, LOG, PHONE, STYLES, Watched, run
 
 from eventlog.sql.dialects.postgresql import triggers
-from eventlog.sql.watches import Style, Watch
+from eventlog.sql.triggers.watch import Style, Watch
 
 
 @pytest.mark.parametrize("style", STYLES)

@@ -8,7 +8,7 @@ from watched import LOG, Watched, run
 from eventlog.core import table_key
 from eventlog.sql.dialects.postgresql import triggers
 from eventlog.sql.dialects.postgresql.text import quote_identifier
-from eventlog.sql.watches import Watch
+from eventlog.sql.triggers.watch import Watch
 
 NAMES = [
     "usr",

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from watched import Watched, run
 
 from eventlog.core import table_key
-from eventlog.sql.watches import Watch
+from eventlog.sql.triggers.watch import Watch
 
 TEXTS = [
     "",

@@ -10,7 +10,7 @@ from eventlog.errors import DatabaseError, LogTableError, TriggerError
 from eventlog.model import LogRow
 from eventlog.sql.dialects.postgresql import triggers
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.watches import Watch
+from eventlog.sql.triggers.watch import Watch
 
 
 def test_drop_leaves_the_catalogue_as_it_was(usr: Watched) -> None:

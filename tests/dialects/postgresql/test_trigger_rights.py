@@ -10,7 +10,7 @@ from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT, triggers
 from eventlog.sql.locate import locate_log
-from eventlog.sql.watches import Watch
+from eventlog.sql.triggers.watch import Watch
 from eventlog.sql.windows import Window
 
 

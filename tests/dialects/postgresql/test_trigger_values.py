@@ -9,7 +9,7 @@ from eventlog.core.catalog import Column
 from eventlog.core.values import ColumnType, Kind
 from eventlog.sql.dialects.postgresql import triggers
 from eventlog.sql.dialects.postgresql.text import value_text
-from eventlog.sql.watches import Style, Watch
+from eventlog.sql.triggers.watch import Style, Watch
 
 VALUES = [
     ("smallint", "-7", "-7"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from eventlog.sql.declared import secret_names
 from eventlog.sql.dialects.oracle.compare import by_table
 from eventlog.sql.dialects.oracle.compile import Compiled, CompiledTrigger
 from eventlog.sql.dialects.oracle.ddl import number_sequence
@@ -12,7 +11,7 @@ from eventlog.sql.dialects.oracle.installed import MARKER, Installed, Trigger
 from eventlog.sql.dialects.oracle.text import base64_function, qualified, quote_function, quote_identifier
 from eventlog.sql.dialects.oracle.types import Family, family
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers
+from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, secret_names
 
 
 def warnings(

@@ -13,7 +13,7 @@ from eventlog.sql.dialects.oracle.compile import Compiled, CompiledTrigger
 from eventlog.sql.dialects.oracle.installed import MARKER, Installed, TableName, Trigger
 from eventlog.sql.dialects.oracle.script import unless
 from eventlog.sql.dialects.oracle.text import qualified
-from eventlog.sql.trigger_plan import Action, TableSql
+from eventlog.sql.triggers.plan import Action, TableSql
 
 _NO_TRIGGER = -4080
 

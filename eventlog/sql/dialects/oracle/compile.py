@@ -17,7 +17,6 @@ from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
 from eventlog.errors import TriggerError
 from eventlog.model import EventType, LogRow
-from eventlog.sql import templates
 from eventlog.sql.dialects.oracle.text import (
     base64_function,
     change_function,
@@ -42,8 +41,9 @@ from eventlog.sql.dialects.oracle.types import (
     text_bytes,
 )
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.trigger_plan import first_free
-from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers
+from eventlog.sql.triggers import templates
+from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers
+from eventlog.sql.triggers.plan import first_free
 
 if TYPE_CHECKING:
     import jinja2

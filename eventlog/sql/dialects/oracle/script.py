@@ -8,7 +8,7 @@ from typing import Final
 
 from eventlog.errors import TriggerError
 from eventlog.sql.dialects.oracle.text import literal, qualified
-from eventlog.sql.trigger_plan import TriggerPlan
+from eventlog.sql.triggers.plan import TriggerPlan
 
 PROLOGUE: Final = (
     "SET DEFINE OFF",  # else & in a text would ask for a value

@@ -12,7 +12,6 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import DatabaseError, TriggerError
-from eventlog.sql.declared import declared_triggers
 from eventlog.sql.dialect import run_as_it_stands
 from eventlog.sql.dialects.oracle import advice
 from eventlog.sql.dialects.oracle.compare import by_table, claims, compare_table, digest_of, drop_all, table_sql
@@ -32,9 +31,9 @@ from eventlog.sql.dialects.oracle.script import ddl_lock_timeout
 from eventlog.sql.dialects.oracle.session import error_code
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.trigger_plan import NO_LONGER_WATCHED, Action, InstalledTrigger, TableSql, TriggerPlan
-from eventlog.sql.triggers import TableTriggers
-from eventlog.sql.watches import Watch
+from eventlog.sql.triggers.declared import TableTriggers, declared_triggers
+from eventlog.sql.triggers.plan import NO_LONGER_WATCHED, Action, InstalledTrigger, TableSql, TriggerPlan
+from eventlog.sql.triggers.watch import Watch
 
 _BUSY = frozenset({54, 4021})  # resource busy; time-out while waiting to lock an object
 

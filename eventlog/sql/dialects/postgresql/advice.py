@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from eventlog.sql.declared import secret_names, undecided_views
 from eventlog.sql.dialects.postgresql.compile import BEFORE, INSTEAD, ROW, Compiled, keys_may_shift
 from eventlog.sql.dialects.postgresql.installed import MARKER, Facts, Installed
-from eventlog.sql.triggers import ChildTriggers, TableTriggers
+from eventlog.sql.triggers.declared import ChildTriggers, TableTriggers, secret_names, undecided_views
 
 
 def warnings(

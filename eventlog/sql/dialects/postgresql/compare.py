@@ -30,9 +30,9 @@ from eventlog.sql.dialects.postgresql.installed import (
     quote_function_name,
 )
 from eventlog.sql.dialects.postgresql.text import literal, qualified, quote_identifier
-from eventlog.sql.drift import declared_otherwise, gone
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.trigger_plan import Action, TableSql
+from eventlog.sql.triggers.compare import declared_otherwise, gone
+from eventlog.sql.triggers.plan import Action, TableSql
 
 _NAMED: Final = 5
 """New partitions that a reason names; the rest is counted."""

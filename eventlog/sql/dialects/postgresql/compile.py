@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
 from eventlog.errors import TriggerError
-from eventlog.sql import templates
 from eventlog.sql.dialects.postgresql.installed import Facts, Installed, Log, TableName, quote_function_name
 from eventlog.sql.dialects.postgresql.text import (
     MAX_IDENTIFIER,
@@ -29,8 +28,9 @@ from eventlog.sql.dialects.postgresql.text import (
     value_text,
 )
 from eventlog.sql.log_table import LogTable, cut_name
-from eventlog.sql.trigger_plan import first_free
-from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers, following
+from eventlog.sql.triggers import templates
+from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
+from eventlog.sql.triggers.plan import first_free
 
 if TYPE_CHECKING:
     import jinja2

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, text
 
 from eventlog.sql.dialects.postgresql.text import qualified
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.trigger_plan import InstalledTrigger
+from eventlog.sql.triggers.plan import InstalledTrigger
 
 
 def installed(conn: Connection, log: LogTable) -> list[InstalledTrigger]:

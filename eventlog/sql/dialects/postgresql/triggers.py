@@ -14,7 +14,6 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import DatabaseError, TriggerError, together
-from eventlog.sql.declared import declared_triggers
 from eventlog.sql.dialects.postgresql import advice
 from eventlog.sql.dialects.postgresql.compare import (
     by_table,
@@ -46,9 +45,9 @@ from eventlog.sql.dialects.postgresql.reflect import reflect
 from eventlog.sql.dialects.postgresql.text import needs_quoting, qualified
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.trigger_plan import LOCK_TIMEOUT, NO_LONGER_WATCHED, TableSql, TriggerPlan
-from eventlog.sql.triggers import ChildTriggers, TableTriggers
-from eventlog.sql.watches import Watch
+from eventlog.sql.triggers.declared import ChildTriggers, TableTriggers, declared_triggers
+from eventlog.sql.triggers.plan import LOCK_TIMEOUT, NO_LONGER_WATCHED, TableSql, TriggerPlan
+from eventlog.sql.triggers.watch import Watch
 
 _NOT_AVAILABLE: Final = "55P03"
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from eventlog.sql.declared import secret_names, undecided_views
 from eventlog.sql.dialects.sqlite.installed import Installed
-from eventlog.sql.triggers import TableTriggers
+from eventlog.sql.triggers.declared import TableTriggers, secret_names, undecided_views
 
 
 def warnings(declared: Sequence[TableTriggers], installed: Installed) -> list[str]:

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from eventlog.sql.dialects.sqlite.compile import Compiled, columns_of
 from eventlog.sql.dialects.sqlite.installed import Installed, StoredTrigger
 from eventlog.sql.dialects.sqlite.text import quote_identifier
-from eventlog.sql.drift import declared_otherwise
-from eventlog.sql.trigger_plan import Action, TableSql
+from eventlog.sql.triggers.compare import declared_otherwise
+from eventlog.sql.triggers.plan import Action, TableSql
 
 
 def compare_table(

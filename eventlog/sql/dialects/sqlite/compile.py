@@ -18,7 +18,6 @@ from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
 from eventlog.errors import TriggerError
 from eventlog.model import EventType
-from eventlog.sql import templates
 from eventlog.sql.dialects.sqlite.log import UTC_NOW
 from eventlog.sql.dialects.sqlite.text import (
     MAX_IDENTIFIER,
@@ -30,8 +29,9 @@ from eventlog.sql.dialects.sqlite.text import (
     value_text,
 )
 from eventlog.sql.log_table import LogTable, cut_name
-from eventlog.sql.trigger_plan import first_free
-from eventlog.sql.triggers import ChildTriggers, ClassTriggers, TableTriggers, following
+from eventlog.sql.triggers import templates
+from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
+from eventlog.sql.triggers.plan import first_free
 
 if TYPE_CHECKING:
     import jinja2
