@@ -22,7 +22,7 @@ import common
 
 from eventlog.linter.emulator import ATTRS, Workload, emulate
 from eventlog.linter.reader import QueueReader, ReaderOptions
-from eventlog.linter.rows import COLUMNS, QueueRow, column_values, queue_rows
+from eventlog.linter.rows import QUEUE_COLUMNS, QueueRow, column_values, queue_rows
 
 
 def main() -> None:
@@ -32,14 +32,14 @@ def main() -> None:
     parser.add_argument("--tables", default="ITEM", help="ITEM, READING, DOCUMENT (default %(default)s)")
     options = parser.parse_args()
     values = _columns(options.rows, options.tables.split(","))
-    rows = list(queue_rows(COLUMNS, values))
+    rows = list(queue_rows(QUEUE_COLUMNS, values))
     gc.collect()
     gc.freeze()  # the input, which a driver would not hold in memory
     runs: dict[str, Callable[[], Iterable[Any]]] = {
-        "columns": lambda: queue_rows(COLUMNS, values),
+        "columns": lambda: queue_rows(QUEUE_COLUMNS, values),
         "assembly": lambda: _changes(rows, "none"),
-        "raw": lambda: _changes(queue_rows(COLUMNS, values), "none"),
-        "emulator": lambda: _changes(queue_rows(COLUMNS, values), "eventlog-emulator-1"),
+        "raw": lambda: _changes(queue_rows(QUEUE_COLUMNS, values), "none"),
+        "emulator": lambda: _changes(queue_rows(QUEUE_COLUMNS, values), "eventlog-emulator-1"),
     }
     print(f"rows: {len(values):,} of {options.tables}; rows a second of CPU, median (least to greatest)\n")
     for name, run in runs.items():

@@ -24,8 +24,8 @@ FORMATS: Final[Mapping[str, str]] = {
     "eventlog": "eventlog.log.row_format",
     "qlik-change-table": "eventlog.qlik.change_table_format",
     "qlik-messages": "eventlog.qlik.message_format",
-    "gbase": "eventlog.gbase.stream_format",
-    "linter": "eventlog.linter.queue_format",
+    "gbase": "eventlog.gbase.format",
+    "linter": "eventlog.linter.format",
     "jsonl": "eventlog.log.jsonl",
 }
 """The formats by name, with the module that holds each one's ``FORMAT``."""

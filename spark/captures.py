@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 from eventlog.changes.format import Report
 from eventlog.convert import format_named
 from eventlog.errors import ConfigError, EventlogError, FormatError
-from eventlog.linter.files import ATTRS_STEM
+from eventlog.linter.format import ATTRS_STEM
 from eventlog.model import Change
 from eventlog.qlik.file_tables import is_table
 

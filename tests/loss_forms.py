@@ -14,9 +14,8 @@ from eventlog.changes.format import Report
 from eventlog.convert import format_named, in_own_options
 from eventlog.gbase.options import WriteOptions
 from eventlog.gbase.writer import write_stream
-from eventlog.linter.files import write_export
-from eventlog.linter.log import first_address
-from eventlog.linter.writer import QueueWriter, WriterOptions
+from eventlog.linter.format import write_export
+from eventlog.linter.writer import QueueWriter, WriterOptions, first_address
 from eventlog.model import Change
 from eventlog.qlik.sequence import is_sequence
 

@@ -49,7 +49,7 @@ def readable(source_format: str, source: str, options: Mapping[str, Any], report
     """The lines of text that a source is shown as. Raises FormatError after the lines before what is wrong."""
     conversion.check_source(source_format, source)
     if source_format == "gbase":
-        from eventlog.gbase.stream_format import listing_of
+        from eventlog.gbase.format import listing_of
 
         yield from listing_of(source, options, report)
         return

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from eventlog.errors import FormatError, with_location
-from eventlog.linter import operations
-from eventlog.linter.fields import blob_attr, data_bytes, decode_oper_date, syslog_addr
-from eventlog.linter.files import export_files, read_queue
-from eventlog.linter.rows import QueueRow
+from eventlog.linter import transactions as operations
+from eventlog.linter.format import export_files, read_queue
+from eventlog.linter.rows import QueueRow, blob_attr, data_bytes, decode_oper_date, syslog_addr
 
 _SHOWN = 32  # bytes a line
 

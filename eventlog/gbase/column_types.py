@@ -9,9 +9,8 @@ from enum import StrEnum
 from typing import Final
 
 from eventlog.errors import shown
-from eventlog.gbase.datetimes import Qualifier, parse_qualifier
-from eventlog.gbase.decimals import decimal_width
 from eventlog.gbase.errors import UnknownType
+from eventlog.gbase.packed import Qualifier, decimal_width, parse_qualifier
 
 
 class Kind(StrEnum):

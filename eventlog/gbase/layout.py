@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from eventlog.errors import ConfigError, SchemaMissing
-from eventlog.gbase.column_readers import fixed_reader, variable_reader
 from eventlog.gbase.column_types import Column, parse_type, split_columns
-from eventlog.gbase.encodings import TextOptions
 from eventlog.gbase.errors import ColumnError, DecodeError, RowLengthError, SchemaMismatch, SizeArrayError
 from eventlog.gbase.options import ReadOptions
+from eventlog.gbase.values import TextOptions, fixed_reader, variable_reader
 from eventlog.model import Row, Value
 
 SIZES_AT: Final = 36  # where the size array of a row record begins

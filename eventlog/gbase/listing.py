@@ -9,12 +9,26 @@ from typing import Final
 
 from eventlog.errors import FormatError
 from eventlog.gbase.column_types import ColumnType
-from eventlog.gbase.datetimes import datetime_text
 from eventlog.gbase.errors import ColumnError, at_offset, error_name
-from eventlog.gbase.framing import BEGINTX, COMMTX, DISCARD, ERROR, HEADER, RBTX, ROWS, TABSCHEM, TIMEOUT, Framer
 from eventlog.gbase.layout import SIZES_AT, Layouts
 from eventlog.gbase.options import ReadOptions
-from eventlog.gbase.records import Record, moment, read_head, read_record
+from eventlog.gbase.packed import datetime_text
+from eventlog.gbase.records import (
+    BEGINTX,
+    COMMTX,
+    DISCARD,
+    ERROR,
+    HEADER,
+    RBTX,
+    ROWS,
+    TABSCHEM,
+    TIMEOUT,
+    Framer,
+    Record,
+    moment,
+    read_head,
+    read_record,
+)
 from eventlog.model import Lob, Value
 
 _FORMS: Final = {"seq": ">Q", "time": ">q", "code": ">i"}

@@ -1,19 +1,46 @@
-"""The options of reading and writing CDC streams, under the names of spec/gbase-cdc.md."""
+"""The options of reading and writing CDC streams, under the names of spec/gbase-cdc.md; the restart token (4.1)."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from eventlog.changes.catalog_option import CatalogOption
 from eventlog.changes.format import check_charset
 from eventlog.errors import ConfigError
-from eventlog.gbase.encodings import TextOptions
-from eventlog.gbase.framing import DEFAULT_MAX_RECORD
-from eventlog.gbase.token import Token
+from eventlog.gbase.values import TextOptions
 from eventlog.model import Row, Value
+
+DEFAULT_MAX_RECORD: Final = 1 << 20
+
+
+class Token(NamedTuple):
+    """``restart``: sequence to activate at; ``commit``: highest COMMTX sequence delivered. None while there is none."""
+
+    restart: int | None = None
+    commit: int | None = None
+
+    @classmethod
+    def of(cls, value: Token | Mapping[str, str | None] | str) -> Self:
+        """The token of its JSON form, as object or text. Raises ConfigError."""
+        try:
+            if isinstance(value, str):
+                value = json.loads(value)
+            if isinstance(value, Token):
+                return cls(*value)
+            if isinstance(value, Mapping) and value.keys() <= {"restart", "commit"}:
+                return cls(*(None if part is None else int(part, 16) for part in map(value.get, cls._fields)))
+        except (ValueError, TypeError):
+            pass
+        raise ConfigError(f"restart {value!r} is no token; it looks like {Token(0xB01746018, None).to_json()}")
+
+    def to_json(self) -> dict[str, str | None]:
+        """The JSON form: sequences as 16 lower-case hex digits."""
+        return {name: None if part is None else f"{part:016x}" for name, part in zip(self._fields, self, strict=True)}
+
 
 _CHOICES: Final[Mapping[str, tuple[Any, ...]]] = {
     "charset_errors": ("strict", "replace"),

@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from eventlog.gbase.errors import ColumnError, at_offset
-from eventlog.gbase.framing import Framer
 from eventlog.gbase.layout import Layout, Layouts, SizeOrder
-from eventlog.gbase.options import ReadOptions
-from eventlog.gbase.records import moment
-from eventlog.gbase.spill import Entry
-from eventlog.gbase.token import Token
+from eventlog.gbase.open_transaction import Entry
+from eventlog.gbase.options import ReadOptions, Token
+from eventlog.gbase.records import Framer, moment
 from eventlog.gbase.transactions import Committed, Operation, Transactions
 from eventlog.model import Change, ChangeOp, Row, Value, differing
 

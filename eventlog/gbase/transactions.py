@@ -13,7 +13,10 @@ from typing import Final
 
 from eventlog.errors import FormatError
 from eventlog.gbase.errors import DuplicateBegin, FramingError, OrphanRecord, SessionDead, at_offset, error_name
-from eventlog.gbase.framing import (
+from eventlog.gbase.layout import Layouts, check_header
+from eventlog.gbase.open_transaction import ENTRY_OVERHEAD, Entry, Held, weight
+from eventlog.gbase.options import ReadOptions, Token
+from eventlog.gbase.records import (
     BEGINTX,
     COMMTX,
     DISCARD,
@@ -29,10 +32,6 @@ from eventlog.gbase.framing import (
     UPDBEF,
     Frame,
 )
-from eventlog.gbase.layout import Layouts, check_header
-from eventlog.gbase.options import ReadOptions
-from eventlog.gbase.spill import ENTRY_OVERHEAD, Entry, Held, weight
-from eventlog.gbase.token import Token
 from eventlog.model import ChangeOp
 
 _log = logging.getLogger(__name__)

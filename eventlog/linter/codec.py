@@ -1,18 +1,19 @@
-"""The interface to row images (spec/linter-queue.md 6).
-
-The image of a row inside DATA is not publicly documented. A codec for the images of a server is given by who knows
-them; the only one here is that of our own emulator (``image``).
-"""
+"""Row images: the interface to codecs, and that of our emulator (spec/linter-queue.md 6, 7)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+import codecs
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from decimal import Context, Decimal, InvalidOperation
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
+from eventlog.changes.format import check_charset
 from eventlog.errors import ConfigError
-from eventlog.linter.attributes import TableAttrs
-from eventlog.linter.image import EmulatorCodec
-from eventlog.model import Value
+from eventlog.linter.attributes import ColumnAttrs, TableAttrs, Typ
+from eventlog.linter.errors import RowDecodeError, RowEncodeError
+from eventlog.model import Lob, Value
 
 
 @runtime_checkable
@@ -44,3 +45,355 @@ def row_codec(option: object, charset: str = "utf-8") -> RowCodec | None:
     raise ConfigError(
         f"codec {option!r} is unknown; use none, {EmulatorCodec.name} or an object with decode and encode"
     )
+
+
+_VARIABLE: Final = frozenset({Typ.VARCHAR, Typ.VARBYTE, Typ.NVARCHAR})
+_LONGEST: Final = 4000
+
+_LENGTHS: Final[Mapping[int, Callable[[int], bool]]] = {
+    Typ.CHAR: lambda length: 1 <= length <= _LONGEST,
+    Typ.INTEGER: lambda length: length in (2, 4, 8),
+    Typ.REAL: lambda length: length in (4, 8),
+    Typ.DATE: lambda length: length == 16,
+    Typ.DECIMAL: lambda length: length == 16,
+    Typ.BYTE: lambda length: 1 <= length <= _LONGEST,
+    Typ.BLOB: lambda length: 0 <= length <= 0xFFFF,
+    Typ.VARCHAR: lambda length: 0 <= length <= _LONGEST,
+    Typ.VARBYTE: lambda length: 0 <= length <= _LONGEST,
+    Typ.BOOLEAN: lambda length: 1 <= length <= 5,
+    Typ.NCHAR: lambda length: length % 2 == 0 and 2 <= length <= _LONGEST,
+    Typ.NVARCHAR: lambda length: length % 2 == 0 and 0 <= length <= _LONGEST,
+}
+
+_DECIMALS: Final = 10
+_ONE: Final = 10**_DECIMALS
+_CONTEXT: Final = Context(prec=40)
+
+Convert = Callable[[Any], Any]
+
+
+class EmulatorCodec:
+    """The codec ``eventlog-emulator-1``. ``charset`` is that of CHAR and VARCHAR. Raises ConfigError."""
+
+    name = "eventlog-emulator-1"
+
+    def __init__(self, charset: str = "utf-8") -> None:
+        check_charset(charset)
+        self._charset = codecs.lookup(charset).name
+        self._segments: dict[TableAttrs, tuple[_Segment, ...]] = {}
+        self._writers: dict[TableAttrs, tuple[_Writer, ...]] = {}
+
+    def decode(self, table: TableAttrs, image: bytes) -> dict[str, Value]:
+        """The row of an image. Raises RowDecodeError with the first column that is wrong."""
+        segments = self._segments.get(table)
+        if segments is None:
+            segments = self._segments[table] = _segments(_runs(table.columns), self._charset)
+        try:
+            return _decoded(segments, image)
+        except RowDecodeError:
+            # A segment may hold several columns; slot by slot the first that is wrong is named.
+            _decoded(_segments([(column,) for column in table.columns], self._charset), image)
+            raise
+
+    def encode(self, table: TableAttrs, row: Mapping[str, Value]) -> bytes:
+        """The image of a row. Raises RowEncodeError with the column."""
+        writers = self._writers.get(table)
+        if writers is None:
+            writers = self._writers[table] = tuple(_writer(column, self._charset) for column in table.columns)
+        slots = []
+        for column, null, convert in writers:
+            if column.name not in row:
+                raise RowEncodeError(column.name, f"column {column.name!r} is not given; NULL has to be given too")
+            value = row[column.name]
+            if value is None:
+                slots.append(null)
+                continue
+            try:
+                slots.append(convert(value))
+            except (ValueError, OverflowError, struct.error, InvalidOperation) as error:
+                raise RowEncodeError(
+                    column.name, f"column {column.name!r} cannot hold {value!r:.60}: {error}"
+                ) from None
+            except (TypeError, AttributeError):
+                kind = type(value).__name__
+                raise RowEncodeError(
+                    column.name, f"column {column.name!r} of type code {column.typ} cannot hold a value of type {kind}"
+                ) from None
+        return b"".join(slots)
+
+
+# --- decoding ---------------------------------------------------------------------------------------------------------
+
+
+class _Segment(NamedTuple):
+    """Fixed slots one after the other, and the null flag and length of the variable slot behind them, if any.
+
+    ``longest``: what that length may be, None = no variable slot.
+    """
+
+    names: tuple[str, ...]
+    take: Callable[[bytes, int], tuple[Any, ...]]
+    size: int
+    no_nulls: tuple[int, ...]
+    longest: int | None
+    conversions: tuple[tuple[str, Convert], ...]
+
+
+def _decoded(segments: tuple[_Segment, ...], image: bytes) -> dict[str, Value]:
+    row: dict[str, Value] = {}
+    offset, end = 0, len(image)
+    for segment in segments:
+        names, take, size, no_nulls, longest, conversions = segment
+        try:
+            slots = take(image, offset)
+        except struct.error:
+            raise _bad_slot(names[-1], f"{offset + size - end} bytes of it are missing") from None
+        offset += size
+        flags, values = slots[::2], slots[1::2]
+        if longest is not None:
+            start, offset = offset, offset + values[-1]
+            if values[-1] > longest:
+                raise _bad_slot(names[-1], f"its length {values[-1]} is more than {longest}")
+            if offset > end:
+                raise _bad_slot(names[-1], f"{offset - end} bytes of it are missing")
+            values = (*values[:-1], image[start:offset])
+        if flags != no_nulls:
+            values = _with_nulls(segment, flags, values)
+        row.update(zip(names, values))  # noqa: B905 - as many by construction
+        name = ""
+        try:
+            for name, convert in conversions:
+                value = row[name]
+                if value is not None:
+                    row[name] = convert(value)
+        except ValueError as error:
+            raise _bad_slot(name, str(error)) from None
+    if offset != len(image):
+        raise RowDecodeError(None, f"{len(image) - offset} bytes are left over behind the last column")
+    return row
+
+
+def _runs(columns: Iterable[ColumnAttrs]) -> Iterator[tuple[ColumnAttrs, ...]]:
+    """The columns of each segment."""
+    run: list[ColumnAttrs] = []
+    for column in columns:
+        run.append(column)
+        if column.typ in _VARIABLE:
+            yield tuple(run)
+            run = []
+    if run:
+        yield tuple(run)
+
+
+def _segments(runs: Iterable[tuple[ColumnAttrs, ...]], charset: str) -> tuple[_Segment, ...]:
+    return tuple([_segment(run, charset) for run in runs])
+
+
+def _segment(columns: tuple[ColumnAttrs, ...], charset: str) -> _Segment:
+    for column in columns:
+        reason = _misfit(column)
+        if reason:
+            raise RowDecodeError(column.name, reason)
+    last = columns[-1]
+    form = struct.Struct(">" + "".join("B" + _form(column) for column in columns))
+    conversions = ((column.name, _reader(column, charset)) for column in columns)
+    return _Segment(
+        tuple(column.name for column in columns),
+        form.unpack_from,
+        form.size,
+        (0,) * len(columns),
+        last.length if last.typ in _VARIABLE else None,
+        tuple((name, convert) for name, convert in conversions if convert is not None),
+    )
+
+
+_FORMS: Final = {
+    (Typ.INTEGER, 2): "h",
+    (Typ.INTEGER, 4): "i",
+    (Typ.INTEGER, 8): "q",
+    (Typ.REAL, 4): "f",
+    (Typ.REAL, 8): "d",
+}
+
+
+def _form(column: ColumnAttrs) -> str:
+    if column.typ in _VARIABLE:
+        return "H"
+    return _FORMS.get((column.typ, column.length), f"{column.length}s")
+
+
+def _with_nulls(segment: _Segment, flags: tuple[int, ...], values: tuple[Any, ...]) -> tuple[Any, ...]:
+    for name, flag in zip(segment.names, flags, strict=True):
+        if flag > 1:
+            raise _bad_slot(name, f"its null flag is {flag:02X}, neither 00 nor 01")
+    if segment.longest is not None and flags[-1] and values[-1]:
+        raise _bad_slot(segment.names[-1], f"it is NULL with a length of {len(values[-1])}")
+    return tuple([None if flag else value for flag, value in zip(flags, values, strict=True)])
+
+
+def _bad_slot(name: str, reason: str) -> RowDecodeError:
+    return RowDecodeError(name, f"column {name!r}: {reason}")
+
+
+def _reader(column: ColumnAttrs, charset: str) -> Convert | None:
+    """What turns the raw value of a slot into the Python value; None: it is that already. It raises ValueError."""
+    match column.typ:
+        case Typ.CHAR:
+            return lambda raw: raw.decode(charset).rstrip(" ")
+        case Typ.VARCHAR:
+            return lambda raw: raw.decode(charset)
+        case Typ.NCHAR:
+            return lambda raw: _utf16(raw).rstrip(" ")
+        case Typ.NVARCHAR:
+            return _utf16
+        case Typ.DATE:
+            return _date
+        case Typ.DECIMAL:
+            return _decimal
+        case Typ.BOOLEAN:
+            return _boolean
+        case _:
+            return None
+
+
+def _utf16(raw: bytes) -> str:
+    text = raw.decode("utf-16-be")
+    if 2 * len(text) != len(raw):
+        raise ValueError("it holds surrogates")
+    return text
+
+
+def _date(raw: bytes) -> datetime:
+    if not raw.isdigit() or raw[8:10] > b"23":
+        raise ValueError(f"{raw!r} is no time YYYYMMDDhhmmsscc")
+    text = raw.decode("ascii")
+    return datetime.fromisoformat(f"{text[:8]}T{text[8:14]}.{text[14:]}")
+
+
+def _decimal(raw: bytes) -> Decimal:
+    number = int.from_bytes(raw, "big", signed=True)
+    if number % _ONE == 0:
+        return Decimal(number // _ONE)
+    return Decimal(number).scaleb(-_DECIMALS, _CONTEXT).normalize(_CONTEXT)
+
+
+def _boolean(raw: bytes) -> bool:
+    number = int.from_bytes(raw, "big")
+    if number > 1:
+        raise ValueError(f"{number} is neither 0 nor 1")
+    return bool(number)
+
+
+# --- encoding ---------------------------------------------------------------------------------------------------------
+
+
+class _Writer(NamedTuple):
+    column: ColumnAttrs
+    null: bytes
+    convert: Callable[[Any], bytes]
+
+
+def _misfit(column: ColumnAttrs) -> str | None:
+    fits = _LENGTHS.get(column.typ)
+    if fits is None:
+        return f"column {column.name!r} has the unknown type code {column.typ}"
+    if not fits(column.length):
+        return f"column {column.name!r} of type code {column.typ} cannot have LEN {column.length}"
+    return None
+
+
+def _writer(column: ColumnAttrs, charset: str) -> _Writer:
+    reason = _misfit(column)
+    if reason:
+        raise RowEncodeError(column.name, reason)
+    raw = _raw(column, charset)
+    if column.typ in _VARIABLE:
+        return _Writer(column, b"\1\0\0", lambda value: _variable(raw(value), column.length))
+    return _Writer(column, b"\1" + bytes(column.length), lambda value: b"\0" + raw(value))
+
+
+def _variable(raw: bytes, longest: int) -> bytes:
+    if len(raw) > longest:
+        raise ValueError(f"it has {len(raw)} bytes, more than {longest}")
+    return b"\0" + len(raw).to_bytes(2, "big") + raw
+
+
+def _raw(column: ColumnAttrs, charset: str) -> Callable[[Any], bytes]:
+    """What turns a value into the bytes of its slot. It raises what ``encode`` explains."""
+    length = column.length
+    match column.typ:
+        case Typ.CHAR:
+            return lambda value: _padded(value.encode(charset), length, b" ")
+        case Typ.VARCHAR:
+            return lambda value: bytes(value.encode(charset))
+        case Typ.NCHAR:
+            return lambda value: _padded(_to_utf16(value), length, b"\0 ")
+        case Typ.NVARCHAR:
+            return _to_utf16
+        case Typ.BYTE:
+            return lambda value: _padded(_bytes(value), length, b"\0")
+        case Typ.VARBYTE:
+            return _bytes
+        case Typ.BLOB:
+            return lambda value: _exactly(_bytes(value), length)
+        case Typ.DATE:
+            return _to_date
+        case Typ.DECIMAL:
+            return _to_decimal
+        case Typ.BOOLEAN:
+            return lambda value: _to_boolean(value, length)
+        case _:
+            return struct.Struct(">" + _form(column)).pack
+
+
+def _padded(raw: bytes, length: int, filler: bytes) -> bytes:
+    if len(raw) > length:
+        raise ValueError(f"it has {len(raw)} bytes, more than {length}")
+    return raw + filler * ((length - len(raw)) // len(filler))
+
+
+def _exactly(raw: bytes, length: int) -> bytes:
+    if len(raw) != length:
+        raise ValueError(f"a BLOB descriptor has {length} bytes, not {len(raw)}")
+    return raw
+
+
+def _bytes(value: bytes | Lob) -> bytes:
+    if isinstance(value, Lob):
+        return value.data
+    if not isinstance(value, bytes):
+        raise TypeError
+    return value
+
+
+def _to_utf16(value: str) -> bytes:
+    if value and max(value) > "\uffff":
+        raise ValueError("it holds a character beyond U+FFFF")
+    return value.encode("utf-16-be")
+
+
+def _to_date(value: datetime) -> bytes:
+    if value.tzinfo is not None:
+        raise ValueError("a DATE has no time zone")
+    digits = f"{value.year:04}{value.month:02}{value.day:02}{value.hour:02}{value.minute:02}{value.second:02}"
+    return f"{digits}{value.microsecond // 10_000:02}".encode("ascii")
+
+
+def _to_decimal(value: Decimal | int) -> bytes:
+    if not isinstance(value, Decimal | int):
+        raise TypeError
+    number = Decimal(value)
+    if not number.is_finite():
+        raise ValueError("it is no number")
+    if number and number.adjusted() >= 20:
+        raise ValueError("it has more than 20 digits before the point")
+    scaled = number.scaleb(_DECIMALS, Context(prec=max(40, len(number.as_tuple().digits))))
+    if scaled != scaled.to_integral_value():
+        raise ValueError(f"it has more than {_DECIMALS} fraction digits")
+    return int(scaled).to_bytes(16, "big", signed=True)
+
+
+def _to_boolean(value: bool, length: int) -> bytes:
+    if value not in (0, 1):
+        raise ValueError("it is neither true nor false")
+    return int(value).to_bytes(length, "big")

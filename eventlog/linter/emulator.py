@@ -14,11 +14,10 @@ from random import Random
 from typing import Final, NamedTuple
 
 from eventlog.linter.attributes import ColumnAttrs, TableAttrs, Typ, table_attrs
-from eventlog.linter.fields import from_utc, to_utc
-from eventlog.linter.image import EmulatorCodec
-from eventlog.linter.log import SystemLog, Written, first_address
-from eventlog.linter.operations import CLEAR_BLOB, CREATE_BLOB, DELETE, INSERT, INSERT_BLOB, UPDATE
-from eventlog.linter.rows import Destination, QueueRow
+from eventlog.linter.codec import EmulatorCodec
+from eventlog.linter.rows import Destination, QueueRow, from_utc, to_utc
+from eventlog.linter.transactions import CLEAR_BLOB, CREATE_BLOB, DELETE, INSERT, INSERT_BLOB, UPDATE
+from eventlog.linter.writer import SystemLog, Written, first_address
 from eventlog.model import Change, ChangeOp, Value, differing
 
 Row = dict[str, Value]

@@ -8,21 +8,23 @@ from typing import Any, NamedTuple
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, NotExpressible, SchemaMissing
-from eventlog.linter import operations
+from eventlog.linter import transactions as operations
 from eventlog.linter.attributes import TableAttrs
 from eventlog.linter.codec import RowCodec, row_codec
 from eventlog.linter.errors import RowDecodeError
-from eventlog.linter.fields import blob_attr, server_zone, stripped, to_utc
-from eventlog.linter.operations import Operation, table_number, typ_table, where
-from eventlog.linter.rows import Destination, QueueRow
+from eventlog.linter.rows import Destination, QueueRow, blob_attr, server_zone, stripped, to_utc
 from eventlog.linter.transactions import (
     Ended,
+    Operation,
     Selection,
     Transactions,
     check_order_by,
     in_order,
     place_of_token,
     restart_token,
+    table_number,
+    typ_table,
+    where,
 )
 from eventlog.model import Change, ChangeOp, Value, differing
 

@@ -1,4 +1,4 @@
-"""Rows in order -> transactions as they are committed (spec/linter-queue.md 5).
+"""Rows in order -> transactions as they are committed -> operations with their two parts (spec/linter-queue.md 3 to 5).
 
 What is open at the end of one read is kept for the next, which takes no row twice.
 """
@@ -7,16 +7,222 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
+from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from eventlog.errors import ConfigError
-from eventlog.linter.errors import SeveralNodes
-from eventlog.linter.operations import PROSE, TypTable, check_code, where
-from eventlog.linter.rows import QueueRow
+from eventlog.errors import ConfigError, UnknownOperation
+from eventlog.linter.errors import (
+    BadColumnValue,
+    BadLength,
+    DestinationsDiffer,
+    MissingPart,
+    SeveralNodes,
+    TypContradiction,
+)
+from eventlog.linter.rows import DATA_SIZE, QueueRow, data_bytes, syslog_addr
+
+DELETE: Final = 1
+INSERT: Final = 2
+UPDATE: Final = 3
+COMMIT: Final = 4
+CREATE_BLOB: Final = 7
+INSERT_BLOB: Final = 8
+CLEAR_BLOB: Final = 9
+ROLLBACK: Final = 10
+
+BLOB_OPERATIONS: Final = frozenset({CREATE_BLOB, INSERT_BLOB})
+"""Operations on the parts of a BLOB, which are no changes of a row."""
+
+
+class TypTable(NamedTuple):
+    """What the codes mean: ``operations`` are those that belong to a transaction, the others end it."""
+
+    name: str
+    operations: frozenset[int]
+    commit: int
+    rollback: int | None
+    clear_blob: int
+
+
+FIELDS: Final = TypTable(
+    "fields", frozenset({DELETE, INSERT, UPDATE, CREATE_BLOB, INSERT_BLOB, CLEAR_BLOB}), COMMIT, ROLLBACK, CLEAR_BLOB
+)
+PROSE: Final = TypTable("prose", frozenset({DELETE, INSERT, UPDATE, 4}), 5, None, 4)
+
+
+def typ_table(name: str) -> TypTable:
+    """The table of the option ``typ_table``: ``fields`` or ``prose``. Raises ConfigError."""
+    for table in (FIELDS, PROSE):
+        if table.name == name:
+            return table
+    raise ConfigError(f"typ_table {name!r} is unknown; use fields or prose (spec/linter-queue.md 3)")
+
+
+class Operation(NamedTuple):
+    """One operation: its first row, and old and new row image (INSERT: the new one is ``part1``)."""
+
+    row: QueueRow
+    part1: bytes
+    part2: bytes
+
+
+def check_code(row: QueueRow, table: TypTable) -> None:
+    """What is checked of a row as soon as it is read: its code, and the lengths of COMMIT and ROLLBACK.
+
+    Raises UnknownOperation, BadLength, TypContradiction.
+    """
+    typ, len1, len2 = row.typ, row.len1, row.len2
+    if typ in table.operations:
+        return
+    if typ not in (table.commit, table.rollback):
+        raise UnknownOperation(f"{where(row)}: TYP {typ} is no operation of the table {table.name!r}")
+    if table is PROSE and (len1 > 0 or len2 > 0):
+        raise UnknownOperation(f"{where(row)}: TYP {typ} with data is no operation of the table 'prose'")
+    if len1 < 0 or len2 < 0:
+        raise BadLength(f"{where(row)}: LEN1 {len1}, LEN2 {len2} are negative")
+    if len1 or len2:
+        raise TypContradiction(
+            f"{where(row)}: TYP {typ} ends a transaction and has no data, yet LEN1 is {len1} and LEN2 {len2}; "
+            "is typ_table fields right here?"
+        )
+
+
+def parts(rows: Sequence[QueueRow], table: TypTable = FIELDS) -> tuple[bytes, bytes]:
+    """The two parts of the rows of one operation, which are in order of EXTDATA (spec/linter-queue.md 4).
+
+    Raises MissingPart, BadLength, TypContradiction, BadColumnValue.
+    """
+    first = rows[0]
+    for number, row in enumerate(rows):
+        if row.extdata != number:
+            raise MissingPart(f"{where(first)}: part {number} is missing, part {row.extdata} stands in its place")
+    len1, len2 = first.len1, first.len2
+    if len1 + len2 > DATA_SIZE:
+        _check_lengths(first, len1, len2, negative=len1 < 0 or len2 < 0, table=table)
+        chunks = [data_bytes(row.data) for row in rows]
+        data = b"".join([*(chunk.ljust(DATA_SIZE, b"\0") for chunk in chunks[:-1]), chunks[-1]])
+        if len1 + len2 > len(data):
+            raise BadLength(f"{where(first)}: LEN1 {len1} and LEN2 {len2} are more than its {len(data)} bytes")
+        return data[:len1], data[len1 : len1 + len2]
+    negative = False
+    if len(rows) > 1:
+        negative = any(row.len1 < 0 or row.len2 < 0 for row in rows)
+        len1, len2 = sum(row.len1 for row in rows), sum(row.len2 for row in rows)
+    _check_lengths(first, len1, len2, negative=negative or len1 < 0 or len2 < 0, table=table)
+    cut = [_own_parts(row) for row in rows]
+    if len(cut) == 1:
+        return cut[0]
+    return b"".join([old for old, _ in cut]), b"".join([new for _, new in cut])
+
+
+def _own_parts(row: QueueRow) -> tuple[bytes, bytes]:
+    data, len1, end = row.data, row.len1, row.len1 + row.len2
+    if type(data) is not bytes:
+        data = data_bytes(data)
+    if end > DATA_SIZE:
+        raise BadLength(
+            f"{where(row)}: LEN1 {len1} and LEN2 {row.len2} of part {row.extdata} are more than {DATA_SIZE}"
+        )
+    if end > len(data):
+        raise BadLength(f"{where(row)}: LEN1 {len1} and LEN2 {row.len2} are more than its {len(data)} bytes")
+    return data[:len1], data[len1:end]
+
+
+def _check_lengths(row: QueueRow, len1: int, len2: int, *, negative: bool, table: TypTable) -> None:
+    if negative:
+        raise BadLength(f"{where(row)}: a length of the operation is negative")
+    typ = row.typ
+    if typ in BLOB_OPERATIONS:
+        return
+    if table is PROSE and typ == table.clear_blob and not len1 and not len2:
+        raise TypContradiction(f"{where(row)}: TYP 4 without data is no CLEAR BLOB; is typ_table prose right here?")
+    if not len1 or bool(len2) is not (typ == UPDATE):
+        wanted = "a first and a second part" if typ == UPDATE else "a first part only"
+        raise TypContradiction(f"{where(row)}: TYP {typ} has {wanted}, yet LEN1 is {len1} and LEN2 {len2}")
+
+
+def of_transaction(rows: Sequence[QueueRow], table: TypTable, *, every_destination: bool) -> list[Operation]:
+    """The operations of a transaction, whose rows are in order, those handed out.
+
+    ``every_destination`` as option ``destinations``: all of them, else the smallest in byte order (spec/linter-queue.md
+    5). Raises DestinationsDiffer and what ``parts`` raises.
+    """
+    made = []
+    number, end = 0, len(rows)
+    while number < end:
+        first = rows[number]
+        address = first.syslog_addr
+        after = number + 1
+        while after < end and rows[after].syslog_addr == address:
+            after += 1
+        if after == number + 1:
+            made.append(_of_one_row(first, table))
+        else:
+            made += _at_one_address(rows[number:after], table, every_destination)
+        number = after
+    return made
+
+
+def _of_one_row(row: QueueRow, table: TypTable) -> Operation:
+    _, extdata, _, _, _, typ, _, _, _, _, len1, len2, _, data = row
+    end = len1 + len2
+    # Most rows are a whole operation as it should be; whatever is not is left to the rules.
+    if type(data) is bytes and extdata == 0 < len1 <= end <= len(data) and end <= DATA_SIZE:
+        if len2 == 0:
+            if typ in _OF_ONE_PART:
+                return Operation(row, data[:len1], b"")
+        elif typ == UPDATE:
+            return Operation(row, data[:len1], data[len1:end])
+    return Operation(row, *parts((row,), table))
+
+
+_OF_ONE_PART: Final = frozenset({INSERT, DELETE, CLEAR_BLOB})
+
+
+def _at_one_address(rows: Sequence[QueueRow], table: TypTable, every_destination: bool) -> list[Operation]:
+    groups: dict[tuple[object, ...], list[QueueRow]] = {}
+    for row in rows:
+        groups.setdefault((row.typ, row.blobatr, row.tabnum_src, row.rowid_src), []).append(row)
+    handed_out: list[Operation] = []
+    for group in groups.values():
+        group.sort(key=_destination_order)
+        made = []
+        for _, same in groupby(group, key=lambda row: row.destination):
+            own = list(same)
+            made.append(Operation(own[0], *parts(own, table)))
+        if every_destination:
+            handed_out += made
+            continue
+        for other in made[1:]:
+            if other[1:] != made[0][1:]:
+                raise DestinationsDiffer(
+                    f"{where(other.row)}: the parts for {'.'.join(other.row.destination)} differ from those for "
+                    f"{'.'.join(made[0].row.destination)}; choose one with the option destination"
+                )
+        handed_out.append(made[0])
+    return handed_out
+
+
+def _destination_order(row: QueueRow) -> tuple[list[bytes], int]:
+    return [part.encode("utf-8", "surrogatepass") for part in row.destination], row.extdata
+
+
+def table_number(row: QueueRow) -> int:
+    """TABNUM_SRC of an operation. Raises BadColumnValue."""
+    if not isinstance(row.tabnum_src, int):
+        raise BadColumnValue(f"{where(row)}: TABNUM_SRC is {row.tabnum_src}, which is no whole number")
+    return row.tabnum_src
+
+
+def where(row: QueueRow) -> str:
+    """The place of a row, for messages."""
+    file, address = syslog_addr(row.syslog_addr)
+    return f"SYSLOG_ADDR {file}:{address} of {row.dbnode!r}"
+
 
 _log = logging.getLogger(__name__)
 

@@ -15,16 +15,14 @@ from eventlog.changes.json_form import to_json, value_to_json
 from eventlog.errors import FormatError
 from eventlog.gbase import records
 from eventlog.gbase.column_types import ColumnType, Kind
-from eventlog.gbase.column_writers import writer
-from eventlog.gbase.datetimes import datetime_text
-from eventlog.gbase.encodings import TextOptions
 from eventlog.gbase.errors import FramingError, TruncatedStream
-from eventlog.gbase.framing import Framer
 from eventlog.gbase.layout import Layouts, TabSchem, parse_columns
 from eventlog.gbase.options import ReadOptions
+from eventlog.gbase.packed import datetime_text
 from eventlog.gbase.reader import StreamReader
-from eventlog.gbase.records import Record, read_record
-from eventlog.gbase.row_writer import tabschem
+from eventlog.gbase.records import Framer, Record, read_record
+from eventlog.gbase.values import TextOptions, writer
+from eventlog.gbase.writer import tabschem
 from eventlog.model import Value
 
 Case = dict[str, Any]

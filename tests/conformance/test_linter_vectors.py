@@ -15,11 +15,18 @@ from eventlog.changes.json_form import to_json, value_from_json, value_to_json
 from eventlog.errors import EventlogError, FormatError, UnknownOperation
 from eventlog.linter import errors
 from eventlog.linter.attributes import TableAttrs, Typ, attrs_of_option
-from eventlog.linter.fields import blob_attr, decode_oper_date, encode_oper_date, oper_date_bytes, syslog_addr
-from eventlog.linter.image import EmulatorCodec
-from eventlog.linter.operations import FIELDS, check_code, parts
+from eventlog.linter.codec import EmulatorCodec
 from eventlog.linter.reader import QueueReader, ReaderOptions
-from eventlog.linter.rows import QueueRow, queue_rows_of_mappings
+from eventlog.linter.rows import (
+    QueueRow,
+    blob_attr,
+    decode_oper_date,
+    encode_oper_date,
+    oper_date_bytes,
+    queue_rows_of_mappings,
+    syslog_addr,
+)
+from eventlog.linter.transactions import FIELDS, check_code, parts
 
 Case = dict[str, Any]
 

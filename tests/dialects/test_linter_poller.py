@@ -13,10 +13,10 @@ import sqlalchemy as sa
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
-from eventlog.linter import tables
+from eventlog.linter import database
+from eventlog.linter.database import QueuePoller, follow
 from eventlog.linter.emulator import ATTRS, Step, Workload, emulate
 from eventlog.linter.errors import MissingColumn
-from eventlog.linter.poller import QueuePoller, follow
 from eventlog.linter.reader import ReaderOptions
 from eventlog.linter.rows import QueueRow
 from eventlog.model import Change
@@ -39,14 +39,14 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sa.Engine
 @pytest.fixture
 def queue(engine: sa.Engine) -> sa.Table:
     with engine.begin() as connection:
-        queue, attrs = tables.create(connection)
-        tables.insert_attrs(connection, attrs, list(ATTRS.values()))
+        queue, attrs = database.create(connection)
+        database.insert_attrs(connection, attrs, list(ATTRS.values()))
     return queue
 
 
 def put(engine: sa.Engine, queue: sa.Table, rows: list[QueueRow]) -> None:
     with engine.begin() as connection:
-        tables.insert_rows(connection, queue, rows)
+        database.insert_rows(connection, queue, rows)
 
 
 def remove(engine: sa.Engine, queue: sa.Table, rows: list[QueueRow]) -> None:
@@ -223,12 +223,12 @@ def test_open_transactions_are_counted_when_a_queue_is_drained(engine: sa.Engine
 
 def test_a_new_description_is_taken_up(engine: sa.Engine, queue: sa.Table) -> None:
     with engine.begin() as connection:
-        attrs = tables.find(connection, "DISPATCH_ATTRS")
+        attrs = database.find(connection, "DISPATCH_ATTRS")
         connection.execute(sa.delete(attrs))
     asked = poller(engine)
     assert list(asked.poll()) == []
     with engine.begin() as connection:
-        tables.insert_attrs(connection, attrs, list(ATTRS.values()))
+        database.insert_attrs(connection, attrs, list(ATTRS.values()))
     steps = list(emulate(Workload(10, transactions=10)))
     put(engine, queue, rows_of(steps))
     assert list(asked.poll()) == changes_of(steps)

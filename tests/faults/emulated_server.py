@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from eventlog.gbase.emulator import CdcServer
-from eventlog.gbase.emulator_connection import EmulatorConnection
-from eventlog.gbase.scenarios import T1, drain, new_server, open_session
+from eventlog.gbase.emulator.scenarios import T1, drain, new_server, open_session
+from eventlog.gbase.emulator.server import CdcServer, EmulatorConnection
 
 ROWS: Final = 60
 

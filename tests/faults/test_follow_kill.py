@@ -25,9 +25,9 @@ from lxml import etree
 from eventlog.changes.format import Report
 from eventlog.changes.to_events import change_to_events
 from eventlog.config.options import toml
-from eventlog.gbase import stream_format
-from eventlog.gbase.scenarios import T1, drain, new_server, open_session
-from eventlog.linter import tables
+from eventlog.gbase import format
+from eventlog.gbase.emulator.scenarios import T1, drain, new_server, open_session
+from eventlog.linter import database
 from eventlog.linter.emulator import ATTRS, Workload, emulate
 from eventlog.linter.rows import QueueRow
 from eventlog.model import Change, ChangeOp
@@ -83,7 +83,7 @@ class Stream:
         reader = {"labels": {"111": T1}, "keys": {"app.t1": ["c1"]}}
         self.settings = {"type": "gbase", "path": str(self.path), "reader": reader}
         self.path.write_bytes(b"".join(parts))
-        self.whole = events_of(list(stream_format.read(str(self.path), reader, Report())))
+        self.whole = events_of(list(format.read(str(self.path), reader, Report())))
 
     @staticmethod
     def _row(work: Any, number: int) -> None:
@@ -103,8 +103,8 @@ class Queue:
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
         with engine.begin() as connection:
-            self.table, attrs = tables.create(connection)
-            tables.insert_attrs(connection, attrs, list(ATTRS.values()))
+            self.table, attrs = database.create(connection)
+            database.insert_attrs(connection, attrs, list(ATTRS.values()))
         steps = list(emulate(Workload(3, transactions=5, operations=4)))
         rows = [row for step in steps for row in step.rows]
         self.first, self.second = rows[: len(rows) // 2], rows[len(rows) // 2 :]
@@ -114,7 +114,7 @@ class Queue:
 
     def _put(self, rows: list[QueueRow]) -> None:
         with self.engine.begin() as connection:
-            tables.insert_rows(connection, self.table, rows)
+            database.insert_rows(connection, self.table, rows)
 
     def reset(self) -> None:
         run(self.engine, f"DELETE FROM {self.table.name}")

@@ -20,7 +20,7 @@ from eventlog.convert import convert as convert_row_by_row
 from eventlog.convert import format_named
 from eventlog.errors import ConfigError, FormatError
 from eventlog.linter.emulator import TABLES, Workload, emulate
-from eventlog.linter.files import write_export
+from eventlog.linter.format import write_export
 from eventlog.model import Change, ChangeOp
 from spark.captures import captures, read_capture
 from spark.change_frame import change_of, read_changes

@@ -13,9 +13,9 @@ from typing import Any
 from lxml import etree
 
 from eventlog.changes.to_events import EventWriting
-from eventlog.gbase.emulator import CdcServer, Switches, Work
+from eventlog.gbase.emulator.scenarios import drain, open_session
+from eventlog.gbase.emulator.server import CdcServer, Switches, Work
 from eventlog.gbase.options import ReadOptions
-from eventlog.gbase.scenarios import drain, open_session
 from eventlog.model import Answer, Event, Level, Verdict
 from eventlog.publisher.follow import follow
 from eventlog.publisher.follow_run import Following, OpenPosition

@@ -17,9 +17,9 @@ import pytest
 from follow_world import ITEM, OPTIONS, Receiver, Stream, files, following, position_at, running, saved_at
 
 from eventlog.errors import ConfigError
-from eventlog.gbase.emulator import Switches
+from eventlog.gbase.emulator.server import Switches
 from eventlog.gbase.errors import FramingError, SessionDead
-from eventlog.gbase.framing import Framer
+from eventlog.gbase.records import Framer
 from eventlog.publisher.follow import follow
 from eventlog.publisher.sources import Mark, Read, SourceLost
 from eventlog.publisher.sources.capture_files import CaptureFiles

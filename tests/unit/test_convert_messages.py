@@ -22,7 +22,7 @@ from loss_table import CATALOG, LABELS
 
 from eventlog import cli
 from eventlog.convert import convert
-from eventlog.gbase.framing import INSERT
+from eventlog.gbase.records import INSERT
 
 LETTERS = {"xds": "X", "eventlog": "E", "qlik-change-table": "T", "qlik-messages": "K", "gbase": "G", "linter": "L"}
 MAP = {"gbase": {"labels": LABELS}, "linter": {"codec": "eventlog-emulator-1"}}

@@ -20,7 +20,7 @@ from eventlog.changes.format import Report
 from eventlog.config.load import load
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.gbase.session import Capture
-from eventlog.linter import tables
+from eventlog.linter import database
 from eventlog.linter.emulator import Workload, emulate
 from eventlog.linter.reader import ReaderOptions
 from eventlog.linter.rows import QueueRow
@@ -163,9 +163,9 @@ def queue_of(directory: Path, rows: Sequence[QueueRow]) -> DispatchQueue:
     url = f"sqlite:///{directory / 'queue.db'}"
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     with engine.begin() as connection:
-        table, attrs = tables.create(connection)
-        tables.insert_attrs(connection, attrs, list(ATTRS.values()))
-        tables.insert_rows(connection, table, rows)
+        table, attrs = database.create(connection)
+        database.insert_attrs(connection, attrs, list(ATTRS.values()))
+        database.insert_rows(connection, table, rows)
     engine.dispose()
     options = ReaderOptions(codec="eventlog-emulator-1")
     return DispatchQueue(url, options, "dispatch_queue", "dispatch_attrs", None, None, 0.01, Report())

@@ -24,10 +24,9 @@ from eventlog.changes.to_events import change_to_events
 from eventlog.config.load import load
 from eventlog.config.options import toml
 from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError
-from eventlog.gbase.emulator import Switches
-from eventlog.gbase.emulator_connection import EmulatorConnection
+from eventlog.gbase.emulator.server import EmulatorConnection, Switches
 from eventlog.gbase.session import Capture
-from eventlog.linter import tables
+from eventlog.linter import database
 from eventlog.linter.emulator import ATTRS, Workload, emulate
 from eventlog.linter.reader import ReaderOptions
 from eventlog.model import Change, Level
@@ -197,9 +196,9 @@ def queue(engine: sa.Engine, **options: Any) -> DispatchQueue:
 def fill(engine: sa.Engine, workload: Workload) -> list[Change]:
     steps = list(emulate(workload))
     with engine.begin() as connection:
-        table, attrs = tables.create(connection)
-        tables.insert_attrs(connection, attrs, list(ATTRS.values()))
-        tables.insert_rows(connection, table, [row for step in steps for row in step.rows])
+        table, attrs = database.create(connection)
+        database.insert_attrs(connection, attrs, list(ATTRS.values()))
+        database.insert_rows(connection, table, [row for step in steps for row in step.rows])
     return [change for step in steps for change in step.changes]
 
 

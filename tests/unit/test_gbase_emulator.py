@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from eventlog.gbase import framing
-from eventlog.gbase.emulator import CdcServer, Done, Switches, Work
+from eventlog.gbase import records
+from eventlog.gbase.emulator.scenarios import ALL, LABELS, SCENARIOS, T1, drain, new_server, open_session, play
+from eventlog.gbase.emulator.server import CdcServer, Done, Switches, Work
+from eventlog.gbase.emulator.workload import Workload, stream
 from eventlog.gbase.errors import ERROR_NUMBERS, SessionDead
-from eventlog.gbase.framing import RECORD_NAMES, Framer
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.reader import StreamReader
-from eventlog.gbase.scenarios import ALL, LABELS, SCENARIOS, T1, drain, new_server, open_session, play
-from eventlog.gbase.workload import Workload, stream
+from eventlog.gbase.records import RECORD_NAMES, Framer
 from eventlog.model import Change, ChangeOp
 
 SWITCHES = [
@@ -228,7 +228,7 @@ def test_a_read_without_data_gives_a_timeout_and_waits_where_told_to() -> None:
     list(drain(server, session))
     buffer = bytearray(100)
     assert server.cdc_read(session, buffer) == 24
-    assert buffer[12:16] == framing.TIMEOUT.to_bytes(4, "big")
+    assert buffer[12:16] == records.TIMEOUT.to_bytes(4, "big")
     waiting = server.cdc_opensess("s", 0, -1, 1, 1, 1)
     server.cdc_activatesess(waiting, 0)
     worker = threading.Timer(0.05, lambda: server.begin().commit())
@@ -253,7 +253,7 @@ def test_updates_that_change_nothing_are_written() -> None:
 
 def test_the_example_of_the_documentation_runs() -> None:
     page = (Path(__file__).parents[2] / "docs" / "gbase-streams.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"^```python\n(from eventlog\.gbase\.emulator .*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (example,) = re.findall(r"^```python\n(from eventlog\.gbase\.emulator\.server .*?)^```$", page, re.M | re.S)
     names: dict[str, Any] = {}
     exec(example, names)
     assert names["server"].tables

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from eventlog.changes.json_form import to_json
 from eventlog.errors import FormatError
 from eventlog.gbase import records
-from eventlog.gbase.framing import HEADER_SIZES
+from eventlog.gbase.emulator.scenarios import SCENARIOS, play
+from eventlog.gbase.emulator.workload import stream
 from eventlog.gbase.listing import listing
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.reader import StreamReader
-from eventlog.gbase.scenarios import SCENARIOS, play
-from eventlog.gbase.workload import stream
+from eventlog.gbase.records import HEADER_SIZES
 from eventlog.model import Change
 
 STREAMS = [play(name) for name in SCENARIOS] + [b"".join(stream(seed, 20_000)) for seed in range(3)]

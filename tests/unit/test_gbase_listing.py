@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from eventlog.errors import FormatError
-from eventlog.gbase.emulator import Switches
+from eventlog.gbase.emulator.scenarios import LABELS, SCENARIOS, play
+from eventlog.gbase.emulator.server import Switches
 from eventlog.gbase.errors import RowLengthError, TruncatedStream
 from eventlog.gbase.listing import listing
 from eventlog.gbase.options import ReadOptions
-from eventlog.gbase.scenarios import LABELS, SCENARIOS, play
 
 VECTORS = Path(__file__).parents[1] / "conformance" / "vectors" / "gbase.json"
 CAPTURE = bytes.fromhex(json.loads(VECTORS.read_text(encoding="utf-8"))["streams"][0]["hex"])

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from eventlog.errors import DatabaseError
-from eventlog.gbase.emulator import CdcServer
-from eventlog.gbase.emulator_connection import EmulatorConnection, EmulatorCursor
+from eventlog.gbase.emulator.scenarios import ALL, T1, new_server
+from eventlog.gbase.emulator.server import CdcServer, EmulatorConnection, EmulatorCursor
 from eventlog.gbase.errors import CdcError
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.reader import StreamReader
-from eventlog.gbase.scenarios import ALL, T1, new_server
 from eventlog.gbase.session import Capture, capture_session
 from eventlog.model import Change
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from eventlog.errors import SchemaMissing
 from eventlog.gbase import records
 from eventlog.gbase.errors import DuplicateBegin, OrphanRecord, SessionDead
-from eventlog.gbase.framing import DELETE, INSERT, UPDAFT, UPDBEF
 from eventlog.gbase.layout import parse_columns
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.reader import StreamReader
-from eventlog.gbase.row_writer import tabschem
+from eventlog.gbase.records import DELETE, INSERT, UPDAFT, UPDBEF
+from eventlog.gbase.writer import tabschem
 from eventlog.model import Change, ChangeOp
 
 SCHEM = b"".join(tabschem(label, parse_columns("c integer")) for label in (1, 2))

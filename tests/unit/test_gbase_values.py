@@ -17,17 +17,7 @@ from hypothesis import strategies as st
 from eventlog.errors import ConfigError, FormatError, NotExpressible, ValueRange
 from eventlog.gbase import records
 from eventlog.gbase.column_types import Column, parse_type, split_columns
-from eventlog.gbase.column_writers import writer
-from eventlog.gbase.datetimes import (
-    datetime_reader,
-    fields_of,
-    pack_fields,
-    parse_qualifier,
-    unpack_fields,
-    value_of_fields,
-)
-from eventlog.gbase.decimals import decimal_reader, decimal_width, decimal_writer, unpack_digits
-from eventlog.gbase.encodings import TextOptions
+from eventlog.gbase.emulator.workload import ALL_TYPES, extreme_row, null_row, random_value
 from eventlog.gbase.errors import (
     BadDatetime,
     BadDecimal,
@@ -40,8 +30,20 @@ from eventlog.gbase.errors import (
 )
 from eventlog.gbase.layout import Layout, Layouts, parse_columns
 from eventlog.gbase.options import ReadOptions, parse_table_name
-from eventlog.gbase.row_writer import row_writer, tabschem
-from eventlog.gbase.sample_values import ALL_TYPES, extreme_row, null_row, random_value
+from eventlog.gbase.packed import (
+    datetime_reader,
+    decimal_reader,
+    decimal_width,
+    decimal_writer,
+    fields_of,
+    pack_fields,
+    parse_qualifier,
+    unpack_digits,
+    unpack_fields,
+    value_of_fields,
+)
+from eventlog.gbase.values import TextOptions, writer
+from eventlog.gbase.writer import row_writer, tabschem
 from eventlog.model import Lob, Row, Value
 
 

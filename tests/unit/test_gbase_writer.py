@@ -22,13 +22,13 @@ from eventlog.errors import (
     ValueRange,
 )
 from eventlog.gbase.column_types import Column, parse_type, split_columns
+from eventlog.gbase.emulator.scenarios import play
+from eventlog.gbase.emulator.workload import ALL_TYPES, random_value
 from eventlog.gbase.errors import DecodeError
-from eventlog.gbase.framing import RECORD_NAMES, Framer
+from eventlog.gbase.format import FORMAT
 from eventlog.gbase.options import ReadOptions, WriteOptions
 from eventlog.gbase.reader import StreamReader
-from eventlog.gbase.sample_values import ALL_TYPES, random_value
-from eventlog.gbase.scenarios import play
-from eventlog.gbase.stream_format import FORMAT
+from eventlog.gbase.records import RECORD_NAMES, Framer
 from eventlog.gbase.writer import write_stream
 from eventlog.model import Change, ChangeOp, Lob
 

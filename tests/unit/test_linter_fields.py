@@ -11,19 +11,23 @@ from hypothesis import strategies as st
 
 from eventlog.errors import ConfigError, ValueRange
 from eventlog.linter.errors import BadColumnValue, BadOperDate, MissingColumn
-from eventlog.linter.fields import (
+from eventlog.linter.rows import (
+    QUEUE_COLUMNS,
+    QueueRow,
     blob_attr,
+    column_values,
     data_bytes,
     decode_oper_date,
     encode_oper_date,
     from_utc,
     oper_date_bytes,
+    queue_rows,
+    queue_rows_of_mappings,
     server_zone,
     stripped,
     syslog_addr,
     to_utc,
 )
-from eventlog.linter.rows import COLUMNS, QueueRow, column_values, queue_rows, queue_rows_of_mappings
 
 
 @pytest.mark.parametrize("value", [b"12345", b"1234567", "00000000000", "00000000000g", "00 00000 000", "", None, 5])
@@ -91,7 +95,7 @@ def test_data_of_another_kind_is_refused(value: Any) -> None:
 
 VALUES: dict[str, Any] = dict(
     zip(
-        COLUMNS,
+        QUEUE_COLUMNS,
         (b"\0" * 6, 0, "N  ", -1, -1, 2, 773, 3, 7, 9, 1, 0, "S ", "O", "T\0", b"x"),
         strict=True,
     )
@@ -104,7 +108,7 @@ def test_columns_are_found_in_any_case_and_order_among_others() -> None:
     assert row == QueueRow(
         b"\0" * 6, 0, "N", (1 << 64) - 1, (1 << 64) - 1, 2, 773, 3, 7, 9, 1, 0, ("S", "O", "T"), b"x"
     )
-    assert dict(zip(COLUMNS, column_values(row), strict=True)) == VALUES | {
+    assert dict(zip(QUEUE_COLUMNS, column_values(row), strict=True)) == VALUES | {
         "DBNODE": "N".ljust(8),
         "DST_SERVER": "S".ljust(8),
         "DST_OWNER": "O".ljust(66),
@@ -124,9 +128,9 @@ def test_padding_of_data_is_not_kept(data: Any, extdata: int, len1: int, len2: i
     assert data_bytes(row.data) == b"\1\2\3\4"[:kept]
 
 
-@pytest.mark.parametrize("name", [name for name in COLUMNS if name not in ("CHANNEL", "ROWID_SRC")])
+@pytest.mark.parametrize("name", [name for name in QUEUE_COLUMNS if name not in ("CHANNEL", "ROWID_SRC")])
 def test_a_missing_column_is_named(name: str) -> None:
-    names = [other for other in COLUMNS if other != name]
+    names = [other for other in QUEUE_COLUMNS if other != name]
     with pytest.raises(MissingColumn, match=f"column {name} of DISPATCH_QUEUE is missing"):
         list(queue_rows(names, []))
 

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, DatabaseError, FormatError, NotExpressible
-from eventlog.linter import attributes, tables
+from eventlog.linter import attributes, database
 from eventlog.linter.emulator import ATTRS, DOCUMENT, ITEM, READING, Workload, emulate
 from eventlog.linter.errors import MissingColumn
-from eventlog.linter.queue_format import FORMAT
+from eventlog.linter.format import FORMAT
 from eventlog.linter.reader import QueueReader, ReaderOptions
-from eventlog.linter.rows import COLUMNS, QueueRow, column_values, queue_rows_of_mappings
+from eventlog.linter.rows import QUEUE_COLUMNS, QueueRow, column_values, queue_rows_of_mappings
 from eventlog.model import Change, ChangeOp
 from eventlog.sql.connect import connect_any
 
@@ -80,7 +80,7 @@ def test_exports_of_one_queue_in_several_files_are_one_capture(tmp_path: Path) -
 
 def test_what_is_open_at_the_end_of_an_export_is_dropped_and_counted(tmp_path: Path) -> None:
     rows = [row for step in emulate(Workload(5, transactions=40, unfinished=True)) for row in step.rows]
-    lines = [dict(zip(COLUMNS, column_values(row), strict=True)) for row in rows]
+    lines = [dict(zip(QUEUE_COLUMNS, column_values(row), strict=True)) for row in rows]
     table = pyarrow.Table.from_pylist(lines)
     pyarrow.parquet.write_table(table, tmp_path / "q.parquet")
     report = Report()
@@ -151,7 +151,7 @@ def test_tables_are_found_in_any_case(tmp_path: Path) -> None:
     ("name", "content", "error"),
     [
         ("q.csv", "OPER_DATE,TYP\n000000000000,1\n", "column EXTDATA of DISPATCH_QUEUE is missing"),
-        ("q.csv", ",".join(COLUMNS) + "\n1,2\n", "q.csv, line 2: 2 values for 16 columns"),
+        ("q.csv", ",".join(QUEUE_COLUMNS) + "\n1,2\n", "q.csv, line 2: 2 values for 16 columns"),
         ("q.csv", b"\xff\xfe", "no CSV in UTF-8"),
         ("q.jsonl", "{", "q.jsonl, line 1: no JSON"),
         ("q.jsonl", "[1]", "q.jsonl, line 1: no JSON object"),
@@ -202,9 +202,9 @@ def test_attrs_without_a_column_are_refused(tmp_path: Path) -> None:
 def test_created_tables_have_the_columns_of_the_manual() -> None:
     engine = sa.create_engine("sqlite://")
     with engine.begin() as connection:
-        queue, attrs = tables.create(connection)
-        assert tuple(column.name.upper() for column in queue.columns) == COLUMNS
-        assert tuple(column.name.upper() for column in attrs.columns) == attributes.COLUMNS
+        queue, attrs = database.create(connection)
+        assert tuple(column.name.upper() for column in queue.columns) == QUEUE_COLUMNS
+        assert tuple(column.name.upper() for column in attrs.columns) == attributes.ATTRS_COLUMNS
     engine.dispose()
 
 
@@ -222,13 +222,13 @@ def damaged_queues(draw: st.DrawFn) -> list[dict[str, Any]]:
     lines = [_line(row) for row in ROWS[start : start + draw(st.integers(1, 25))]]
     for _ in range(draw(st.integers(1, 4))):
         line = draw(st.sampled_from(lines))
-        line[draw(st.sampled_from(COLUMNS))] = draw(JUNK)
+        line[draw(st.sampled_from(QUEUE_COLUMNS))] = draw(JUNK)
     return draw(st.permutations(lines))
 
 
 def _line(row: QueueRow) -> dict[str, Any]:
     values = (value.hex() if isinstance(value, bytes) else value for value in column_values(row))
-    return dict(zip(COLUMNS, values, strict=True))
+    return dict(zip(QUEUE_COLUMNS, values, strict=True))
 
 
 @given(

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from eventlog.errors import ConfigError
 from eventlog.linter.attributes import ColumnAttrs, TableAttrs, Typ, attrs_of_rows, table_attrs
+from eventlog.linter.codec import EmulatorCodec
 from eventlog.linter.errors import RowDecodeError, RowEncodeError
-from eventlog.linter.image import EmulatorCodec
 from eventlog.model import Lob
 
 CODEC = EmulatorCodec()

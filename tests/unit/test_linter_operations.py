@@ -12,9 +12,9 @@ from linter_rows import commit, read, rollback, row
 
 from eventlog.errors import ConfigError, UnknownOperation
 from eventlog.linter.errors import BadColumnValue, BadLength, MissingPart, TypContradiction
-from eventlog.linter.log import SystemLog, Written
-from eventlog.linter.operations import FIELDS, parts
 from eventlog.linter.rows import Destination, QueueRow
+from eventlog.linter.transactions import FIELDS, parts
+from eventlog.linter.writer import SystemLog, Written
 
 # TYP, LEN1, LEN2 of a row, and what each table says: an operation (op), the end of a transaction, or an error.
 CODES = [

@@ -15,9 +15,9 @@ from linter_rows import DATE, TO, addresses, commit, counted, read, rollback, ro
 
 from eventlog.errors import ConfigError, NotExpressible, SchemaMissing
 from eventlog.linter.attributes import TableAttrs
+from eventlog.linter.codec import EmulatorCodec
 from eventlog.linter.emulator import ATTRS, DOCUMENT, ITEM, Workload, emulate
 from eventlog.linter.errors import DestinationsDiffer, RowDecodeError, SeveralNodes
-from eventlog.linter.image import EmulatorCodec
 from eventlog.linter.reader import QueueReader, ReaderOptions
 from eventlog.linter.rows import Destination, QueueRow
 from eventlog.model import Change, ChangeOp, Value

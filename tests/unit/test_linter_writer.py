@@ -23,7 +23,7 @@ from eventlog.linter.attributes import Typ
 from eventlog.linter.emulator import ATTRS, DOCUMENT, ITEM, READING, Workload, emulate
 from eventlog.linter.errors import RowEncodeError
 from eventlog.linter.reader import QueueReader, ReaderOptions
-from eventlog.linter.rows import COLUMNS, QueueRow, column_values, queue_rows
+from eventlog.linter.rows import QUEUE_COLUMNS, QueueRow, column_values, queue_rows
 from eventlog.linter.writer import QueueWriter, WriterOptions
 from eventlog.model import Change, ChangeOp, Lob, Row, Value
 
@@ -47,7 +47,7 @@ def written(*changes: Change, **options: Any) -> list[QueueRow]:
 
 def read_back(rows: Iterable[QueueRow], **options: Any) -> list[Change]:
     options = {"codec": "eventlog-emulator-1", "final": True, **options}
-    return list(QueueReader(ATTRS, ReaderOptions(**options)).read(queue_rows(COLUMNS, map(column_values, rows))))
+    return list(QueueReader(ATTRS, ReaderOptions(**options)).read(queue_rows(QUEUE_COLUMNS, map(column_values, rows))))
 
 
 def item(op: ChangeOp, **given: Any) -> Change:

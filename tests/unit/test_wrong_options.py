@@ -17,7 +17,7 @@ from eventlog.config.settings import SourceSettings
 from eventlog.convert import convert, format_named, in_own_options
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.gbase import options as gbase
-from eventlog.linter import queue_format, reader, writer
+from eventlog.linter import format, reader, writer
 from eventlog.log.jsonl import JsonlReaderOptions, JsonlWriterOptions
 from eventlog.log.row_format import LogReaderOptions, LogWriterOptions
 from eventlog.publisher.follow_opening import source_of as source_for
@@ -42,8 +42,8 @@ FORMS: Final = (
     Form(
         "linter",
         "one.csv",
-        (queue_format.SourceOptions, reader.ReaderOptions),
-        (queue_format.TargetOptions, writer.WriterOptions),
+        (format.SourceOptions, reader.ReaderOptions),
+        (format.TargetOptions, writer.WriterOptions),
     ),
     Form("qlik-messages", "one.jsonl", (message_options.ReadOptions,), (message_options.WriteOptions,)),
     Form("qlik-change-table", "one", (change_table_options.ReadOptions,), (change_table_options.WriteOptions,)),

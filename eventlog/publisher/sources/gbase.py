@@ -10,10 +10,9 @@ from typing import Any, Final
 
 from eventlog.errors import ConfigError, EventlogError, FormatError, with_location
 from eventlog.gbase.errors import CdcError, ColumnError, SessionDead, error_name
-from eventlog.gbase.options import ReadOptions
+from eventlog.gbase.options import ReadOptions, Token
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.session import Capture, Connection, Transport, capture_session
-from eventlog.gbase.token import Token
 from eventlog.gbase.transactions import Committed
 from eventlog.publisher.sources import BadToken, Mark, Read, SourceAway, SourceLost, Step, Unread
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from eventlog.gbase.framing import BEGINTX, COMMTX, RBTX, TABSCHEM, Framer
+from eventlog.gbase.records import BEGINTX, COMMTX, RBTX, TABSCHEM, Framer
 
 _BEGIN: Final = struct.Struct(">QI")
 _LABEL: Final = struct.Struct(">I")

@@ -17,11 +17,9 @@ import sqlalchemy as sa
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, NeedsRowCodec
 from eventlog.linter.attributes import TableAttrs
-from eventlog.linter.fields import stripped
-from eventlog.linter.poller import QueuePoller
+from eventlog.linter.database import QueuePoller, database_errors, find
 from eventlog.linter.reader import ReaderOptions
-from eventlog.linter.rows import column_positions
-from eventlog.linter.tables import database_errors, find
+from eventlog.linter.rows import column_positions, stripped
 from eventlog.linter.transactions import place_of_token
 from eventlog.model import Change
 from eventlog.publisher.sources import Backlog, BadToken, Mark, Read, Step, Unread

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from eventlog.gbase.emulator import CdcServer, Switches
-from eventlog.gbase.sample_values import ALL_TYPES, extreme_row, null_row
+from eventlog.gbase.emulator.server import CdcServer, Switches
+from eventlog.gbase.emulator.workload import ALL_TYPES, extreme_row, null_row
 from eventlog.model import Row
 
 T1: Final = "shop:app.t1"

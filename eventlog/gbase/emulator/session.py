@@ -6,15 +6,15 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from eventlog.gbase import framing, records
+from eventlog.gbase import records
 from eventlog.gbase.column_types import Column, parse_type
-from eventlog.gbase.encodings import TextOptions
 from eventlog.gbase.errors import ERROR_NUMBERS
-from eventlog.gbase.row_writer import Payload, row_writer, stream_order, tabschem
+from eventlog.gbase.values import TextOptions
+from eventlog.gbase.writer import Payload, row_writer, stream_order, tabschem
 from eventlog.model import Row
 
 if TYPE_CHECKING:
-    from eventlog.gbase.emulator import CdcServer, LogRecord
+    from eventlog.gbase.emulator.server import CdcServer, LogRecord
 
 _DEAD: Final = 1
 
@@ -145,12 +145,12 @@ class Session:
                 return records.truncate(sequence, tx, capture.label)
             sizes, data = payload(row)
             return records.row(number, sequence, tx, capture.label, sizes, data, self._server.switches.size_order)
-        if number == framing.BEGINTX:
+        if number == records.BEGINTX:
             return records.begin_tx(sequence, tx, *numbers)
-        if number == framing.COMMTX:
+        if number == records.COMMTX:
             return records.comm_tx(sequence, tx, *numbers)
         # A DISCARD has the sequence that it discards from instead of its own.
-        return records.rb_tx(sequence, tx) if number == framing.RBTX else records.discard(numbers[0], tx)
+        return records.rb_tx(sequence, tx) if number == records.RBTX else records.discard(numbers[0], tx)
 
     def _with_header(self, record: bytes) -> bytes:
         extra = self._server.switches.extra_header

@@ -8,8 +8,8 @@ from array import array
 from collections.abc import Iterator
 from typing import IO, Final, NamedTuple
 
-from eventlog.gbase.framing import UPDBEF
 from eventlog.gbase.layout import Layout
+from eventlog.gbase.records import UPDBEF
 
 
 class Entry(NamedTuple):

@@ -1,20 +1,21 @@
-"""DISPATCH_QUEUE and DISPATCH_ATTRS in a database, of any that SQLAlchemy speaks to (spec/linter-queue.md 1)."""
+"""DISPATCH_QUEUE and DISPATCH_ATTRS in a database: made, read and polled (spec/linter-queue.md 1, 5)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, Final
 
 import sqlalchemy as sa
 
+from eventlog.changes.format import Report
 from eventlog.core.catalog import match_name
-from eventlog.errors import DatabaseAway, DatabaseError, FormatError
-from eventlog.linter import attributes, rows
-from eventlog.linter.attributes import TableAttrs, attrs_of_rows, attrs_values
-from eventlog.linter.fields import MASK_64
-from eventlog.linter.rows import QueueRow, column_positions, column_values
+from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, FormatError
+from eventlog.linter.attributes import ATTRS_COLUMNS, TableAttrs, attrs_of_rows, attrs_values
+from eventlog.linter.reader import QueueReader, ReaderOptions
+from eventlog.linter.rows import MASK_64, QUEUE_COLUMNS, QueueRow, column_positions, column_values, queue_rows
+from eventlog.model import Change
 
 QUEUE: Final = "dispatch_queue"
 ATTRS: Final = "dispatch_attrs"
@@ -120,7 +121,7 @@ def last_address(connection: sa.Connection, table: sa.Table) -> int | None:
 
 def insert_rows(connection: sa.Connection, table: sa.Table, queue: Iterable[QueueRow]) -> None:
     """Put rows into the queue, some hundred a statement."""
-    names = [_column(table, name).name for name in rows.COLUMNS]
+    names = [_column(table, name).name for name in QUEUE_COLUMNS]
     values = iter(queue)
     while several := [dict(zip(names, column_values(row), strict=True)) for row in islice(values, _AT_ONCE)]:
         connection.execute(sa.insert(table), several)
@@ -128,7 +129,7 @@ def insert_rows(connection: sa.Connection, table: sa.Table, queue: Iterable[Queu
 
 def insert_attrs(connection: sa.Connection, table: sa.Table, tables: Sequence[TableAttrs]) -> None:
     """Describe tables, those that are described already as they are. Raises FormatError where that is not equal."""
-    names = [_column(table, name).name for name in attributes.COLUMNS]
+    names = [_column(table, name).name for name in ATTRS_COLUMNS]
     present = read_attrs(connection, table)
     for attrs in tables:
         known = present.get(attrs.tabnum)
@@ -144,3 +145,90 @@ def _column(table: sa.Table, name: str) -> sa.Column[Any]:
     names = [column.name for column in table.columns]
     (position,) = column_positions(names, (name,), table=table.name)
     return table.columns[names[position or 0]]
+
+
+_FETCHED_AT_ONCE: Final = 500
+
+
+class QueuePoller:
+    """Polls one queue. ``restart_token`` is where a new poller goes on, given as the option ``restart``.
+
+    Each poll reads the queue in order in one statement, takes at most ``batch_rows`` rows that are new and closes its
+    transaction before the first change is handed out; operations of open transactions are kept in memory until their
+    COMMIT is seen. The rows that were taken before are read over again, since the queue holds but what is not sent yet.
+
+    ``queue_table``, ``attrs_table``: names, matched without case where not exactly, in ``schema``. ``attrs``: the
+    tables by number, in the place of DISPATCH_ATTRS. Raises ConfigError.
+    """
+
+    def __init__(
+        self,
+        engine: sa.Engine,
+        options: ReaderOptions | None = None,
+        report: Report | None = None,
+        *,
+        queue_table: str = QUEUE,
+        attrs_table: str = ATTRS,
+        schema: str | None = None,
+        batch_rows: int = 10_000,
+        attrs: Mapping[int, TableAttrs] | None = None,
+    ) -> None:
+        if batch_rows < 1:
+            raise ConfigError(f"batch_rows {batch_rows} is no number of rows")
+        self._engine = engine
+        self._options = options or ReaderOptions()
+        self._reader = QueueReader(attrs or {}, self._options, report)
+        self._reads_attrs = attrs is None and self._options.codec != "none"
+        self._names = queue_table, attrs_table, schema
+        self._queue: sa.Table | None = None
+        self._attrs: sa.Table | None = None
+        self._batch_rows = batch_rows
+
+    @property
+    def restart_token(self) -> str | None:
+        """The token of the last transaction whose changes were handed out whole."""
+        return self._reader.restart_token
+
+    def poll(self) -> Iterator[Change]:
+        """The changes of the transactions whose COMMIT is new in the queue. Raises FormatError, DatabaseError.
+
+        After DatabaseAway it may be called again; after a FormatError go on with a new poller.
+        """
+        rows = self._fetch()
+        yield from self._reader.changes(rows, final=False)
+
+    def drain(self) -> Iterator[Change]:
+        """All that the queue holds now, in as many polls as it needs; what is open then is dropped and counted."""
+        while rows := self._fetch():
+            yield from self._reader.changes(rows, final=False)
+        yield from self._reader.changes((), final=True)
+
+    def _fetch(self) -> list[QueueRow]:
+        queue_table, attrs_table, schema = self._names
+        with database_errors(), self._engine.connect() as opened:
+            connection = opened.execution_options(postgresql_readonly=True)
+            if self._reads_attrs:
+                if self._attrs is None:
+                    self._attrs = find(connection, attrs_table, schema)
+                self._reader.describe(read_attrs(connection, self._attrs))
+            if self._queue is None:
+                self._queue = find(connection, queue_table, schema)
+            # Of so many rows at least a batch is new, if the queue holds that many new ones.
+            limit = self._reader.rows_taken + self._batch_rows
+            statement = select_queue(self._queue, self._options.order_by, limit)
+            result = connection.execute(statement, execution_options={"yield_per": _FETCHED_AT_ONCE})
+            return list(self._reader.fresh(queue_rows(tuple(result.keys()), result)))
+
+
+def follow(poller: QueuePoller, wait: Callable[[], bool]) -> Iterator[Change]:
+    """The changes of poll after poll. ``wait`` is called when a poll gave none: it waits, and says whether to go on.
+
+    Raises FormatError, DatabaseError.
+    """
+    while True:
+        found = False
+        for change in poller.poll():
+            found = True
+            yield change
+        if not found and not wait():
+            return

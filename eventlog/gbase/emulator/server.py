@@ -5,16 +5,17 @@ For tests, and for users without a server. It runs in this process; only ``cdc_r
 
 from __future__ import annotations
 
+import re
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from eventlog.errors import ConfigError
-from eventlog.gbase import framing
+from eventlog.errors import ConfigError, DatabaseError
+from eventlog.gbase import records
 from eventlog.gbase.column_types import split_columns
-from eventlog.gbase.emulator_session import Capture, Session, capture_columns
+from eventlog.gbase.emulator.session import Capture, Session, capture_columns
 from eventlog.gbase.errors import ERROR_NUMBERS, LOGGING_IN_USE, UnknownType
 from eventlog.gbase.options import parse_table_name
 from eventlog.model import ChangeOp, Row
@@ -96,23 +97,23 @@ class Work:
 
     def insert(self, table: str, row: Row) -> None:
         """Insert a row."""
-        self._did(ChangeOp.INSERT, table, None, row, (framing.INSERT, row))
+        self._did(ChangeOp.INSERT, table, None, row, (records.INSERT, row))
 
     def update(self, table: str, before: Row, after: Row) -> None:
         """Update a row; equal rows are written too."""
-        self._did(ChangeOp.UPDATE, table, before, after, (framing.UPDBEF, before), (framing.UPDAFT, after))
+        self._did(ChangeOp.UPDATE, table, before, after, (records.UPDBEF, before), (records.UPDAFT, after))
 
     def move(self, table: str, before: Row, after: Row) -> None:
         """Update a row so that it moves to another fragment: UPDBEF and INSERT (APAR IT07378)."""
-        self._did(ChangeOp.UPDATE, table, before, after, (framing.UPDBEF, before), (framing.INSERT, after))
+        self._did(ChangeOp.UPDATE, table, before, after, (records.UPDBEF, before), (records.INSERT, after))
 
     def delete(self, table: str, row: Row) -> None:
         """Delete a row."""
-        self._did(ChangeOp.DELETE, table, row, None, (framing.DELETE, row))
+        self._did(ChangeOp.DELETE, table, row, None, (records.DELETE, row))
 
     def truncate(self, table: str) -> None:
         """Truncate a table."""
-        self._did(ChangeOp.TRUNCATE, table, None, None, (framing.TRUNCATE, None))
+        self._did(ChangeOp.TRUNCATE, table, None, None, (records.TRUNCATE, None))
 
     def savepoint(self) -> int:
         """A savepoint: the sequence from which ``rollback_to`` undoes."""
@@ -121,15 +122,15 @@ class Work:
     def rollback_to(self, savepoint: int) -> None:
         """Undo what was done since the savepoint: a DISCARD."""
         self.done = [(sequence, done) for sequence, done in self.done if sequence < savepoint]
-        self.server.log(framing.DISCARD, self.tx, numbers=(savepoint,))
+        self.server.log(records.DISCARD, self.tx, numbers=(savepoint,))
 
     def commit(self) -> None:
         """Commit."""
-        self.server.end(self, framing.COMMTX)
+        self.server.end(self, records.COMMTX)
 
     def rollback(self) -> None:
         """Roll back."""
-        self.server.end(self, framing.RBTX)
+        self.server.end(self, records.RBTX)
 
     def _did(
         self, op: ChangeOp, table: str, before: Row | None, after: Row | None, *written: tuple[int, Row | None]
@@ -175,7 +176,7 @@ class CdcServer:
             tx += 1
         self._busy.add(tx)
         self._time += 1
-        return Work(self, tx, self.log(framing.BEGINTX, tx, numbers=(self._time, os_user)), os_user)
+        return Work(self, tx, self.log(records.BEGINTX, tx, numbers=(self._time, os_user)), os_user)
 
     @property
     def next_sequence(self) -> int:
@@ -202,9 +203,9 @@ class CdcServer:
     def end(self, work: Work, number: int) -> None:
         """End a transaction by COMMTX or RBTX."""
         self._time += 1
-        sequence = self.log(number, work.tx, numbers=(self._time,) if number == framing.COMMTX else ())
+        sequence = self.log(number, work.tx, numbers=(self._time,) if number == records.COMMTX else ())
         self._busy.discard(work.tx)
-        if number == framing.COMMTX and self._on_commit is not None:
+        if number == records.COMMTX and self._on_commit is not None:
             self._on_commit(work, sequence)
 
     def fail(self, error: str, dead: bool = True) -> None:
@@ -367,3 +368,51 @@ class CdcServer:
             return self.tables[name]
         database = parse_table_name(name).database
         return NOTAB if any(parse_table_name(known).database == database for known in self.tables) else NODB
+
+
+_CALL: Final = re.compile(r"EXECUTE FUNCTION (cdc_[a-z_]+)\(([?, ]*)\)")
+_FUNCTIONS: Final = frozenset((
+    "cdc_opensess", "cdc_set_fullrowlogging", "cdc_startcapture", "cdc_activatesess", "cdc_recboundary",
+    "cdc_deactivatesess", "cdc_endcapture", "cdc_closesess",
+))  # fmt: skip
+
+
+class EmulatorConnection:
+    """A connection to ``syscdcv1`` of the emulated server, and the transport that reads its sessions."""
+
+    def __init__(self, server: CdcServer) -> None:
+        self._server = server
+        self._buffer = bytearray()
+
+    def cursor(self) -> EmulatorCursor:
+        """A new cursor."""
+        return EmulatorCursor(self._server)
+
+    def read(self, session: int, size: int) -> bytes | int:
+        """At most ``size`` bytes of a session, or a negative error."""
+        if len(self._buffer) != size:
+            self._buffer = bytearray(size)
+        answer = self._server.cdc_read(session, self._buffer)
+        return bytes(self._buffer[:answer]) if answer > 0 else answer
+
+
+class EmulatorCursor:
+    """A cursor that knows the calls of the CDC interface and no other statement."""
+
+    def __init__(self, server: CdcServer) -> None:
+        self._server = server
+        self._answer: int | None = None
+
+    def execute(self, operation: str, parameters: Sequence[Any] = (), /) -> None:
+        """Run a call. Raises DatabaseError for any other statement."""
+        match = _CALL.fullmatch(operation)
+        if match is None or match[1] not in _FUNCTIONS or match[2].count("?") != len(parameters):
+            raise DatabaseError(f"the emulator knows calls of the CDC interface only, not {operation!r}")
+        self._answer = getattr(self._server, match[1])(*parameters)
+
+    def fetchone(self) -> tuple[int] | None:
+        """The answer of the call."""
+        return None if self._answer is None else (self._answer,)
+
+    def close(self) -> None:
+        """Give it back."""
