@@ -21,8 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from eventlog.changes.format import PROBLEMS_KEPT, Report, parse_options
 from eventlog.errors import ConfigError, EventlogError, FormatError, with_location
-from eventlog.linter.format import export_files, read_queue
-from eventlog.linter.format import export_reader
+from eventlog.linter.format import export_files, export_reader, read_queue
 from eventlog.linter.rows import QueueRow
 from eventlog.log.files import read_rows
 from eventlog.log.row_format import LogReaderOptions, changes_of_sorted
