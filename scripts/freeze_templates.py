@@ -1,32 +1,56 @@
 #!/usr/bin/env python3
-"""Freeze the trigger templates in use as version ``eventlog.sql.triggers.templates.CURRENT``.
+"""Keep the text of trigger templates that have changed since they were released.
 
-Copies each dialect's templates to its ``frozen/vN``, and writes the hashes of all frozen files, and of what is
-compiled by them, to ``tests/dialects/frozen.json``. To be run until a version is released, and never for it again:
-migrations that users have written depend on it. Whoever changes a template after that raises ``CURRENT`` first.
+Whoever changes a template that is released raises ``eventlog.sql.triggers.templates.CURRENT`` and runs this: the text
+as the last version had it is taken from git and copied to ``frozen/vN`` of the dialect, and the hashes of the new
+version, and of what is compiled by it, are added to ``tests/dialects/frozen.json``. It may run again until the new
+version is released. The hashes of earlier versions stay as they are: migrations that users have written depend on them.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "dialects")]
 
-from frozen_templates import FROZEN, frozen_hashes, templates_in_use  # noqa: E402
+from frozen_templates import FROZEN, PACKAGES, hash_of, names_in_use, sha256  # noqa: E402
 
-from eventlog.sql.triggers import templates  # noqa: E402
+from eventlog.sql import registry  # noqa: E402
+from eventlog.sql.triggers.templates import CURRENT  # noqa: E402
 
 
 def main() -> None:
-    for file in templates_in_use():
-        target = file.parent / "frozen" / f"v{templates.CURRENT}" / file.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, target)
-    FROZEN.write_text(json.dumps(frozen_hashes(), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    known = json.loads(FROZEN.read_text(encoding="utf-8"))
+    for name, digest in known.items():
+        place, _, version = name.rpartition(" v")
+        if place in registry.SUPPORTED or int(version) != CURRENT - 1 or hash_of(name) == digest:
+            continue
+        file = PACKAGES / place
+        copy = file.parent / "frozen" / f"v{CURRENT - 1}" / file.name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(text_in_git(file, digest), encoding="utf-8")
+        print(f"{copy.relative_to(ROOT)} written")
+    known |= {name: hash_of(name) for name in names_in_use()}
+    FROZEN.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def text_in_git(file: Path, digest: str) -> str:
+    """The newest text of a file, as git has it, that has this hash."""
+    path = file.relative_to(ROOT).as_posix()
+    for commit in git("log", "--format=%H", "--", path).split():
+        text = git("show", f"{commit}:{path}")
+        if sha256(text) == digest:
+            return text
+    sys.exit(f"{path}: git has no text of it that is that of version {CURRENT - 1}")
+
+
+def git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: S603, S607
+    return done.stdout
 
 
 if __name__ == "__main__":

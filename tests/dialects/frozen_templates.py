@@ -1,4 +1,4 @@
-"""The trigger templates of every dialect, frozen ones and those in use, and what is compiled by them."""
+"""The trigger templates of every dialect in each of their versions, and what is compiled by them."""
 
 from __future__ import annotations
 
@@ -54,19 +54,20 @@ CATALOGUE = {
 STYLES = ("field", "remove_all", "field_query_back", "row_query_back")
 
 
-def templates_in_use() -> list[Path]:
-    """The templates that triggers are compiled by, of every dialect."""
-    return sorted(file for file in PACKAGES.glob("*/*.j2") if file.name not in NO_TRIGGERS)
+def names_in_use() -> list[str]:
+    """Each dialect, and each of its templates that triggers are compiled by, with the version in use."""
+    files = [file for file in PACKAGES.glob("*/*.j2") if file.name not in NO_TRIGGERS]
+    names = [*registry.SUPPORTED, *(file.relative_to(PACKAGES).as_posix() for file in files)]
+    return [f"{name} v{templates.CURRENT}" for name in sorted(names)]
 
 
-def frozen_hashes() -> dict[str, str]:
-    """Hash of each frozen template, and of the SQL that each version compiles of ``CATALOGUE``, by name."""
-    files = sorted(PACKAGES.glob("*/frozen/v*/*.j2"))
-    hashes = {str(file.relative_to(PACKAGES)): _hash(file.read_text(encoding="utf-8")) for file in files}
-    for name in registry.SUPPORTED:
-        for version in range(1, templates.CURRENT + 1):
-            hashes[f"{name} v{version}"] = _hash("\n".join(compiled(name, version)))
-    return hashes
+def hash_of(name: str) -> str:
+    """The hash of a template in a version (``sqlite/trigger.sql.j2 v1``), or of what a dialect compiles by it."""
+    place, _, version = name.rpartition(" v")
+    dialect_name, is_template, template = place.partition("/")
+    if not is_template:
+        return sha256("\n".join(compiled(dialect_name, int(version))))
+    return sha256(templates.read(f"eventlog.sql.dialects.{dialect_name}", template, int(version)))
 
 
 def compiled(dialect_name: str, version: int) -> Iterator[str]:
@@ -85,5 +86,5 @@ def compiled(dialect_name: str, version: int) -> Iterator[str]:
                     yield from (*one.create, *one.drop)
 
 
-def _hash(text: str) -> str:
+def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,50 +1,78 @@
-"""The trigger templates of the dialects, and their frozen versions.
+"""The trigger templates of the dialects, and the text that each had in earlier versions.
 
 What stands beside a dialect's module is what ``eventlog triggers apply`` uses, and may change with every release. A
 migration that was written once gives the same SQL for ever: it names the version of the templates that it was written
-with, and a copy of that version lies under ``frozen/vN`` of the dialect. ``scripts/freeze_templates.py`` makes the
-copies; a test knows their hashes.
+with. A template that changes leaves its old text in ``frozen/vN`` of the dialect, N being the last version that had it
+(``scripts/freeze_templates.py``); a template that never changed has no copy. A test knows the hash of every version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
 from importlib import resources
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from eventlog.errors import ConfigError
+
+if TYPE_CHECKING:
+    import jinja2
 
 CURRENT: Final = 1
 """The version of the templates in use. To be raised with every change of what they make, once it was released."""
 
-_in_force: ContextVar[int | None] = ContextVar("version of the trigger templates", default=None)
+_version: ContextVar[int] = ContextVar("version of the trigger templates", default=CURRENT)
 
 
 @contextmanager
 def frozen(version: int) -> Iterator[None]:
-    """What is compiled in the block is of the frozen templates of a version. Raises ConfigError for an unknown one."""
+    """What is compiled in the block is of the templates of a version. Raises ConfigError for an unknown one."""
     if not 1 <= version <= CURRENT:
         raise ConfigError(
             f"there are no trigger templates of version {version}, only up to {CURRENT}: the migration was written "
             "with a newer eventlog; install that one"
         )
-    token = _in_force.set(version)
+    token = _version.set(version)
     try:
         yield
     finally:
-        _in_force.reset(token)
+        _version.reset(token)
 
 
-def version_in_force() -> int | None:
-    """The frozen version in force, None = the templates in use; fit as the key of a cache."""
-    return _in_force.get()
-
-
-def read(package: str, name: str, version: int | None) -> str:
-    """The text of a dialect's template. ``package``: the dialect's; ``version`` None = the one in use."""
+def read(package: str, name: str, version: int) -> str:
+    """The text that a dialect's template had in a version: the first copy from then on, else the one in use."""
     folder = resources.files(package)
-    if version is not None:
-        folder = folder.joinpath("frozen", f"v{version}")
+    for later in range(version, CURRENT):
+        copy = folder.joinpath("frozen", f"v{later}", name)
+        if copy.is_file():
+            return copy.read_text(encoding="utf-8")
     return folder.joinpath(name).read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True, eq=False)
+class Templates:
+    """The templates of a dialect's package. ``filters`` quote texts, ``functions`` make SQL of columns."""
+
+    package: str
+    filters: Mapping[str, Callable[[str], str]]
+    functions: Mapping[str, Callable[..., object]]
+
+    def render(self, template: str, /, **values: object) -> str:
+        """The text of a template, of the version in force; everything in it is quoted by its filters."""
+        return _environment(self, _version.get()).get_template(template).render(**values)
+
+
+@cache
+def _environment(templates: Templates, version: int) -> jinja2.Environment:
+    import jinja2  # seldom needed, and slow to load
+
+    loader = jinja2.FunctionLoader(lambda name: read(templates.package, name, version))
+    environment = jinja2.Environment(  # noqa: S701 - SQL, quoted by filters
+        loader=loader, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= templates.filters
+    environment.globals |= templates.functions
+    return environment

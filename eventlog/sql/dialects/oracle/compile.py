@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from eventlog.core import table_key
 from eventlog.core.catalog import Column
@@ -41,12 +40,9 @@ from eventlog.sql.dialects.oracle.types import (
     text_bytes,
 )
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.triggers import templates
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers
 from eventlog.sql.triggers.plan import first_free
-
-if TYPE_CHECKING:
-    import jinja2
+from eventlog.sql.triggers.templates import Templates
 
 OPERATIONS: Final[Mapping[str, str]] = {"i": "INSERT", "u": "UPDATE", "d": "DELETE"}
 MAX_SOURCE: Final = 32 * 1024
@@ -287,28 +283,20 @@ def render_base64_function(log: LogTable) -> str:
 
 
 def render(template: str, **values: object) -> str:
-    """The text of a template; everything in it is quoted by its filters."""
-    lines = _environment(templates.version_in_force()).get_template(template).render(**values).strip("\n").split("\n")
+    """The text of a template, without the blank lines that its conditions leave."""
+    lines = _TEMPLATES.render(template, **values).strip("\n").split("\n")
     return "\n".join(line for at, line in enumerate(lines) if line.strip() or (at and lines[at - 1].strip()))
 
 
-@cache
-def _environment(version: int | None) -> jinja2.Environment:
-    import jinja2  # seldom needed, and slow to load
-
-    def read(name: str) -> str:
-        return templates.read(__package__, name, version)
-
-    environment = jinja2.Environment(  # noqa: S701 - SQL, quoted by filters
-        loader=jinja2.FunctionLoader(read), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"identifier": quote_identifier, "literal": literal}
-    environment.globals |= {
+_TEMPLATES: Final = Templates(
+    __package__,
+    filters={"identifier": quote_identifier, "literal": literal},
+    functions={
         "is_changed": _is_changed,
         "is_readable": _is_readable,
         "value_text": value_text,
         "change_function": change_function,
         "differs": differs,
         "field": field,
-    }
-    return environment
+    },
+)

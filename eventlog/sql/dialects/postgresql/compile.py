@@ -8,8 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
@@ -28,12 +27,9 @@ from eventlog.sql.dialects.postgresql.text import (
     value_text,
 )
 from eventlog.sql.log_table import LogTable, cut_name
-from eventlog.sql.triggers import templates
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
 from eventlog.sql.triggers.plan import first_free
-
-if TYPE_CHECKING:
-    import jinja2
+from eventlog.sql.triggers.templates import Templates
 
 SEARCH_PATH: Final = "pg_catalog, pg_temp"
 
@@ -246,7 +242,7 @@ def _compile(
         is_whole = True
     settings = session_settings(shown, place.facts.enums) | (_STATEMENT_SETTINGS if by_statement else {})
     sql_name = qualified(place.home, function)
-    statement = render("function.sql.j2", function=sql_name, settings=settings, body=body)
+    statement = _TEMPLATES.render("function.sql.j2", function=sql_name, settings=settings, body=body)
     table = qualified(place.home, triggers.table.name)
     made = [
         _truncate_trigger(name, table, sql_name, part.enabled(operation, triggers.always))
@@ -347,7 +343,7 @@ def _class_body(
         )
         return relation(child_place[0], child.table), " AND ".join(conditions)
 
-    return render(
+    return _TEMPLATES.render(
         "class_body.sql.j2",
         log=_log_for(place.log, triggers.class_name),
         table=table,
@@ -403,7 +399,7 @@ def _child_body(place: _Place, triggers: ChildTriggers, by_statement: frozenset[
         """SQL: the key of the row's owner if that is in its table now, else NULL."""
         return f"(SELECT {key_of_owner('o')} FROM {owner} AS o WHERE {owns(refs)} LIMIT 1)"  # noqa: S608 - identifiers
 
-    return render(
+    return _TEMPLATES.render(
         "child_body.sql.j2",
         log=_log_for(place.log, triggers.class_name),
         table=table,
@@ -469,17 +465,12 @@ def _column_is_changed(column: Column) -> str:
 
 def render_quote_function(log: LogTable) -> str:
     """The statement that makes the key quoting function of a log, in the log's schema (spec/triggers.md 4, 9)."""
-    return render("quote_function.sql.j2", function=qualified(log.schema, quote_function_name(log)))
-
-
-def render(template: str, **values: object) -> str:
-    """The text of a template; everything in it is quoted by its filters."""
-    return _environment(templates.version_in_force()).get_template(template).render(**values)
+    return _TEMPLATES.render("quote_function.sql.j2", function=qualified(log.schema, quote_function_name(log)))
 
 
 def render_partition_triggers(compiled: Compiled, *, drop: bool) -> str:
     """The statement that makes the TRUNCATE triggers of the partitions that are there, or takes them away."""
-    return render(
+    return _TEMPLATES.render(
         "partition_triggers.sql.j2",
         drop=drop,
         table=qualified(compiled.schema, compiled.table),
@@ -495,22 +486,14 @@ def _dollar_quoted(body: str) -> str:
     return f"{tag}{body}{tag}"
 
 
-@cache
-def _environment(version: int | None) -> jinja2.Environment:
-    import jinja2  # seldom needed, and slow to load
-
-    def read(name: str) -> str:
-        return templates.read(__package__, name, version)
-
-    environment = jinja2.Environment(  # noqa: S701 - SQL, quoted by filters
-        loader=jinja2.FunctionLoader(read), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"identifier": quote_identifier, "literal": literal, "dollar_quoted": _dollar_quoted}
-    environment.globals |= {
+_TEMPLATES: Final = Templates(
+    __package__,
+    filters={"identifier": quote_identifier, "literal": literal, "dollar_quoted": _dollar_quoted},
+    functions={
         "is_changed": is_changed,
         "value_text": value_text,
         "field": field,
         "fields": _fields,
         "numbered": lambda row, letter, columns: [f"{row}.{letter}{place}" for place, _ in enumerate(columns, 1)],
-    }
-    return environment
+    },
+)

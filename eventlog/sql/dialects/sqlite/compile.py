@@ -9,10 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
@@ -29,12 +28,9 @@ from eventlog.sql.dialects.sqlite.text import (
     value_text,
 )
 from eventlog.sql.log_table import LogTable, cut_name
-from eventlog.sql.triggers import templates
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
 from eventlog.sql.triggers.plan import first_free
-
-if TYPE_CHECKING:
-    import jinja2
+from eventlog.sql.triggers.templates import Templates
 
 MARKER: Final = re.compile("-- (eventlog sha256:([0-9a-f]{64}) log (.*))$", re.MULTILINE)
 """The line of our triggers that says whose they are."""
@@ -283,8 +279,7 @@ def _all_there(refs: Iterable[str]) -> str:
 
 
 def _render(template: str, **values: object) -> str:
-    """The text of a template; everything in it is quoted by its filters."""
-    return _environment(templates.version_in_force()).get_template(template).render(**values).strip("\n")
+    return _TEMPLATES.render(template, **values).strip("\n")
 
 
 def _both(*conditions: str | None) -> str | None:
@@ -292,17 +287,8 @@ def _both(*conditions: str | None) -> str | None:
     return " AND ".join(given) or None
 
 
-@cache
-def _environment(version: int | None) -> jinja2.Environment:
-    import jinja2  # seldom needed, and slow to load
-
-    def read(name: str) -> str:
-        return templates.read(__package__, name, version)
-
-    environment = jinja2.Environment(  # noqa: S701 - SQL, quoted by filters
-        loader=jinja2.FunctionLoader(read), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    filters: Mapping[str, Callable[[str], str]] = {"identifier": quote_identifier, "literal": literal}
-    environment.filters.update(filters)
-    environment.globals.update(is_changed=is_changed, value_text=value_text, field=field, both=_both)
-    return environment
+_TEMPLATES: Final = Templates(
+    __package__,
+    filters={"identifier": quote_identifier, "literal": literal},
+    functions={"is_changed": is_changed, "value_text": value_text, "field": field, "both": _both},
+)
