@@ -15,9 +15,9 @@ from statistics import median
 import common
 
 from eventlog.config.load import load
+from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import open_context, open_sink
+from eventlog.publisher.open import open_context, open_sink
 
 _SECONDS = 0.005
 

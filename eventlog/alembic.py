@@ -18,7 +18,7 @@ from typing import Any
 from eventlog.config.load import load
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
-from eventlog.publisher.opening import declared_watches
+from eventlog.publisher.open import declared_watches
 from eventlog.sql.alembic import render as render  # registers the renderers, and with them the operations
 from eventlog.sql.alembic.autogenerate import OPTION, Declared
 from eventlog.sql.log_table import LogTable, split_name

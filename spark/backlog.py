@@ -30,14 +30,13 @@ from eventlog.config.load import Config
 from eventlog.core.events import Outgoing
 from eventlog.errors import ConfigError
 from eventlog.model import SUCCESS, Status
-from eventlog.publisher.context import Context
+from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import rebuild, recorded_ids
+from eventlog.publisher.delivery import Parking
 from eventlog.publisher.flight import Flight, decode
-from eventlog.publisher.loopback import warn_of_loopback
 from eventlog.publisher.marks import Marks
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import class_names, class_schema, open_context, with_tables
-from eventlog.publisher.parking import Parking
+from eventlog.publisher.metrics import warn_of_loopback
+from eventlog.publisher.open import class_names, class_schema, open_context, with_tables
 from eventlog.qlik.errors import SequenceExhausted
 from eventlog.qlik.sequence import WriterState, resume
 from eventlog.sql.bulk import Part

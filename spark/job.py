@@ -14,10 +14,8 @@ from sqlalchemy import Connection
 from eventlog.config.load import Config
 from eventlog.config.settings import SinkSettings
 from eventlog.core.catalog import Catalog, Database
-from eventlog.publisher.context import Context
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import catalog_of, xds_format
-from eventlog.publisher.options import PublisherOptions
+from eventlog.publisher.context import Context, Counters, PublisherOptions
+from eventlog.publisher.open import catalog_of, xds_format
 from eventlog.qlik import change_table_options, message_options
 from eventlog.qlik.sequence import WriterState
 from eventlog.sql.bulk import Part

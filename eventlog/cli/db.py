@@ -13,7 +13,7 @@ from eventlog.cli.database import engine_of, reading, transaction
 from eventlog.cli.output import confirm, print_json, result, sees_terminal, table, yes_option
 from eventlog.config.load import Config, connection_url
 from eventlog.errors import ConfigError, LogTableError
-from eventlog.publisher.opening import find_log
+from eventlog.publisher.open import find_log
 from eventlog.sql import migrations, registry
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log

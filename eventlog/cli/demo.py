@@ -30,9 +30,9 @@ from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
 from eventlog.model import LogRow
 from eventlog.publisher.context import Context as PublisherContext
+from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import open_context, open_sink
+from eventlog.publisher.open import open_context, open_sink
 from eventlog.sql import embedded, migrations
 from eventlog.sql.companions import read_inflight
 from eventlog.sql.log_rows import count_by_status, tail

@@ -18,9 +18,9 @@ from sqlalchemy import text
 from eventlog.cli.database import engine_of, transaction
 from eventlog.config.load import Config, load
 from eventlog.errors import ConfigError, EventlogError
+from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import open_context, open_sink
+from eventlog.publisher.open import open_context, open_sink
 from eventlog.sql.connect import connect
 
 ROWS: Final = 100_000

@@ -69,7 +69,7 @@ def _fill(context: Context, path: Path) -> None:
     # Asks the database, which the rest of this command does without.
     from eventlog.cli.database import reading
     from eventlog.config.load import load
-    from eventlog.publisher.opening import class_schema
+    from eventlog.publisher.open import class_schema
     from eventlog.sql.locate import new_log
     from eventlog.sql.log_table import split_name
 

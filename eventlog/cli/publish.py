@@ -16,15 +16,15 @@ from eventlog.cli.context import Context
 from eventlog.config.load import Config, effective
 from eventlog.config.options import toml
 from eventlog.config.settings import SOURCE_FORMATS
-from eventlog.publisher.claiming import claiming, open_to_publish
+from eventlog.publisher.context import Counters
+from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.dry_run import dry_run
 from eventlog.publisher.liveness import liveness_file, patience
-from eventlog.publisher.loopback import warn_of_loopback
-from eventlog.publisher.metrics import OLD_UNREADABLE, TRUNCATED, Counters
-from eventlog.publisher.opening import ignored_indent, open_sink, open_unlocked
-from eventlog.publisher.sinks.stdout import StreamSink
+from eventlog.publisher.metrics import OLD_UNREADABLE, TRUNCATED, warn_of_loopback
+from eventlog.publisher.open import ignored_indent, open_sink, open_to_publish, open_unlocked
+from eventlog.publisher.sinks.files import StreamSink
+from eventlog.publisher.stream.open import claiming
 from eventlog.publisher.wake import StopRequest
 
 _log = logging.getLogger("eventlog.publisher")
@@ -86,9 +86,8 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
 
 def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> None:
     """Follow the source of ``[source]``."""
-    from eventlog.publisher.follow import follow
-    from eventlog.publisher.follow_opening import following, position_of, unsaved
-    from eventlog.publisher.follow_options import passed_over
+    from eventlog.publisher.stream.open import following, passed_over, position_of, unsaved
+    from eventlog.publisher.stream.run import follow
 
     done = Report()
     followed, open_position = following(config, counters, done), position_of(config)

@@ -18,7 +18,7 @@ from eventlog.cli.output import confirm, print_json, progress, result, yes_optio
 from eventlog.errors import ConfigError
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.flight import decode
-from eventlog.publisher.opening import find_log
+from eventlog.publisher.open import find_log
 from eventlog.sql import purge as batches
 from eventlog.sql.companions import read_inflight
 from eventlog.sql.log_table import LogTable

@@ -10,7 +10,7 @@ from eventlog.cli.context import Context
 from eventlog.cli.database import reading, transaction
 from eventlog.cli.output import note, print_json, result, table
 from eventlog.errors import ConfigError
-from eventlog.publisher.opening import find_log, own_user, publisher_user
+from eventlog.publisher.open import find_log, own_user, publisher_user
 from eventlog.sql import log_rows
 
 

@@ -22,7 +22,7 @@ from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.errors import BadTableKey, ConfigError, DatabaseAway, DatabaseError, LogTableError
 from eventlog.files.spool import spooled
 from eventlog.model import EventType
-from eventlog.publisher.opening import find_log, read_catalog
+from eventlog.publisher.open import find_log, read_catalog
 from eventlog.sql import resync as batches
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.failures import as_database_errors

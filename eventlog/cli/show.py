@@ -8,9 +8,9 @@ import click
 
 from eventlog.cli.context import Context
 from eventlog.cli.output import print_json, result, table
+from eventlog.publisher.context import Counters
 from eventlog.publisher.explain import Explanation, explain
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import open_unlocked
+from eventlog.publisher.open import open_unlocked
 
 SOURCES: Final = {
     "in_flight": "as its in-flight line records it",

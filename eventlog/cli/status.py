@@ -21,7 +21,7 @@ from eventlog.errors import EventlogError
 from eventlog.model import Status
 from eventlog.publisher.doctor.words import age
 from eventlog.publisher.flight import decode
-from eventlog.publisher.opening import find_log
+from eventlog.publisher.open import find_log
 from eventlog.sql.companions import read_inflight
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.failures import as_database_errors

@@ -19,8 +19,8 @@ from eventlog.cli.output import confirm, note, print_json, result, sees_terminal
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, Database, can_be_class, database_from_json, match_name
 from eventlog.errors import ConfigError, EventlogError, TriggerError, together
-from eventlog.publisher.loopback import WAYS_OUT, of_tables, owned_tables
-from eventlog.publisher.opening import (
+from eventlog.publisher.metrics import WAYS_OUT, of_tables, owned_tables
+from eventlog.publisher.open import (
     captured_tables,
     catalog_of,
     class_names,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,13 +12,23 @@ from eventlog.core.events import Decision, Fates, Outgoing, apply_precedence, bu
 from eventlog.core.fold import Group, object_of
 from eventlog.model import LogRow, Status, queue_rows
 from eventlog.publisher.context import Context
-from eventlog.publisher.delivery import FlightResult, count_fates, deliver
+from eventlog.publisher.delivery import FlightResult, Parking, count_fates, deliver
 from eventlog.publisher.flight import Envelope, Flight, decode, encode, numbered, pack
 from eventlog.publisher.marks import Marks
-from eventlog.publisher.parking import Parking
-from eventlog.publisher.queue import DueScan, QueueScan, begin_due_scan, begin_scan, is_still_valid, take_due_window
+from eventlog.publisher.queue import (
+    DueScan,
+    QueueScan,
+    WindowResult,
+    begin_due_scan,
+    begin_scan,
+    build_events,
+    is_still_valid,
+    query_back,
+    split_by_rows,
+    take_due_window,
+    take_window,
+)
 from eventlog.publisher.sinks import Sink
-from eventlog.publisher.window import WindowResult, build_events, query_back, split_by_rows, take_window
 from eventlog.sql.companions import next_flight, read_inflight, write_inflight
 from eventlog.sql.windows import to_ranges
 
@@ -298,3 +308,46 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
             fates = fates._replace(bad=[*fates.bad, *failed])
         events.append(event._replace(object_id=object_id, operation=built.operation, steps=built.steps, fates=fates))
     return Rebuilt(events, groups)
+
+
+def dry_run(context: Context) -> Iterator[str]:
+    """The documents of one pass: what is in flight as it was recorded, then the queue."""
+    state = recover(context)
+    for number in sorted(state.flights):
+        for envelope in rebuild(context, state.flights[number], state.parking).envelopes:
+            events = [event for event in envelope.events if event.operation is not None]
+            if events:
+                yield context.output.preview(context.catalog, events)
+    # What would be marked without being published is counted, so that it can be told.
+    windows = _due_windows if context.options.handle_future_events else _windows
+    for window in windows(context, state, recorded_ids(state.flights.values())):
+        for groups in split_by_rows(window, context.options.flight_rows):
+            events = [event for event in build_events(context, groups) if event.operation is not None]
+            yield from _documents(context, events)
+
+
+def _windows(context: Context, state: State, in_flight: frozenset[int]) -> Iterator[list[Group]]:
+    first: int | None = 1
+    while first is not None:
+        taken = take_window(context, first, None, in_flight, state.parking)
+        context.counters.rows_loopback += len(taken.loopback)
+        yield taken.groups
+        first = taken.next_first
+        if first is not None:
+            # Nothing is marked here, so what has been shown is read again where it lies behind a row held back.
+            in_flight |= {record_id for group in taken.groups for record_id in ids_of(group) if record_id >= first}
+            in_flight |= {record_id for record_id in taken.loopback if record_id >= first}
+
+
+def _due_windows(context: Context, state: State, in_flight: frozenset[int]) -> Iterator[list[Group]]:
+    due: DueScan | None = begin_due_scan(context, is_long=False)
+    while due is not None:
+        taken, due = take_due_window(context, due, in_flight, state.parking)
+        context.counters.rows_loopback += len(taken.loopback)
+        yield taken.groups
+
+
+def _documents(context: Context, events: list[Outgoing]) -> Iterator[str]:
+    size = context.options.batch_size
+    for start in range(0, len(events), size):
+        yield context.output.preview(context.catalog, events[start : start + size])

@@ -14,23 +14,22 @@ from typing import Final
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.errors import AnotherPublisher, DatabaseAway, DatabaseError, FatalAnswer, ReceiverAway
-from eventlog.publisher.aside import run_post_poll, send_heartbeat
-from eventlog.publisher.context import Context
+from eventlog.model import Level
+from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import Cycle, State, recover, run_cycle, send_in_flight
 from eventlog.publisher.delivery import FlightResult
 from eventlog.publisher.drift import CatalogDrifted, CatalogWatcher
 from eventlog.publisher.liveness import Progress, ReportingSink
-from eventlog.publisher.loopback import LoopbackWarning, warn_at_start
-from eventlog.publisher.metrics import Counters, read_gauges, summary
-from eventlog.publisher.parking import back_off
-from eventlog.publisher.schedule import HeartbeatTimer, Timetable
-from eventlog.publisher.sinks import Sink
-from eventlog.publisher.wake import Stop, StopRequest, begin_rest
+from eventlog.publisher.metrics import LoopbackWarning, read_gauges, summary, warn_at_start
+from eventlog.publisher.sinks import Document, Sink
+from eventlog.publisher.wake import HeartbeatTimer, Stop, StopRequest, Timetable, back_off, begin_rest
+from eventlog.sql.companions import next_flight
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_rows import tail
 from eventlog.sql.windows import Window
 
 _log = logging.getLogger("eventlog.publisher")
+
 
 OpenContext = Callable[[], AbstractContextManager[Context]]
 """Connects to the database and takes the lock of the log. Raises DatabaseError, AnotherPublisher."""
@@ -237,3 +236,37 @@ class _Report:
         if _log.isEnabledFor(logging.INFO):
             _log.info("%s", summary(self.told, context.counters, read_gauges(context, len(state.parking))))
         self.told, self.at = replace(context.counters), now
+
+
+def send_heartbeat(context: Context, sink: Sink) -> None:
+    """Send the heartbeat document. Raises FatalAnswer; any other answer, and none at all, does not count.
+
+    It has a flight number of its own and no in-flight line: it is never sent again.
+    """
+    number = next_flight(context.connection, context.log)
+    context.connection.commit()
+    try:
+        answer = sink.send(Document(number, 1, (), context.output.heartbeat))
+        sink.flush()
+    except ReceiverAway as away:
+        _log.warning("heartbeat: %s", away)
+        return
+    context.counters.heartbeats_sent += 1
+    if answer.general is not None and answer.general.level is Level.FATAL:
+        raise FatalAnswer(f"the receiver answered fatal to a heartbeat: {answer.general.message or 'no message'}")
+
+
+def run_post_poll(context: Context) -> None:
+    """Run ``post_poll_statements`` in a transaction of their own. One that fails undoes them all and is logged; the
+    rows of the cycle are marked already, and the queue goes on. A lost connection is raised.
+    """
+    connection = context.connection
+    try:
+        for statement in context.options.post_poll_statements:
+            connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+        connection.commit()
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise
+        connection.rollback()
+        _log.error("post_poll_statements failed and were undone: %s", str(error.orig).partition("\n")[0])

@@ -18,11 +18,10 @@ from eventlog.core.events import Decision, Outgoing, apply_precedence, build_eve
 from eventlog.core.fold import first_id, fold, object_of
 from eventlog.errors import DatabaseError, LogTableError
 from eventlog.model import LogRow, Status, queue_rows
-from eventlog.publisher.context import Context
+from eventlog.publisher.context import Context, remark_in_words
 from eventlog.publisher.cycle import build_recorded, recorded_ids
 from eventlog.publisher.flight import Flight, decode
-from eventlog.publisher.metrics import in_words
-from eventlog.publisher.window import query_back
+from eventlog.publisher.queue import query_back
 from eventlog.sql.companions import ErrorLine, read_errors, read_inflight
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.windows import Window, to_ranges
@@ -110,7 +109,7 @@ def explain(context: Context, record_id: int) -> Explanation:
     checked = check_rows(queue_rows([row]), context.catalog, None)
     object_id = None if not checked.good else object_of(checked.good)
     problem = checked.bad[0] if checked.bad else None
-    notes += [in_words(remark) for remark in checked.remarks]
+    notes += [remark_in_words(remark) for remark in checked.remarks]
     flights = [decode(number, text) for number, text in read_inflight(conn, context.log)]
     place = _place(flights, record_id)
     letter = row.status.rstrip(" ")

@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError
 from eventlog.model import Answer, Level, Verdict
-from eventlog.publisher.schedule import LONGEST_REST
 from eventlog.publisher.sinks import Document, Sink
+from eventlog.publisher.wake import LONGEST_REST
 
 _log = logging.getLogger("eventlog.publisher")
 

@@ -1,75 +1,24 @@
-"""Counters and gauges of a publisher (spec/event-log.md 11)."""
+"""What is told of a publisher's work: gauges and sums (spec/event-log.md 11), and loopback rows (8.3)."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
-from eventlog.core.checks import Remark
-from eventlog.core.values import Kind
-from eventlog.model import Level
+from sqlalchemy import Connection
 
-if TYPE_CHECKING:
-    from eventlog.publisher.context import Context
+from eventlog.publisher.context import Context, Counters, PublisherOptions
+from eventlog.sql.dialect import Dialect
+
+_log = logging.getLogger("eventlog.publisher")
 
 
 OLD_UNREADABLE: Final = "old values unreadable"
 TRUNCATED: Final = "changes below a second not sent"
 """The counters of remarks, for people."""
-
-_log = logging.getLogger("eventlog.publisher")
-
-
-@dataclass(slots=True)
-class Counters:
-    """Counted since the start of the process; never reset. ``warned``: columns whose lost fractions were warned of."""
-
-    rows_read: int = 0
-    rows_published: int = 0
-    rows_dropped: int = 0
-    rows_gone: int = 0
-    rows_empty: int = 0
-    rows_loopback: int = 0
-    rows_bad: int = 0
-    events_sent: int = 0
-    documents_sent: int = 0
-    answers_success: int = 0
-    answers_warning: int = 0
-    answers_error: int = 0
-    answers_retry: int = 0
-    answers_fatal: int = 0
-    heartbeats_sent: int = 0
-    sv_conflicts: int = 0
-    old_unreadable: int = 0
-    truncated: int = 0
-    warned: set[str] = field(default_factory=set, compare=False)
-
-    def remark(self, remark: Remark) -> None:
-        """Count what was remarked on a row; warn of lost fractions once a column."""
-        setattr(self, remark.counter, getattr(self, remark.counter) + 1)
-        column = f"{remark.attribute.table}.{remark.attribute.column.name}"
-        if remark.counter == "truncated" and column not in self.warned:
-            self.warned.add(column)
-            _log.warning("%s: %s", column, in_words(remark))
-
-    def count_answers(self, level: Level, number: int) -> None:
-        """So many more events were answered with this level; fewer, if the number is negative."""
-        name = f"answers_{level.name.lower()}"
-        setattr(self, name, getattr(self, name) + number)
-
-
-def in_words(remark: Remark) -> str:
-    """What was remarked on a row, as a sentence."""
-    if remark.counter == "old_unreadable":
-        return (
-            f"old_value cannot be converted ({remark.reason}): the event removes all values of "
-            f"{remark.attribute.name!r} before it adds the new one"
-        )
-    way_out = 'time_syntax = "canonical" or "java" in [format] writes fractions of timestamps'
-    if remark.attribute.column.type.kind is Kind.TIME:
-        way_out = "no time_syntax writes the fraction of a time of day"
-    return f"an update changed nothing but the fraction of a second ({remark.reason}), which is not sent; {way_out}"
 
 
 class Gauges(NamedTuple):
@@ -105,3 +54,72 @@ def summary(before: Counters, now: Counters, gauges: Gauges) -> str:
         f"{gauges.objects_parked} objects parked" if gauges.objects_parked else "",
     ]
     return "; ".join(filter(None, parts))
+
+
+INTERVAL: Final = 60.0
+"""Seconds between two warnings of one publisher."""
+
+WAYS_OUT: Final = (
+    "give the publisher a database user of its own",
+    "or allow_loopback = true in [publisher], to publish its changes too",
+    'or loopback_rows = "consume" in [publisher], if that is meant',
+)
+"""What ends the warnings: the first two publish what comes."""
+
+
+def of_rows(rows: int, user: str, done: str = "marked") -> str:
+    """What is said of rows that are marked S since the publisher's user made them."""
+    what = "1 row" if rows == 1 else f"{rows:,} rows"
+    return (
+        f"{what} {done} S without being published, since {user!r} made the changes, the publisher's own database user "
+        f"(loopback): {', '.join(WAYS_OUT)}; `eventlog requeue --loopback` brings rows back"
+    )
+
+
+def of_tables(user: str, tables: Sequence[str]) -> str:
+    """What is said where the publisher's user owns tables that are captured."""
+    first = ", ".join(tables[:3])
+    more = f" and {len(tables) - 3:,} more" if len(tables) > 3 else ""
+    return (
+        f"{user!r}, the publisher's database user, owns {first}{more}: what it changes there is loopback, not published"
+    )
+
+
+def owned_tables(
+    conn: Connection, dialect: Dialect, options: PublisherOptions, schema: str | None, tables: Sequence[str]
+) -> Sequence[str]:
+    """Those of the tables that the publisher's user owns; none where loopback is off or the settings speak of it."""
+    if not options.driver_user or schema is None or options.loopback_is_meant:
+        return ()
+    return dialect.health.owned(conn, schema, tables, options.driver_user)
+
+
+def warn_at_start(context: Context) -> None:
+    """Warn where the publisher's user owns captured tables. Ends the transaction. Raises SQLAlchemy's errors."""
+    connection, options = context.connection, context.options
+    tables = owned_tables(connection, context.dialect, options, context.catalog.schema, context.captured)
+    connection.commit()
+    if tables:
+        _log.warning("%s: %s", of_tables(options.driver_user or "", tables), ", ".join(WAYS_OUT))
+
+
+@dataclass(slots=True)
+class LoopbackWarning:
+    """Which loopback rows of a publisher have been told of, and when."""
+
+    told: int = 0
+    at: float = float("-inf")
+
+    def write(self, context: Context, *, at_end: bool = False) -> None:
+        """Warn of the rows since the last warning, at most each ``INTERVAL`` but at the end of the publisher."""
+        rows = context.counters.rows_loopback - self.told
+        now = time.monotonic()
+        if rows > 0 and (at_end or now >= self.at + INTERVAL):
+            self.told, self.at = context.counters.rows_loopback, now
+            warn_of_loopback(context, rows)
+
+
+def warn_of_loopback(context: Context, rows: int, done: str = "marked") -> None:
+    """Warn of so many rows that are marked S without being published, unless the settings speak of them."""
+    if rows > 0 and not context.options.loopback_is_meant:
+        _log.warning("%s", of_rows(rows, context.options.driver_user or "", done))

@@ -18,7 +18,7 @@ from eventlog.core.typed import moment_reader
 from eventlog.core.values import ValueOptions
 from eventlog.errors import BadValue, FormatError, RowError
 from eventlog.model import Change, LogRow
-from eventlog.publisher.opening import value_options
+from eventlog.publisher.open import value_options
 from eventlog.publisher.qlik_messages import class_columns
 from eventlog.qlik.message_format import line_of
 from eventlog.qlik.message_writer import MessageWriter

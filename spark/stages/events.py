@@ -12,10 +12,9 @@ from sqlalchemy import Connection
 from eventlog.core.events import Decision, apply_precedence, asks_for_values
 from eventlog.core.fold import Group, first_id, object_of
 from eventlog.model import LogRow
-from eventlog.publisher.context import Context
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import xds_format
-from eventlog.publisher.window import query_back
+from eventlog.publisher.context import Context, Counters
+from eventlog.publisher.open import xds_format
+from eventlog.publisher.queue import query_back
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.registry import for_url
 from spark.job import NOTHING, Job, Numbered, catalog, snapshot_context, total

@@ -22,9 +22,9 @@ from vector_cases import Case, configuration, log_text, read_case, tree
 from eventlog.core import table_key
 from eventlog.errors import FatalAnswer, ReceiverAway
 from eventlog.model import Answer, LogRow
+from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import open_context
+from eventlog.publisher.open import open_context
 from eventlog.publisher.sinks import Document
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable

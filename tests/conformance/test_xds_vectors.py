@@ -14,12 +14,11 @@ from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.events import Outgoing
 from eventlog.core.table_key import key_text
 from eventlog.model import Level, LogRow, QueueRow, Status, Verdict, queue_rows
-from eventlog.publisher.context import Context
+from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.flight import pack
 from eventlog.publisher.marks import Marks
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import catalog_of, class_names, output_format, publisher_options
-from eventlog.publisher.window import build_events, take_window
+from eventlog.publisher.open import catalog_of, class_names, output_format, publisher_options
+from eventlog.publisher.queue import build_events, take_window
 from eventlog.sql.dialect import CurrentRow, LogRows
 from eventlog.sql.log_columns import find_columns
 from eventlog.sql.log_table import LogTable

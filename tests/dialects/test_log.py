@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from platforms import Platform
 
 from eventlog.errors import AnotherPublisher, ConfigError, LogTableError
-from eventlog.publisher import opening
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import open_context
+from eventlog.publisher import open as opening
+from eventlog.publisher.context import Counters
+from eventlog.publisher.open import open_context
 from eventlog.sql import purge
 from eventlog.sql.companions import (
     add_errors,

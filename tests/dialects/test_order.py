@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from platforms import Platform
 
 from eventlog.model import Answer, Event, Op, Operation
+from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import open_context
+from eventlog.publisher.open import open_context
 from eventlog.publisher.sinks import Document
 
 WRITERS, CHANGES, OBJECTS = 4, 25, 5

@@ -15,7 +15,7 @@ from eventlog.cli.database import transaction
 from eventlog.cli.triggers import planned_triggers
 from eventlog.errors import ConfigError, DatabaseError, LogTableError, TriggerError
 from eventlog.publisher.doctor.collect import examine
-from eventlog.publisher.opening import catalog_of, class_names, declared_watches
+from eventlog.publisher.open import catalog_of, class_names, declared_watches
 from eventlog.sql import migrations
 from eventlog.sql.triggers.plan import TriggerPlan
 

@@ -19,14 +19,12 @@ from kill_driver import Steps, forked
 
 from eventlog.changes.format import Report
 from eventlog.config.load import Config, load
-from eventlog.publisher import follow as following_loop
-from eventlog.publisher import follow_run, position_file
-from eventlog.publisher.claiming import claiming
-from eventlog.publisher.follow_opening import following, position_of
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import open_sink
+from eventlog.publisher.context import Counters
+from eventlog.publisher.open import open_sink
 from eventlog.publisher.sinks import files
 from eventlog.publisher.sources import capture_files, gbase, linter, qlik_messages
+from eventlog.publisher.stream import position, run, sending
+from eventlog.publisher.stream.open import claiming, following, position_of
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql import state
 
@@ -34,13 +32,13 @@ __all__ = ["capture_files", "gbase", "linter", "qlik_messages"]  # imported here
 
 
 def publish(config: Config, steps: Steps) -> None:
-    steps.around(following_loop, "begin", after="the flight number is saved")
-    steps.around(follow_run, "_deliver", before="before an envelope is sent", after="after an envelope is answered")
+    steps.around(run, "begin", after="the flight number is saved")
+    steps.around(sending, "_deliver", before="before an envelope is sent", after="after an envelope is answered")
     steps.around(files, "sync_file", before="before documents are fsynced", after="after documents are fsynced")
     steps.around(files, "sync_path", after="the documents are there")
-    steps.around(follow_run, "save", before="before the position is saved", after="after the position is saved")
+    steps.around(sending, "save", before="before the position is saved", after="after the position is saved")
     steps.around(state, "write", before="before the position is written", after="before the position is committed")
-    steps.around(position_file, "sync_path", before="before the rename is durable", after="the rename is durable")
+    steps.around(position, "sync_path", before="before the rename is durable", after="the rename is durable")
     os.fsync = lambda descriptor: None  # what a process wrote outlives its death; the machine stays
     steps.around(os, "fsync", before="before a file is durable")
     publish_to_the_end(config)
@@ -48,7 +46,7 @@ def publish(config: Config, steps: Steps) -> None:
 
 def publish_to_the_end(config: Config) -> None:
     followed = following(config, Counters(), Report())
-    following_loop.follow(
+    run.follow(
         followed, claiming(config, position_of(config)), lambda: open_sink(config, sys.stdout), StopRequest(), once=True
     )  # fmt: skip
 

@@ -20,10 +20,9 @@ from eventlog.cli.db import names
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config
 from eventlog.model import Answer
-from eventlog.publisher.context import Context
+from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.daemon import publish
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import open_context
+from eventlog.publisher.open import open_context
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql import migrations

@@ -19,10 +19,9 @@ from typing import Any
 
 from eventlog.config.load import Config, load
 from eventlog.publisher import cycle, daemon, delivery
-from eventlog.publisher.claiming import open_to_publish
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import open_context, open_sink
-from eventlog.publisher.sinks import directory, files
+from eventlog.publisher.context import Counters
+from eventlog.publisher.open import open_context, open_sink, open_to_publish
+from eventlog.publisher.sinks import files
 
 
 class Steps:
@@ -37,7 +36,7 @@ class Steps:
             os.write(self.report, f"{name}\n".encode())
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def around(self, module: Any, function: str, before: str = "", after: str = "") -> None:
+    def around(self, module: Any, function: str, before: str = "", after: str | Callable[[Any], str] = "") -> None:
         original: Callable[..., Any] = getattr(module, function)
 
         def stepping(*args: Any, **kwargs: Any) -> Any:
@@ -45,20 +44,23 @@ class Steps:
                 self.take(before)
             result = original(*args, **kwargs)
             if after:
-                self.take(after)
+                self.take(after(*args) if callable(after) else after)
             return result
 
         setattr(module, function, stepping)
 
 
+def fsynced(file: Any) -> str:
+    return "the owner's file is fsynced" if files.MARKER in file.name else "after a file is fsynced"
+
+
 def publish(config: Config, steps: Steps) -> None:
-    steps.around(directory, "sync_file", after="the owner's file is fsynced")
     steps.around(os, "link", after="the directory is owned")
     steps.around(cycle, "take_window", after="the window is read")
     steps.around(cycle, "write_inflight", after="the line is written")
     steps.around(cycle, "deliver", before="the line is committed", after="the flight has ended")
     steps.around(delivery, "_send", before="before an envelope is sent", after="after an envelope is sent")
-    steps.around(files, "sync_file", before="before a file is fsynced", after="after a file is fsynced")
+    steps.around(files, "sync_file", before="before a file is fsynced", after=fsynced)
     steps.around(Path, "replace", before="before a file is renamed", after="after a file is renamed")
     steps.around(files, "sync_path", after="the directory is fsynced")
     steps.around(delivery, "update_inflight", before="rows are marked", after="a part of the line is struck")

@@ -17,9 +17,9 @@ import sqlalchemy as sa
 
 from eventlog.config.load import Config, load
 from eventlog.model import Answer
+from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import open_context
+from eventlog.publisher.open import open_context
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.wake import Stop, StopRequest
 from eventlog.sql import migrations

@@ -18,7 +18,7 @@ from replay import Replay
 
 from eventlog.config.load import load
 from eventlog.publisher.flight import decode
-from eventlog.publisher.sinks.directory import MARKER
+from eventlog.publisher.sinks.files import MARKER
 
 TABLES = (
     "CREATE TABLE usr (id integer PRIMARY KEY, a text, b text)",

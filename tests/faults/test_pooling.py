@@ -10,8 +10,8 @@ from publishing import configuration, make_log, write
 from transaction_pool import transaction_pool
 
 from eventlog.errors import DatabaseError
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import open_context
+from eventlog.publisher.context import Counters
+from eventlog.publisher.open import open_context
 from eventlog.sql.connect import connect
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.pooling import is_pooled

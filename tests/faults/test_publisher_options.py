@@ -21,10 +21,10 @@ from publishing import LONG, Inbox, configuration, make_log, settings, until, wr
 from eventlog.errors import DatabaseAway, FatalAnswer, ReceiverAway
 from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher import daemon
-from eventlog.publisher.context import Context
+from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.daemon import publish, publish_once
-from eventlog.publisher.metrics import Counters, Gauges, read_gauges, summary
-from eventlog.publisher.opening import open_context
+from eventlog.publisher.metrics import Gauges, read_gauges, summary
+from eventlog.publisher.open import open_context
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.wake import StopRequest
 from eventlog.xds.reader import read_events

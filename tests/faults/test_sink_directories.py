@@ -13,7 +13,7 @@ from publishing import ROW
 
 from eventlog import cli
 from eventlog.model import LogRow
-from eventlog.publisher.sinks.directory import MARKER
+from eventlog.publisher.sinks.files import MARKER
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import LogTable

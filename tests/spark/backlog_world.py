@@ -16,10 +16,10 @@ import sqlalchemy as sa
 from eventlog.config.load import Config, load
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer
+from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import open_context
+from eventlog.publisher.open import open_context
 from eventlog.publisher.sinks import Document
 from eventlog.sql import migrations
 from spark.backlog import Report, Request, run

@@ -23,8 +23,8 @@ from backlog_world import (
 )
 
 from eventlog.errors import AnotherPublisher, EventlogError
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import open_context
+from eventlog.publisher.context import Counters
+from eventlog.publisher.open import open_context
 from spark import backlog
 from spark.stages import marks
 

@@ -36,11 +36,11 @@ from eventlog.convert import convert as convert_row_by_row
 from eventlog.convert import format_named
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer, ChangeOp, Verdict
+from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.flight import decode
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import open_context, open_unlocked
+from eventlog.publisher.open import open_context, open_unlocked
 from eventlog.publisher.qlik_messages import class_columns
 from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.qlik.flight_sequence import sequence_at

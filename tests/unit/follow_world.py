@@ -17,16 +17,15 @@ from eventlog.gbase.emulator.scenarios import drain, open_session
 from eventlog.gbase.emulator.server import CdcServer, Switches, Work
 from eventlog.gbase.options import ReadOptions
 from eventlog.model import Answer, Event, Level, Verdict
-from eventlog.publisher.follow import follow
-from eventlog.publisher.follow_run import Following, OpenPosition
+from eventlog.publisher.context import Counters, PublisherOptions
 from eventlog.publisher.formats import XdsFormat
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.options import PublisherOptions
-from eventlog.publisher.position_file import position_file
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sinks.python import CallableSink
 from eventlog.publisher.sources import Source
 from eventlog.publisher.sources.capture_files import CaptureFiles
+from eventlog.publisher.stream.position import position_file
+from eventlog.publisher.stream.run import follow
+from eventlog.publisher.stream.sending import Following, OpenPosition
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql.state import Saved
 from eventlog.xds.writer import Header

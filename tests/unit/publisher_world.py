@@ -19,13 +19,11 @@ from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.events import Outgoing
 from eventlog.model import Answer, AttributeSteps, Event, Level, LogRow, Op, Operation, Verdict, queue_rows
 from eventlog.publisher import cycle
-from eventlog.publisher.context import Context
+from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.cycle import Cycle, State, recover, run_cycle
 from eventlog.publisher.delivery import FlightResult
 from eventlog.publisher.flight import decode
 from eventlog.publisher.formats import XdsFormat
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.options import PublisherOptions
 from eventlog.publisher.sinks import Document
 from eventlog.sql.dialect import CurrentRow, Dialect, LogRows
 from eventlog.sql.log_table import LogTable

@@ -31,11 +31,11 @@ from eventlog.errors import AnotherPublisher, ConfigError, FatalAnswer, Receiver
 from eventlog.gbase.errors import FramingError
 from eventlog.gbase.options import ReadOptions
 from eventlog.model import Answer, Change, ChangeOp, Level, Verdict
-from eventlog.publisher.follow import follow
-from eventlog.publisher.position_file import failures_of, position_file
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.sources import Mark, Read, SourceAway, Unread
 from eventlog.publisher.sources.capture_files import CaptureFiles
+from eventlog.publisher.stream.position import failures_of, position_file
+from eventlog.publisher.stream.run import follow
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql.state import Saved
 

@@ -21,12 +21,12 @@ from eventlog.changes.format import Report
 from eventlog.changes.to_events import change_to_events
 from eventlog.errors import ConfigError
 from eventlog.model import Change, ChangeOp
-from eventlog.publisher import follow as follow_module
-from eventlog.publisher.follow import follow
-from eventlog.publisher.position_file import failures_of
 from eventlog.publisher.sinks.kafka import KafkaSink
 from eventlog.publisher.sources import Backlog, Read, SourceAway, SourceLost, qlik_messages
 from eventlog.publisher.sources.qlik_messages import Topics
+from eventlog.publisher.stream import run as follow_module
+from eventlog.publisher.stream.position import failures_of
+from eventlog.publisher.stream.run import follow
 from eventlog.publisher.wake import StopRequest
 from eventlog.qlik import message_format
 from eventlog.qlik.errors import UnknownSchema

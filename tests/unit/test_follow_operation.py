@@ -25,17 +25,16 @@ from eventlog.linter.emulator import Workload, emulate
 from eventlog.linter.reader import ReaderOptions
 from eventlog.linter.rows import QueueRow
 from eventlog.model import Answer
-from eventlog.publisher import position_file as position_module
-from eventlog.publisher.follow import follow
-from eventlog.publisher.follow_opening import following as following_of
-from eventlog.publisher.follow_opening import position_of
-from eventlog.publisher.follow_options import passed_over
+from eventlog.publisher.context import Counters
 from eventlog.publisher.liveness import patience
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.position_file import FilePosition, PositionAway, failures_of, position_file
 from eventlog.publisher.sources import Backlog, BadToken, Mark, Read
 from eventlog.publisher.sources.gbase import CaptureSession
 from eventlog.publisher.sources.linter import DispatchQueue
+from eventlog.publisher.stream import position as position_module
+from eventlog.publisher.stream.open import following as following_of
+from eventlog.publisher.stream.open import passed_over, position_of
+from eventlog.publisher.stream.position import FilePosition, PositionAway, failures_of, position_file
+from eventlog.publisher.stream.run import follow
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql.state import Failure, Saved, position_table
 

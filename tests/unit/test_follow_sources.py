@@ -30,11 +30,11 @@ from eventlog.linter import database
 from eventlog.linter.emulator import ATTRS, Workload, emulate
 from eventlog.linter.reader import ReaderOptions
 from eventlog.model import Change, Level
-from eventlog.publisher.follow import follow
-from eventlog.publisher.follow_opening import position_of, source_of
 from eventlog.publisher.sources import SourceAway, SourceLost, Unread
 from eventlog.publisher.sources.gbase import CaptureSession, StandardInput
 from eventlog.publisher.sources.linter import DispatchQueue
+from eventlog.publisher.stream.open import position_of, source_of
+from eventlog.publisher.stream.run import follow
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql import state
 from eventlog.sql.state import Failure, Saved, position_table

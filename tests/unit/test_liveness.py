@@ -14,10 +14,10 @@ from eventlog import cli
 from eventlog.config.load import load
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer, Level, Verdict
+from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish
 from eventlog.publisher.liveness import ReportingSink, liveness_file, patience, read_health
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import open_context
+from eventlog.publisher.open import open_context
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql import migrations

@@ -22,7 +22,7 @@ from eventlog.core.values import ValueOptions
 from eventlog.errors import DatabaseError
 from eventlog.model import Level, LogRow, Operation, Verdict, queue_rows
 from eventlog.publisher.flight import Envelope, Flight, decode, encode, numbered
-from eventlog.publisher.opening import value_options
+from eventlog.publisher.open import value_options
 from eventlog.publisher.qlik_messages import QlikMessages, class_columns
 from eventlog.publisher.sinks import Document
 from eventlog.qlik.message_options import WriteOptions

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from samples import usr
 
-from eventlog.publisher.parking import Parking, back_off
+from eventlog.publisher.delivery import Parking
+from eventlog.publisher.wake import back_off
 
 A, B = (usr(), "idu=1"), (usr(), "idu=2")
 

@@ -9,9 +9,8 @@ import pytest
 
 from eventlog.config.load import load
 from eventlog.errors import ConfigError
-from eventlog.publisher.claiming import claiming
-from eventlog.publisher.follow_opening import position_of
-from eventlog.publisher.sinks.directory import MARKER, Owner, claim
+from eventlog.publisher.sinks.files import MARKER, Owner, claim
+from eventlog.publisher.stream.open import claiming, position_of
 
 OURS = Owner("ours/1", "the log hr.eventlog")
 OTHERS = Owner("others/7", "the log pay.eventlog")

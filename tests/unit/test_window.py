@@ -16,11 +16,9 @@ from eventlog.core.catalog import ObjectId
 from eventlog.core.events import ids_of
 from eventlog.core.fold import Group
 from eventlog.model import ALL, LogRow, QueueRow, queue_rows
-from eventlog.publisher.context import Context
-from eventlog.publisher.dry_run import dry_run
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.options import PublisherOptions
-from eventlog.publisher.window import WindowResult, split_by_rows, take_window
+from eventlog.publisher.context import Context, Counters, PublisherOptions
+from eventlog.publisher.cycle import dry_run
+from eventlog.publisher.queue import WindowResult, split_by_rows, take_window
 from eventlog.sql.dialect import Dialect, LogRows
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Window

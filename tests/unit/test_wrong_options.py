@@ -20,7 +20,7 @@ from eventlog.gbase import options as gbase
 from eventlog.linter import format, reader, writer
 from eventlog.log.jsonl import JsonlReaderOptions, JsonlWriterOptions
 from eventlog.log.row_format import LogReaderOptions, LogWriterOptions
-from eventlog.publisher.follow_opening import source_of as source_for
+from eventlog.publisher.stream.open import source_of as source_for
 from eventlog.qlik import change_table_options, message_options
 from eventlog.xds.document_format import DocumentReaderOptions, DocumentWriterOptions
 

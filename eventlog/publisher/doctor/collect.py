@@ -14,11 +14,12 @@ from eventlog.core.catalog import Catalog, Database, match_name
 from eventlog.core.checks import check_rows
 from eventlog.errors import DatabaseError, EventlogError
 from eventlog.model import LogRow, queue_rows
+from eventlog.publisher.context import PublisherOptions
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.doctor import Finding, Limits, capture, log_table, rights, session, waiting
 from eventlog.publisher.flight import decode
-from eventlog.publisher.loopback import owned_tables
-from eventlog.publisher.opening import (
+from eventlog.publisher.metrics import owned_tables
+from eventlog.publisher.open import (
     captured_tables,
     catalog_of,
     class_names,
@@ -28,7 +29,6 @@ from eventlog.publisher.opening import (
     publisher_user,
     with_tables,
 )
-from eventlog.publisher.options import PublisherOptions
 from eventlog.sql import migrations
 from eventlog.sql.companions import read_inflight
 from eventlog.sql.connect import connect

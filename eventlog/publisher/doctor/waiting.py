@@ -8,10 +8,10 @@ from typing import Final
 
 from eventlog.core.checks import BadRow
 from eventlog.model import Status
-from eventlog.publisher import loopback
+from eventlog.publisher import metrics
+from eventlog.publisher.context import PublisherOptions
 from eventlog.publisher.doctor import Finding, Limits
 from eventlog.publisher.doctor.words import age, literal, row_count
-from eventlog.publisher.options import PublisherOptions
 from eventlog.sql.health import Due, Rows, StatusRows
 from eventlog.sql.windows import Queue
 
@@ -64,7 +64,7 @@ def judge_record_ids(found: Rows, log: str, record_id: str, limits: Limits) -> I
 def judge_owner(owned: Sequence[str], user: str) -> Iterator[Finding]:
     """Captured tables of the publisher's own user (spec/event-log.md 8.3)."""
     if owned:
-        yield Finding("loopback", "warning", loopback.of_tables(user, owned), loopback.WAYS_OUT)
+        yield Finding("loopback", "warning", metrics.of_tables(user, owned), metrics.WAYS_OUT)
 
 
 def judge_loopback(found: Rows, options: PublisherOptions, limits: Limits) -> Iterator[Finding]:
@@ -85,7 +85,7 @@ def judge_loopback(found: Rows, options: PublisherOptions, limits: Limits) -> It
             "loopback",
             "info" if options.loopback_is_meant else "warning",
             f"{rows}the publisher's own user: they will be marked S without being published",
-            ("allow_loopback = true in [publisher], if they are to be published", *loopback.WAYS_OUT[::2]),
+            ("allow_loopback = true in [publisher], if they are to be published", *metrics.WAYS_OUT[::2]),
         )
 
 

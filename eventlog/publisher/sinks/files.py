@@ -7,15 +7,18 @@ which is sent again replaces itself.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final, NamedTuple, TextIO
 
-from eventlog.errors import ReceiverAway
+from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.files.fsync import sync_file, sync_path
 from eventlog.model import Answer
 from eventlog.publisher.sinks import Document
-from eventlog.publisher.sinks.directory import make_directory, stem, unwritable
 
 
 class DocumentFiles:
@@ -122,3 +125,129 @@ def _receiver_away(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ReceiverAway(f"{path} cannot be written: {error.strerror}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSink:
+    """Writes documents to a text stream; every event counts as success once it is flushed."""
+
+    stream: TextIO
+
+    def send(self, document: Document) -> Answer:
+        try:
+            # The form of files does not end its last line; the next document is to begin one.
+            self.stream.write(document.body if document.body.endswith("\n") else f"{document.body}\n")
+        except OSError as error:
+            raise ReceiverAway(f"standard output cannot be written: {error}") from error
+        return Answer()
+
+    def flush(self) -> None:
+        try:
+            self.stream.flush()
+        except OSError as error:
+            raise ReceiverAway(f"standard output cannot be written: {error}") from error
+
+    def close(self) -> None:
+        """The stream belongs to the caller."""
+
+
+MARKER: Final = ".eventlog-owner"
+_DOCUMENTS: Final = re.compile(r"(\d{12,})-\d{6,}\.xmll?")
+"""Names of documents: ``stem`` and an ending."""
+
+
+class Owner(NamedTuple):
+    """A log, or a source that is followed. ``name`` is for people.
+
+    ``identity``: a text that no other one has, nor the same when it is made anew, as far as that can be told.
+    """
+
+    identity: str
+    name: str
+
+
+def claim(directory: Path, owner: Owner, newest_flight: Callable[[], int]) -> None:
+    """Make the directory the owner's, durably, before anything is written there; it is made if it is not there.
+
+    ``newest_flight``: the newest number that the owner has given, only asked where there are documents. One without a
+    marker is taken over, unless these are of flights that the owner has not had. Raises ConfigError for such a
+    directory, for another's, and for one that cannot be written.
+    """
+    try:
+        make_directory(directory)
+        marked = _read(directory)
+        if marked is None or marked.identity == owner.identity:
+            _refuse_later_flights(directory, owner, newest_flight)
+        if marked is None:
+            _write(directory, owner)
+            marked = _read(directory) or owner  # another's, if that was faster
+    except OSError as error:
+        raise unwritable(directory, error) from error
+    if marked.identity != owner.identity:
+        raise ConfigError(
+            f"sink directory {directory} is that of {marked.name}, not of {owner.name}: their documents would replace "
+            f"one another; name another directory, or delete {directory / MARKER} if it is the same one, moved or "
+            "restored"
+        )
+
+
+def _refuse_later_flights(directory: Path, owner: Owner, newest_flight: Callable[[], int]) -> None:
+    latest = max(
+        (int(match[1]) for path in directory.iterdir() if (match := _DOCUMENTS.fullmatch(path.name))), default=0
+    )
+    if latest and latest > (newest := newest_flight()):
+        raise ConfigError(
+            f"sink directory {directory} has documents of flight {latest}, but {owner.name} has only come to {newest}: "
+            "it was made anew or restored, and would replace them; name another directory, or take them away"
+        )
+
+
+def _read(directory: Path) -> Owner | None:
+    """Whose the directory is, None = it is not known."""
+    path = directory / MARKER
+    try:
+        content = json.loads(path.read_bytes())
+        return Owner(str(content["identity"]), str(content["name"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError):
+        raise ConfigError(
+            f"{path} does not say whose the directory is: was it changed by hand? Delete it if all documents there are "
+            "of one log"
+        ) from None
+
+
+def _write(directory: Path, owner: Owner) -> None:
+    marker = directory / MARKER
+    temporary = marker.with_name(f"{MARKER}.{os.getpid()}.part")
+    with temporary.open("wb") as file:
+        file.write(json.dumps(owner._asdict(), ensure_ascii=False).encode() + b"\n")
+        sync_file(file)
+    try:
+        os.link(temporary, marker)  # which, unlike a rename, never replaces the marker of one that was faster
+    except FileExistsError:
+        temporary.unlink()
+    except OSError:  # a file system without links
+        temporary.replace(marker)
+    else:
+        temporary.unlink()
+    sync_path(directory)
+
+
+def stem(flight: int, envelope: int) -> str:
+    """The name of a document without its ending: names sort as their numbers do."""
+    return f"{flight:012d}-{envelope:06d}"
+
+
+def make_directory(directory: Path) -> None:
+    """Make a directory and those above it that are not there, durably. Raises OSError."""
+    if not directory.parent.exists():
+        make_directory(directory.parent)
+    if not directory.is_dir():
+        directory.mkdir(exist_ok=True)
+        sync_path(directory.parent)
+
+
+def unwritable(directory: Path, error: OSError) -> ConfigError:
+    """A directory that the sink cannot use."""
+    return ConfigError(f"sink directory {directory}: {error.strerror}; name one that can be written")

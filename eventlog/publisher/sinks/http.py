@@ -30,7 +30,7 @@ from eventlog import __version__
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer
 from eventlog.publisher.sinks import Document
-from eventlog.publisher.sinks.http_connection import Connection, Target, TlsSocket
+from eventlog.transport.http import Connection, Target, TlsSocket
 from eventlog.xds.answers import read_answer
 
 DEFAULT_TIMEOUT: Final = 30.0

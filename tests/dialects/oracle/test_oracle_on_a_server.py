@@ -20,9 +20,8 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.cli.database import transaction
 from eventlog.errors import AnotherPublisher, DatabaseAway
-from eventlog.publisher.context import Context
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import open_context
+from eventlog.publisher.context import Context, Counters
+from eventlog.publisher.open import open_context
 from eventlog.sql import migrations
 from eventlog.sql.dialects.oracle.reflect import fingerprint
 from eventlog.sql.failures import as_database_errors

@@ -12,11 +12,11 @@ import sqlalchemy as sa
 from eventlog.config.load import load
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Event, Level, Verdict
+from eventlog.publisher.context import Counters
+from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.dry_run import dry_run
 from eventlog.publisher.flight import decode
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import open_context, open_unlocked
+from eventlog.publisher.open import open_context, open_unlocked
 from eventlog.publisher.sinks import Document
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT

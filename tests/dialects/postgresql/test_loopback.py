@@ -17,12 +17,11 @@ import sqlalchemy as sa
 
 from eventlog import cli
 from eventlog.config.load import load
-from eventlog.publisher import loopback
-from eventlog.publisher.context import Context
+from eventlog.publisher import metrics
+from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.daemon import publish
-from eventlog.publisher.loopback import INTERVAL
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import open_context
+from eventlog.publisher.metrics import INTERVAL
+from eventlog.publisher.open import open_context
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.wake import StopRequest
 
@@ -160,7 +159,7 @@ def test_a_running_publisher_warns_at_most_once_a_minute(
     home: sa.Engine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr(loopback.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(metrics.time, "monotonic", lambda: clock[0])
     warned: list[int] = []
     stop, counters = StopRequest(), Counters()
     config = load(Path("eventlog.toml"), {})

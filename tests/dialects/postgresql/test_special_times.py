@@ -12,9 +12,9 @@ from eventlog.config.load import load
 from eventlog.core.catalog import build_catalog
 from eventlog.core.table_key import quote
 from eventlog.model import Answer, Event, Op
+from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import open_context
+from eventlog.publisher.open import open_context
 from eventlog.publisher.sinks import Document
 from eventlog.sql import migrations
 from eventlog.sql.connect import connect

@@ -18,8 +18,8 @@ from eventlog.cli import run
 from eventlog.cli.database import transaction
 from eventlog.core.values import Kind
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.opening import open_context
+from eventlog.publisher.context import Counters
+from eventlog.publisher.open import open_context
 from eventlog.sql.connect import connect, will_write
 from eventlog.sql.dialects.sqlite import DIALECT
 from eventlog.sql.dialects.sqlite.text import base64 as base64_sql
@@ -230,8 +230,8 @@ def test_a_publisher_that_was_killed_leaves_no_lock(file: Platform) -> None:
         "import os, signal\n"
         "from pathlib import Path\n"
         "from eventlog.config.load import load\n"
-        "from eventlog.publisher.metrics import Counters\n"
-        "from eventlog.publisher.opening import open_context\n"
+        "from eventlog.publisher.context import Counters\n"
+        "from eventlog.publisher.open import open_context\n"
         f"with open_context(load(Path({str(file.place / 'eventlog.toml')!r}), {{}}, {{}}), Counters()):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )

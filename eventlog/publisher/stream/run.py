@@ -27,7 +27,11 @@ from eventlog.errors import (
     RowError,
 )
 from eventlog.model import ChangeOp
-from eventlog.publisher.follow_run import (
+from eventlog.publisher.liveness import Progress
+from eventlog.publisher.sinks import Sink
+from eventlog.publisher.sources import Mark, Read, SourceAway, Step, Unread
+from eventlog.publisher.stream.position import PositionAway
+from eventlog.publisher.stream.sending import (
     Following,
     OpenPosition,
     Run,
@@ -40,12 +44,7 @@ from eventlog.publisher.follow_run import (
     send_all,
     send_heartbeat,
 )
-from eventlog.publisher.liveness import Progress
-from eventlog.publisher.parking import back_off
-from eventlog.publisher.position_file import PositionAway
-from eventlog.publisher.sinks import Sink
-from eventlog.publisher.sources import Mark, Read, SourceAway, Step, Unread
-from eventlog.publisher.wake import Stop
+from eventlog.publisher.wake import Stop, back_off
 from eventlog.sql.state import Failure
 
 _log = logging.getLogger("eventlog.publisher")

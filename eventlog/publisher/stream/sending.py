@@ -17,16 +17,13 @@ from eventlog.changes.to_events import EventWriting
 from eventlog.core.catalog import Catalog
 from eventlog.errors import FatalAnswer, ReceiverAway
 from eventlog.model import Answer, Level, Verdict
+from eventlog.publisher.context import Counters, PublisherOptions
 from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.liveness import Progress
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.options import PublisherOptions
-from eventlog.publisher.parking import back_off
-from eventlog.publisher.pending import Pending, Sending
-from eventlog.publisher.schedule import HeartbeatTimer
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.sources import Source
-from eventlog.publisher.wake import Stop
+from eventlog.publisher.stream.pending import Pending, Sending
+from eventlog.publisher.wake import HeartbeatTimer, Stop, back_off
 from eventlog.sql.state import Failure, Saved
 from eventlog.xds.writer import write_event
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from eventlog.model import Event
-from eventlog.publisher.parking import back_off
+from eventlog.publisher.wake import back_off
 
 
 class Sending(NamedTuple):

@@ -15,13 +15,11 @@ from eventlog.core.catalog import Catalog, Database, build_catalog, match_name
 from eventlog.core.events import EventOptions
 from eventlog.core.values import ValueOptions
 from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError, EventlogError, TriggerError, together
-from eventlog.publisher.context import Context
+from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.formats import Form, OutputFormat, XdsFormat
-from eventlog.publisher.metrics import Counters
-from eventlog.publisher.options import PublisherOptions
 from eventlog.publisher.sinks import Sink
-from eventlog.publisher.sinks.files import DocumentFiles, LineFiles
-from eventlog.publisher.sinks.stdout import StreamSink
+from eventlog.publisher.sinks.files import DocumentFiles, LineFiles, Owner, StreamSink, claim
+from eventlog.sql.companions import next_flight
 from eventlog.sql.connect import connect, describe
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.failures import TO_THE_PRIMARY, as_database_errors
@@ -65,6 +63,32 @@ def open_context(config: Config, counters: Counters) -> Iterator[Context]:
         context.connection.commit()
         refuse_pooling(context.connection, context.dialect, describe(connection_url(config.database)))
         yield context
+
+
+@contextmanager
+def open_to_publish(config: Config, counters: Counters) -> Iterator[Context]:
+    """``open_context``, with the directory of the files sink, if it is that, made the log's.
+
+    Raises as ``open_context``, and ConfigError for a directory that is another's.
+    """
+    with open_context(config, counters) as context:
+        _claim_for_log(config, context)
+        yield context
+
+
+def _claim_for_log(config: Config, context: Context) -> None:
+    """Make the directory of the files sink the log's. Raises ConfigError, DatabaseError."""
+    if config.sink.type != "files" or config.sink.directory is None:
+        return
+    connection, log = context.connection, context.log
+    name = f"the log {log} in {describe(connection_url(config.database))}"
+    # The newest number is had by drawing one more, which is left out: no right is needed for that but those to publish.
+    claim(
+        config.sink.directory,
+        Owner(context.dialect.identity(connection, log), name),
+        lambda: next_flight(connection, log),
+    )
+    connection.commit()
 
 
 @contextmanager
