@@ -1,58 +1,43 @@
 """Every statement for Oracle is a golden file, passes two grammars, and what no grammar sees.
 
-EVENTLOG_UPDATE_GOLDEN=1 writes the golden files anew.
+EVENTLOG_UPDATE_GOLDEN=1 writes the golden files anew, as ``golden_files.py`` does.
 """
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import get_args
 
 import pytest
-from oracle_catalogue import Cases, cases, downgrade_script, migration_script, of_scripts
+from golden_files import CHECK, GOLDEN, WHOLE, expected, texts, write_all
+from oracle_catalogue import WATCHES, cases, of_scripts
 from oracle_lints import lint
 
-from eventlog.sql.dialects.oracle.script import script, terminated
-from eventlog.sql.triggers.plan import Action, TriggerPlan
+from eventlog.sql.triggers.watch import Capture, Style
 
-GOLDEN = Path(__file__).parent / "golden"
-CASES: Cases = cases()
 STATEMENTS = {
-    f"{name}:{place}": text for name, texts in {**CASES, **of_scripts()}.items() for place, text in enumerate(texts)
+    f"{name}:{place}": text for name, texts in {**cases(), **of_scripts()}.items() for place, text in enumerate(texts)
 }
+TEXTS = texts()
+
+if os.environ.get("EVENTLOG_UPDATE_GOLDEN"):
+    write_all()
 
 
-def check_golden(name: str, text: str) -> None:
-    file = GOLDEN / f"{name}.sql"
-    if os.environ.get("EVENTLOG_UPDATE_GOLDEN"):
-        file.write_text(text, encoding="utf-8")
-    assert file.exists(), f"{file} is missing: run with EVENTLOG_UPDATE_GOLDEN=1 and read what it wrote"
-    assert text == file.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", TEXTS)
 def test_the_statements_are_those_of_the_golden_file(name: str) -> None:
-    check_golden(name, "\n".join(terminated(CASES[name])) + "\n")
-
-
-def test_the_script_of_a_plan_is_that_of_the_golden_file() -> None:
-    plan = TriggerPlan(
-        (
-            Action("create", "APP.LINK", "watched, and not captured yet", CASES["trigger_key_only"]),
-            Action("drop", "APP.OLD\nONE", "no longer watched", ('DROP TRIGGER "APP"."TGR_OLD_I_1"',)),
-            Action("unchanged", "APP.SAME", "as declared"),
-        )
-    )
-    check_golden("script", script(plan, 5.0))
-
-
-def test_the_script_of_the_migrations_is_that_of_the_golden_file() -> None:
-    check_golden("migrations", migration_script())
-    check_golden("migrations_down", downgrade_script())
+    assert TEXTS[name] == expected(name)
 
 
 def test_no_golden_file_is_left_over() -> None:
-    assert {file.stem for file in GOLDEN.glob("*.sql")} == {*CASES, "script", "migrations", "migrations_down"}
+    assert {file.stem for file in GOLDEN.glob("*.sql")} == {*TEXTS, CHECK}
+
+
+def test_every_style_and_every_capture_can_be_read_whole() -> None:
+    watches = [WATCHES[name.removeprefix("trigger_")][1] for name in WHOLE if name.startswith("trigger_")]
+    assert {watch.style for watch in watches} == set(get_args(Style))
+    assert {watch.capture for watch in watches} == set(get_args(Capture))
+    assert "-- lines " not in "".join((GOLDEN / f"{name}.sql").read_text(encoding="utf-8") for name in WHOLE)
 
 
 @pytest.mark.parametrize("name", STATEMENTS)

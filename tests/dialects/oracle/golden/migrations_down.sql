@@ -1,173 +1,56 @@
-SET DEFINE OFF
-SET ESCAPE OFF
-SET SQLBLANKLINES ON
-SET ECHO OFF
-WHENEVER OSERROR EXIT FAILURE ROLLBACK
-WHENEVER SQLERROR EXIT FAILURE ROLLBACK
+-- lines 1 to 6 of script
 -- Running downgrade 0006 -> 0003
 BEGIN
     EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''0003'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0006''';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE <> -942 THEN
-            RAISE;
-        END IF;
-END;
-/
-
+-- lines 137 to 144 of migrations
 -- Running downgrade 0003 -> 0002
 BEGIN
     EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''0002'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0003''';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE <> -942 THEN
-            RAISE;
-        END IF;
-END;
-/
-
+-- lines 137 to 144 of migrations
 -- Running downgrade 0002 ->
 BEGIN
     EXECUTE IMMEDIATE 'DROP FUNCTION "LOGS"."PROC_EVENTLOG_QUOTE"';
-EXCEPTION
-    WHEN OTHERS THEN
+-- lines 12 to 13 of migrations
         IF SQLCODE <> -4043 THEN
-            RAISE;
-        END IF;
-END;
-/
-
-BEGIN
+-- lines 51 to 56 of migrations
     EXECUTE IMMEDIATE 'DROP FUNCTION "LOGS"."PROC_EVENTLOG_BASE64"';
-EXCEPTION
-    WHEN OTHERS THEN
+-- lines 12 to 13 of migrations
         IF SQLCODE <> -4043 THEN
-            RAISE;
-        END IF;
-END;
-/
-
-BEGIN
+-- lines 51 to 56 of migrations
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG"';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE <> -942 THEN
-            RAISE;
-        END IF;
-END;
-/
-
-BEGIN
-    EXECUTE IMMEDIATE 'DROP SEQUENCE "LOGS"."SEQ_EVENTLOG_1"';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE <> -2289 THEN
-            RAISE;
-        END IF;
-END;
-/
-
-BEGIN
+-- lines 137 to 144 of migrations
+-- lines 19 to 27 of sequences
+-- lines 53 to 54 of trigger_field
     EXECUTE IMMEDIATE 'DELETE FROM "LOGS"."EVENTLOG_VERSION" WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0002''';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE <> -942 THEN
-            RAISE;
-        END IF;
-END;
-/
-
+-- lines 137 to 144 of migrations
 -- Running downgrade 0007 -> 0005
 BEGIN
     EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''0005'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0007''';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE <> -942 THEN
-            RAISE;
-        END IF;
-END;
-/
-
+-- lines 137 to 144 of migrations
 -- Running downgrade 0005 -> 0004
 BEGIN
     EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''0004'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0005''';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE <> -942 THEN
-            RAISE;
-        END IF;
-END;
-/
-
+-- lines 137 to 144 of migrations
 -- Running downgrade 0004 -> 0001
 BEGIN
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_RESYNC"';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE <> -942 THEN
-            RAISE;
-        END IF;
-END;
-/
-
+-- lines 137 to 144 of migrations
 BEGIN
     EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''0001'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0004''';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE <> -942 THEN
-            RAISE;
-        END IF;
-END;
-/
-
+-- lines 137 to 144 of migrations
 -- Running downgrade 0001 ->
 BEGIN
     EXECUTE IMMEDIATE 'DROP SEQUENCE "LOGS"."EVENTLOG_FLIGHT"';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE <> -2289 THEN
-            RAISE;
-        END IF;
-END;
-/
-
-BEGIN
+-- lines 21 to 27 of sequences
+-- lines 53 to 54 of trigger_field
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_INFLIGHT"';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE <> -942 THEN
-            RAISE;
-        END IF;
-END;
-/
-
+-- lines 137 to 144 of migrations
 BEGIN
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_ERROR"';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE <> -942 THEN
-            RAISE;
-        END IF;
-END;
-/
-
+-- lines 137 to 144 of migrations
 BEGIN
     EXECUTE IMMEDIATE 'DELETE FROM "LOGS"."EVENTLOG_VERSION" WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''0001''';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE <> -942 THEN
-            RAISE;
-        END IF;
-END;
-/
-
+-- lines 137 to 144 of migrations
 BEGIN
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_VERSION"';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE <> -942 THEN
-            RAISE;
-        END IF;
-END;
-/
-COMMIT;
+-- lines 322 to 329 of migrations

@@ -1,52 +1,6 @@
-CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_I_1"
-AFTER INSERT ON "APP"."EVERY_TYPE"
-FOR EACH ROW
-DECLARE
+-- lines 1 to 4 of trigger_field
     -- eventlog sha256:58a313e5f588f87d701781816241230ce2086843988ae3d63119cfe0fcffb002 log "APP"."EVENTLOG"
-    TYPE log_row_t IS RECORD (
-        event_type PLS_INTEGER,
-        table_key VARCHAR2(4000),
-        column_name VARCHAR2(261),
-        old_value VARCHAR2(4000),
-        new_value VARCHAR2(4000)
-    );
-    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
-    log_rows log_rows_t;
-    new_key VARCHAR2(32767);
-    first_row PLS_INTEGER;
-
-    PROCEDURE put(
-        event_type IN PLS_INTEGER,
-        table_key IN VARCHAR2,
-        column_name IN VARCHAR2 DEFAULT NULL,
-        old_value IN VARCHAR2 DEFAULT NULL,
-        new_value IN VARCHAR2 DEFAULT NULL
-    ) IS
-        log_row log_row_t;
-    BEGIN
-        log_row.event_type := event_type;
-        log_row.table_key := table_key;
-        log_row.column_name := column_name;
-        log_row.old_value := old_value;
-        log_row.new_value := new_value;
-        log_rows(log_rows.COUNT + 1) := log_row;
-    END put;
-
-    PROCEDURE write_log IS
-    BEGIN
-        FORALL i IN 1 .. log_rows.COUNT
-            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
-            VALUES (
-                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
-                'EVERY_TYPE', log_rows(i).table_key, log_rows(i).column_name,
-                log_rows(i).old_value, log_rows(i).new_value
-            );
-        log_rows.DELETE;
-    END write_log;
-
-BEGIN
-    first_row := log_rows.COUNT + 1;
-    new_key := 'ID=' || TO_CHAR(:NEW."ID", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
+-- lines 6 to 49 of trigger_row_query_back
     IF :NEW."N" IS NOT NULL THEN
         put(7, new_key, 'N');
     END IF;
@@ -98,204 +52,9 @@ BEGIN
     IF :NEW."RI" IS NOT NULL THEN
         put(7, new_key, 'RI');
     END IF;
-    IF :NEW."CL" IS NOT NULL THEN
-        put(7, new_key, 'CL');
-    END IF;
-    IF :NEW."NCL" IS NOT NULL THEN
-        put(7, new_key, 'NCL');
-    END IF;
-    put(7, new_key, 'B');
-    put(7, new_key, 'BFI');
-    put(7, new_key, 'X');
-    put(7, new_key, 'L');
-    put(7, new_key, 'J');
-    write_log;
-END;
-/
-DECLARE
-    problem VARCHAR2(32767);
-BEGIN
-    FOR error IN (
-        SELECT line, text FROM all_errors
-        WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
-        ORDER BY sequence
-    ) LOOP
-        problem := NVL(problem, 'TGR_EVERY_TYPE_I_1' || ', line ' || error.line || ': ' || error.text);
-    END LOOP;
-    IF problem IS NOT NULL THEN
-        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EVERY_TYPE_I_1"';
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
-    END IF;
-END;
-/
-CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_U_1"
-FOR UPDATE ON "APP"."EVERY_TYPE"
-COMPOUND TRIGGER
+-- lines 74 to 90 of trigger_field
     -- eventlog sha256:9f984dbff70a1a9432666200a2935cdcd98d8ce6db4450562dae8500c5f9bcba log "APP"."EVENTLOG"
-    TYPE log_row_t IS RECORD (
-        event_type PLS_INTEGER,
-        table_key VARCHAR2(4000),
-        column_name VARCHAR2(261),
-        old_value VARCHAR2(4000),
-        new_value VARCHAR2(4000)
-    );
-    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
-    log_rows log_rows_t;
-    new_key VARCHAR2(32767);
-    first_row PLS_INTEGER;
-    old_key VARCHAR2(32767);
-    -- Keys that rows of the statement gave up and took, and what is to be logged for them.
-    TYPE keys_t IS TABLE OF PLS_INTEGER INDEX BY VARCHAR2(32767);
-    given_up keys_t;
-    taken keys_t;
-    left_rows log_rows_t;
-    moved_rows log_rows_t;
-
-    PROCEDURE put(
-        event_type IN PLS_INTEGER,
-        table_key IN VARCHAR2,
-        column_name IN VARCHAR2 DEFAULT NULL,
-        old_value IN VARCHAR2 DEFAULT NULL,
-        new_value IN VARCHAR2 DEFAULT NULL
-    ) IS
-        log_row log_row_t;
-    BEGIN
-        log_row.event_type := event_type;
-        log_row.table_key := table_key;
-        log_row.column_name := column_name;
-        log_row.old_value := old_value;
-        log_row.new_value := new_value;
-        log_rows(log_rows.COUNT + 1) := log_row;
-    END put;
-
-    PROCEDURE write_log IS
-    BEGIN
-        FORALL i IN 1 .. log_rows.COUNT
-            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
-            VALUES (
-                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
-                'EVERY_TYPE', log_rows(i).table_key, log_rows(i).column_name,
-                log_rows(i).old_value, log_rows(i).new_value
-            );
-        log_rows.DELETE;
-    END write_log;
-
-    FUNCTION number_changed(old_value IN NUMBER, new_value IN NUMBER) RETURN BOOLEAN IS
-    BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
-    END number_changed;
-
-    FUNCTION float_changed(old_value IN BINARY_FLOAT, new_value IN BINARY_FLOAT) RETURN BOOLEAN IS
-    BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
-    END float_changed;
-
-    FUNCTION double_changed(old_value IN BINARY_DOUBLE, new_value IN BINARY_DOUBLE) RETURN BOOLEAN IS
-    BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
-    END double_changed;
-
-    FUNCTION text_changed(old_value IN VARCHAR2, new_value IN VARCHAR2) RETURN BOOLEAN IS
-    BEGIN
-        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
-    END text_changed;
-
-    FUNCTION national_changed(old_value IN NVARCHAR2, new_value IN NVARCHAR2) RETURN BOOLEAN IS
-    BEGIN
-        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
-    END national_changed;
-
-    FUNCTION raw_changed(old_value IN RAW, new_value IN RAW) RETURN BOOLEAN IS
-    BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
-    END raw_changed;
-
-    FUNCTION moment_changed(old_value IN TIMESTAMP_UNCONSTRAINED, new_value IN TIMESTAMP_UNCONSTRAINED) RETURN BOOLEAN IS
-    BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
-    END moment_changed;
-
-    FUNCTION zoned_changed(old_value IN TIMESTAMP_TZ_UNCONSTRAINED, new_value IN TIMESTAMP_TZ_UNCONSTRAINED) RETURN BOOLEAN IS
-    BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
-    END zoned_changed;
-
-    FUNCTION months_changed(old_value IN YMINTERVAL_UNCONSTRAINED, new_value IN YMINTERVAL_UNCONSTRAINED) RETURN BOOLEAN IS
-    BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
-    END months_changed;
-
-    FUNCTION seconds_changed(old_value IN DSINTERVAL_UNCONSTRAINED, new_value IN DSINTERVAL_UNCONSTRAINED) RETURN BOOLEAN IS
-    BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
-    END seconds_changed;
-
-    FUNCTION clob_changed(old_value IN CLOB, new_value IN CLOB) RETURN BOOLEAN IS
-    BEGIN
-        RETURN DBMS_LOB.COMPARE(old_value, new_value) <> 0
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
-    END clob_changed;
-
-    FUNCTION nclob_changed(old_value IN NCLOB, new_value IN NCLOB) RETURN BOOLEAN IS
-    BEGIN
-        RETURN DBMS_LOB.COMPARE(old_value, new_value) <> 0
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
-    END nclob_changed;
-
-    FUNCTION identity(key_text IN VARCHAR2) RETURN VARCHAR2 IS
-    BEGIN
-        RETURN RAWTOHEX(UTL_RAW.CAST_TO_RAW(key_text));
-    END identity;
-
-    BEFORE STATEMENT IS
-    BEGIN
-        -- A statement that the database begins anew must not find what its first attempt left.
-        log_rows.DELETE;
-        given_up.DELETE;
-        taken.DELETE;
-        left_rows.DELETE;
-        moved_rows.DELETE;
-    END BEFORE STATEMENT;
-
-    AFTER EACH ROW IS
-    BEGIN
-        new_key := 'ID=' || TO_CHAR(:NEW."ID", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
-        old_key := new_key;
-        IF number_changed(:OLD."ID", :NEW."ID") THEN
-            old_key := 'ID=' || TO_CHAR(:OLD."ID", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
-        END IF;
-        IF text_changed(old_key, new_key) THEN
-            IF old_key IS NOT NULL THEN
-                given_up(identity(old_key)) := 1;
-                put(4, old_key);
-                left_rows(left_rows.COUNT + 1) := log_rows(log_rows.COUNT);
-                log_rows.DELETE(log_rows.COUNT);
-            END IF;
-            IF new_key IS NOT NULL THEN
-                taken(identity(new_key)) := 1;
-                first_row := log_rows.COUNT + 1;
+-- lines 58 to 221 of trigger_row_query_back
                 IF :NEW."N" IS NOT NULL THEN
                     put(7, new_key, 'N');
                 END IF;
@@ -347,197 +106,39 @@ COMPOUND TRIGGER
                 IF :NEW."RI" IS NOT NULL THEN
                     put(7, new_key, 'RI');
                 END IF;
-                IF :NEW."CL" IS NOT NULL THEN
-                    put(7, new_key, 'CL');
-                END IF;
-                IF :NEW."NCL" IS NOT NULL THEN
-                    put(7, new_key, 'NCL');
-                END IF;
-                put(7, new_key, 'B');
-                put(7, new_key, 'BFI');
-                put(7, new_key, 'X');
-                put(7, new_key, 'L');
-                put(7, new_key, 'J');
-                FOR i IN first_row .. log_rows.COUNT LOOP
-                    moved_rows(moved_rows.COUNT + 1) := log_rows(i);
-                END LOOP;
-                log_rows.DELETE(first_row, log_rows.COUNT);
-            END IF;
-        ELSIF new_key IS NOT NULL THEN
-            IF number_changed(:OLD."N", :NEW."N") THEN
+-- lines 280 to 297 of trigger_field
                 put(8, new_key, 'N');
-            END IF;
-            IF number_changed(:OLD."N2", :NEW."N2") THEN
+-- lines 300 to 301 of trigger_field
                 put(8, new_key, 'N2');
-            END IF;
-            IF number_changed(:OLD."F", :NEW."F") THEN
+-- lines 304 to 305 of trigger_field
                 put(8, new_key, 'F');
-            END IF;
-            IF float_changed(:OLD."BF", :NEW."BF") THEN
+-- lines 308 to 309 of trigger_field
                 put(8, new_key, 'BF');
-            END IF;
-            IF double_changed(:OLD."BD", :NEW."BD") THEN
+-- lines 312 to 313 of trigger_field
                 put(8, new_key, 'BD');
-            END IF;
-            IF text_changed(:OLD."C", :NEW."C") THEN
+-- lines 316 to 317 of trigger_field
                 put(8, new_key, 'C');
-            END IF;
-            IF national_changed(:OLD."NC", :NEW."NC") THEN
+-- lines 320 to 321 of trigger_field
                 put(8, new_key, 'NC');
-            END IF;
-            IF text_changed(:OLD."V", :NEW."V") THEN
+-- lines 324 to 325 of trigger_field
                 put(8, new_key, 'V');
-            END IF;
-            IF national_changed(:OLD."NV", :NEW."NV") THEN
+-- lines 328 to 329 of trigger_field
                 put(8, new_key, 'NV');
-            END IF;
-            IF raw_changed(:OLD."R", :NEW."R") THEN
+-- lines 332 to 333 of trigger_field
                 put(8, new_key, 'R');
-            END IF;
-            IF moment_changed(:OLD."D", :NEW."D") THEN
+-- lines 336 to 337 of trigger_field
                 put(8, new_key, 'D');
-            END IF;
-            IF moment_changed(:OLD."T", :NEW."T") THEN
+-- lines 340 to 341 of trigger_field
                 put(8, new_key, 'T');
-            END IF;
-            IF zoned_changed(:OLD."TZ", :NEW."TZ") THEN
+-- lines 344 to 345 of trigger_field
                 put(8, new_key, 'TZ');
-            END IF;
-            IF zoned_changed(:OLD."LTZ", :NEW."LTZ") THEN
+-- lines 348 to 349 of trigger_field
                 put(8, new_key, 'LTZ');
-            END IF;
-            IF months_changed(:OLD."YM", :NEW."YM") THEN
+-- lines 352 to 353 of trigger_field
                 put(8, new_key, 'YM');
-            END IF;
-            IF seconds_changed(:OLD."DS", :NEW."DS") THEN
+-- lines 356 to 357 of trigger_field
                 put(8, new_key, 'DS');
-            END IF;
-            IF text_changed(:OLD."RI", :NEW."RI") THEN
+-- lines 360 to 361 of trigger_field
                 put(8, new_key, 'RI');
-            END IF;
-            IF clob_changed(:OLD."CL", :NEW."CL") THEN
-                put(8, new_key, 'CL');
-            END IF;
-            IF nclob_changed(:OLD."NCL", :NEW."NCL") THEN
-                put(8, new_key, 'NCL');
-            END IF;
-            IF UPDATING('B') THEN
-                put(8, new_key, 'B');
-            END IF;
-            IF UPDATING('BFI') THEN
-                put(8, new_key, 'BFI');
-            END IF;
-            IF UPDATING('X') THEN
-                put(8, new_key, 'X');
-            END IF;
-            IF UPDATING('L') THEN
-                put(8, new_key, 'L');
-            END IF;
-            IF UPDATING('J') THEN
-                put(8, new_key, 'J');
-            END IF;
-        END IF;
-        write_log;
-    END AFTER EACH ROW;
-
-    AFTER STATEMENT IS
-    BEGIN
-        FOR i IN 1 .. left_rows.COUNT LOOP
-            IF NOT taken.EXISTS(identity(left_rows(i).table_key)) THEN
-                log_rows(log_rows.COUNT + 1) := left_rows(i);
-            END IF;
-        END LOOP;
-        FOR i IN 1 .. moved_rows.COUNT LOOP
-            IF NOT given_up.EXISTS(identity(moved_rows(i).table_key)) THEN
-                log_rows(log_rows.COUNT + 1) := moved_rows(i);
-            ELSIF taken.EXISTS(identity(moved_rows(i).table_key)) THEN
-                -- Another row of the statement had this key: the object stays, and is another one now.
-                taken.DELETE(identity(moved_rows(i).table_key));
-                put(6, moved_rows(i).table_key);
-            END IF;
-        END LOOP;
-        write_log;
-    END AFTER STATEMENT;
-END;
-/
-DECLARE
-    problem VARCHAR2(32767);
-BEGIN
-    FOR error IN (
-        SELECT line, text FROM all_errors
-        WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
-        ORDER BY sequence
-    ) LOOP
-        problem := NVL(problem, 'TGR_EVERY_TYPE_U_1' || ', line ' || error.line || ': ' || error.text);
-    END LOOP;
-    IF problem IS NOT NULL THEN
-        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EVERY_TYPE_U_1"';
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
-    END IF;
-END;
-/
-CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_D_1"
-AFTER DELETE ON "APP"."EVERY_TYPE"
-FOR EACH ROW
-DECLARE
-    -- eventlog sha256:60c82770c8fdad29815482d761b821e30f940509dfd324c89f1830c86f29b349 log "APP"."EVENTLOG"
-    TYPE log_row_t IS RECORD (
-        event_type PLS_INTEGER,
-        table_key VARCHAR2(4000),
-        column_name VARCHAR2(261),
-        old_value VARCHAR2(4000),
-        new_value VARCHAR2(4000)
-    );
-    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
-    log_rows log_rows_t;
-
-    PROCEDURE put(
-        event_type IN PLS_INTEGER,
-        table_key IN VARCHAR2,
-        column_name IN VARCHAR2 DEFAULT NULL,
-        old_value IN VARCHAR2 DEFAULT NULL,
-        new_value IN VARCHAR2 DEFAULT NULL
-    ) IS
-        log_row log_row_t;
-    BEGIN
-        log_row.event_type := event_type;
-        log_row.table_key := table_key;
-        log_row.column_name := column_name;
-        log_row.old_value := old_value;
-        log_row.new_value := new_value;
-        log_rows(log_rows.COUNT + 1) := log_row;
-    END put;
-
-    PROCEDURE write_log IS
-    BEGIN
-        FORALL i IN 1 .. log_rows.COUNT
-            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
-            VALUES (
-                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
-                'EVERY_TYPE', log_rows(i).table_key, log_rows(i).column_name,
-                log_rows(i).old_value, log_rows(i).new_value
-            );
-        log_rows.DELETE;
-    END write_log;
-
-BEGIN
-    put(4, 'ID=' || TO_CHAR(:OLD."ID", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''));
-    write_log;
-END;
-/
-DECLARE
-    problem VARCHAR2(32767);
-BEGIN
-    FOR error IN (
-        SELECT line, text FROM all_errors
-        WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
-        ORDER BY sequence
-    ) LOOP
-        problem := NVL(problem, 'TGR_EVERY_TYPE_D_1' || ', line ' || error.line || ': ' || error.text);
-    END LOOP;
-    IF problem IS NOT NULL THEN
-        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EVERY_TYPE_D_1"';
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
-    END IF;
-END;
-/
+-- lines 364 to 413 of trigger_field
+-- lines 399 to 443 of trigger_remove_all

@@ -1,58 +1,10 @@
 CREATE OR REPLACE TRIGGER "APP"."tgr_generic_i_1"
 AFTER INSERT ON "APP"."generic"
-FOR EACH ROW
-DECLARE
+-- lines 3 to 4 of trigger_field
     -- eventlog sha256:99f1c70e30905e826d7953824421f884f237b7b30a43643f886cf64831b7f3a5 log "APP"."EVENTLOG"
-    TYPE log_row_t IS RECORD (
-        event_type PLS_INTEGER,
-        table_key VARCHAR2(4000),
-        column_name VARCHAR2(261),
-        old_value VARCHAR2(4000),
-        new_value VARCHAR2(4000)
-    );
-    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
-    log_rows log_rows_t;
-    new_key VARCHAR2(32767);
-    first_row PLS_INTEGER;
-
-    PROCEDURE put(
-        event_type IN PLS_INTEGER,
-        table_key IN VARCHAR2,
-        column_name IN VARCHAR2 DEFAULT NULL,
-        old_value IN VARCHAR2 DEFAULT NULL,
-        new_value IN VARCHAR2 DEFAULT NULL
-    ) IS
-        log_row log_row_t;
-    BEGIN
-        log_row.event_type := event_type;
-        log_row.table_key := table_key;
-        log_row.column_name := column_name;
-        log_row.old_value := old_value;
-        log_row.new_value := new_value;
-        log_rows(log_rows.COUNT + 1) := log_row;
-    END put;
-
-    PROCEDURE write_log IS
-    BEGIN
-        FORALL i IN 1 .. log_rows.COUNT
-            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
-            VALUES (
-                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+-- lines 6 to 40 of trigger_remove_all
                 'generic', log_rows(i).table_key, log_rows(i).column_name,
-                log_rows(i).old_value, log_rows(i).new_value
-            );
-        log_rows.DELETE;
-    END write_log;
-
-    PROCEDURE put_inserted(column_name IN VARCHAR2, new_value IN VARCHAR2) IS
-    BEGIN
-        IF new_value IS NOT NULL THEN
-            put(1, new_key, column_name, NULL, new_value);
-        END IF;
-    END put_inserted;
-
-BEGIN
-    first_row := log_rows.COUNT + 1;
+-- lines 42 to 55 of trigger_field
     new_key := 'id=' || TO_CHAR(:NEW."id", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
     IF :NEW."t" IS NOT NULL THEN
         put(7, new_key, 't');
@@ -62,165 +14,25 @@ BEGIN
     put_inserted('d', LTRIM(TO_CHAR(:NEW."d", 'SYYYY-MM-DD', 'NLS_CALENDAR=GREGORIAN')));
     put_inserted('tz', LTRIM(TO_CHAR(SYS_EXTRACT_UTC(:NEW."tz"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')));
     put_inserted('flag', CASE WHEN :NEW."flag" THEN 'true' WHEN NOT :NEW."flag" THEN 'false' END);
-    write_log;
-END;
-/
-DECLARE
-    problem VARCHAR2(32767);
-BEGIN
-    FOR error IN (
-        SELECT line, text FROM all_errors
-        WHERE owner = 'APP' AND name = 'tgr_generic_i_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
-        ORDER BY sequence
-    ) LOOP
-        problem := NVL(problem, 'tgr_generic_i_1' || ', line ' || error.line || ': ' || error.text);
-    END LOOP;
-    IF problem IS NOT NULL THEN
-        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."tgr_generic_i_1"';
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
-    END IF;
-END;
-/
+-- lines 85 to 87 of trigger_field
 CREATE OR REPLACE TRIGGER "APP"."tgr_generic_u_1"
 FOR UPDATE ON "APP"."generic"
 COMPOUND TRIGGER
     -- eventlog sha256:28459b2e7084195d58ea6e386b23a0a5fc288d1238690dd04dabb8a6ef43bdca log "APP"."EVENTLOG"
-    TYPE log_row_t IS RECORD (
-        event_type PLS_INTEGER,
-        table_key VARCHAR2(4000),
-        column_name VARCHAR2(261),
-        old_value VARCHAR2(4000),
-        new_value VARCHAR2(4000)
-    );
-    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
-    log_rows log_rows_t;
-    new_key VARCHAR2(32767);
-    first_row PLS_INTEGER;
-    old_key VARCHAR2(32767);
-    -- Keys that rows of the statement gave up and took, and what is to be logged for them.
-    TYPE keys_t IS TABLE OF PLS_INTEGER INDEX BY VARCHAR2(32767);
-    given_up keys_t;
-    taken keys_t;
-    left_rows log_rows_t;
-    moved_rows log_rows_t;
-
-    PROCEDURE put(
-        event_type IN PLS_INTEGER,
-        table_key IN VARCHAR2,
-        column_name IN VARCHAR2 DEFAULT NULL,
-        old_value IN VARCHAR2 DEFAULT NULL,
-        new_value IN VARCHAR2 DEFAULT NULL
-    ) IS
-        log_row log_row_t;
-    BEGIN
-        log_row.event_type := event_type;
-        log_row.table_key := table_key;
-        log_row.column_name := column_name;
-        log_row.old_value := old_value;
-        log_row.new_value := new_value;
-        log_rows(log_rows.COUNT + 1) := log_row;
-    END put;
-
-    PROCEDURE write_log IS
-    BEGIN
-        FORALL i IN 1 .. log_rows.COUNT
-            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
-            VALUES (
-                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+-- lines 89 to 130 of trigger_remove_all
                 'generic', log_rows(i).table_key, log_rows(i).column_name,
-                log_rows(i).old_value, log_rows(i).new_value
-            );
-        log_rows.DELETE;
-    END write_log;
-
-    FUNCTION number_changed(old_value IN NUMBER, new_value IN NUMBER) RETURN BOOLEAN IS
-    BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
-    END number_changed;
-
-    FUNCTION text_changed(old_value IN VARCHAR2, new_value IN VARCHAR2) RETURN BOOLEAN IS
-    BEGIN
-        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
-    END text_changed;
-
-    FUNCTION raw_changed(old_value IN RAW, new_value IN RAW) RETURN BOOLEAN IS
-    BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
-    END raw_changed;
-
+-- lines 107 to 125 of trigger_children_query_back
+-- lines 175 to 181 of trigger_field
     FUNCTION boolean_changed(old_value IN BOOLEAN, new_value IN BOOLEAN) RETURN BOOLEAN IS
-    BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
+-- lines 141 to 144 of trigger_field
     END boolean_changed;
-
-    FUNCTION moment_changed(old_value IN TIMESTAMP_UNCONSTRAINED, new_value IN TIMESTAMP_UNCONSTRAINED) RETURN BOOLEAN IS
-    BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
-    END moment_changed;
-
-    FUNCTION zoned_changed(old_value IN TIMESTAMP_TZ_UNCONSTRAINED, new_value IN TIMESTAMP_TZ_UNCONSTRAINED) RETURN BOOLEAN IS
-    BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
-    END zoned_changed;
-
-    FUNCTION clob_changed(old_value IN CLOB, new_value IN CLOB) RETURN BOOLEAN IS
-    BEGIN
-        RETURN DBMS_LOB.COMPARE(old_value, new_value) <> 0
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
-    END clob_changed;
-
-    PROCEDURE put_inserted(column_name IN VARCHAR2, new_value IN VARCHAR2) IS
-    BEGIN
-        IF new_value IS NOT NULL THEN
-            put(1, new_key, column_name, NULL, new_value);
-        END IF;
-    END put_inserted;
-
-    FUNCTION identity(key_text IN VARCHAR2) RETURN VARCHAR2 IS
-    BEGIN
-        RETURN RAWTOHEX(UTL_RAW.CAST_TO_RAW(key_text));
-    END identity;
-
-    BEFORE STATEMENT IS
-    BEGIN
-        -- A statement that the database begins anew must not find what its first attempt left.
-        log_rows.DELETE;
-        given_up.DELETE;
-        taken.DELETE;
-        left_rows.DELETE;
-        moved_rows.DELETE;
-    END BEFORE STATEMENT;
-
-    AFTER EACH ROW IS
-    BEGIN
+-- lines 181 to 195 of trigger_field
+-- lines 157 to 187 of trigger_statement
         new_key := 'id=' || TO_CHAR(:NEW."id", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
         old_key := new_key;
         IF number_changed(:OLD."id", :NEW."id") THEN
             old_key := 'id=' || TO_CHAR(:OLD."id", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
-        END IF;
-        IF text_changed(old_key, new_key) THEN
-            IF old_key IS NOT NULL THEN
-                given_up(identity(old_key)) := 1;
-                put(4, old_key);
-                left_rows(left_rows.COUNT + 1) := log_rows(log_rows.COUNT);
-                log_rows.DELETE(log_rows.COUNT);
-            END IF;
-            IF new_key IS NOT NULL THEN
-                taken(identity(new_key)) := 1;
-                first_row := log_rows.COUNT + 1;
+-- lines 252 to 262 of trigger_field
                 IF :NEW."t" IS NOT NULL THEN
                     put(7, new_key, 't');
                 END IF;
@@ -229,12 +41,7 @@ COMPOUND TRIGGER
                 put_inserted('d', LTRIM(TO_CHAR(:NEW."d", 'SYYYY-MM-DD', 'NLS_CALENDAR=GREGORIAN')));
                 put_inserted('tz', LTRIM(TO_CHAR(SYS_EXTRACT_UTC(:NEW."tz"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')));
                 put_inserted('flag', CASE WHEN :NEW."flag" THEN 'true' WHEN NOT :NEW."flag" THEN 'false' END);
-                FOR i IN first_row .. log_rows.COUNT LOOP
-                    moved_rows(moved_rows.COUNT + 1) := log_rows(i);
-                END LOOP;
-                log_rows.DELETE(first_row, log_rows.COUNT);
-            END IF;
-        ELSIF new_key IS NOT NULL THEN
+-- lines 291 to 296 of trigger_field
             IF clob_changed(:OLD."t", :NEW."t") THEN
                 put(8, new_key, 't');
             END IF;
@@ -256,109 +63,13 @@ COMPOUND TRIGGER
             IF boolean_changed(:OLD."flag", :NEW."flag") THEN
                 put(2, new_key, 'flag', CASE WHEN :OLD."flag" THEN 'true' WHEN NOT :OLD."flag" THEN 'false' END,
                     CASE WHEN :NEW."flag" THEN 'true' WHEN NOT :NEW."flag" THEN 'false' END);
-            END IF;
-        END IF;
-        write_log;
-    END AFTER EACH ROW;
-
-    AFTER STATEMENT IS
-    BEGIN
-        FOR i IN 1 .. left_rows.COUNT LOOP
-            IF NOT taken.EXISTS(identity(left_rows(i).table_key)) THEN
-                log_rows(log_rows.COUNT + 1) := left_rows(i);
-            END IF;
-        END LOOP;
-        FOR i IN 1 .. moved_rows.COUNT LOOP
-            IF NOT given_up.EXISTS(identity(moved_rows(i).table_key)) THEN
-                log_rows(log_rows.COUNT + 1) := moved_rows(i);
-            ELSIF taken.EXISTS(identity(moved_rows(i).table_key)) THEN
-                -- Another row of the statement had this key: the object stays, and is another one now.
-                taken.DELETE(identity(moved_rows(i).table_key));
-                put(6, moved_rows(i).table_key);
-            END IF;
-        END LOOP;
-        write_log;
-    END AFTER STATEMENT;
-END;
-/
-DECLARE
-    problem VARCHAR2(32767);
-BEGIN
-    FOR error IN (
-        SELECT line, text FROM all_errors
-        WHERE owner = 'APP' AND name = 'tgr_generic_u_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
-        ORDER BY sequence
-    ) LOOP
-        problem := NVL(problem, 'tgr_generic_u_1' || ', line ' || error.line || ': ' || error.text);
-    END LOOP;
-    IF problem IS NOT NULL THEN
-        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."tgr_generic_u_1"';
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
-    END IF;
-END;
-/
+-- lines 385 to 409 of trigger_field
 CREATE OR REPLACE TRIGGER "APP"."tgr_generic_d_1"
 AFTER DELETE ON "APP"."generic"
-FOR EACH ROW
-DECLARE
+-- lines 3 to 4 of trigger_field
     -- eventlog sha256:08e7ebf493075a1f8badbabfa99abc0b9c1c2df77dc0caf1c7766e3a32328dc7 log "APP"."EVENTLOG"
-    TYPE log_row_t IS RECORD (
-        event_type PLS_INTEGER,
-        table_key VARCHAR2(4000),
-        column_name VARCHAR2(261),
-        old_value VARCHAR2(4000),
-        new_value VARCHAR2(4000)
-    );
-    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
-    log_rows log_rows_t;
-
-    PROCEDURE put(
-        event_type IN PLS_INTEGER,
-        table_key IN VARCHAR2,
-        column_name IN VARCHAR2 DEFAULT NULL,
-        old_value IN VARCHAR2 DEFAULT NULL,
-        new_value IN VARCHAR2 DEFAULT NULL
-    ) IS
-        log_row log_row_t;
-    BEGIN
-        log_row.event_type := event_type;
-        log_row.table_key := table_key;
-        log_row.column_name := column_name;
-        log_row.old_value := old_value;
-        log_row.new_value := new_value;
-        log_rows(log_rows.COUNT + 1) := log_row;
-    END put;
-
-    PROCEDURE write_log IS
-    BEGIN
-        FORALL i IN 1 .. log_rows.COUNT
-            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
-            VALUES (
-                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+-- lines 400 to 432 of trigger_remove_all
                 'generic', log_rows(i).table_key, log_rows(i).column_name,
-                log_rows(i).old_value, log_rows(i).new_value
-            );
-        log_rows.DELETE;
-    END write_log;
-
-BEGIN
+-- lines 449 to 454 of trigger_field
     put(4, 'id=' || TO_CHAR(:OLD."id", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''));
-    write_log;
-END;
-/
-DECLARE
-    problem VARCHAR2(32767);
-BEGIN
-    FOR error IN (
-        SELECT line, text FROM all_errors
-        WHERE owner = 'APP' AND name = 'tgr_generic_d_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
-        ORDER BY sequence
-    ) LOOP
-        problem := NVL(problem, 'tgr_generic_d_1' || ', line ' || error.line || ': ' || error.text);
-    END LOOP;
-    IF problem IS NOT NULL THEN
-        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."tgr_generic_d_1"';
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
-    END IF;
-END;
-/
+-- lines 85 to 87 of trigger_field

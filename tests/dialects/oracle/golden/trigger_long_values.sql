@@ -1,59 +1,18 @@
 CREATE OR REPLACE TRIGGER "APP"."TGR_LONG_VALUES_I_1"
 AFTER INSERT ON "APP"."LONG_VALUES"
-FOR EACH ROW
-DECLARE
+-- lines 3 to 4 of trigger_field
     -- eventlog sha256:83ebfe3d456ee624fce9371f477b3af96dcc709c5d7ec0d9eac657e5cde81807 log "APP"."EVENTLOG"
-    TYPE log_row_t IS RECORD (
-        event_type PLS_INTEGER,
-        table_key VARCHAR2(4000),
-        column_name VARCHAR2(261),
+-- lines 6 to 9 of trigger_field
         old_value CLOB,
         new_value CLOB
-    );
-    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
-    log_rows log_rows_t;
-    new_key VARCHAR2(32767);
-    first_row PLS_INTEGER;
-
-    PROCEDURE put(
-        event_type IN PLS_INTEGER,
-        table_key IN VARCHAR2,
-        column_name IN VARCHAR2 DEFAULT NULL,
+-- lines 12 to 21 of trigger_field
         old_value IN CLOB DEFAULT NULL,
         new_value IN CLOB DEFAULT NULL
-    ) IS
-        log_row log_row_t;
-    BEGIN
-        log_row.event_type := event_type;
-        log_row.table_key := table_key;
-        log_row.column_name := column_name;
-        log_row.old_value := old_value;
-        log_row.new_value := new_value;
-        log_rows(log_rows.COUNT + 1) := log_row;
-    END put;
-
-    PROCEDURE write_log IS
-    BEGIN
-        FORALL i IN 1 .. log_rows.COUNT
-            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
-            VALUES (
-                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+-- lines 24 to 40 of trigger_remove_all
                 'LONG_VALUES', log_rows(i).table_key, log_rows(i).column_name,
-                log_rows(i).old_value, log_rows(i).new_value
-            );
-        log_rows.DELETE;
-    END write_log;
-
+-- lines 42 to 46 of trigger_field
     PROCEDURE put_inserted(column_name IN VARCHAR2, new_value IN CLOB) IS
-    BEGIN
-        IF new_value IS NOT NULL THEN
-            put(1, new_key, column_name, NULL, new_value);
-        END IF;
-    END put_inserted;
-
-BEGIN
-    first_row := log_rows.COUNT + 1;
-    new_key := 'ID=' || TO_CHAR(:NEW."ID", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
+-- lines 48 to 56 of trigger_field
     put_inserted('V', :NEW."V");
     IF :NEW."R" IS NOT NULL THEN
         put(7, new_key, 'R');
@@ -62,266 +21,43 @@ BEGIN
     IF log_rows.COUNT < first_row THEN
         -- All of them NULL: the insert itself must not be lost.
         put(1, new_key, 'V');
-    END IF;
-    write_log;
-END;
-/
-DECLARE
-    problem VARCHAR2(32767);
-BEGIN
-    FOR error IN (
-        SELECT line, text FROM all_errors
-        WHERE owner = 'APP' AND name = 'TGR_LONG_VALUES_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
-        ORDER BY sequence
-    ) LOOP
-        problem := NVL(problem, 'TGR_LONG_VALUES_I_1' || ', line ' || error.line || ': ' || error.text);
-    END LOOP;
-    IF problem IS NOT NULL THEN
-        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_LONG_VALUES_I_1"';
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
-    END IF;
-END;
-/
+-- lines 300 to 303 of trigger_children_query_back
 CREATE OR REPLACE TRIGGER "APP"."TGR_LONG_VALUES_U_1"
 FOR UPDATE ON "APP"."LONG_VALUES"
 COMPOUND TRIGGER
     -- eventlog sha256:fa69ec90bbf370699fd018d80a0f0eb80c1d938069bd8d11e3b59562dda3e9f2 log "APP"."EVENTLOG"
-    TYPE log_row_t IS RECORD (
-        event_type PLS_INTEGER,
-        table_key VARCHAR2(4000),
-        column_name VARCHAR2(261),
+-- lines 6 to 9 of trigger_field
         old_value CLOB,
         new_value CLOB
-    );
-    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
-    log_rows log_rows_t;
-    new_key VARCHAR2(32767);
-    first_row PLS_INTEGER;
-    old_key VARCHAR2(32767);
-    -- Keys that rows of the statement gave up and took, and what is to be logged for them.
-    TYPE keys_t IS TABLE OF PLS_INTEGER INDEX BY VARCHAR2(32767);
-    given_up keys_t;
-    taken keys_t;
-    left_rows log_rows_t;
-    moved_rows log_rows_t;
-
-    PROCEDURE put(
-        event_type IN PLS_INTEGER,
-        table_key IN VARCHAR2,
-        column_name IN VARCHAR2 DEFAULT NULL,
+-- lines 98 to 114 of trigger_field
         old_value IN CLOB DEFAULT NULL,
         new_value IN CLOB DEFAULT NULL
-    ) IS
-        log_row log_row_t;
-    BEGIN
-        log_row.event_type := event_type;
-        log_row.table_key := table_key;
-        log_row.column_name := column_name;
-        log_row.old_value := old_value;
-        log_row.new_value := new_value;
-        log_rows(log_rows.COUNT + 1) := log_row;
-    END put;
-
-    PROCEDURE write_log IS
-    BEGIN
-        FORALL i IN 1 .. log_rows.COUNT
-            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
-            VALUES (
-                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+-- lines 24 to 40 of trigger_remove_all
                 'LONG_VALUES', log_rows(i).table_key, log_rows(i).column_name,
-                log_rows(i).old_value, log_rows(i).new_value
-            );
-        log_rows.DELETE;
-    END write_log;
-
-    FUNCTION number_changed(old_value IN NUMBER, new_value IN NUMBER) RETURN BOOLEAN IS
-    BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
-    END number_changed;
-
-    FUNCTION text_changed(old_value IN VARCHAR2, new_value IN VARCHAR2) RETURN BOOLEAN IS
-    BEGIN
-        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
-    END text_changed;
-
-    FUNCTION raw_changed(old_value IN RAW, new_value IN RAW) RETURN BOOLEAN IS
-    BEGIN
-        RETURN old_value <> new_value
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
-    END raw_changed;
-
+-- lines 107 to 125 of trigger_children_query_back
+-- lines 175 to 181 of trigger_field
     PROCEDURE put_inserted(column_name IN VARCHAR2, new_value IN CLOB) IS
-    BEGIN
-        IF new_value IS NOT NULL THEN
-            put(1, new_key, column_name, NULL, new_value);
-        END IF;
-    END put_inserted;
-
-    FUNCTION identity(key_text IN VARCHAR2) RETURN VARCHAR2 IS
-    BEGIN
-        RETURN RAWTOHEX(UTL_RAW.CAST_TO_RAW(key_text));
-    END identity;
-
-    BEFORE STATEMENT IS
-    BEGIN
-        -- A statement that the database begins anew must not find what its first attempt left.
-        log_rows.DELETE;
-        given_up.DELETE;
-        taken.DELETE;
-        left_rows.DELETE;
-        moved_rows.DELETE;
-    END BEFORE STATEMENT;
-
-    AFTER EACH ROW IS
-    BEGIN
-        new_key := 'ID=' || TO_CHAR(:NEW."ID", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
-        old_key := new_key;
-        IF number_changed(:OLD."ID", :NEW."ID") THEN
-            old_key := 'ID=' || TO_CHAR(:OLD."ID", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,''');
-        END IF;
-        IF text_changed(old_key, new_key) THEN
-            IF old_key IS NOT NULL THEN
-                given_up(identity(old_key)) := 1;
-                put(4, old_key);
-                left_rows(left_rows.COUNT + 1) := log_rows(log_rows.COUNT);
-                log_rows.DELETE(log_rows.COUNT);
-            END IF;
-            IF new_key IS NOT NULL THEN
-                taken(identity(new_key)) := 1;
-                first_row := log_rows.COUNT + 1;
+-- lines 225 to 262 of trigger_field
                 put_inserted('V', :NEW."V");
                 IF :NEW."R" IS NOT NULL THEN
                     put(7, new_key, 'R');
                 END IF;
                 put_inserted('W', :NEW."W");
-                IF log_rows.COUNT < first_row THEN
-                    -- All of them NULL: the insert itself must not be lost.
+-- lines 209 to 210 of trigger_statement
                     put(1, new_key, 'V');
-                END IF;
-                FOR i IN first_row .. log_rows.COUNT LOOP
-                    moved_rows(moved_rows.COUNT + 1) := log_rows(i);
-                END LOOP;
-                log_rows.DELETE(first_row, log_rows.COUNT);
-            END IF;
-        ELSIF new_key IS NOT NULL THEN
-            IF text_changed(:OLD."V", :NEW."V") THEN
-                put(2, new_key, 'V', :OLD."V",
-                    :NEW."V");
-            END IF;
+-- lines 212 to 218 of trigger_statement
+-- lines 325 to 328 of trigger_field
             IF raw_changed(:OLD."R", :NEW."R") THEN
                 put(8, new_key, 'R');
             END IF;
             IF text_changed(:OLD."W", :NEW."W") THEN
                 put(2, new_key, 'W', :OLD."W",
                     :NEW."W");
-            END IF;
-        END IF;
-        write_log;
-    END AFTER EACH ROW;
-
-    AFTER STATEMENT IS
-    BEGIN
-        FOR i IN 1 .. left_rows.COUNT LOOP
-            IF NOT taken.EXISTS(identity(left_rows(i).table_key)) THEN
-                log_rows(log_rows.COUNT + 1) := left_rows(i);
-            END IF;
-        END LOOP;
-        FOR i IN 1 .. moved_rows.COUNT LOOP
-            IF NOT given_up.EXISTS(identity(moved_rows(i).table_key)) THEN
-                log_rows(log_rows.COUNT + 1) := moved_rows(i);
-            ELSIF taken.EXISTS(identity(moved_rows(i).table_key)) THEN
-                -- Another row of the statement had this key: the object stays, and is another one now.
-                taken.DELETE(identity(moved_rows(i).table_key));
-                put(6, moved_rows(i).table_key);
-            END IF;
-        END LOOP;
-        write_log;
-    END AFTER STATEMENT;
-END;
-/
-DECLARE
-    problem VARCHAR2(32767);
-BEGIN
-    FOR error IN (
-        SELECT line, text FROM all_errors
-        WHERE owner = 'APP' AND name = 'TGR_LONG_VALUES_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
-        ORDER BY sequence
-    ) LOOP
-        problem := NVL(problem, 'TGR_LONG_VALUES_U_1' || ', line ' || error.line || ': ' || error.text);
-    END LOOP;
-    IF problem IS NOT NULL THEN
-        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_LONG_VALUES_U_1"';
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
-    END IF;
-END;
-/
+-- lines 385 to 409 of trigger_field
 CREATE OR REPLACE TRIGGER "APP"."TGR_LONG_VALUES_D_1"
 AFTER DELETE ON "APP"."LONG_VALUES"
-FOR EACH ROW
-DECLARE
+-- lines 3 to 4 of trigger_field
     -- eventlog sha256:6311e5bded5f1fd0cf8e8704e1a2808a3f16d7c0634362b47f02419992dc81d6 log "APP"."EVENTLOG"
-    TYPE log_row_t IS RECORD (
-        event_type PLS_INTEGER,
-        table_key VARCHAR2(4000),
-        column_name VARCHAR2(261),
-        old_value VARCHAR2(4000),
-        new_value VARCHAR2(4000)
-    );
-    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
-    log_rows log_rows_t;
-
-    PROCEDURE put(
-        event_type IN PLS_INTEGER,
-        table_key IN VARCHAR2,
-        column_name IN VARCHAR2 DEFAULT NULL,
-        old_value IN VARCHAR2 DEFAULT NULL,
-        new_value IN VARCHAR2 DEFAULT NULL
-    ) IS
-        log_row log_row_t;
-    BEGIN
-        log_row.event_type := event_type;
-        log_row.table_key := table_key;
-        log_row.column_name := column_name;
-        log_row.old_value := old_value;
-        log_row.new_value := new_value;
-        log_rows(log_rows.COUNT + 1) := log_row;
-    END put;
-
-    PROCEDURE write_log IS
-    BEGIN
-        FORALL i IN 1 .. log_rows.COUNT
-            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
-            VALUES (
-                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+-- lines 400 to 432 of trigger_remove_all
                 'LONG_VALUES', log_rows(i).table_key, log_rows(i).column_name,
-                log_rows(i).old_value, log_rows(i).new_value
-            );
-        log_rows.DELETE;
-    END write_log;
-
-BEGIN
-    put(4, 'ID=' || TO_CHAR(:OLD."ID", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''));
-    write_log;
-END;
-/
-DECLARE
-    problem VARCHAR2(32767);
-BEGIN
-    FOR error IN (
-        SELECT line, text FROM all_errors
-        WHERE owner = 'APP' AND name = 'TGR_LONG_VALUES_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
-        ORDER BY sequence
-    ) LOOP
-        problem := NVL(problem, 'TGR_LONG_VALUES_D_1' || ', line ' || error.line || ': ' || error.text);
-    END LOOP;
-    IF problem IS NOT NULL THEN
-        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_LONG_VALUES_D_1"';
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
-    END IF;
-END;
-/
+-- lines 449 to 458 of trigger_field

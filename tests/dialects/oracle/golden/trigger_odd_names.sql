@@ -1,295 +1,43 @@
 CREATE OR REPLACE TRIGGER "APP"."tgr_It's 50% of :NEW & more; ü -- /*_i_1"
 AFTER INSERT ON "APP"."It's 50% of :NEW & more; ü -- /*"
-FOR EACH ROW
-DECLARE
+-- lines 3 to 4 of trigger_field
     -- eventlog sha256:09f8972af76574dc6e0a82e8ca4abde065823321f682db45d82311470880ca77 log "APP"."EVENTLOG"
-    TYPE log_row_t IS RECORD (
-        event_type PLS_INTEGER,
-        table_key VARCHAR2(4000),
-        column_name VARCHAR2(261),
-        old_value VARCHAR2(4000),
-        new_value VARCHAR2(4000)
-    );
-    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
-    log_rows log_rows_t;
-    new_key VARCHAR2(32767);
-    first_row PLS_INTEGER;
-
-    PROCEDURE put(
-        event_type IN PLS_INTEGER,
-        table_key IN VARCHAR2,
-        column_name IN VARCHAR2 DEFAULT NULL,
-        old_value IN VARCHAR2 DEFAULT NULL,
-        new_value IN VARCHAR2 DEFAULT NULL
-    ) IS
-        log_row log_row_t;
-    BEGIN
-        log_row.event_type := event_type;
-        log_row.table_key := table_key;
-        log_row.column_name := column_name;
-        log_row.old_value := old_value;
-        log_row.new_value := new_value;
-        log_rows(log_rows.COUNT + 1) := log_row;
-    END put;
-
-    PROCEDURE write_log IS
-    BEGIN
-        FORALL i IN 1 .. log_rows.COUNT
-            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
-            VALUES (
-                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+-- lines 6 to 40 of trigger_remove_all
                 'It''s 50% of :NEW & more; ü -- /*', log_rows(i).table_key, log_rows(i).column_name,
-                log_rows(i).old_value, log_rows(i).new_value
-            );
-        log_rows.DELETE;
-    END write_log;
-
-    PROCEDURE put_inserted(column_name IN VARCHAR2, new_value IN VARCHAR2) IS
-    BEGIN
-        IF new_value IS NOT NULL THEN
-            put(1, new_key, column_name, NULL, new_value);
-        END IF;
-    END put_inserted;
-
-BEGIN
-    first_row := log_rows.COUNT + 1;
+-- lines 42 to 55 of trigger_field
     new_key := '"It''s 50% of :NEW & more; ü -- /* k"=' || "PROC_EVENTLOG_QUOTE"(:NEW."It's 50% of :NEW & more; ü -- /* k");
     put_inserted('It''s 50% of :NEW & more; ü -- /* v', :NEW."It's 50% of :NEW & more; ü -- /* v");
     put(7, new_key, 'Photo');
-    write_log;
-END;
-/
-DECLARE
-    problem VARCHAR2(32767);
-BEGIN
-    FOR error IN (
-        SELECT line, text FROM all_errors
-        WHERE owner = 'APP' AND name = 'tgr_It''s 50% of :NEW & more; ü -- /*_i_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
-        ORDER BY sequence
-    ) LOOP
-        problem := NVL(problem, 'tgr_It''s 50% of :NEW & more; ü -- /*_i_1' || ', line ' || error.line || ': ' || error.text);
-    END LOOP;
-    IF problem IS NOT NULL THEN
-        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."tgr_It''s 50% of :NEW & more; ü -- /*_i_1"';
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
-    END IF;
-END;
-/
+-- lines 85 to 87 of trigger_field
 CREATE OR REPLACE TRIGGER "APP"."tgr_It's 50% of :NEW & more; ü -- /*_u_1"
 FOR UPDATE ON "APP"."It's 50% of :NEW & more; ü -- /*"
 COMPOUND TRIGGER
     -- eventlog sha256:8685812d2042f7d14b537daec6488b92d80c47b45673c140f8a0227f7aa301d5 log "APP"."EVENTLOG"
-    TYPE log_row_t IS RECORD (
-        event_type PLS_INTEGER,
-        table_key VARCHAR2(4000),
-        column_name VARCHAR2(261),
-        old_value VARCHAR2(4000),
-        new_value VARCHAR2(4000)
-    );
-    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
-    log_rows log_rows_t;
-    new_key VARCHAR2(32767);
-    first_row PLS_INTEGER;
-    old_key VARCHAR2(32767);
-    -- Keys that rows of the statement gave up and took, and what is to be logged for them.
-    TYPE keys_t IS TABLE OF PLS_INTEGER INDEX BY VARCHAR2(32767);
-    given_up keys_t;
-    taken keys_t;
-    left_rows log_rows_t;
-    moved_rows log_rows_t;
-
-    PROCEDURE put(
-        event_type IN PLS_INTEGER,
-        table_key IN VARCHAR2,
-        column_name IN VARCHAR2 DEFAULT NULL,
-        old_value IN VARCHAR2 DEFAULT NULL,
-        new_value IN VARCHAR2 DEFAULT NULL
-    ) IS
-        log_row log_row_t;
-    BEGIN
-        log_row.event_type := event_type;
-        log_row.table_key := table_key;
-        log_row.column_name := column_name;
-        log_row.old_value := old_value;
-        log_row.new_value := new_value;
-        log_rows(log_rows.COUNT + 1) := log_row;
-    END put;
-
-    PROCEDURE write_log IS
-    BEGIN
-        FORALL i IN 1 .. log_rows.COUNT
-            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
-            VALUES (
-                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+-- lines 89 to 130 of trigger_remove_all
                 'It''s 50% of :NEW & more; ü -- /*', log_rows(i).table_key, log_rows(i).column_name,
-                log_rows(i).old_value, log_rows(i).new_value
-            );
-        log_rows.DELETE;
-    END write_log;
-
-    FUNCTION text_changed(old_value IN VARCHAR2, new_value IN VARCHAR2) RETURN BOOLEAN IS
-    BEGIN
-        RETURN UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)
-            OR (old_value IS NULL AND new_value IS NOT NULL)
-            OR (old_value IS NOT NULL AND new_value IS NULL);
-    END text_changed;
-
-    PROCEDURE put_inserted(column_name IN VARCHAR2, new_value IN VARCHAR2) IS
-    BEGIN
-        IF new_value IS NOT NULL THEN
-            put(1, new_key, column_name, NULL, new_value);
-        END IF;
-    END put_inserted;
-
-    FUNCTION identity(key_text IN VARCHAR2) RETURN VARCHAR2 IS
-    BEGIN
-        RETURN RAWTOHEX(UTL_RAW.CAST_TO_RAW(key_text));
-    END identity;
-
-    BEFORE STATEMENT IS
-    BEGIN
-        -- A statement that the database begins anew must not find what its first attempt left.
-        log_rows.DELETE;
-        given_up.DELETE;
-        taken.DELETE;
-        left_rows.DELETE;
-        moved_rows.DELETE;
-    END BEFORE STATEMENT;
-
-    AFTER EACH ROW IS
-    BEGIN
+-- lines 345 to 356 of trigger_children_query_back
+-- lines 224 to 247 of trigger_field
         new_key := '"It''s 50% of :NEW & more; ü -- /* k"=' || "PROC_EVENTLOG_QUOTE"(:NEW."It's 50% of :NEW & more; ü -- /* k");
         old_key := new_key;
         IF text_changed(:OLD."It's 50% of :NEW & more; ü -- /* k", :NEW."It's 50% of :NEW & more; ü -- /* k") THEN
             old_key := '"It''s 50% of :NEW & more; ü -- /* k"=' || "PROC_EVENTLOG_QUOTE"(:OLD."It's 50% of :NEW & more; ü -- /* k");
-        END IF;
-        IF text_changed(old_key, new_key) THEN
-            IF old_key IS NOT NULL THEN
-                given_up(identity(old_key)) := 1;
-                put(4, old_key);
-                left_rows(left_rows.COUNT + 1) := log_rows(log_rows.COUNT);
-                log_rows.DELETE(log_rows.COUNT);
-            END IF;
-            IF new_key IS NOT NULL THEN
-                taken(identity(new_key)) := 1;
-                first_row := log_rows.COUNT + 1;
+-- lines 252 to 262 of trigger_field
                 put_inserted('It''s 50% of :NEW & more; ü -- /* v', :NEW."It's 50% of :NEW & more; ü -- /* v");
                 put(7, new_key, 'Photo');
-                FOR i IN first_row .. log_rows.COUNT LOOP
-                    moved_rows(moved_rows.COUNT + 1) := log_rows(i);
-                END LOOP;
-                log_rows.DELETE(first_row, log_rows.COUNT);
-            END IF;
-        ELSIF new_key IS NOT NULL THEN
+-- lines 291 to 296 of trigger_field
             IF text_changed(:OLD."It's 50% of :NEW & more; ü -- /* v", :NEW."It's 50% of :NEW & more; ü -- /* v") THEN
                 put(2, new_key, 'It''s 50% of :NEW & more; ü -- /* v', :OLD."It's 50% of :NEW & more; ü -- /* v",
                     :NEW."It's 50% of :NEW & more; ü -- /* v");
             END IF;
             IF UPDATING THEN
                 put(8, new_key, 'Photo');
-            END IF;
-        END IF;
-        write_log;
-    END AFTER EACH ROW;
-
-    AFTER STATEMENT IS
-    BEGIN
-        FOR i IN 1 .. left_rows.COUNT LOOP
-            IF NOT taken.EXISTS(identity(left_rows(i).table_key)) THEN
-                log_rows(log_rows.COUNT + 1) := left_rows(i);
-            END IF;
-        END LOOP;
-        FOR i IN 1 .. moved_rows.COUNT LOOP
-            IF NOT given_up.EXISTS(identity(moved_rows(i).table_key)) THEN
-                log_rows(log_rows.COUNT + 1) := moved_rows(i);
-            ELSIF taken.EXISTS(identity(moved_rows(i).table_key)) THEN
-                -- Another row of the statement had this key: the object stays, and is another one now.
-                taken.DELETE(identity(moved_rows(i).table_key));
-                put(6, moved_rows(i).table_key);
-            END IF;
-        END LOOP;
-        write_log;
-    END AFTER STATEMENT;
-END;
-/
-DECLARE
-    problem VARCHAR2(32767);
-BEGIN
-    FOR error IN (
-        SELECT line, text FROM all_errors
-        WHERE owner = 'APP' AND name = 'tgr_It''s 50% of :NEW & more; ü -- /*_u_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
-        ORDER BY sequence
-    ) LOOP
-        problem := NVL(problem, 'tgr_It''s 50% of :NEW & more; ü -- /*_u_1' || ', line ' || error.line || ': ' || error.text);
-    END LOOP;
-    IF problem IS NOT NULL THEN
-        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."tgr_It''s 50% of :NEW & more; ü -- /*_u_1"';
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
-    END IF;
-END;
-/
+-- lines 385 to 409 of trigger_field
 CREATE OR REPLACE TRIGGER "APP"."tgr_It's 50% of :NEW & more; ü -- /*_d_1"
 AFTER DELETE ON "APP"."It's 50% of :NEW & more; ü -- /*"
-FOR EACH ROW
-DECLARE
+-- lines 3 to 4 of trigger_field
     -- eventlog sha256:30abfbdb9cd3dd4e0d91c4555c5c5c1ee16d80433e1f859d074c3c6aa551a151 log "APP"."EVENTLOG"
-    TYPE log_row_t IS RECORD (
-        event_type PLS_INTEGER,
-        table_key VARCHAR2(4000),
-        column_name VARCHAR2(261),
-        old_value VARCHAR2(4000),
-        new_value VARCHAR2(4000)
-    );
-    TYPE log_rows_t IS TABLE OF log_row_t INDEX BY PLS_INTEGER;
-    log_rows log_rows_t;
-
-    PROCEDURE put(
-        event_type IN PLS_INTEGER,
-        table_key IN VARCHAR2,
-        column_name IN VARCHAR2 DEFAULT NULL,
-        old_value IN VARCHAR2 DEFAULT NULL,
-        new_value IN VARCHAR2 DEFAULT NULL
-    ) IS
-        log_row log_row_t;
-    BEGIN
-        log_row.event_type := event_type;
-        log_row.table_key := table_key;
-        log_row.column_name := column_name;
-        log_row.old_value := old_value;
-        log_row.new_value := new_value;
-        log_rows(log_rows.COUNT + 1) := log_row;
-    END put;
-
-    PROCEDURE write_log IS
-    BEGIN
-        FORALL i IN 1 .. log_rows.COUNT
-            INSERT INTO "APP"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE")
-            VALUES (
-                'N', log_rows(i).event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), SYS_CONTEXT('USERENV', 'SESSION_USER'),
+-- lines 400 to 432 of trigger_remove_all
                 'It''s 50% of :NEW & more; ü -- /*', log_rows(i).table_key, log_rows(i).column_name,
-                log_rows(i).old_value, log_rows(i).new_value
-            );
-        log_rows.DELETE;
-    END write_log;
-
-BEGIN
+-- lines 449 to 454 of trigger_field
     put(4, '"It''s 50% of :NEW & more; ü -- /* k"=' || "PROC_EVENTLOG_QUOTE"(:OLD."It's 50% of :NEW & more; ü -- /* k"));
-    write_log;
-END;
-/
-DECLARE
-    problem VARCHAR2(32767);
-BEGIN
-    FOR error IN (
-        SELECT line, text FROM all_errors
-        WHERE owner = 'APP' AND name = 'tgr_It''s 50% of :NEW & more; ü -- /*_d_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
-        ORDER BY sequence
-    ) LOOP
-        problem := NVL(problem, 'tgr_It''s 50% of :NEW & more; ü -- /*_d_1' || ', line ' || error.line || ': ' || error.text);
-    END LOOP;
-    IF problem IS NOT NULL THEN
-        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."tgr_It''s 50% of :NEW & more; ü -- /*_d_1"';
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
-    END IF;
-END;
-/
+-- lines 85 to 87 of trigger_field

@@ -51,22 +51,6 @@ BEGIN
     write_log;
 END;
 /
-DECLARE
-    problem VARCHAR2(32767);
-BEGIN
-    FOR error IN (
-        SELECT line, text FROM all_errors
-        WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_I_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
-        ORDER BY sequence
-    ) LOOP
-        problem := NVL(problem, 'TGR_EVERY_TYPE_I_1' || ', line ' || error.line || ': ' || error.text);
-    END LOOP;
-    IF problem IS NOT NULL THEN
-        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EVERY_TYPE_I_1"';
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
-    END IF;
-END;
-/
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_U_1"
 FOR UPDATE ON "APP"."EVERY_TYPE"
 COMPOUND TRIGGER
@@ -293,22 +277,6 @@ COMPOUND TRIGGER
     END AFTER STATEMENT;
 END;
 /
-DECLARE
-    problem VARCHAR2(32767);
-BEGIN
-    FOR error IN (
-        SELECT line, text FROM all_errors
-        WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_U_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
-        ORDER BY sequence
-    ) LOOP
-        problem := NVL(problem, 'TGR_EVERY_TYPE_U_1' || ', line ' || error.line || ': ' || error.text);
-    END LOOP;
-    IF problem IS NOT NULL THEN
-        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EVERY_TYPE_U_1"';
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
-    END IF;
-END;
-/
 CREATE OR REPLACE TRIGGER "APP"."TGR_EVERY_TYPE_D_1"
 AFTER DELETE ON "APP"."EVERY_TYPE"
 FOR EACH ROW
@@ -356,21 +324,5 @@ DECLARE
 BEGIN
     put(4, 'ID=' || TO_CHAR(:OLD."ID", 'TM9', 'NLS_NUMERIC_CHARACTERS=''.,'''));
     write_log;
-END;
-/
-DECLARE
-    problem VARCHAR2(32767);
-BEGIN
-    FOR error IN (
-        SELECT line, text FROM all_errors
-        WHERE owner = 'APP' AND name = 'TGR_EVERY_TYPE_D_1' AND type = 'TRIGGER' AND attribute = 'ERROR'
-        ORDER BY sequence
-    ) LOOP
-        problem := NVL(problem, 'TGR_EVERY_TYPE_D_1' || ', line ' || error.line || ': ' || error.text);
-    END LOOP;
-    IF problem IS NOT NULL THEN
-        EXECUTE IMMEDIATE 'DROP TRIGGER "APP"."TGR_EVERY_TYPE_D_1"';
-        RAISE_APPLICATION_ERROR(-20000, SUBSTR(problem, 1, 500));
-    END IF;
 END;
 /
