@@ -176,12 +176,11 @@ def _convert(config: Config, request: Request, context: Context, directory: Dire
         max_bytes=request.max_file_bytes,
     )
     engine = context.connection.engine
-    bulk = context.dialect.bulk
     with ExitStack() as stack:
         session = _session_in_background(stack, request.master)
-        holder = stack.enter_context(engine.connect()).execution_options(**bulk.execution_options)
+        holder = stack.enter_context(engine.connect()).execution_options(**context.dialect.snapshot_options)
         stack.enter_context(as_database_errors(holder))
-        snapshot = bulk.export(holder)
+        snapshot = context.dialect.export_snapshot(holder)
         parts, flights = _plan(request, context, holder)
         spark = session()
         database = context.dialect.reflect(holder, class_schema(config))
@@ -234,7 +233,7 @@ def _session_in_background(stack: ExitStack, master: str | None) -> Callable[[],
 
 
 def _plan(request: Request, context: Context, holder: Connection) -> tuple[tuple[Part, ...], list[Flight]]:
-    found = context.dialect.bulk.parts(
+    found = context.dialect.log_parts(
         holder, context.log, Status.NEW, 1, _LAST, request.partition_rows, 2 * cores_of(request.master)
     )
     flights = [decode(number, text) for number, text in read_inflight(holder, context.log)]

@@ -138,6 +138,6 @@ def snapshot_context(job: Job) -> Iterator[Context]:
     url = worker_url(job.place.url, job.place.url_file)
     dialect = for_url(url)
     with connect(url).connect() as connection:
-        conn: Connection = connection.execution_options(**dialect.bulk.execution_options)
-        dialect.bulk.join(conn, job.snapshot)
+        conn: Connection = connection.execution_options(**dialect.snapshot_options)
+        dialect.join_snapshot(conn, job.snapshot)
         yield Context(conn, dialect, job.place.log, catalog(job), job.options, xds_format(job.config), Counters())

@@ -184,9 +184,9 @@ class _LogReader(DataSourceReader):
         url = worker_url(self.options.get("url", ""), self.options.get("url_file"))
         dialect = for_url(url)
         with connect(url).connect() as opened:
-            conn = opened.execution_options(**dialect.bulk.execution_options)
+            conn = opened.execution_options(**dialect.snapshot_options)
             if "snapshot" in self.options:
-                dialect.bulk.join(conn, self.options["snapshot"])
+                dialect.join_snapshot(conn, self.options["snapshot"])
             log = locate_log(
                 conn,
                 dialect,
@@ -197,7 +197,7 @@ class _LogReader(DataSourceReader):
             )
             check_rights(conn, dialect, log)
             rows = self._integer("partition_rows", PARTITION_ROWS)
-            parts = dialect.bulk.parts(conn, log, self.status, self.first, self.last, rows, 1)
+            parts = dialect.log_parts(conn, log, self.status, self.first, self.last, rows, 1)
         # What has been found out here reaches the workers with the partitions only.
         place = Place(self.options.get("url", ""), self.options.get("url_file"), log)
         return [InputPartition((place, self.status, part)) for part in parts] or [InputPartition(None)]
@@ -220,4 +220,4 @@ def read_batches(
     One connection, open while the batches are taken. Raises DatabaseError.
     """
     url = worker_url(place.url, place.url_file)
-    return for_url(url).bulk.read(url, place.log, snapshot, status, part, fields)
+    return for_url(url).read_part(url, place.log, snapshot, status, part, fields)

@@ -194,7 +194,7 @@ def _opened(config: Config, class_name: str, *, resumable: bool) -> Iterator[Ope
         cls = class_of(catalog, class_name)
         if resumable:
             batches.check_table(conn, log)
-        if missing := dialect.resync.missing_rights(conn, log, resumable):
+        if missing := dialect.missing_resync_rights(conn, log, resumable):
             raise LogTableError(
                 f"user {dialect.current_user(conn)} lacks rights on the log {log} for a resync: {'; '.join(missing)}; "
                 "have its owner grant them"
@@ -228,7 +228,7 @@ def _write_keys(opened: Opened, selection: Selection, keys: Iterable[str], repor
     """Log the objects of these canonical keys, unless dry; how many there are, and how many keys have none."""
     found, missing = batches.existing(opened.conn, opened.dialect, opened.schema, opened.cls, keys)
     if not report.dry_run:
-        opened.dialect.resync.write_keys(opened.conn, opened.log, selection, found)
+        opened.dialect.write_keys(opened.conn, opened.log, selection, found)
     report.add_problems(f"{key}: there is no such object" for key in missing)
     return len(found), len(missing)
 
@@ -238,10 +238,10 @@ def _batch_writer(
 ) -> tuple[WriteBatch, int]:
     """What writes a batch, and how many rows (or lines of the file) are still to come."""
     if keys_file is None:
-        walk = opened.dialect.resync.prepare(opened.conn, opened.log, opened.schema, opened.cls, selection)
+        walk = opened.dialect.start_walk(opened.conn, opened.log, opened.schema, opened.cls, selection)
         try:
             with as_database_errors(opened.conn):
-                total = opened.dialect.resync.estimate(opened.conn, walk, line.position)
+                total = opened.dialect.estimate(opened.conn, walk, line.position)
         except DatabaseAway:
             raise
         except DatabaseError as error:
@@ -249,9 +249,9 @@ def _batch_writer(
                 raise
             raise ConfigError(f"--where {selection.where}: {error}") from error
         if report.dry_run:
-            count = opened.dialect.resync.count
+            count = opened.dialect.count
             return (lambda conn, position: Batch(count(conn, walk, position), 0, position, is_last=True)), total
-        return (lambda conn, position: opened.dialect.resync.write_batch(conn, walk, position, size)), total
+        return (lambda conn, position: opened.dialect.write_batch(conn, walk, position, size)), total
 
     lines = read_lines(keys_file, opened.cls.canonical_key)
     with keys_file.open("rb") as file:

@@ -57,8 +57,7 @@ class CatalogWatcher:
         if context.reread is None:
             return False
         # Before the catalogue: what changes in between is seen the next time.
-        fingerprint = context.dialect.fingerprint
-        found = None if fingerprint is None else fingerprint(context.connection, context.catalog)
+        found = context.dialect.fingerprint(context.connection, context.catalog)
         if found is not None and found == self.seen:
             context.connection.commit()
             return False

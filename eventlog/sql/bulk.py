@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import URL, Connection
-
 from eventlog.errors import ConfigError
-from eventlog.sql.log_table import LogTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,26 +17,6 @@ class Part(NamedTuple):
     first: int
     last: int
     rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class Bulk:
-    """How a database is read by many sessions that see the same rows of the log.
-
-    ``execution_options`` of the connections below. ``export`` names what this transaction sees, which others can
-    ``join`` as the first thing in a transaction of theirs, until this one ends. ``parts`` divides the rows N (or of
-    another status, None = all) from one record_id to another into parts of at most so many rows, and at least so many
-    parts if that pays; ``read`` gives a part as Arrow batches with the fields asked for, in record_id order, by a
-    connection of its own: url, log, what was exported (None = as it is now), status, part, fields.
-
-    ``read`` raises DatabaseError, and ConfigError where a library for it is not installed.
-    """
-
-    execution_options: Mapping[str, Any]
-    export: Callable[[Connection], str]
-    join: Callable[[Connection, str], None]
-    parts: Callable[[Connection, LogTable, str | None, int, int, int, int], list[Part]]
-    read: Callable[[URL, LogTable, str | None, str | None, Part, Sequence[str]], Iterator[pa.RecordBatch]]
 
 
 WORTH_IT: Final = 10_000

@@ -64,8 +64,7 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
             cursor.close()
         driver_connection.commit()
 
-    if dialect.begin is not None:
-        event.listen(engine, "begin", dialect.begin)
+    event.listen(engine, "begin", dialect.begin)
 
     @event.listens_for(engine, "handle_error")
     def explain(context: ExceptionContext) -> None:

@@ -1,4 +1,5 @@
-"""What differs between databases, as data and small functions.
+# ruff: noqa: B027 - what most databases leave empty
+"""What differs between databases: ``Dialect``, of which each database has a subclass.
 
 Each database is a package under ``eventlog.sql.dialects`` with the same file names in each. The core asks the dialect,
 never which one it is.
@@ -6,10 +7,12 @@ never which one it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy import URL, Connection
@@ -17,14 +20,17 @@ from sqlalchemy.types import TypeEngine
 
 from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectClass
 from eventlog.core.values import Kind
-from eventlog.model import LogRow, QueueRow
-from eventlog.sql.bulk import Bulk
+from eventlog.model import LogRow, QueueRow, queue_rows
+from eventlog.sql.bulk import Part
 from eventlog.sql.health import Health
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.resync import Batch, Selection
 from eventlog.sql.triggers.plan import InstalledTrigger, TableSql, TriggerPlan
 from eventlog.sql.triggers.watch import Watch
 from eventlog.sql.windows import DueWindow, Queue, Ranges, Window
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 CAPABILITIES: Final[Mapping[str, str]] = {
     "server": "the database is a server, not a file",
@@ -62,79 +68,36 @@ row otherwise."""
 
 LogRows = Generator[list[LogRow], None, None]
 
-QueryBack = Callable[[Connection, str | None, ObjectClass, Sequence[str], Sequence[Attribute]], dict[str, CurrentRow]]
 
+class Wake(Protocol):
+    """How a database wakes a publisher that sleeps (spec/triggers.md 8): what a dialect's module ``wake`` has."""
 
-@dataclass(frozen=True, slots=True)
-class Wake:
-    """How a database wakes a publisher that sleeps (spec/triggers.md 8).
+    def create(self, log: LogTable) -> Sequence[str]:
+        """The statements that make the trigger of the log, or replace it."""
 
-    ``create`` and ``drop`` the trigger of the log, statement by statement; ``may_create`` whether this session has the
-    rights for it; ``missing`` why nobody would notify, None if somebody would. In the publisher's session: ``listen``
-    from the end of the transaction on; ``fall_asleep``, False while a writer is open that will not notify; ``wake_up``
-    again; ``socket`` the descriptor that is readable when a notification comes; ``heard`` whether one has come since it
-    was asked last.
-    """
+    def drop(self, log: LogTable) -> Sequence[str]:
+        """Away with what ``create`` made, also if the log is gone already."""
 
-    create: Callable[[LogTable], Sequence[str]]
-    drop: Callable[[LogTable], Sequence[str]]
-    may_create: Callable[[Connection, LogTable], bool]
-    missing: Callable[[Connection, LogTable], str | None]
-    listen: Callable[[Connection, LogTable], None]
-    fall_asleep: Callable[[Connection, LogTable], bool]
-    wake_up: Callable[[Connection, LogTable], None]
-    socket: Callable[[Connection], int]
-    heard: Callable[[Connection], bool]
+    def may_create(self, conn: Connection, log: LogTable) -> bool:
+        """Whether this session has the rights for ``create``."""
 
+    def missing(self, conn: Connection, log: LogTable) -> str | None:
+        """Why nobody would notify, for people; None if somebody would."""
 
-def run_as_it_stands(conn: Connection, statement: str) -> None:
-    """Run SQL text: no colon in it begins a parameter, no percent sign is doubled."""
-    conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
+    def listen(self, conn: Connection, log: LogTable) -> None:
+        """Hear the notifications for this log from the end of the transaction on."""
 
+    def fall_asleep(self, conn: Connection, log: LogTable) -> bool:
+        """Let writers notify from now on; False while a writer is open that will not."""
 
-@dataclass(frozen=True, slots=True)
-class Ddl:
-    """What the tables of a log are made of (spec/triggers.md 7, spec/event-log.md 10).
+    def wake_up(self, conn: Connection, log: LogTable) -> None:
+        """Writers need not notify any more. Only after ``fall_asleep`` said True."""
 
-    ``types`` by role: integer (record_ids, counts), status, event_type, event_time, name (of users, tables, columns),
-    key, value, time (of companions), code, digest, text. ``record_id``: the column of the log with what numbers it.
-    ``queue_index``: the columns of the index that the publisher reads by; it holds the rows N alone with capability
-    ``partial_indexes``. ``utc_now`` SQL of the time in UTC as event_time holds it; ``is_letter`` SQL of a check that a
-    column holds a letter. ``guard_by_index`` and ``guard_by_checks``: what makes a log of ours refuse a status that is
-    no letter without CHECKs, where these cost its writers more, and what takes that back. Statement by statement:
-    ``before_log`` what the log's own columns need; ``after_log`` what it needs beyond them and what its triggers use,
-    such as the key quoting function; ``after_companions`` what they need and what numbers flights, never twice;
-    ``after_resync`` what the table of positions needs (given its index's name); ``drop_...`` away with what does not
-    go with a table.
-    ``prologue`` and ``epilogue``: the lines that a script for the database's own tool begins and ends with;
-    ``as_script``: what Alembic printed, as text that this tool runs, and runs again where it can.
+    def socket(self, conn: Connection) -> int:
+        """The descriptor that becomes readable when a notification comes, or when the connection is lost."""
 
-    ``run`` a statement of the dialect's own text; raises DatabaseError for a function or trigger that does not compile.
-    Where DDL is not transactional, a migration that broke off is run again from its beginning: ``guarded``: a statement
-    as Alembic has it, as it can be run again; ``half_made``: whether a table of the log's name is one of ours that such
-    a migration left.
-    """
-
-    types: Mapping[str, TypeEngine[Any]]
-    record_id: Callable[[LogTable, str], sa.Column[Any]]
-    queue_index: Sequence[str]
-    utc_now: str
-    is_letter: Callable[[str], str]
-    before_log: Callable[[LogTable], Sequence[str]]
-    drop_before_log: Callable[[LogTable], Sequence[str]]
-    after_log: Callable[[LogTable], Sequence[str]]
-    drop_after_log: Callable[[LogTable], Sequence[str]]
-    after_companions: Callable[[LogTable], Sequence[str]]
-    drop_after_companions: Callable[[LogTable], Sequence[str]]
-    after_resync: Callable[[LogTable, str], Sequence[str]]
-    guard_by_index: Callable[[LogTable], Sequence[str]] = lambda of: ()
-    guard_by_checks: Callable[[LogTable], Sequence[str]] = lambda of: ()
-    prologue: Sequence[str] = ()
-    epilogue: Sequence[str] = ()
-    as_script: Callable[[str], str] = str
-    run: Callable[[Connection, str], None] = run_as_it_stands
-    guarded: Callable[[str], str] = str
-    half_made: Callable[[Connection, LogTable], bool] = lambda conn, log: False
+    def heard(self, conn: Connection) -> bool:
+        """Whether a notification has come since the last time this was asked; does not wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,121 +130,346 @@ class Triggers:
     facts: Callable[[Connection, Database, LogTable, Collection[str]], Mapping[str, Any]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Resync:
-    """How objects are written into the log once more (spec/event-log.md 11, ``eventlog.sql.resync``).
+def run_as_it_stands(conn: Connection, statement: str) -> None:
+    """Run SQL text: no colon in it begins a parameter, no percent sign is doubled."""
+    conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
-    ``prepare`` gives what the others call a walk: of a log, schema, class, selection; the caller commits and goes on in
-    the same session. ``write_batch`` logs the next objects behind a position (canonical table_key text, None = from the
-    beginning), at most so many; ``estimate`` how many are expected behind it, which also tries out the operator's
-    predicate; ``count`` how many there are; ``write_keys`` logs the objects with these canonical keys, in their order.
-    ``missing_rights`` in words (the flag: the resync keeps its position).
+
+class Dialect(ABC):
+    """One database: what the core asks of it. A database's package overrides what is its own.
+
+    The abstract methods are what a further database must write; the others have an answer that suits most.
     """
 
-    prepare: Callable[[Connection, LogTable, str | None, ObjectClass, Selection], Any]
-    write_batch: Callable[[Connection, Any, str | None, int], Batch]
-    estimate: Callable[[Connection, Any, str | None], int]
-    count: Callable[[Connection, Any, str | None], int]
-    write_keys: Callable[[Connection, LogTable, Selection, Sequence[str]], None]
-    missing_rights: Callable[[Connection, LogTable, bool], list[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """One database. ``capabilities``: names of ``CAPABILITIES``.
-
-    ``driver`` the SQLAlchemy driver name that its URLs get; ``connect_args`` what the driver is given to connect within
-    a number of seconds; ``connect_advice`` what to do, by a part of the driver's message (``{secret}`` in it: where the
-    password belongs); ``session`` the statements that pin a new session, so that values read have one text; ``begin``
-    begins a transaction where the driver does not (None = it does);
-    ``check_url`` raises ConfigError or DatabaseError for a URL that cannot lead to a log; ``prepare``
-    makes a database ready for a log by its URL, before the first migration, outside of any transaction; ``refuses``
-    whether an operational error of the driver is the statement's own fault, so that trying again cannot help;
-    ``passes`` whether another error of the driver is worth trying again; ``package`` what to install for the driver;
-    ``lacks`` the classes of column types that no version of it has;
-    ``max_identifier`` in bytes;
-    ``numbers_columns`` whether the columns of a table have an order of their own (spec/event-log.md 1.3); ``quote``
-    an identifier; ``value_text`` SQL of a column's value as log text (spec/triggers.md 6), given the SQL of the column
-    reference; ``reflect`` one schema.
-
-    On the log: ``read_window``, and ``read_queue`` for what is looked at of its rows alone; ``window_chunks`` the same
-    by one statement, hence of one snapshot, in lists of a given size, the last of fewer (to be closed when they are not
-    read to their end); ``read_rows`` whatever their
-    status; ``mark`` and ``delete`` rows that still have status N, and tell how many; ``queue`` what waits
-    (``event_time_zone`` utc or local); ``missing_rights`` in words (the flag: rows are going to be deleted);
-    ``try_lock`` it for one publisher, held by the session; ``is_locked`` whether any session holds it, asked without
-    taking it; ``holds_lock`` whether this session does, ``unlock``.
-    ``open_writers``: names of the other sessions' transactions that have written the log and are open, None = it cannot
-    be told; ``are_open`` whether all of these still were when the statement before began.
-    With ``handle_future_events``: ``due_chunks`` as ``window_chunks``, in the order of event_time, and ``due_until``
-    the database's clock as a bound for it. ``wake`` is None where there is polling only.
-
-    On the session: ``begin_publishing`` gives that of a publisher what others do not need, such as an end to waiting
-    for a server that never answers; ``session_id`` that no other has at the same time, ``local_time`` of the server,
-    ``fold_name`` a name that is written without quotes as the database keeps it; ``spelled`` a name as SQLAlchemy and
-    the configuration give it (lower case for names without case) as the database keeps it.
-
-    ``read_only``: why this session can write nothing, whatever its rights, in words; None = it can.
-
-    ``next_flight`` a flight number that was never given before; ``identity`` of what gives them: a text that no other
-    log has, nor this one when it is made anew, as far as the database can tell. ``query_back`` the current rows of many
-    keys of one class in one statement, by canonical key, gone objects left out; ``current_user`` that triggers would
-    log as perpetrator, an empty text where they log none.
-
-    ``fingerprint`` a text that changes when a column of the tables of a catalogue comes, goes, or gets another name or
-    type, by one quick statement; None = the tables are to be reflected to see it.
-
-    ``ddl`` of the log, its ``triggers``, ``resync``, ``bulk`` reading, and ``health``: the facts for ``doctor``.
-    """
+    # What it is
 
     name: str
     capabilities: frozenset[str]
+    """Names of ``CAPABILITIES``."""
     driver: str
-    connect_args: Callable[[int], Mapping[str, object]]
-    connect_advice: Mapping[str, str]
-    session: Sequence[str]
-    begin: Callable[[Connection], None] | None
-    check_url: Callable[[URL], None]
-    prepare: Callable[[URL], None]
-    refuses: Callable[[BaseException], bool]
-    max_identifier: int
-    numbers_columns: bool
-    quote: Callable[[str], str]
-    value_text: Callable[[Column, str], str]
-    reflect: Callable[[Connection, str | None], Database]
-    read_window: Callable[[Connection, LogTable, Window], list[LogRow]]
-    read_queue: Callable[[Connection, LogTable, Window], list[QueueRow]]
-    window_chunks: Callable[[Connection, LogTable, Window, int], LogRows]
-    open_writers: Callable[[Connection, LogTable], frozenset[str] | None]
-    are_open: Callable[[Connection, frozenset[str]], bool]
-    read_rows: Callable[[Connection, LogTable, Ranges], list[LogRow]]
-    mark: Callable[[Connection, LogTable, str, Ranges], int]
-    delete: Callable[[Connection, LogTable, Ranges], int]
-    queue: Callable[[Connection, LogTable, str], Queue]
-    missing_rights: Callable[[Connection, LogTable, bool], list[str]]
-    query_back: QueryBack
-    current_user: Callable[[Connection], str]
-    try_lock: Callable[[Connection, LogTable], bool]
-    is_locked: Callable[[Connection, LogTable], bool]
-    holds_lock: Callable[[Connection, LogTable], bool]
-    unlock: Callable[[Connection, LogTable], None]
-    due_chunks: Callable[[Connection, LogTable, DueWindow, int], LogRows]
-    due_until: Callable[[Connection, LogTable, str], str]
-    wake: Wake | None
-    session_id: Callable[[Connection], str]
-    local_time: Callable[[Connection], datetime]
-    fold_name: Callable[[str], str]
-    spelled: Callable[[str], str]
-    next_flight: Callable[[Connection, LogTable], int]
-    identity: Callable[[Connection, LogTable], str]
-    ddl: Ddl
-    triggers: Triggers
-    resync: Resync
-    bulk: Bulk
-    health: Health
-    fingerprint: Callable[[Connection, Catalog], str] | None = None
-    begin_publishing: Callable[[Connection], None] = lambda conn: None
-    passes: Callable[[BaseException], bool] = lambda error: False
-    read_only: Callable[[Connection], str | None] = lambda conn: None
+    """The SQLAlchemy driver name that its URLs get."""
     package: str = "eventlog-publisher"
+    """What to install for the driver."""
+    connect_advice: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """What to do, by a part of the driver's message; ``{secret}`` in it: where the password belongs."""
+    session: Sequence[str] = ()
+    """The statements that pin a new session, so that values that are read have one text."""
+    max_identifier: int
+    """In bytes."""
+    numbers_columns: bool = True
+    """Whether the columns of a table have an order of their own (spec/event-log.md 1.3)."""
     lacks: frozenset[Kind] = frozenset()
+    """The classes of column types that no version of it has."""
+    triggers: Triggers
+    health: Health
+    """The facts for ``doctor``."""
+    wake: Wake | None = None
+    """How a writer wakes a publisher that sleeps, None = the publisher polls only."""
+
+    # The session
+
+    @abstractmethod
+    def connect_args(self, timeout: int) -> Mapping[str, object]:
+        """What the driver is given to connect within ``timeout`` seconds."""
+
+    def begin(self, conn: Connection) -> None:
+        """Begin a transaction, if the driver does not."""
+
+    def check_url(self, url: URL) -> None:
+        """Raise ConfigError or DatabaseError for a URL that cannot lead to a log."""
+
+    def prepare(self, url: URL) -> None:
+        """Make a database ready for a log, before the first migration, outside of any transaction."""
+
+    def refuses(self, error: BaseException) -> bool:
+        """Whether an operational error of the driver is the statement's own fault, so that trying again cannot help."""
+        return False
+
+    def passes(self, error: BaseException) -> bool:
+        """Whether another error of the driver is worth trying again."""
+        return False
+
+    def begin_publishing(self, conn: Connection) -> None:
+        """Give a publisher's session what others do not need, such as an end to waiting for a server that is silent."""
+
+    def read_only(self, conn: Connection) -> str | None:
+        """Why this session can write nothing, whatever its rights, in words; None if it can."""
+        return None
+
+    @abstractmethod
+    def session_id(self, conn: Connection) -> str:
+        """A text that no other session has at the same time."""
+
+    @abstractmethod
+    def current_user(self, conn: Connection) -> str:
+        """The user that triggers log as perpetrator, an empty text if they log none."""
+
+    @abstractmethod
+    def local_time(self, conn: Connection) -> datetime:
+        """The local time of the server, of its own zone and not of the session's."""
+
+    # Names and values
+
+    def quote(self, name: str) -> str:
+        """A name as an SQL identifier, always quoted (spec/triggers.md 9)."""
+        return '"' + name.replace('"', '""') + '"'
+
+    def qualified(self, schema: str | None, name: str) -> str:
+        """A name with its schema as SQL; without one it is found in the session's current schema."""
+        return self.quote(name) if schema is None else f"{self.quote(schema)}.{self.quote(name)}"
+
+    def fold_name(self, name: str) -> str:
+        """A name that is written without quotes, as the database keeps it."""
+        return name
+
+    def spelled(self, name: str) -> str:
+        """A name of SQLAlchemy and the configuration (lower case = without case), as the database keeps it."""
+        return str(name)
+
+    @abstractmethod
+    def value_text(self, column: Column, ref: str) -> str:
+        """SQL of a column's value as log text (spec/triggers.md 6). ``ref``: SQL of the column reference."""
+
+    # The catalogue
+
+    @abstractmethod
+    def reflect(self, conn: Connection, schema: str | None) -> Database:
+        """The tables and views of one schema, None = the connection's current one."""
+
+    def fingerprint(self, conn: Connection, catalog: Catalog) -> str | None:
+        """A text that changes when a column of the catalogue's tables comes, goes, or gets another name or type.
+
+        By one quick statement; None = the tables are to be reflected to see it.
+        """
+        return None
+
+    # The log
+
+    @abstractmethod
+    def read_window(self, conn: Connection, log: LogTable, window: Window) -> list[LogRow]:
+        """The rows N of a window, in record_id order (spec/event-log.md 8.1)."""
+
+    def read_queue(self, conn: Connection, log: LogTable, window: Window) -> list[QueueRow]:
+        """What the publisher looks at of the rows of ``read_window``."""
+        return list(queue_rows(self.read_window(conn, log, window)))
+
+    @abstractmethod
+    def window_chunks(self, conn: Connection, log: LogTable, window: Window, size: int) -> LogRows:
+        """The rows of a window by one statement, hence of one snapshot, in lists of ``size``, the last of fewer.
+
+        To be closed by a reader that does not come to its end.
+        """
+
+    @abstractmethod
+    def due_chunks(self, conn: Connection, log: LogTable, window: DueWindow, size: int) -> LogRows:
+        """As ``window_chunks``: the rows N that are due, in the order of event_time and record_id."""
+
+    @abstractmethod
+    def due_until(self, conn: Connection, log: LogTable, event_time_zone: str = "utc") -> str:
+        """The database's clock now, in the terms of event_time: which rows are due (spec/event-log.md 8.1)."""
+
+    @abstractmethod
+    def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
+        """The rows of these record_ids, whatever their status, in record_id order."""
+
+    @abstractmethod
+    def mark(self, conn: Connection, log: LogTable, letter: str, ranges: Ranges) -> int:
+        """Give the rows of these record_ids that still have status N another letter; how many they were."""
+
+    @abstractmethod
+    def delete(self, conn: Connection, log: LogTable, ranges: Ranges) -> int:
+        """Delete the rows of these record_ids that still have status N; how many they were."""
+
+    @abstractmethod
+    def queue(self, conn: Connection, log: LogTable, event_time_zone: str = "utc") -> Queue:
+        """How many rows have status N, and the age of the oldest by the database's clock (spec/event-log.md 11).
+
+        ``event_time_zone``: utc or local, what event_time is in.
+        """
+
+    def open_writers(self, conn: Connection, log: LogTable) -> frozenset[str] | None:
+        """Names of the other sessions' transactions that have written the log and are open; None = cannot be told."""
+        return None
+
+    def are_open(self, conn: Connection, writers: frozenset[str]) -> bool:
+        """Whether all of these transactions still were open when the statement before began."""
+        return False
+
+    @abstractmethod
+    def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
+        """The rights that this session lacks to publish the log, in words. ``deletes``: rows will be deleted."""
+
+    @abstractmethod
+    def query_back(
+        self,
+        conn: Connection,
+        schema: str | None,
+        cls: ObjectClass,
+        keys: Sequence[str],
+        attributes: Sequence[Attribute],
+    ) -> dict[str, CurrentRow]:
+        """The values now of ``attributes`` of the objects with these canonical keys, by key and attribute name.
+
+        A single-valued table column has one value, an attribute of a child table or a view one for each row. An object
+        that does not exist is left out; the keys are compared exactly, whatever the collation (spec/event-log.md 7.2).
+        """
+
+    # One publisher a log (spec/event-log.md 12)
+
+    @abstractmethod
+    def try_lock(self, conn: Connection, log: LogTable) -> bool:
+        """Take the log for this session; True if it has it now. The lock ends with the session, not the transaction."""
+
+    @abstractmethod
+    def is_locked(self, conn: Connection, log: LogTable) -> bool:
+        """Whether any session has the log."""
+
+    @abstractmethod
+    def holds_lock(self, conn: Connection, log: LogTable) -> bool:
+        """Whether this session has the log."""
+
+    @abstractmethod
+    def unlock(self, conn: Connection, log: LogTable) -> None:
+        """Give the log back, if this session has it."""
+
+    # What the tables of a log are made of (spec/triggers.md 7, spec/event-log.md 10). The statements of ``before_...``
+    # and ``after_...`` come beside Alembic's own, and ``drop_...`` takes away what does not go with a table.
+
+    column_types: ClassVar[Mapping[str, TypeEngine[Any]]]
+    """By role: integer (record_ids, counts), status, event_type, event_time, name (of users, tables, columns), key,
+    value, time (of companions), code, digest, text."""
+    queue_index: Sequence[str] = ("record_id",)
+    """The columns of the index that the publisher reads by; it holds the rows N alone with ``partial_indexes``."""
+    utc_now: str
+    """SQL of the time in UTC as event_time holds it."""
+    prologue: Sequence[str] = ("BEGIN;", "")
+    """The lines that a script for the database's own tool begins with."""
+    epilogue: Sequence[str] = ("", "COMMIT;")
+    """The lines that it ends with."""
+
+    @abstractmethod
+    def record_id(self, log: LogTable, comment: str) -> sa.Column[Any]:
+        """The column of the log with what numbers it."""
+
+    @abstractmethod
+    def is_letter(self, column: str) -> str:
+        """SQL of a check that a column holds a letter."""
+
+    def before_log(self, log: LogTable) -> Sequence[str]:
+        """What the log's own columns need."""
+        return ()
+
+    def drop_before_log(self, log: LogTable) -> Sequence[str]:
+        return ()
+
+    def after_log(self, log: LogTable) -> Sequence[str]:
+        """What the log needs beyond its columns, and what its triggers use, such as the key quoting function."""
+        return ()
+
+    def drop_after_log(self, log: LogTable) -> Sequence[str]:
+        return ()
+
+    @abstractmethod
+    def after_companions(self, log: LogTable) -> Sequence[str]:
+        """What the companions need, and what numbers flights, never twice."""
+
+    @abstractmethod
+    def drop_after_companions(self, log: LogTable) -> Sequence[str]: ...
+
+    def after_resync(self, log: LogTable, index: str) -> Sequence[str]:
+        """What the table of positions needs. ``index``: the name of its index."""
+        return ()
+
+    def guard_by_index(self, log: LogTable) -> Sequence[str]:
+        """What makes a log of ours refuse a status that is no letter, where a CHECK would cost its writers more."""
+        return ()
+
+    def guard_by_checks(self, log: LogTable) -> Sequence[str]:
+        """What takes ``guard_by_index`` back."""
+        return ()
+
+    def as_script(self, printed: str) -> str:
+        """What Alembic printed, as text that the database's own tool runs, and runs again where it can."""
+        return printed
+
+    def run(self, conn: Connection, statement: str) -> None:
+        """``run_as_it_stands``. Raises DatabaseError for a function or trigger that does not compile."""
+        run_as_it_stands(conn, statement)
+
+    # Where DDL is not transactional, a migration that broke off is run again from its beginning.
+
+    def guarded(self, statement: str) -> str:
+        """A statement as Alembic has it, as it can be run again."""
+        return statement
+
+    def half_made(self, conn: Connection, log: LogTable) -> bool:
+        """Whether a table of the log's name is one of ours that a migration left which broke off."""
+        return False
+
+    @abstractmethod
+    def next_flight(self, conn: Connection, log: LogTable) -> int:
+        """A flight number that was never given before."""
+
+    @abstractmethod
+    def identity(self, conn: Connection, log: LogTable) -> str:
+        """A text that no other log has, nor this one when it is made anew, as far as the database can tell."""
+
+    # Objects written into the log once more (spec/event-log.md 11, ``eventlog.sql.resync``)
+
+    @abstractmethod
+    def start_walk(
+        self, conn: Connection, log: LogTable, schema: str | None, cls: ObjectClass, selection: Selection
+    ) -> Any:
+        """What the other methods call a walk. The caller commits, and goes on in the same session."""
+
+    @abstractmethod
+    def write_batch(self, conn: Connection, walk: Any, position: str | None, limit: int) -> Batch:
+        """Log the next ``limit`` objects behind ``position`` (canonical table_key text, None = from the beginning)."""
+
+    @abstractmethod
+    def estimate(self, conn: Connection, walk: Any, position: str | None) -> int:
+        """How many objects are expected behind ``position``. Also tries out the operator's predicate."""
+
+    def count(self, conn: Connection, walk: Any, position: str | None) -> int:
+        """How many objects there are behind ``position``."""
+        return self.estimate(conn, walk, position)
+
+    @abstractmethod
+    def write_keys(self, conn: Connection, log: LogTable, selection: Selection, keys: Sequence[str]) -> None:
+        """Log the objects with these canonical keys, in their order."""
+
+    @abstractmethod
+    def missing_resync_rights(self, conn: Connection, log: LogTable, resumable: bool) -> list[str]:
+        """The rights that this session lacks for a resync, in words. ``resumable``: it keeps its position."""
+
+    # The log read by many sessions that see the same rows (spec/event-log.md 12)
+
+    snapshot_options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Execution options of the connections that export and join a snapshot."""
+
+    @abstractmethod
+    def export_snapshot(self, conn: Connection) -> str:
+        """The name of what this transaction sees, for others to join until it ends."""
+
+    @abstractmethod
+    def join_snapshot(self, conn: Connection, snapshot: str) -> None:
+        """See what another transaction exported: the first thing in a transaction. Raises DatabaseError."""
+
+    @abstractmethod
+    def log_parts(
+        self, conn: Connection, log: LogTable, status: str | None, first: int, last: int, rows: int, at_least: int
+    ) -> list[Part]:
+        """Ranges of record_ids that hold about equal numbers of rows of a status, at most ``rows``, in ascending order.
+
+        ``status`` None: whatever their status. ``at_least``: so many parts, if there are enough rows for it to be worth
+        it. The ranges cover all record_ids from ``first`` (1 or more) to the last row that is there now.
+        """
+
+    @abstractmethod
+    def read_part(
+        self, url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a part as Arrow batches with these fields, in record_id order, by a connection of its own.
+
+        ``snapshot`` None = as the log is now. Raises DatabaseError, and ConfigError if a library is not installed.
+        """

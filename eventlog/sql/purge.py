@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 def cutoff(conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str, age: timedelta) -> Cutoff:
     """The moments before which lines are older than ``age``, by the database's clock."""
     here = datetime.fromisoformat(dialect.due_until(conn, log, event_time_zone))
-    utc = conn.execute(sa.select(sa.literal_column(dialect.ddl.utc_now, sa.TIMESTAMP()))).scalar_one()
+    utc = conn.execute(sa.select(sa.literal_column(dialect.utc_now, sa.TIMESTAMP()))).scalar_one()
     return Cutoff(_before(here, age), _before(utc, age))
 
 

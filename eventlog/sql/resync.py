@@ -224,11 +224,11 @@ def write_deleted(
     selection = Selection(cls.name, EventType.DELETE_ROW)
     while gone:
         savepoint = conn.begin_nested()
-        dialect.resync.write_keys(conn, log, selection, gone)
+        dialect.write_keys(conn, log, selection, gone)
         writers = dialect.open_writers(conn, log)
         if writers is None or not _sees_what_commits(conn, dialect):
             again = replace(selection, event_type=EventType.INSERT_ROW_QUERY_BACK)
-            dialect.resync.write_keys(conn, log, again, gone)
+            dialect.write_keys(conn, log, again, gone)
             return gone
         _wait_for(conn, dialect, log, writers)
         back, gone = existing(conn, dialect, schema, cls, gone)

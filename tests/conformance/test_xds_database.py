@@ -162,7 +162,7 @@ def build(target: Target, conn: sa.Connection, case: Case, log: LogTable) -> Non
         target, conn, schema, log.inflight_table, [("composition", "text")],
         "flight_no bigint PRIMARY KEY", f"started timestamp DEFAULT {now} NOT NULL",
     )  # fmt: skip
-    for statement in target.dialect.ddl.after_companions(log):
+    for statement in target.dialect.after_companions(log):
         conn.exec_driver_sql(statement)
 
 

@@ -159,22 +159,22 @@ def test_a_bulk_job_sees_every_row_once(usr_platform: Platform) -> None:
     pytest.importorskip("pyarrow")
     usr_platform.watch("keyed")
     usr_platform.run(*(f"INSERT INTO keyed VALUES ({n}, 'x')" for n in range(30)))
-    bulk = usr_platform.dialect.bulk
+    dialect = usr_platform.dialect
     fields = ("record_id", "status", "event_type", "event_time", "table_key", "new_value")
     with usr_platform.session() as (conn, log):
         conn.rollback()
         if usr_platform.name == "oracle":
             can_look_back(conn, "EVENTLOG")
-        conn = conn.execution_options(**bulk.execution_options)
-        snapshot = bulk.export(conn)
-        parts = bulk.parts(conn, log, "N", 1, 2**62, 7, 1)
+        conn = conn.execution_options(**dialect.snapshot_options)
+        snapshot = dialect.export_snapshot(conn)
+        parts = dialect.log_parts(conn, log, "N", 1, 2**62, 7, 1)
         assert [part.rows for part in parts] == [6] * 5 or sum(part.rows for part in parts) == 30
         usr_platform.run("INSERT INTO keyed VALUES (99, 'later')")
         url = usr_platform.engine.url
         found = [
             row
             for part in parts
-            for batch in bulk.read(url, log, snapshot, "N", Part(*part), fields)
+            for batch in dialect.read_part(url, log, snapshot, "N", Part(*part), fields)
             for row in batch.to_pylist()
         ]
         assert [row["record_id"] for row in found] == sorted({row["record_id"] for row in found})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -12,8 +11,7 @@ import sqlalchemy as sa
 from platforms import Platform
 
 from eventlog.errors import AnotherPublisher, ConfigError, LogTableError
-from eventlog.publisher import open as opening
-from eventlog.publisher.context import Counters
+from eventlog.publisher.metrics import Counters
 from eventlog.publisher.open import open_context
 from eventlog.sql import purge
 from eventlog.sql.companions import (
@@ -202,8 +200,7 @@ def test_what_the_log_lacks_is_named(platform: Platform) -> None:
 
 def test_the_session_of_a_publisher_is_begun_as_one(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[sa.Connection] = []
-    dialect = replace(platform.dialect, begin_publishing=begun.append)
-    monkeypatch.setattr(opening, "for_url", lambda _url: dialect)
+    monkeypatch.setattr(platform.dialect, "begin_publishing", begun.append)
     platform.run("CREATE TABLE keyed (a {integer} PRIMARY KEY)")
     with open_context(platform.config(), Counters()) as held:
         assert begun == [held.connection]

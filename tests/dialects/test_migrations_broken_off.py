@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,21 +16,26 @@ from watched import BrokenOff, broken_off
 
 from eventlog.errors import LogTableError
 from eventlog.sql import migrations, registry
+from eventlog.sql.dialects.sqlite import SQLite
+from eventlog.sql.log_table import LogTable
 
 NAMES = [f"eventlog{ending}" for ending in ("", "_error", "_flight", "_inflight", "_resync", "_version")]
 
 
-def guarded(statement: str) -> str:
-    """SQLite's words for what the blocks of Oracle do."""
-    made = re.sub(r"\A\s*(CREATE (?:TABLE|INDEX|UNIQUE INDEX)) ", r"\1 IF NOT EXISTS ", statement)
-    return re.sub(r"\A\s*DROP TABLE ", "DROP TABLE IF EXISTS ", made)
+class CommittingSQLite(SQLite):
+    """SQLite that commits every statement, in its words for what the blocks of Oracle do."""
+
+    def guarded(self, statement: str) -> str:
+        made = re.sub(r"\A\s*(CREATE (?:TABLE|INDEX|UNIQUE INDEX)) ", r"\1 IF NOT EXISTS ", statement)
+        return re.sub(r"\A\s*DROP TABLE ", "DROP TABLE IF EXISTS ", made)
+
+    def half_made(self, conn: sa.Connection, log: LogTable) -> bool:
+        return sa.inspect(conn).has_table("eventlog_flight")
 
 
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> sa.Engine:
-    real = registry.load("sqlite")
-    ddl = replace(real.ddl, guarded=guarded, half_made=lambda conn, log: sa.inspect(conn).has_table("eventlog_flight"))
-    monkeypatch.setattr(registry, "load", lambda _name: replace(real, ddl=ddl))
+    monkeypatch.setattr(registry, "load", lambda _name: CommittingSQLite())
     made = sa.create_engine(f"sqlite:///{tmp_path / 'app.db'}", isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
     sa.event.listen(made, "connect", lambda driver, _: driver.execute("PRAGMA synchronous = OFF"))
     return made
@@ -96,9 +100,7 @@ def test_a_log_that_somebody_else_made_is_refused_still(engine: sa.Engine) -> No
 
 
 def test_a_log_without_a_version_table_is_no_half_made_one(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    dialect = registry.load("sqlite")
-    looks_like_ours = replace(dialect, ddl=replace(dialect.ddl, half_made=lambda conn, log: True))
-    monkeypatch.setattr(registry, "load", lambda _name: looks_like_ours)
+    monkeypatch.setattr(CommittingSQLite, "half_made", lambda *asked: True)
     with engine.connect() as conn:
         conn.exec_driver_sql("CREATE TABLE eventlog (x)")
         with pytest.raises(LogTableError, match="was not made by"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from sqlalchemy import Connection
@@ -100,11 +100,9 @@ def _examine_log(case: _Case, compare: Compare) -> None:
     with case.checking("orphaned triggers"):
         orphans = case.health.orphans(case.conn)
         case.findings += capture.judge_orphans(orphans)
-    # The rights are looked at below: without them some of the rest can be examined still.
-    lenient = replace(case.dialect, missing_rights=lambda *_: [])
     try:
         with as_database_errors(case.conn), case.conn.begin_nested():
-            log = find_log(case.conn, lenient, case.config)
+            log = find_log(case.conn, case.dialect, case.config)
     except EventlogError as error:
         if not _is_log_of(orphans, case):  # which is said already
             case.findings.append(Finding("log_table", "error", str(error), ("eventlog db upgrade", "eventlog config")))

@@ -146,9 +146,9 @@ def _script(sql: TextIO, dialect: Dialect) -> Iterator[io.StringIO]:
     """Where Alembic prints; what the database's own tool runs is written to ``sql`` at the end."""
     printed = io.StringIO()
     yield printed
-    sql.writelines(f"{line}\n" for line in dialect.ddl.prologue)
-    sql.write(dialect.ddl.as_script(printed.getvalue().strip("\n") + "\n"))
-    sql.writelines(f"{line}\n" for line in dialect.ddl.epilogue)
+    sql.writelines(f"{line}\n" for line in dialect.prologue)
+    sql.write(dialect.as_script(printed.getvalue().strip("\n") + "\n"))
+    sql.writelines(f"{line}\n" for line in dialect.epilogue)
 
 
 def _offline_log(log_table: str, schema: str | None, dialect: Dialect) -> LogTable:
@@ -176,7 +176,7 @@ def _check_before_upgrade(conn: Connection, log: LogTable, companions_only: bool
         return
     scripts = ScriptDirectory(str(Path(__file__).parent)).walk_revisions("base", f"{_LOG_BRANCH}@head")
     is_ours = bool({script.revision for script in scripts}.intersection(_heads(conn, log)))
-    if exists and not is_ours and not (is_begun and registry.load(conn.dialect.name).ddl.half_made(conn, log)):
+    if exists and not is_ours and not (is_begun and registry.load(conn.dialect.name).half_made(conn, log)):
         raise LogTableError(
             f"the table {log} is there already and was not made by `eventlog db upgrade`: "
             "give it its companions with --companions-only, or choose another log_table"

@@ -17,7 +17,7 @@ if context.is_offline_mode():
         dialect_name=given["dialect"].name,
         dialect_opts={"paramstyle": "named"},
         literal_binds=True,
-        transactional_ddl=False,  # the whole script is one transaction, whatever its branches: Ddl.prologue, epilogue
+        transactional_ddl=False,  # the whole script is one transaction: Dialect.prologue, epilogue
         **shared,
     )
     # Nobody takes what a script returns, and on Oracle it would go into a variable that there is not.
@@ -26,5 +26,5 @@ if context.is_offline_mode():
         context.run_migrations()
 else:
     context.configure(connection=given["connection"], **shared)
-    with context.begin_transaction(), every_statement(given["connection"], given["dialect"].ddl.guarded):
+    with context.begin_transaction(), every_statement(given["connection"], given["dialect"].guarded):
         context.run_migrations()

@@ -37,7 +37,7 @@ def _as_it_stands(element: _AsItStands, _compiler: Any, **_: Any) -> str:
 
 def run_or_print(context: MigrationContext, statements: Iterable[str]) -> None:
     """Run or print SQL text as it stands: no colon in it begins a parameter, no percent sign is doubled."""
-    run = registry.load(context.dialect.name).ddl.run
+    run = registry.load(context.dialect.name).run
     for statement in statements:
         if context.as_sql:
             context.impl.execute(_AsItStands(statement))

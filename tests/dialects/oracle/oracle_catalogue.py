@@ -12,7 +12,7 @@ from eventlog.core.catalog import Attribute, Catalog, Column, Database, ForeignK
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import EventType, LogRow
 from eventlog.sql import migrations
-from eventlog.sql.dialects.oracle import bulk, ddl, lock, log, resync
+from eventlog.sql.dialects.oracle import DIALECT, bulk, ddl, lock, log, resync
 from eventlog.sql.dialects.oracle.compile import compile_triggers
 from eventlog.sql.dialects.oracle.identity import IDENTITY
 from eventlog.sql.dialects.oracle.query_back import child_statement, own_statement
@@ -223,7 +223,7 @@ def cases() -> Cases:
     return {
         **{f"trigger_{name}": triggers_of(*case) for name, case in WATCHES.items()},
         "functions": (*ddl.create_functions(LOG), *ddl.drop_functions(ODD_LOG)),
-        "sequences": (*ddl.DDL.before_log(LOG), *ddl.DDL.after_companions(LOG), *ddl.DDL.drop_before_log(LOG)),
+        "sequences": (*DIALECT.before_log(LOG), *DIALECT.after_companions(LOG), *DIALECT.drop_before_log(LOG)),
         "log_statements": tuple(_log_statements()),
         "query_back": tuple(_query_back()),
         "resync": tuple(_resync()),

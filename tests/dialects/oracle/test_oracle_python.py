@@ -24,13 +24,13 @@ from eventlog.errors import BadValue, ConfigError, DatabaseAway, DatabaseError, 
 from eventlog.model import EventType, LogRow
 from eventlog.sql.bulk import arrow_schema
 from eventlog.sql.connect import connect
-from eventlog.sql.dialects.oracle import advice, bulk, doctor, lock, log, resync, triggers
+from eventlog.sql.dialects.oracle import DIALECT, advice, bulk, doctor, lock, log, resync, triggers
 from eventlog.sql.dialects.oracle.compare import compare_table, drop_all, table_sql
 from eventlog.sql.dialects.oracle.compile import Compiled, compile_triggers
-from eventlog.sql.dialects.oracle.ddl import DDL, create_functions
+from eventlog.sql.dialects.oracle.ddl import create_functions
 from eventlog.sql.dialects.oracle.installed import Installed, Trigger
 from eventlog.sql.dialects.oracle.query_back import NoSuchValueError, bound, key_reader, query_back
-from eventlog.sql.dialects.oracle.reflect import database, fingerprint
+from eventlog.sql.dialects.oracle.reflect import database
 from eventlog.sql.dialects.oracle.script import ddl_lock_timeout, script
 from eventlog.sql.dialects.oracle.session import CHUNKS, chunks, statements
 from eventlog.sql.dialects.oracle.text import fold_name, key_value, named, own_name, quote_identifier, spelled
@@ -262,7 +262,7 @@ def test_a_sequence_whose_numbers_do_not_rise_in_the_order_of_requests_is_told(
 
 
 def test_a_sequence_of_ours_is_cached_in_order() -> None:
-    assert 'SEQUENCE "LOGS"."SEQ_EVENTLOG_1" CACHE 1000 ORDER' in DDL.before_log(LOG)[0]
+    assert 'SEQUENCE "LOGS"."SEQ_EVENTLOG_1" CACHE 1000 ORDER' in DIALECT.before_log(LOG)[0]
 
 
 def test_a_publisher_does_not_wait_for_ever_for_an_answer() -> None:
@@ -296,12 +296,11 @@ def test_what_hinders_a_session_is_told_with_what_to_do(
 def test_the_fingerprint_of_tables_is_one_statement_for_many() -> None:
     recorder = conn([("7-1-2",)])
     catalog = build_catalog(DATABASE, tables=["USR"])
-    assert fingerprint(recorder, catalog) == "7-1-2"
+    assert load("oracle").fingerprint(recorder, catalog) == "7-1-2"
     ((statement, binds),) = recorder.run
     assert binds["owner"] == "APP"
     assert set(binds.values()) == {"APP", "USR", "USR_NOTE", "USR_PHONE"}
     assert statement.count(":t9") == 2
-    assert load("oracle").fingerprint is fingerprint
 
 
 def test_the_lock_of_a_log_has_a_number_of_its_own_that_programs_may_use() -> None:
@@ -728,14 +727,14 @@ def test_a_function_that_does_not_compile_fails_the_migration() -> None:
     with pytest.raises(
         DatabaseError, match=r"function LOGS\.PROC_EVENTLOG_BASE64 does not compile: line 2.*run it again"
     ):
-        DDL.run(recorder, create_functions(LOG)[1])
+        DIALECT.run(recorder, create_functions(LOG)[1])
     assert "DROP" not in recorder.run[-1][0]
 
 
 def test_a_log_is_known_for_ours_by_its_sequence_when_its_migration_broke_off() -> None:
-    assert DDL.half_made(conn([(1,)]), LOG)
+    assert DIALECT.half_made(conn([(1,)]), LOG)
     recorder = conn([])
-    assert not DDL.half_made(recorder, LOG)
+    assert not DIALECT.half_made(recorder, LOG)
     assert recorder.run[0][1] == {"owner": "LOGS", "name": "SEQ_EVENTLOG_1"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -9,11 +10,8 @@ from sqlalchemy import Connection
 from sqlalchemy.dialects import oracle
 from sqlalchemy.types import TypeEngine
 
-from eventlog.sql.dialect import Ddl
 from eventlog.sql.dialects.oracle.compile import render_base64_function, render_quote_function
-from eventlog.sql.dialects.oracle.rerun import guarded, rerunnable
-from eventlog.sql.dialects.oracle.running import run
-from eventlog.sql.dialects.oracle.script import PROLOGUE, unless
+from eventlog.sql.dialects.oracle.script import unless
 from eventlog.sql.dialects.oracle.session import fetch, statements
 from eventlog.sql.dialects.oracle.text import (
     base64_function,
@@ -90,35 +88,36 @@ def next_flight(conn: Connection, of: LogTable) -> int:
     return int(found.scalar_one())
 
 
-DDL: Final = Ddl(
-    types={
-        "integer": _INTEGER,
-        "status": sa.CHAR(1),
-        "event_type": _DIGIT,
-        "event_time": oracle.TIMESTAMP(),
-        "time": oracle.TIMESTAMP(),
-        "digest": sa.CHAR(64),
-        "name": oracle.VARCHAR2(261),
-        "key": oracle.VARCHAR2(4000),
-        "code": oracle.VARCHAR2(64),
-        "value": sa.CLOB(),
-        "text": sa.CLOB(),
-    },
-    record_id=record_id,
-    queue_index=("status", "record_id"),
-    utc_now="SYS_EXTRACT_UTC(SYSTIMESTAMP)",
-    is_letter=is_letter,
-    before_log=lambda of: [_create_sequence(number_sequence(of))],
-    drop_before_log=lambda of: [_drop_sequence(number_sequence(of))],
-    after_log=create_functions,
-    drop_after_log=drop_functions,
-    after_companions=lambda of: [_create_sequence(flight_sequence(of))],
-    drop_after_companions=lambda of: [_drop_sequence(flight_sequence(of))],
-    after_resync=lambda of, index: (),
-    prologue=PROLOGUE,
-    epilogue=("COMMIT;",),
-    as_script=rerunnable,
-    guarded=guarded,
-    run=run,
-    half_made=half_made,
-)
+def create_numbers(of: LogTable) -> list[str]:
+    """The sequence that gives record_ids."""
+    return [_create_sequence(number_sequence(of))]
+
+
+def drop_numbers(of: LogTable) -> list[str]:
+    """Away with it."""
+    return [_drop_sequence(number_sequence(of))]
+
+
+def create_flights(of: LogTable) -> list[str]:
+    """The sequence of flight numbers."""
+    return [_create_sequence(flight_sequence(of))]
+
+
+def drop_flights(of: LogTable) -> list[str]:
+    """Away with it."""
+    return [_drop_sequence(flight_sequence(of))]
+
+
+TYPES: Final[Mapping[str, TypeEngine[Any]]] = {
+    "integer": _INTEGER,
+    "status": sa.CHAR(1),
+    "event_type": _DIGIT,
+    "event_time": oracle.TIMESTAMP(),
+    "time": oracle.TIMESTAMP(),
+    "digest": sa.CHAR(64),
+    "name": oracle.VARCHAR2(261),
+    "key": oracle.VARCHAR2(4000),
+    "code": oracle.VARCHAR2(64),
+    "value": sa.CLOB(),
+    "text": sa.CLOB(),
+}

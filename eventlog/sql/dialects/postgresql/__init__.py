@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import sqlalchemy as sa
-from sqlalchemy import Connection
+from sqlalchemy import URL, Connection
 
-from eventlog.sql.bulk import Bulk
-from eventlog.sql.dialect import Ddl, Dialect, Resync, Triggers
+from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectClass
+from eventlog.model import LogRow, QueueRow
+from eventlog.sql.bulk import Part
+from eventlog.sql.dialect import CurrentRow, Dialect, LogRows, Triggers
 from eventlog.sql.dialects.postgresql import (
     arrow,
     doctor,
     guard,
     lock,
-    log,
     resync,
     show,
-    snapshot,
     storage,
     triggers,
     wake,
+)
+from eventlog.sql.dialects.postgresql import (
+    log as log_rows,
+)
+from eventlog.sql.dialects.postgresql import (
+    snapshot as snapshots,
 )
 from eventlog.sql.dialects.postgresql.facts import facts_of
 from eventlog.sql.dialects.postgresql.fingerprint import fingerprint
@@ -28,9 +36,14 @@ from eventlog.sql.dialects.postgresql.identity import identity
 from eventlog.sql.dialects.postgresql.query_back import query_back
 from eventlog.sql.dialects.postgresql.reflect import reflect
 from eventlog.sql.dialects.postgresql.session import SESSION, read_only
-from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, fold_name, qualified, quote_identifier, value_text
+from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, fold_name, value_text
 from eventlog.sql.dialects.postgresql.triggers import render_quote_function
 from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.resync import Batch, Selection
+from eventlog.sql.windows import DueWindow, Queue, Ranges, Window
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _USER_ADVICE: Final = "check the user in the URL, and {secret}"
 CONNECT_ADVICE: Final = {
@@ -43,156 +56,42 @@ CONNECT_ADVICE: Final = {
 }
 
 
-def connect_args(timeout: int) -> dict[str, object]:
-    """What psycopg is given to connect within ``timeout`` seconds."""
-    return {
-        "connect_timeout": timeout,
-        "application_name": "eventlog",
-        "client_encoding": "UTF8",
-        # No prepared statements: one reads a row or ten thousand, and its plan would be kept while the log grows.
-        "prepare_threshold": None,
-    }
+class PostgreSQL(Dialect):
+    """PostgreSQL by psycopg."""
 
-
-def is_letter(column: str) -> str:
-    """SQL: the column holds a letter of ASCII."""
-    return f"{quote_identifier(column)} ~ '^[A-Za-z]$'"
-
-
-def create_functions(of: LogTable) -> list[str]:
-    """The functions that the triggers of a log use."""
-    return [render_quote_function(of)]
-
-
-def drop_functions(of: LogTable) -> list[str]:
-    """Away with what ``create_functions`` made."""
-    name = qualified(of.schema, cut_name(f"proc_{of.name}_quote", of.max_identifier))
-    return [f"DROP FUNCTION IF EXISTS {name}(text)"]
-
-
-def record_id(_of: LogTable, comment: str) -> sa.Column[int]:
-    """record_id, numbered by an identity."""
-    # CACHE 1: with a cache the numbers of two sessions' changes of one row may stand in the wrong order.
-    numbers = sa.Identity(always=False, cache=1)
-    return sa.Column("record_id", sa.BigInteger, numbers, primary_key=True, comment=comment)
-
-
-def create_flights(of: LogTable) -> list[str]:
-    """A sequence of its own, not an identity: the number is needed before the line that it stands in is written."""
-    return [f"CREATE SEQUENCE {qualified(of.schema, of.flight_sequence)} AS BIGINT CACHE 1"]
-
-
-def drop_flights(of: LogTable) -> list[str]:
-    """Away with the sequence."""
-    return [f"DROP SEQUENCE {qualified(of.schema, of.flight_sequence)}"]
-
-
-def next_flight(conn: Connection, of: LogTable) -> int:
-    """The sequence's next number."""
-    name = {"name": qualified(of.schema, of.flight_sequence)}
-    return int(conn.execute(sa.text("SELECT nextval(CAST(CAST(:name AS text) AS regclass))"), name).scalar_one())
-
-
-_TEXT: Final = sa.Text()
-DDL: Final = Ddl(
-    types={
-        "integer": sa.BigInteger(),
-        "status": sa.CHAR(1),
-        "event_type": sa.SmallInteger(),
-        "event_time": sa.TIMESTAMP(),
-        "time": sa.TIMESTAMP(),
-        "digest": sa.CHAR(64),
-        **dict.fromkeys(("name", "key", "value", "code", "text"), _TEXT),
-    },
-    record_id=record_id,
-    queue_index=("record_id",),
-    utc_now="(clock_timestamp() AT TIME ZONE 'UTC')",
-    is_letter=is_letter,
-    before_log=lambda of: (),
-    drop_before_log=lambda of: (),
-    after_log=lambda of: [storage.of_log(of), *create_functions(of)],
-    drop_after_log=drop_functions,
-    after_companions=lambda of: [storage.of_inflight(of), *create_flights(of)],
-    drop_after_companions=drop_flights,
-    prologue=("BEGIN;", ""),
-    epilogue=("", "COMMIT;"),
-    after_resync=lambda of, index: [storage.of_resync(of), *resync.table_options(of, index)],
-    guard_by_index=guard.by_index,
-    guard_by_checks=guard.by_checks,
-)
-
-CAPABILITIES: Final = frozenset(
-    {
-        "server",
-        "schemas",
-        "roles",
-        "sequences",
-        "partial_indexes",
-        "transactional_ddl",
-        "concurrent_writers",
-        "statement_capture",
-        "truncate",
-        "partitions",
-        "deferrable_keys",
-        "fixed_char",
-        "boolean",
-        "single_precision",
-        "exact_decimals",
-        "time_types",
-        "time_zones",
-        "empty_text",
-        "binary_values",
-        "owner_look_up",
-        "key_cascades",
-        "upsert_captured",
-        "wake",
-    }
-)
-
-DIALECT: Final = Dialect(
-    name="postgresql",
-    capabilities=CAPABILITIES,
-    driver="postgresql+psycopg",
-    connect_args=connect_args,
-    connect_advice=CONNECT_ADVICE,
-    session=SESSION,
-    begin=None,
-    check_url=lambda url: None,
-    prepare=lambda url: None,
-    refuses=lambda error: False,
-    max_identifier=MAX_IDENTIFIER,
-    numbers_columns=True,
-    quote=quote_identifier,
-    value_text=value_text,
-    reflect=reflect,
-    read_window=log.read_window,
-    read_queue=log.read_queue,
-    window_chunks=log.window_chunks,
-    open_writers=log.open_writers,
-    are_open=log.are_open,
-    read_rows=log.read_rows,
-    mark=log.mark,
-    delete=log.delete,
-    queue=log.queue,
-    missing_rights=log.missing_rights,
-    query_back=query_back,
-    current_user=lock.current_user,
-    try_lock=lock.try_lock,
-    is_locked=lock.is_locked,
-    holds_lock=lock.holds_lock,
-    unlock=lock.unlock,
-    due_chunks=log.due_chunks,
-    due_until=log.due_until,
-    wake=wake.WAKE,
-    session_id=lock.session_id,
-    read_only=read_only,
-    local_time=log.local_time,
-    fold_name=fold_name,
-    spelled=str,
-    next_flight=next_flight,
-    identity=identity,
-    ddl=DDL,
-    triggers=Triggers(
+    name = "postgresql"
+    capabilities = frozenset(
+        {
+            "server",
+            "schemas",
+            "roles",
+            "sequences",
+            "partial_indexes",
+            "transactional_ddl",
+            "concurrent_writers",
+            "statement_capture",
+            "truncate",
+            "partitions",
+            "deferrable_keys",
+            "fixed_char",
+            "boolean",
+            "single_precision",
+            "exact_decimals",
+            "time_types",
+            "time_zones",
+            "empty_text",
+            "binary_values",
+            "owner_look_up",
+            "key_cascades",
+            "upsert_captured",
+            "wake",
+        }
+    )
+    driver = "postgresql+psycopg"
+    connect_advice: ClassVar = CONNECT_ADVICE
+    session = SESSION
+    max_identifier = MAX_IDENTIFIER
+    triggers = Triggers(
         compile=triggers.compile_tables,
         plan=triggers.plan,
         plan_drop=triggers.plan_drop,
@@ -201,22 +100,186 @@ DIALECT: Final = Dialect(
         installed=show.installed,
         digests=triggers.digests,
         facts=facts_of,
-    ),
-    resync=Resync(
-        prepare=resync.prepare,
-        write_batch=resync.write_batch,
-        estimate=resync.estimate,
-        count=resync.count,
-        write_keys=resync.write_keys,
-        missing_rights=resync.missing_rights,
-    ),
-    bulk=Bulk(
-        execution_options={"isolation_level": snapshot.ISOLATION},
-        export=snapshot.export,
-        join=snapshot.join,
-        parts=snapshot.parts,
-        read=arrow.read,
-    ),
-    health=doctor,
-    fingerprint=fingerprint,
-)
+    )
+    health = doctor
+    wake = wake
+    column_types: ClassVar = {
+        "integer": sa.BigInteger(),
+        "status": sa.CHAR(1),
+        "event_type": sa.SmallInteger(),
+        "event_time": sa.TIMESTAMP(),
+        "time": sa.TIMESTAMP(),
+        "digest": sa.CHAR(64),
+        **dict.fromkeys(("name", "key", "value", "code", "text"), sa.Text()),
+    }
+    utc_now = "(clock_timestamp() AT TIME ZONE 'UTC')"
+    snapshot_options: ClassVar = {"isolation_level": snapshots.ISOLATION}
+
+    def connect_args(self, timeout: int) -> Mapping[str, object]:
+        return {
+            "connect_timeout": timeout,
+            "application_name": "eventlog",
+            "client_encoding": "UTF8",
+            # No prepared statements: one reads a row or ten thousand, and its plan would be kept while the log grows.
+            "prepare_threshold": None,
+        }
+
+    def session_id(self, conn: Connection) -> str:
+        return lock.session_id(conn)
+
+    def current_user(self, conn: Connection) -> str:
+        return lock.current_user(conn)
+
+    def local_time(self, conn: Connection) -> datetime:
+        return log_rows.local_time(conn)
+
+    def value_text(self, column: Column, ref: str) -> str:
+        return value_text(column, ref)
+
+    def reflect(self, conn: Connection, schema: str | None) -> Database:
+        return reflect(conn, schema)
+
+    def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
+        return fingerprint(conn, catalog)
+
+    def read_window(self, conn: Connection, log: LogTable, window: Window) -> list[LogRow]:
+        return log_rows.read_window(conn, log, window)
+
+    def read_queue(self, conn: Connection, log: LogTable, window: Window) -> list[QueueRow]:
+        return log_rows.read_queue(conn, log, window)
+
+    def window_chunks(self, conn: Connection, log: LogTable, window: Window, size: int) -> LogRows:
+        return log_rows.window_chunks(conn, log, window, size)
+
+    def due_chunks(self, conn: Connection, log: LogTable, window: DueWindow, size: int) -> LogRows:
+        return log_rows.due_chunks(conn, log, window, size)
+
+    def due_until(self, conn: Connection, log: LogTable, event_time_zone: str = "utc") -> str:
+        return log_rows.due_until(conn, log, event_time_zone)
+
+    def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
+        return log_rows.read_rows(conn, log, ranges)
+
+    def mark(self, conn: Connection, log: LogTable, letter: str, ranges: Ranges) -> int:
+        return log_rows.mark(conn, log, letter, ranges)
+
+    def delete(self, conn: Connection, log: LogTable, ranges: Ranges) -> int:
+        return log_rows.delete(conn, log, ranges)
+
+    def queue(self, conn: Connection, log: LogTable, event_time_zone: str = "utc") -> Queue:
+        return log_rows.queue(conn, log, event_time_zone)
+
+    def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
+        return log_rows.missing_rights(conn, log, deletes)
+
+    def query_back(
+        self,
+        conn: Connection,
+        schema: str | None,
+        cls: ObjectClass,
+        keys: Sequence[str],
+        attributes: Sequence[Attribute],
+    ) -> dict[str, CurrentRow]:
+        return query_back(conn, schema, cls, keys, attributes)
+
+    def try_lock(self, conn: Connection, log: LogTable) -> bool:
+        return lock.try_lock(conn, log)
+
+    def is_locked(self, conn: Connection, log: LogTable) -> bool:
+        return lock.is_locked(conn, log)
+
+    def holds_lock(self, conn: Connection, log: LogTable) -> bool:
+        return lock.holds_lock(conn, log)
+
+    def unlock(self, conn: Connection, log: LogTable) -> None:
+        lock.unlock(conn, log)
+
+    def next_flight(self, conn: Connection, log: LogTable) -> int:
+        name = {"name": self.qualified(log.schema, log.flight_sequence)}
+        return int(conn.execute(sa.text("SELECT nextval(CAST(CAST(:name AS text) AS regclass))"), name).scalar_one())
+
+    def identity(self, conn: Connection, log: LogTable) -> str:
+        return identity(conn, log)
+
+    def start_walk(
+        self, conn: Connection, log: LogTable, schema: str | None, cls: ObjectClass, selection: Selection
+    ) -> Any:
+        return resync.prepare(conn, log, schema, cls, selection)
+
+    def write_batch(self, conn: Connection, walk: Any, position: str | None, limit: int) -> Batch:
+        return resync.write_batch(conn, walk, position, limit)
+
+    def estimate(self, conn: Connection, walk: Any, position: str | None) -> int:
+        return resync.estimate(conn, walk, position)
+
+    def count(self, conn: Connection, walk: Any, position: str | None) -> int:
+        return resync.count(conn, walk, position)
+
+    def write_keys(self, conn: Connection, log: LogTable, selection: Selection, keys: Sequence[str]) -> None:
+        resync.write_keys(conn, log, selection, keys)
+
+    def missing_resync_rights(self, conn: Connection, log: LogTable, resumable: bool) -> list[str]:
+        return resync.missing_rights(conn, log, resumable)
+
+    def export_snapshot(self, conn: Connection) -> str:
+        return snapshots.export(conn)
+
+    def join_snapshot(self, conn: Connection, snapshot: str) -> None:
+        snapshots.join(conn, snapshot)
+
+    def log_parts(
+        self, conn: Connection, log: LogTable, status: str | None, first: int, last: int, rows: int, at_least: int
+    ) -> list[Part]:
+        return snapshots.parts(conn, log, status, first, last, rows, at_least)
+
+    def read_part(
+        self, url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        return arrow.read(url, log, snapshot, status, part, fields)
+
+    def open_writers(self, conn: Connection, log: LogTable) -> frozenset[str]:
+        return log_rows.open_writers(conn, log)
+
+    def are_open(self, conn: Connection, writers: frozenset[str]) -> bool:
+        return log_rows.are_open(conn, writers)
+
+    def read_only(self, conn: Connection) -> str | None:
+        return read_only(conn)
+
+    def fold_name(self, name: str) -> str:
+        return fold_name(name)
+
+    def is_letter(self, column: str) -> str:
+        return f"{self.quote(column)} ~ '^[A-Za-z]$'"
+
+    def record_id(self, log: LogTable, comment: str) -> sa.Column[int]:
+        # CACHE 1: with a cache the numbers of two sessions' changes of one row may stand in the wrong order.
+        numbers = sa.Identity(always=False, cache=1)
+        return sa.Column("record_id", sa.BigInteger, numbers, primary_key=True, comment=comment)
+
+    def after_log(self, log: LogTable) -> list[str]:
+        return [storage.of_log(log), render_quote_function(log)]
+
+    def drop_after_log(self, log: LogTable) -> list[str]:
+        name = self.qualified(log.schema, cut_name(f"proc_{log.name}_quote", log.max_identifier))
+        return [f"DROP FUNCTION IF EXISTS {name}(text)"]
+
+    def after_companions(self, log: LogTable) -> list[str]:
+        # A sequence of its own, not an identity: the number is needed before the line that it stands in is written.
+        sequence = self.qualified(log.schema, log.flight_sequence)
+        return [storage.of_inflight(log), f"CREATE SEQUENCE {sequence} AS BIGINT CACHE 1"]
+
+    def drop_after_companions(self, log: LogTable) -> list[str]:
+        return [f"DROP SEQUENCE {self.qualified(log.schema, log.flight_sequence)}"]
+
+    def after_resync(self, log: LogTable, index: str) -> list[str]:
+        return [storage.of_resync(log), *resync.table_options(log, index)]
+
+    def guard_by_index(self, log: LogTable) -> list[str]:
+        return guard.by_index(log)
+
+    def guard_by_checks(self, log: LogTable) -> list[str]:
+        return guard.by_checks(log)
+
+
+DIALECT: Final = PostgreSQL()

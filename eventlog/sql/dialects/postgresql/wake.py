@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from eventlog.sql.dialect import Wake
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, literal, qualified, quote_identifier
 from eventlog.sql.log_table import LogTable, cut_name
 
@@ -111,16 +110,3 @@ def _templates() -> Mapping[str, str]:
     text = resources.files(__package__).joinpath("wake.sql").read_text(encoding="utf-8")
     named = (part.partition("\n") for part in text.split("-- name: ")[1:])
     return {name.strip(): statement.strip() for name, _, statement in named}
-
-
-WAKE: Final = Wake(
-    create=create,
-    drop=drop,
-    may_create=may_create,
-    missing=missing,
-    listen=listen,
-    fall_asleep=fall_asleep,
-    wake_up=wake_up,
-    socket=socket,
-    heard=heard,
-)

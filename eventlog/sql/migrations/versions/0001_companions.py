@@ -25,7 +25,7 @@ depends_on = None
 def upgrade() -> None:
     log: LogTable = context.config.attributes["log"]
     dialect: Dialect = context.config.attributes["dialect"]
-    types, now = dialect.ddl.types, sa.text(dialect.ddl.utc_now)
+    types, now = dialect.column_types, sa.text(dialect.utc_now)
     op.create_table(
         quoted(log.error_table),
         sa.Column("record_id", types["integer"], nullable=False, comment="The row of the log that failed"),
@@ -55,13 +55,13 @@ def upgrade() -> None:
         schema=schema_of(log),
         comment=f"What the publisher of {log.name} has sent and not yet marked: one line a flight",
     )
-    execute(dialect.ddl.after_companions(log))
+    execute(dialect.after_companions(log))
 
 
 def downgrade() -> None:
     log: LogTable = context.config.attributes["log"]
     dialect: Dialect = context.config.attributes["dialect"]
-    execute(dialect.ddl.drop_after_companions(log))
+    execute(dialect.drop_after_companions(log))
     op.drop_table(quoted(log.inflight_table), schema=schema_of(log))
     op.drop_table(quoted(log.error_table), schema=schema_of(log))
 

@@ -24,11 +24,11 @@ depends_on = None
 def upgrade() -> None:
     log: LogTable = context.config.attributes["log"]
     dialect: Dialect = context.config.attributes["dialect"]
-    types = dialect.ddl.types
-    execute(dialect.ddl.before_log(log))
+    types = dialect.column_types
+    execute(dialect.before_log(log))
     op.create_table(
         quoted(log.name),
-        dialect.ddl.record_id(log, "Place in the queue: ascending, with gaps"),
+        dialect.record_id(log, "Place in the queue: ascending, with gaps"),
         sa.Column(
             "status",
             types["status"],
@@ -47,7 +47,7 @@ def upgrade() -> None:
             "event_time",
             types["event_time"],
             nullable=False,
-            server_default=sa.text(dialect.ddl.utc_now),
+            server_default=sa.text(dialect.utc_now),
             comment="When the change was made, in UTC",
         ),
         sa.Column("perpetrator", types["name"], comment="Database user who made the change; NULL: somebody else"),
@@ -56,7 +56,7 @@ def upgrade() -> None:
         sa.Column("column_name", types["name"], comment="Column that changed, for types 1, 2, 3, 7 and 8"),
         sa.Column("old_value", types["value"], comment="Value before, for types 1 to 3; binary values are base64"),
         sa.Column("new_value", types["value"], comment="Value after, for types 1 to 3; binary values are base64"),
-        sa.CheckConstraint(dialect.ddl.is_letter("status")),
+        sa.CheckConstraint(dialect.is_letter("status")),
         sa.CheckConstraint("event_type BETWEEN 1 AND 8"),
         schema=schema_of(log),
         comment="Event log: triggers write it, the eventlog publisher reads and marks it",
@@ -66,19 +66,19 @@ def upgrade() -> None:
     op.create_index(
         quoted(cut_name(f"idx_{log.name}_1", log.max_identifier)),
         quoted(log.name),
-        list(dialect.ddl.queue_index),
+        list(dialect.queue_index),
         schema=schema_of(log),
         postgresql_where=sa.text("status = 'N'"),
         sqlite_where=sa.text("status = 'N'"),
     )
-    execute(dialect.ddl.after_log(log))
+    execute(dialect.after_log(log))
 
 
 def downgrade() -> None:
     log: LogTable = context.config.attributes["log"]
     dialect: Dialect = context.config.attributes["dialect"]
-    execute(dialect.ddl.drop_after_log(log))
+    execute(dialect.drop_after_log(log))
     # Somebody may have dropped it by hand: what is left of it goes all the same.
     if context.is_offline_mode() or sa.inspect(op.get_bind()).has_table(quoted(log.name), schema_of(log)):
         op.drop_table(quoted(log.name), schema=schema_of(log))
-    execute(dialect.ddl.drop_before_log(log))
+    execute(dialect.drop_before_log(log))

@@ -22,7 +22,7 @@ depends_on = None
 def upgrade() -> None:
     log: LogTable = context.config.attributes["log"]
     dialect: Dialect = context.config.attributes["dialect"]
-    types = dialect.ddl.types
+    types = dialect.column_types
     index = cut_name(f"idx_{log.name}_3", log.max_identifier)
     # No primary key: a table with one would be a class of its schema.
     op.create_table(
@@ -34,7 +34,7 @@ def upgrade() -> None:
             "started",
             types["time"],
             nullable=False,
-            server_default=sa.text(dialect.ddl.utc_now),
+            server_default=sa.text(dialect.utc_now),
             comment="When it was started, in UTC",
         ),
         sa.Column(
@@ -45,7 +45,7 @@ def upgrade() -> None:
         comment=f"Resyncs into {log.name} that are not finished: one line each, gone with its last batch",
     )
     op.create_index(quoted(index), quoted(log.resync_table), ["digest"], unique=True, schema=schema_of(log))
-    execute(dialect.ddl.after_resync(log, index))
+    execute(dialect.after_resync(log, index))
 
 
 def downgrade() -> None:

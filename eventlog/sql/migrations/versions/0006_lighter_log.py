@@ -29,7 +29,7 @@ def upgrade() -> None:
     log: LogTable = context.config.attributes["log"]
     dialect: Dialect = context.config.attributes["dialect"]
     try:
-        execute(dialect.ddl.guard_by_index(log))
+        execute(dialect.guard_by_index(log))
     except sa.exc.DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) != _LOCKED:
             raise
@@ -42,4 +42,4 @@ def upgrade() -> None:
 def downgrade() -> None:
     log: LogTable = context.config.attributes["log"]
     dialect: Dialect = context.config.attributes["dialect"]
-    execute(dialect.ddl.guard_by_checks(log))
+    execute(dialect.guard_by_checks(log))
