@@ -25,16 +25,23 @@ from eventlog.changes.format import Report, parse_options
 from eventlog.errors import ConfigError, FormatError, with_location
 from eventlog.model import Change
 from eventlog.qlik import file_tables
-from eventlog.qlik.change_rows import ChangeRow, header_text, row_reader
+from eventlog.qlik.change_rows import (
+    PARTITION_NAME,
+    ChangeRow,
+    TableLayout,
+    header_name,
+    header_text,
+    read_layout,
+    row_reader,
+)
 from eventlog.qlik.change_table_options import ReadOptions, full_name
 from eventlog.qlik.change_tables import SourceTable, changes_of_rows, key_from_deletes
+from eventlog.qlik.change_tables import live_view as row_by_row
 from eventlog.qlik.columns import lobs_of
 from eventlog.qlik.file_tables import TableFiles
-from eventlog.qlik.live_view import live_view as row_by_row
 from eventlog.qlik.part_files import Stored, batch_rows, first_names, format_of, json_object
 from eventlog.qlik.sequence import LENGTH, last_sequence_of
 from eventlog.qlik.stored_tables import Reading, reading, stored_row_reader
-from eventlog.qlik.table_layout import PARTITION_NAME, TableLayout, header_name, read_layout
 from spark.change_frame import SCHEMA, batch_of
 
 _BATCH: Final = 2_000
@@ -329,7 +336,7 @@ def live_view(
     options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """The state of a table after the rows of its change table up to and with ``as_of`` (UTC where naive; None = all),
-    put on ``base``: the same as ``eventlog.qlik.live_view``, a column that a row does not know being NULL.
+    put on ``base``: the same as ``eventlog.qlik.change_tables``, a column that a row does not know being NULL.
 
     ``changes``: rows as ``read_rows`` gives them. ``base``: the table, whose columns have the names of the data
     columns; these are brought to its types. ``key``: the key columns, else those that the mask of the first DELETE

@@ -19,13 +19,12 @@ from pyspark.sql import types as t
 from eventlog.changes.format import Report, parse_options
 from eventlog.errors import ConfigError, FormatError
 from eventlog.model import Change
-from eventlog.qlik.envelope import MAGIC, METADATA
-from eventlog.qlik.message import Message
+from eventlog.qlik.change_tables import refuse
+from eventlog.qlik.envelope import MAGIC, METADATA, Message
 from eventlog.qlik.message_format import line_of, read_lines, with_password
 from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_writer import MessageWriter
-from eventlog.qlik.pairing import refuse
 from eventlog.qlik.registry import open_registry
 from spark.change_frame import SCHEMA, batch_of, change_of
 

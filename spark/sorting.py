@@ -32,10 +32,10 @@ from eventlog.qlik.change_table_format import NAME as CHANGE_TABLES
 from eventlog.qlik.change_table_format import nothing_found
 from eventlog.qlik.change_table_options import Described, ReadOptions, full_name
 from eventlog.qlik.change_tables import changes_of_rows
-from eventlog.qlik.ddl_history import DdlEntry
+from eventlog.qlik.control_tables import DdlEntry
 from eventlog.qlik.file_tables import Part, TableFiles, rows_of_part, stored_table, table_files
+from eventlog.qlik.sequence import Waiting, count_events
 from eventlog.qlik.stored_tables import Reading, reading, source_table
-from eventlog.qlik.transactions import Waiting, count_events
 from spark.captures import Capture, files_of, read_capture, readable
 from spark.session import tune_collector
 

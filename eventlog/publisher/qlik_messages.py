@@ -17,10 +17,11 @@ from eventlog.model import Change, Level, LogRow, Verdict
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.qlik.columns import QlikColumn, columns_of
-from eventlog.qlik.flight_sequence import first_sequence, sequences
+from eventlog.qlik.errors import RegistryError
 from eventlog.qlik.message_options import WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
-from eventlog.qlik.registry import Registry, RegistryError
+from eventlog.qlik.registry import Registry
+from eventlog.qlik.sequence import first_sequence, sequences
 
 _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 

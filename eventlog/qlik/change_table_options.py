@@ -9,9 +9,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 from eventlog.changes.catalog_option import CatalogOption, database_of
 from eventlog.errors import ConfigError
+from eventlog.qlik.change_rows import DEFAULT_HEADERS, check_headers
 from eventlog.qlik.columns import QlikColumn, columns_from_json, columns_of, key_of
-from eventlog.qlik.partitions import Partitioning
-from eventlog.qlik.table_layout import DEFAULT_HEADERS, check_headers
+from eventlog.qlik.control_tables import Partitioning
 
 FILE_FORMATS: Final = ("csv", "json", "parquet")
 

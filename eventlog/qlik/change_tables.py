@@ -1,22 +1,80 @@
-"""Rows of change tables to Changes and back (spec/qlik.md 1.2, 7; spec/change-model.md 2 to 4)."""
+"""Rows of change tables to Changes and back, and to the state of a table: the live view (spec/qlik.md 1.2, 6, 7;
+spec/change-model.md 2 to 4).
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from datetime import datetime
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from eventlog.changes.keys import refuse_without_row
 from eventlog.errors import FormatError, NotExpressible
 from eventlog.model import Change, ChangeOp, Row, Value, changes_nothing, differing
 from eventlog.qlik import sequence
-from eventlog.qlik.change_rows import ChangeRow
+from eventlog.qlik.change_rows import ChangeRow, row_order
 from eventlog.qlik.columns import QlikColumn, key_of, lobs_of
-from eventlog.qlik.pairing import Pair, pairs, refuse
-from eventlog.qlik.partitions import Partitioning, partition_of
-from eventlog.qlik.sequence import WriterState
-from eventlog.qlik.transactions import Waiting
+from eventlog.qlik.control_tables import Partitioning, partition_of
+from eventlog.qlik.errors import UnpairedBeforeImage
+from eventlog.qlik.sequence import Waiting, WriterState, last_sequence_of
+
+# --- before images and their updates ----------------------------------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    """One change of a change table: ``row`` with the before image of an update, None where there is none."""
+
+    before: ChangeRow | None
+    row: ChangeRow
+
+
+def refuse(error: FormatError) -> None:
+    """Raise what stands in the way: nothing is passed over."""
+    raise error
+
+
+def _pass(row: ChangeRow) -> None:
+    pass
+
+
+def pairs(
+    rows: Iterable[ChangeRow],
+    *,
+    input_complete: bool,
+    skip: Callable[[FormatError], None] = refuse,
+    waits: Callable[[ChangeRow], None] = _pass,
+    what: str,
+) -> Iterator[Pair]:
+    """The changes of one table's rows in change_seq order, a before image in front of its update.
+
+    A before image at the very end of an input that is not declared complete waits for its update: it is not given, but
+    ``waits`` is called with it.
+    Every other one that is alone is an UnpairedBeforeImage, given to ``skip``, which raises it or goes on without
+    the row.
+    """
+    before: ChangeRow | None = None
+    for row in rows:
+        if before is not None and (row.change_oper != "U" or row.change_seq != before.change_seq):
+            skip(_unpaired(before, what))
+            before = None
+        if row.change_oper == "B":
+            before = row
+        else:
+            yield Pair(before, row)
+            before = None
+    if before is not None and input_complete:
+        skip(_unpaired(before, what))
+    elif before is not None:
+        waits(before)
+
+
+def _unpaired(before: ChangeRow, what: str) -> UnpairedBeforeImage:
+    return UnpairedBeforeImage(
+        f"before image {before.change_seq} of {what} has no update row (U) of the same change_seq"
+    )
+
 
 # Bound names: an enumeration's members are looked up slowly.
 _UPDATE, _DELETE, _TRUNCATE, _REFRESH = ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.TRUNCATE, ChangeOp.REFRESH
@@ -309,3 +367,72 @@ def _changed_columns(change: Change, table: TargetTable) -> frozenset[str]:
         if changed is None:
             changed = frozenset(change.after)
     return changed - table.lobs if table.lobs else changed
+
+
+# --- the live view ----------------------------------------------------------------------------------------------------
+
+
+Key: TypeAlias = tuple[Value, ...]
+
+_NO_ROW: Row = {}
+
+
+def live_view(
+    base: Iterable[Row],
+    changes: Iterable[ChangeRow],
+    as_of: datetime | None = None,
+    *,
+    key: Sequence[str] | None = None,
+) -> dict[Key, Row]:
+    """The rows by key after the changes up to and with ``as_of`` (UTC where naive; None = all), put on ``base``.
+
+    ``changes`` may come in any order. ``key``: the key columns, else those that the mask of the first DELETE tells.
+    Raises FormatError where neither gives a key.
+    """
+    rows = sorted(changes, key=row_order)
+    names = tuple(key) if key is not None else key_from_deletes(rows)
+    if not names:
+        raise FormatError("the key of the change table is not known and no DELETE tells it; name the key columns")
+    state: dict[Key, Row] = {_key(row, names): row for row in base}
+    bound = None if as_of is None else last_sequence_of(as_of)
+    before: ChangeRow | None = None
+    for row in rows:
+        if bound is not None and row.change_seq > bound:
+            break
+        match row.change_oper:
+            case "B":
+                before = row
+                continue
+            case "I":
+                state[_key(row.data, names)] = row.data
+            case "U":
+                new = _key(row.data, names)
+                old = new
+                if before is not None and before.change_seq == row.change_seq:
+                    old = _key(before.data, names)
+                previous = state.get(old, _NO_ROW)
+                if old != new:
+                    state.pop(old, None)
+                state[new] = _updated(row, previous)
+            case "D":
+                state.pop(_key(row.data, names), None)
+            case _:
+                state.clear()
+        before = None
+    return state
+
+
+def _key(row: Mapping[str, Value], names: Sequence[str]) -> Key:
+    return tuple(row.get(name) for name in names)
+
+
+def _updated(row: ChangeRow, previous: Row) -> Row:
+    """A NULL under a clear bit was not captured: the value stays as it was."""
+    mask = row.mask or frozenset()
+    updated = {**previous, **dict.fromkeys(mask)}
+    for name, value in row.data.items():
+        if value is not None:
+            updated[name] = value
+        else:
+            updated.setdefault(name, None)
+    return updated

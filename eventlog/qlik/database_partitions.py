@@ -8,7 +8,9 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.sql.elements import quoted_name
 
+from eventlog.qlik.change_rows import PARTITION_NAME
 from eventlog.qlik.change_table_options import WriteOptions
+from eventlog.qlik.control_tables import CONTROL_COLUMNS, CONTROL_TABLE, ControlRow, has_ended, parse_partition_name
 from eventlog.qlik.database_tables import (
     change_tables,
     clause,
@@ -19,9 +21,7 @@ from eventlog.qlik.database_tables import (
     stream,
 )
 from eventlog.qlik.database_types import header_type, moment_writer
-from eventlog.qlik.partitions import CONTROL_COLUMNS, CONTROL_TABLE, ControlRow, has_ended, parse_partition_name
 from eventlog.qlik.sequence import WriterState
-from eventlog.qlik.table_layout import PARTITION_NAME
 
 _TYPES: Final = {
     "PARTITION_NAME": header_type(PARTITION_NAME),

@@ -10,13 +10,11 @@ import sqlalchemy as sa
 from sqlalchemy.sql.elements import quoted_name
 
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
-from eventlog.qlik.change_rows import ChangeRow
+from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, TableLayout, header_name, read_layout
 from eventlog.qlik.change_table_options import ReadOptions
 from eventlog.qlik.change_tables import key_from_deletes
-from eventlog.qlik.ddl_history import HISTORY_TABLE, DdlEntry, entry_of
-from eventlog.qlik.partitions import CONTROL_TABLE
+from eventlog.qlik.control_tables import CONTROL_TABLE, HISTORY_TABLE, DdlEntry, entry_of
 from eventlog.qlik.stored_tables import Reading, StoredTable, stored_row_reader
-from eventlog.qlik.table_layout import PARTITION_NAME, TableLayout, header_name, read_layout
 from eventlog.sql.connect import connect_any
 
 STATE_TABLE: Final = "eventlog_change_sequence"

@@ -17,7 +17,7 @@ from sqlalchemy.sql.elements import quoted_name
 
 from eventlog.errors import DatabaseError, FormatError
 from eventlog.qlik import sequence
-from eventlog.qlik.change_rows import ChangeRow, row_writer
+from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, TableLayout, new_layout, read_layout, row_writer
 from eventlog.qlik.change_table_options import WriteOptions, full_name
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.database_partitions import list_ended_partitions
@@ -36,7 +36,6 @@ from eventlog.qlik.masks import check_capacity
 from eventlog.qlik.sequence import WriterState
 from eventlog.qlik.stored_tables import WriteRows
 from eventlog.qlik.stored_values import Convert, row_converter
-from eventlog.qlik.table_layout import PARTITION_NAME, TableLayout, new_layout, read_layout
 from eventlog.sql.connect import connect_any
 
 _ROWS_AT_A_TIME: Final = 5000

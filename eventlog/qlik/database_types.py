@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mssql, mysql, oracle, postgresql
 from sqlalchemy.types import TypeEngine
 
+from eventlog.qlik.change_rows import MASK_BYTES, TEXT_LENGTHS
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.stored_values import Convert, text_writer, timestamp_text, typed_writer
-from eventlog.qlik.table_layout import MASK_BYTES, TEXT_LENGTHS
 
 _AS_TEXT: Final = {"sqlite": frozenset({"NUMERIC", "UINT8", "DATE", "TIME", "DATETIME"})}
 _LONGEST_VARCHAR: Final = 4000

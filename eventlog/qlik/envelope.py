@@ -1,4 +1,4 @@
-"""The envelope around a message's payload, in JSON and in Avro (spec/qlik.md 5.1)."""
+"""A record of a topic, and the envelope around its payload, in JSON and in Avro (spec/qlik.md 5.1)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,33 @@ from typing import Any, Final, NamedTuple
 
 from eventlog.errors import FormatError, shown
 from eventlog.files.lines import parsed_json
-from eventlog.qlik import avro_binary
-from eventlog.qlik.avro_binary import NULL, VALUE
-from eventlog.qlik.errors import BadMagic
+from eventlog.qlik import avro
+from eventlog.qlik.avro import NULL, VALUE
+from eventlog.qlik.errors import BadEnvelope, BadMagic
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+class Message(NamedTuple):
+    """A record that was read. ``topic`` is None where it is not known; ``value`` is None for a tombstone, and may be an
+    object of JSON that was parsed with ``parse_float=Decimal``.
+    """
+
+    topic: str | None
+    key: bytes | None
+    value: bytes | Mapping[str, Any] | None
+
+
+class Written(NamedTuple):
+    """A record that is to be written."""
+
+    topic: str
+    key: bytes | None
+    value: bytes
+
+
+# --- envelopes --------------------------------------------------------------------------------------------------------
+
 
 MAGIC: Final = "atMSG"
 METADATA: Final = "MD"
@@ -34,12 +58,6 @@ ENVELOPE_SCHEMA: Final = json.dumps(
 
 
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-
-
-class BadEnvelope(FormatError):
-    """A record that is neither an envelope nor a message without one (spec/qlik.md 5.1, 5.7)."""
-
-    code = "bad_envelope"
 
 
 class Envelope(NamedTuple):
@@ -67,13 +85,13 @@ def json_envelope_start(type: str, schema_id: str | None, schema: str | None) ->
 
 def avro_envelope(type: str, schema_id: str | None, schema: str | None, message: bytes) -> bytes:
     """An envelope in Avro: bare binary, no container file, no registry prefix."""
-    return avro_envelope_start(type, schema_id, schema) + avro_binary.data(message)
+    return avro_envelope_start(type, schema_id, schema) + avro.data(message)
 
 
 def avro_envelope_start(type: str, schema_id: str | None, schema: str | None) -> bytes:
     """What stands before the message, which is bytes behind their length."""
-    texts = [NULL if text is None else VALUE + avro_binary.text(text) for text in (schema_id, schema)]
-    return b"".join((MAGIC.encode(), avro_binary.text(type), NULL, *texts))
+    texts = [NULL if text is None else VALUE + avro.text(text) for text in (schema_id, schema)]
+    return b"".join((MAGIC.encode(), avro.text(type), NULL, *texts))
 
 
 def open_json(record: Any) -> Envelope:
@@ -100,8 +118,6 @@ def open_avro(data: bytes) -> Envelope:
     """The envelope of a record in Avro. Raises BadMagic, BadAvro."""
     if not data.startswith(MAGIC.encode()):
         raise BadMagic(f"a message begins with {data[:5].hex(' ').upper() or 'nothing'}, not with the magic {MAGIC}")
-    from eventlog.qlik import avro
-
     record = avro.from_bytes(ENVELOPE_SCHEMA, data)
     return Envelope(record["type"], record["messageSchemaId"], record["messageSchema"], record["message"])
 

@@ -60,3 +60,33 @@ class UnknownSchema(FormatError):
     """A message whose payload schema is not known (spec/qlik.md 5.1)."""
 
     code = "unknown_schema"
+
+
+class BadMetadata(FormatError):
+    """A metadata message that lacks what data messages need of it (spec/qlik.md 5.2)."""
+
+    code = "bad_metadata"
+
+
+class BadEnvelope(FormatError):
+    """A record that is neither an envelope nor a message without one (spec/qlik.md 5.1, 5.7)."""
+
+    code = "bad_envelope"
+
+
+class BadMessageValue(FormatError):
+    """What stands in a message is no value of its column's type (spec/qlik.md 5.4)."""
+
+    code = "bad_message_value"
+
+
+class RegistryError(FormatError):
+    """The registry cannot be reached, or refuses a schema."""
+
+    code = "registry"
+
+
+class BadAvro(FormatError):
+    """Bytes that are not what their Avro schema says, or a schema that is none."""
+
+    code = "bad_avro"

@@ -23,16 +23,14 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from eventlog.errors import FormatError, NotExpressible, with_location
-from eventlog.qlik.change_rows import ChangeRow, row_order
+from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, header_name, row_order
 from eventlog.qlik.change_table_options import FILE_FORMATS, Described, ReadOptions, full_name
 from eventlog.qlik.change_tables import key_from_deletes
 from eventlog.qlik.columns import QlikColumn, key_of
-from eventlog.qlik.ddl_history import HISTORY_TABLE, DdlEntry, entry_of
+from eventlog.qlik.control_tables import CONTROL_TABLE, HISTORY_TABLE, DdlEntry, entry_of
 from eventlog.qlik.metadata import read_file_metadata
 from eventlog.qlik.part_files import COMPRESSED, SUFFIXES, bare_name, format_of, is_packed, read_part, refuse_packed
-from eventlog.qlik.partitions import CONTROL_TABLE
 from eventlog.qlik.stored_tables import Reading, StoredTable, stored_row_reader
-from eventlog.qlik.table_layout import PARTITION_NAME, header_name
 
 METADATA_SUFFIX: Final = ".dfm"
 """What the file that describes a data file is called, after the data file's name."""

@@ -32,13 +32,13 @@ from eventlog.files.atomic import whole_file
 from eventlog.files.inputs import files_in
 from eventlog.files.lines import goes_on, numbered_lines, parsed_json, pretty_printed
 from eventlog.model import Change
-from eventlog.qlik.errors import UnknownSchema
-from eventlog.qlik.message import Message, Written
+from eventlog.qlik.envelope import Message, Written
+from eventlog.qlik.errors import RegistryError, UnknownSchema
 from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_writer import MessageWriter
-from eventlog.qlik.registry import Registry, RegistryError, open_registry
-from eventlog.qlik.transactions import count_events
+from eventlog.qlik.registry import Registry, open_registry
+from eventlog.qlik.sequence import count_events
 
 _NAME: Final = "qlik-messages"
 _REST: Final = 0.2

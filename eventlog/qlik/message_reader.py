@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from types import ModuleType
 from typing import Any, Final, NamedTuple, cast
 
 from eventlog.changes.format import Report
 from eventlog.errors import UnknownOperation, shown
 from eventlog.model import Change, ChangeOp, Row, Value, differing
-from eventlog.qlik import masks
+from eventlog.qlik import avro, masks
 from eventlog.qlik.columns import QlikColumn
-from eventlog.qlik.envelope import DATA, MAGIC, METADATA, BadEnvelope, Envelope, open_avro, open_json, open_text
-from eventlog.qlik.errors import BadMask, BadSequence, UnknownSchema
+from eventlog.qlik.envelope import DATA, MAGIC, METADATA, Envelope, Message, open_avro, open_json, open_text
+from eventlog.qlik.errors import BadEnvelope, BadMask, BadSequence, UnknownSchema
 from eventlog.qlik.masks import ByteOrder, Mask
-from eventlog.qlik.message import Message
-from eventlog.qlik.message_names import avro_name
 from eventlog.qlik.message_options import ReadOptions
-from eventlog.qlik.message_table import MessageTable
-from eventlog.qlik.message_values import plain_value, read_moment, value_reader, whole_number
-from eventlog.qlik.metadata import read_metadata
+from eventlog.qlik.metadata import MessageTable, avro_name, read_metadata
 from eventlog.qlik.registry import Registry, split
 from eventlog.qlik.sequence import check as check_sequence
-from eventlog.qlik.transactions import transaction_from_text
+from eventlog.qlik.sequence import transaction_from_text
+from eventlog.qlik.values import plain_value, read_moment, value_reader, whole_number
 
 _OPERATIONS: Final = {
     "INSERT": ChangeOp.INSERT,
@@ -168,7 +163,7 @@ class MessageReader:
         if isinstance(message, bytes):
             if envelope.schema is None:
                 raise UnknownSchema(f"metadata message {envelope.schema_id} comes without its own schema")
-            message = avro_module().from_bytes(envelope.schema, message)
+            message = avro.from_bytes(envelope.schema, message)
         table, schema = read_metadata(message)
         given = self._options.columns_of(table.full_name)
         if given is not None:  # the columns by the names that they have in the source
@@ -189,7 +184,7 @@ class MessageReader:
         if isinstance(payload, bytes):
             if not schema:
                 raise UnknownSchema("a message in Avro names no schema: it cannot be read without its metadata message")
-            payload = avro_module().from_bytes(schema, payload)
+            payload = avro.from_bytes(schema, payload)
         find = _finder(payload, has_envelope=envelope.type is not None)
         rows = _image(payload, "data"), _image(payload, "beforeData")
         names = self._names(find, None if known is None else known.table, message.topic)
@@ -349,14 +344,14 @@ def _with_key(known: _Known, key: Sequence[str]) -> _Known:
 @lru_cache(maxsize=1024)
 def _data_fields(schema: str) -> tuple[str, ...]:
     """The fields of ``Data`` in the schema of a payload. Raises BadAvro."""
-    record = avro_module().record_in(schema, "data") or avro_module().record_in(schema, "beforeData")
+    record = avro.record_in(schema, "data") or avro.record_in(schema, "beforeData")
     return () if record is None else tuple(field["name"] for field in record["fields"])
 
 
 @lru_cache(maxsize=1024)
 def _key_fields(schema: str) -> tuple[str, ...]:
     """The fields of ``KeyRecord``. Raises BadAvro."""
-    return tuple(str(field["name"]) for field in avro_module().parsed(schema).get("fields", ()))
+    return tuple(str(field["name"]) for field in avro.parsed(schema).get("fields", ()))
 
 
 # --- headers ----------------------------------------------------------------------------------------------------------
@@ -468,8 +463,3 @@ def _unknown_schema(schema_id: str | None, when: str, waiting: int) -> UnknownSc
         'reader\'s option columns = {"<schema>.<table>": [{"name": ..., "type": ..., "pk": 1}, ...]}, and schema and '
         "table where the messages do not name them"
     )
-
-
-def avro_module() -> ModuleType:
-    """``eventlog.qlik.avro``, which needs fastavro: imported by those who meet Avro. Raises ConfigError."""
-    return importlib.import_module("eventlog.qlik.avro")

@@ -1,4 +1,5 @@
-"""Data messages as templates: all messages of one shape are the same but for the values (spec/qlik.md 5.1, 5.3).
+"""Data messages as templates: all messages of one shape are the same but for the values (spec/qlik.md 5.1, 5.3); and
+the keys of records (spec/qlik.md 5.6).
 
 Tables are written by few statements, so few shapes come again and again: what follows from a shape, such as its masks
 and its NULLs, is put together once, as text for JSON and as bytes for Avro.
@@ -6,18 +7,19 @@ and its NULLs, is put together once, as text for JSON and as bytes for Avro.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
-from eventlog.model import ChangeOp
-from eventlog.qlik import avro_binary, masks
-from eventlog.qlik.avro_binary import NULL, VALUE
+from eventlog.model import ChangeOp, Row
+from eventlog.qlik import avro, masks
+from eventlog.qlik.avro import NULL, VALUE, avro_writer
 from eventlog.qlik.message_options import WriteOptions
-from eventlog.qlik.message_table import MessageTable
-from eventlog.qlik.message_values import avro_writer, json_text_writer
+from eventlog.qlik.metadata import MessageTable
+from eventlog.qlik.values import json_text_writer, json_writer
 
 Form = TypeVar("Form", str, bytes)
 
@@ -189,14 +191,14 @@ def _json_flag(value: bool) -> str:
 # --- Avro -------------------------------------------------------------------------------------------------------------
 
 _OPERATIONS: Final = (ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.REFRESH)
-_EMPTY: Final = avro_binary.text("")
+_EMPTY: Final = avro.text("")
 
 
 def avro_coding(table: MessageTable, options: WriteOptions, wrap: Callable[[bytes], bytes]) -> Coding[bytes]:
     """Messages in Avro, by the schema of ``metadata.data_schema``. ``wrap`` makes a payload a record's value."""
     writers = {column.name: avro_writer(column, options.logical_types) for column in table.columns}
     order: Literal["big", "little"] = "big" if options.byteorder == "big" else "little"
-    names = b"".join(map(avro_binary.text, _names(table).values()))
+    names = b"".join(map(avro.text, _names(table).values()))
 
     def template(shape: Shape) -> Template[bytes]:
         known = frozenset(shape.known)
@@ -216,27 +218,115 @@ def avro_coding(table: MessageTable, options: WriteOptions, wrap: Callable[[byte
 
     def headers(shape: Shape) -> Fragments[bytes]:
         is_refresh = shape.op is ChangeOp.REFRESH
-        fragments: Fragments[bytes] = [avro_binary.long(_OPERATIONS.index(shape.op))]
+        fragments: Fragments[bytes] = [avro.long(_OPERATIONS.index(shape.op))]
         for length in _TEXTS.values():
-            fragments += [_EMPTY] if is_refresh else [None] if length is None else [avro_binary.long(length), None]
+            fragments += [_EMPTY] if is_refresh else [None] if length is None else [avro.long(length), None]
         fragments += [NULL] * 2 if is_refresh else [None, mask(frozenset(shape.known))]
         if options.external_schema_id:
             known_id = None if is_refresh else table.schema_id
-            fragments.append(NULL if known_id is None else VALUE + avro_binary.text(known_id))
+            fragments.append(NULL if known_id is None else VALUE + avro.text(known_id))
         return [*fragments, None, None]
 
     def mask(columns: frozenset[str]) -> bytes:
-        return VALUE + avro_binary.data(masks.message_bytes(table.layout, _mask(table, columns), order))
+        return VALUE + avro.data(masks.message_bytes(table.layout, _mask(table, columns), order))
 
     return Coding(
-        template, _kept_masks(table, mask), avro_binary.text, str.encode, _avro_number, _avro_flag, NULL,
+        template, _kept_masks(table, mask), avro.text, str.encode, _avro_number, _avro_flag, NULL,
         lambda parts: wrap(b"".join(parts)),
     )  # fmt: skip
 
 
 def _avro_number(number: int) -> bytes:
-    return VALUE + avro_binary.long(number)
+    return VALUE + avro.long(number)
 
 
 def _avro_flag(value: bool) -> bytes:
-    return VALUE + avro_binary.boolean(value)
+    return VALUE + avro.boolean(value)
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+
+_ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+KeyOf = Callable[[Row], bytes | None]
+"""The key of a row: the new one of an update, the deleted one of a delete. None = null."""
+
+
+def key_text(values: Sequence[Any]) -> str:
+    """The text of a primary key whose values are in their JSON form, in key order."""
+    if len(values) == 1:
+        return _text_of_one(values[0])
+    return _ENCODE(values)
+
+
+def _text_of_one(value: Any) -> str:
+    """The text of a primary key of one column, whose value is in its JSON form."""
+    if isinstance(value, str):
+        return value
+    return str(value) if type(value) is int else json.dumps(value)
+
+
+def table_key(table: MessageTable) -> KeyOf:
+    """``key = table``: the text ``<schema>+<table>``."""
+    text = (table.name if table.schema is None else f"{table.schema}+{table.name}").encode()
+    return lambda row: text
+
+
+def primary_key(table: MessageTable) -> KeyOf:
+    """``key = primary_key`` in JSON. Null without key columns, or where the row does not know them all."""
+    columns = {column.name: json_writer(column) for column in table.columns}
+    writers = [(name, columns[name]) for name in table.key]
+    (only, write_only), *more = writers
+
+    def key_of_one(row: Row) -> bytes | None:
+        if only not in row:
+            return None
+        value = row[only]
+        return _text_of_one(None if value is None else write_only(value)).encode()
+
+    if not more:  # as most are
+        return key_of_one
+
+    def key_of(row: Row) -> bytes | None:
+        forms = []
+        for name, write in writers:
+            if name not in row:
+                return None
+            value = row[name]
+            forms.append(None if value is None else write(value))
+        return key_text(forms).encode()
+
+    return key_of
+
+
+def avro_primary_key(table: MessageTable, prefix: bytes, logical_types: bool) -> KeyOf:
+    """``key = primary_key`` in Avro: a ``KeyRecord`` behind a prefix, empty or of the registry."""
+    columns = {column.name: avro_writer(column, logical_types) for column in table.columns}
+    writers = [(name, columns[name]) for name in table.key]
+    (only, write_only), *more = writers
+
+    def key_of_one(row: Row) -> bytes | None:
+        if only not in row:
+            return None
+        value = row[only]
+        return prefix + (NULL if value is None else write_only(value))
+
+    if not more:  # as most are
+        return key_of_one
+
+    def key_of(row: Row) -> bytes | None:
+        fields = [prefix]
+        for name, write in writers:
+            if name not in row:
+                return None
+            value = row[name]
+            fields.append(NULL if value is None else write(value))
+        return b"".join(fields)
+
+    return key_of
+
+
+def no_key(row: Row) -> bytes | None:
+    """``key = none``, and tables without key."""
+    return None

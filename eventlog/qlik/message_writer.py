@@ -11,25 +11,30 @@ from typing import Any, Final
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, NeedsQueryBack, NeedsRowCodec, NotExpressible
 from eventlog.model import Change, ChangeOp, Row, differing
-from eventlog.qlik import avro_binary, masks, message_key, metadata
+from eventlog.qlik import avro, masks, message_template, metadata
 from eventlog.qlik.columns import QlikColumn, columns_from_json
 from eventlog.qlik.envelope import (
     DATA,
     METADATA,
+    Written,
     avro_envelope,
     avro_envelope_start,
     json_envelope,
     json_envelope_start,
 )
-from eventlog.qlik.message import Written
-from eventlog.qlik.message_key import KeyOf
-from eventlog.qlik.message_names import checked_topic, topic_of
 from eventlog.qlik.message_options import WriteOptions
-from eventlog.qlik.message_table import LearntColumns, MessageTable
-from eventlog.qlik.message_template import Coding, Shape, Template, avro_coding, json_coding
+from eventlog.qlik.message_template import Coding, KeyOf, Shape, Template, avro_coding, json_coding
+from eventlog.qlik.metadata import LearntColumns, MessageTable, checked_topic, topic_of
 from eventlog.qlik.registry import Registry, prefix_of
-from eventlog.qlik.sequence import LENGTH, PREFIX_LENGTH, WriterState, is_sequence, next_sequence, resume
-from eventlog.qlik.transactions import transaction_text
+from eventlog.qlik.sequence import (
+    LENGTH,
+    PREFIX_LENGTH,
+    WriterState,
+    is_sequence,
+    next_sequence,
+    resume,
+    transaction_text,
+)
 
 _UNKNOWN_TIME: Final = "1970-01-01T00:00:00.000"
 _MOST_TEMPLATES: Final = 256
@@ -169,28 +174,26 @@ class MessageWriter:
     def _key_of(self, table: MessageTable, topic: str) -> KeyOf:
         options = self._options
         if options.key == "table":
-            return message_key.table_key(table)
+            return message_template.table_key(table)
         if options.key == "none" or not table.key:
-            return message_key.no_key
+            return message_template.no_key
         if options.encoding == "json":
-            return message_key.primary_key(table)
+            return message_template.primary_key(table)
         schema = metadata.text_of(metadata.key_schema(table, options))
         prefix = b"" if self._registry is None else prefix_of(self._registry.register(f"{topic}-key", schema))
-        return message_key.avro_primary_key(table, prefix, options.logical_types)
+        return message_template.avro_primary_key(table, prefix, options.logical_types)
 
     def _coding(self, table: MessageTable, topic: str, schema: str) -> Coding[Any]:
         options = self._options
         schema_id = table.schema_id if options.metadata == "publish" else None
         if options.encoding == "json":
             return json_coding(table, options, json_envelope_start(DATA, schema_id, None))
-        from eventlog.qlik import avro
-
         avro.parsed(schema)  # columns that no schema can describe are refused here
         if self._registry is not None:
             prefix = prefix_of(self._registry.register(f"{topic}-value", schema))
             return avro_coding(table, options, lambda record: prefix + record)
         start = avro_envelope_start(DATA, schema_id, None)
-        return avro_coding(table, options, lambda record: start + avro_binary.data(record))
+        return avro_coding(table, options, lambda record: start + avro.data(record))
 
     def _announcement(self, table: MessageTable, schema: str) -> Written | None:
         options = self._options
@@ -202,8 +205,6 @@ class MessageWriter:
         if options.encoding == "json":
             value = json_envelope(METADATA, own_id, own_schema, message)
         else:
-            from eventlog.qlik import avro
-
             value = avro_envelope(METADATA, own_id, own_schema, avro.to_bytes(own_schema, message))
         return Written(checked_topic(options.metadata_topic), (table.schema_id or "").encode(), value)
 

@@ -1,32 +1,144 @@
-"""Metadata messages (MD), and the Avro schemas that describe data messages and keys (spec/qlik.md 5.2 to 5.5)."""
+"""A table as its messages describe it: its names and columns, the metadata messages (MD) that say so, and the Avro
+schemas of data messages and keys (spec/qlik.md 5.2, 5.5, 5.6).
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from eventlog.errors import FormatError, shown
+from eventlog.errors import FormatError, NotExpressible, shown
 from eventlog.files.lines import parsed_json
-from eventlog.qlik.columns import TYPES, QlikColumn
-from eventlog.qlik.message_names import avro_name
+from eventlog.model import Change
+from eventlog.qlik import masks
+from eventlog.qlik.columns import TYPES, QlikColumn, infer_columns, infer_type, key_of, lobs_of
+from eventlog.qlik.errors import BadMetadata
+from eventlog.qlik.masks import MaskLayout
 from eventlog.qlik.message_options import WriteOptions
-from eventlog.qlik.message_table import MessageTable
-from eventlog.qlik.message_values import whole_number
+from eventlog.qlik.values import whole_number
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+_LONGEST_TOPIC: Final = 249
+_NOT_IN_TOPIC = re.compile(r"[^A-Za-z0-9._-]")
+_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_]")
+
+
+def topic_of(schema: str | None, table: str) -> str:
+    """The topic of a table, ``<schema>.<table>``. Raises NotExpressible if it is too long."""
+    return checked_topic(table if schema is None else f"{schema}.{table}")
+
+
+def checked_topic(name: str) -> str:
+    """A topic's name with what Kafka does not take as ``_``. Raises NotExpressible if it is longer than 249."""
+    topic = _NOT_IN_TOPIC.sub("_", name)
+    if len(topic) > _LONGEST_TOPIC:
+        raise NotExpressible(f"topic {topic!r} is longer than {_LONGEST_TOPIC} characters; set the option topic")
+    return topic
+
+
+def avro_name(name: str) -> str:
+    """A name as Avro takes it, ``[A-Za-z_][A-Za-z0-9_]*``: every other character is ``_``."""
+    made = _NOT_IN_NAME.sub("_", name)
+    return f"_{made[1:]}" if made[:1].isdigit() else made
+
+
+def field_names(columns: Iterable[str], table: str) -> dict[str, str]:
+    """The field name of each column. Raises NotExpressible if two columns have one name."""
+    fields: dict[str, str] = {}
+    taken: dict[str, str] = {}
+    for column in columns:
+        field = avro_name(column) or "_"
+        other = taken.setdefault(field, column)
+        if other != column:
+            raise NotExpressible(
+                f"columns {other!r} and {column!r} of {table!r} both become {field!r} in messages; rename one"
+            )
+        fields[column] = field
+    return fields
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTable:
+    """A table and one version of its structure. ``version`` is raised with every change of ``columns``.
+
+    ``schema_id`` names the payload schema, None = the messages name none.
+    """
+
+    schema: str | None
+    name: str
+    columns: tuple[QlikColumn, ...]
+    version: int = 1
+    schema_id: str | None = None
+    fields: dict[str, str] = field(init=False, compare=False)
+    layout: MaskLayout = field(init=False, compare=False)
+    key: tuple[str, ...] = field(init=False, compare=False)
+    lobs: frozenset[str] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.columns]
+        for attribute, value in (
+            ("fields", field_names(names, self.name)),
+            ("layout", masks.layout(names)),
+            ("key", key_of(self.columns)),
+            ("lobs", lobs_of(self.columns)),
+        ):
+            object.__setattr__(self, attribute, value)
+
+    @property
+    def full_name(self) -> str:
+        """``<schema>.<table>``, the name that options know it by."""
+        return self.name if self.schema is None else f"{self.schema}.{self.name}"
+
+
+class LearntColumns:
+    """The columns of a table that nothing describes, learnt from its changes; new ones come behind the known."""
+
+    __slots__ = ("_examples", "_types", "columns")
+
+    def __init__(self) -> None:
+        self.columns: tuple[QlikColumn, ...] = ()
+        self._types: dict[str, str] = {}
+        self._examples: list[Change] = []
+
+    def learn(self, change: Change) -> bool:
+        """Take a change into account. Whether the columns are others now."""
+        if self._fits(change):
+            return False
+        columns = infer_columns([*self._examples, change])
+        if columns == self.columns:
+            return False
+        self._examples.append(change)
+        self.columns, self._types = columns, {column.name: column.type for column in columns}
+        return True
+
+    def _fits(self, change: Change) -> bool:
+        types = self._types
+        rows = (dict(change.key or ()), change.after or {}, change.before or {})
+        return all(
+            name in types and (value is None or infer_type(value) == types[name])
+            for row in rows
+            for name, value in row.items()
+        )
+
+
+# --- Avro schemas -----------------------------------------------------------------------------------------------------
+
 
 HEADERS_NAMESPACE: Final = "com.attunity.queue.msg"
 _MOST_DIGITS: Final = 18
 _MD_RECORDS: Final = ("MetadataMessage", "Lineage", "TableStructure", "TableColumns")
 
 Schema = dict[str, Any]
-
-
-class BadMetadata(FormatError):
-    """A metadata message that lacks what data messages need of it (spec/qlik.md 5.2)."""
-
-    code = "bad_metadata"
 
 
 def text_of(schema: Schema) -> str:

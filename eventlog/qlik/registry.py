@@ -18,18 +18,12 @@ from typing import Any, Final, Protocol
 from urllib.parse import quote, urlsplit
 
 from eventlog.errors import ConfigError, FormatError
-from eventlog.qlik.errors import UnknownSchema
+from eventlog.qlik.errors import RegistryError, UnknownSchema
 
 PREFIX_LENGTH: Final = 5
 _TIMEOUT: Final = 30.0
 _LARGEST_ANSWER: Final = 16 * 1024 * 1024
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
-
-
-class RegistryError(FormatError):
-    """The registry cannot be reached, or refuses a schema."""
-
-    code = "registry"
 
 
 class Registry(Protocol):

@@ -1,12 +1,22 @@
-"""change_seq, changeSequence: parse, check, write; the writer's state that never runs backwards (spec/qlik.md 3)."""
+"""Where a change stands: its change sequence, and its place in a transaction (spec/qlik.md 3, 5.7, 7).
+
+A writer's state never runs backwards. A publisher's flights have to bear the same sequences when they are sent again:
+a flight begins with a sequence that its in-flight line keeps (spec/event-log.md 10), whose time is that of the flight,
+held where the clock goes back, and whose number follows from the flight's own, which never goes back, not even over
+restarts.
+"""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date, datetime
 from functools import lru_cache
+from hashlib import sha256
 from typing import Final, NamedTuple
 
 from eventlog.errors import shown
+from eventlog.model import Change, ChangeOp
 from eventlog.qlik.errors import BadSequence, SequenceExhausted
 
 PREFIX_LENGTH: Final = 16
@@ -121,3 +131,148 @@ def resume(sequence: str | None) -> WriterState:
         return WriterState()
     check(sequence)
     return WriterState(sequence[:PREFIX_LENGTH], int(sequence[PREFIX_LENGTH:]))
+
+
+# --- of a publisher's flights -----------------------------------------------------------------------------------------
+
+
+_OF_A_FLIGHT: Final = 10**10
+"""Numbers that belong to one flight: more than twice its rows."""
+
+_STEP: Final = 2
+"""An update with its before image takes two numbers and bears the second; every event has room for one."""
+
+_DIGITS: Final = LENGTH - PREFIX_LENGTH
+
+
+def first_sequence(flight: int, before: str, now: datetime) -> str:
+    """The sequence of a flight's first event.
+
+    ``before``: that of the flight before, empty where none is known. ``now`` in UTC. Raises SequenceExhausted.
+    """
+    number = flight * _OF_A_FLIGHT + _STEP
+    if number + _OF_A_FLIGHT >= 10**_DIGITS:
+        raise SequenceExhausted(f"flight {flight} is beyond the change numbers; begin a new task with a log of its own")
+    return f"{max(before[:PREFIX_LENGTH], time_prefix(now))}{number:0{_DIGITS}}"
+
+
+def sequence_at(first: str, place: int) -> str:
+    """The sequence of the event at a place of the flight, from 1."""
+    return sequences(first)(place)
+
+
+def sequences(first: str) -> Callable[[int], str]:
+    """Place -> sequence, of many events of one flight."""
+    prefix, before = first[:PREFIX_LENGTH], int(first[PREFIX_LENGTH:]) - _STEP
+    return lambda place: f"{prefix}{before + _STEP * place:0{_DIGITS}}"
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+UNKNOWN_TRANSACTION: Final = "0" * 32
+
+_HEX_DIGITS: Final = "0123456789abcdefABCDEF"
+
+
+@lru_cache(maxsize=256)  # the changes of a transaction come together
+def transaction_text(transaction_id: str | None) -> str:
+    """32 upper-case hex digits: up to 32 hex digits are padded, other text is hashed, None is 32 zeros.
+
+    (spec/change-model.md 4)
+    """
+    if transaction_id is None:
+        return UNKNOWN_TRANSACTION
+    if 0 < len(transaction_id) <= 32 and not transaction_id.strip(_HEX_DIGITS):
+        return transaction_id.upper().zfill(32)
+    return sha256(transaction_id.encode()).hexdigest()[:32].upper()
+
+
+def transaction_from_text(text: str | None) -> str | None:
+    """The id of a stored text: NULL, empty text and zeros, in which "not known" is written, are None."""
+    if not text or not text.strip("0"):
+        return None
+    return text
+
+
+class Waiting(NamedTuple):
+    """A row that is no change yet, a before image whose update may come: its change_seq and its transaction."""
+
+    position: str
+    transaction_id: str | None
+
+
+def count_events(changes: Iterable[Change | Waiting], *, input_complete: bool) -> Iterator[Change]:
+    """The changes, in change_seq order over all tables, with event_number and last_in_transaction.
+
+    Consecutive changes of one transaction id are a transaction; TRUNCATE is not counted, and neither is a change
+    without transaction id. Where the input is not declared complete, the last counted change of a transaction that
+    reaches its end keeps its own last_in_transaction, None as a rule, since more may come. A row that waits is not
+    given, but ends another transaction before it. One change is held back at a time.
+    """
+    held: deque[Change] = deque()  # the last counted change of the run, and what follows it uncounted
+    run: str | None = None
+    number = 0
+    for change in changes:
+        if change.transaction_id != run:
+            yield from _released(held, last=True)
+            run, number = change.transaction_id, 0
+        if isinstance(change, Waiting):
+            continue
+        if run is None or change.op is ChangeOp.TRUNCATE:
+            if held:
+                held.append(change)
+            else:
+                yield change
+            continue
+        yield from _released(held, last=False)
+        number += 1
+        held.append(change._replace(event_number=number))
+    yield from _released(held, last=True if input_complete else None)
+
+
+def _released(held: deque[Change], *, last: bool | None) -> Iterator[Change]:
+    if held:
+        counted = held.popleft()
+        yield counted if last is None else counted._replace(last_in_transaction=last)
+        while held:
+            yield held.popleft()
+
+
+# --- transactions of messages -----------------------------------------------------------------------------------------
+
+
+class Transaction(NamedTuple):
+    """The changes of a transaction by their counters, each once. ``transaction_id`` None: a change that knows none."""
+
+    transaction_id: str | None
+    changes: tuple[Change, ...]
+    is_complete: bool
+
+
+def gather_transactions(changes: Iterable[Change]) -> Iterator[Transaction]:
+    """Transactions as they become complete; at the end of the input those that have not, as far as they came.
+
+    Complete is one whose last event is there and as many counters as that one's counter. An id that comes again after
+    that is another transaction. A change without id or counter is a transaction of its own.
+    """
+    gathered: dict[str, dict[int, Change]] = {}
+    totals: dict[str, int] = {}
+    for change in changes:
+        name, number = change.transaction_id, change.event_number
+        if name is None or number is None:
+            yield Transaction(name, (change,), is_complete=True)
+            continue
+        group = gathered.setdefault(name, {})
+        group.setdefault(number, change)
+        if change.last_in_transaction:
+            totals[name] = number
+        if len(group) == totals.get(name):
+            del gathered[name], totals[name]
+            yield Transaction(name, _in_order(group), is_complete=True)
+    for name, group in gathered.items():
+        yield Transaction(name, _in_order(group), is_complete=False)
+
+
+def _in_order(group: dict[int, Change]) -> tuple[Change, ...]:
+    return tuple(group[number] for number in sorted(group))

@@ -12,7 +12,7 @@ from typing import Any, Final
 from eventlog.errors import FormatError, ValueRange, shown
 from eventlog.model import Value
 from eventlog.qlik.columns import QlikColumn
-from eventlog.qlik.message_values import json_writer, value_reader
+from eventlog.qlik.values import json_writer, value_reader
 
 Convert = Callable[[Any], Any]
 """A value -> what is stored, or the other way. Never gets NULL."""

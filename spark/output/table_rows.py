@@ -24,6 +24,7 @@ from eventlog.errors import FormatError, NotExpressible, RowError, ValueRange, s
 from eventlog.model import Change, ChangeOp, LogRow, Operation
 from eventlog.publisher.qlik_messages import class_columns
 from eventlog.qlik import masks
+from eventlog.qlik.change_rows import TableLayout, new_layout
 from eventlog.qlik.change_table_options import WriteOptions, full_name
 from eventlog.qlik.change_tables import TargetTable, images_of, target_table
 from eventlog.qlik.columns import QlikColumn
@@ -31,7 +32,6 @@ from eventlog.qlik.file_tables import file_name
 from eventlog.qlik.part_files import FileColumn, arrow_type, converter
 from eventlog.qlik.sequence import time_prefix
 from eventlog.qlik.stored_values import CLASSES
-from eventlog.qlik.table_layout import TableLayout, new_layout
 from spark.job import Job, Numbered, catalog
 from spark.output.formats import RECEIVER, BadLine, Decided, Render, Rendered
 

@@ -16,13 +16,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.qlik.change_rows import OPERATIONS
+from eventlog.qlik.change_rows import OPERATIONS, PARTITION_NAME
 from eventlog.qlik.change_table_options import WriteOptions
 from eventlog.qlik.columns import QlikColumn
-from eventlog.qlik.csv_lines import write_line
-from eventlog.qlik.file_tables import STATE_FILE
-from eventlog.qlik.part_files import SUFFIXES, FileColumn, converter, open_part
-from eventlog.qlik.partitions import (
+from eventlog.qlik.control_tables import (
     CONTROL_COLUMNS,
     CONTROL_TABLE,
     ControlRow,
@@ -31,9 +28,10 @@ from eventlog.qlik.partitions import (
     parse_partition_name,
     partition_of,
 )
-from eventlog.qlik.sequence import LENGTH, PREFIX_LENGTH, WriterState, resume
-from eventlog.qlik.table_layout import PARTITION_NAME
-from eventlog.qlik.transactions import UNKNOWN_TRANSACTION
+from eventlog.qlik.csv_lines import write_line
+from eventlog.qlik.file_tables import STATE_FILE
+from eventlog.qlik.part_files import SUFFIXES, FileColumn, converter, open_part
+from eventlog.qlik.sequence import LENGTH, PREFIX_LENGTH, UNKNOWN_TRANSACTION, WriterState, resume
 from spark.job import Job, Numbered
 from spark.output.directory import Directory
 from spark.output.formats import Written

@@ -13,8 +13,7 @@ from eventlog.model import LogRow
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import recorded_groups
 from eventlog.publisher.flight import Flight
-from eventlog.qlik.flight_sequence import sequence_at
-from eventlog.qlik.sequence import is_sequence
+from eventlog.qlik.sequence import is_sequence, sequence_at
 from spark.job import Job, Numbered, snapshot_context, total
 from spark.output import messages as message_output
 from spark.output.directory import Directory

@@ -11,7 +11,7 @@ from vector_cases import known_members
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import from_json, to_json
 from eventlog.errors import EventlogError
-from eventlog.qlik.message import Message
+from eventlog.qlik.envelope import Message
 from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_writer import MessageWriter

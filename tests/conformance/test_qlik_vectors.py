@@ -17,18 +17,15 @@ from eventlog.changes.json_form import value_from_json
 from eventlog.errors import EventlogError
 from eventlog.model import Change, ChangeOp
 from eventlog.qlik import masks, sequence
-from eventlog.qlik.change_rows import ChangeRow, row_reader, row_writer
-from eventlog.qlik.change_tables import SourceTable, changes_of_rows, rows_of, target_table
+from eventlog.qlik.change_rows import DEFAULT_HEADERS, ChangeRow, TableLayout, read_layout, row_reader, row_writer
+from eventlog.qlik.change_tables import SourceTable, changes_of_rows, live_view, rows_of, target_table
 from eventlog.qlik.columns import QlikColumn, columns_from_json, infer_columns, lobs_of
-from eventlog.qlik.live_view import live_view
-from eventlog.qlik.message import Message
+from eventlog.qlik.control_tables import Partitioning, partition_at, partition_of
+from eventlog.qlik.envelope import Message
 from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_writer import MessageWriter
-from eventlog.qlik.partitions import Partitioning, partition_at, partition_of
-from eventlog.qlik.sequence import WriterState
-from eventlog.qlik.table_layout import DEFAULT_HEADERS, TableLayout, read_layout
-from eventlog.qlik.transactions import count_events
+from eventlog.qlik.sequence import WriterState, count_events
 
 Case = dict[str, Any]
 

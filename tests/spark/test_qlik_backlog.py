@@ -43,10 +43,9 @@ from eventlog.publisher.flight import decode
 from eventlog.publisher.open import open_context, open_unlocked
 from eventlog.publisher.qlik_messages import class_columns
 from eventlog.publisher.sinks import Document, KafkaRecord
-from eventlog.qlik.flight_sequence import sequence_at
-from eventlog.qlik.message import Message
+from eventlog.qlik.envelope import Message
 from eventlog.qlik.message_format import read_lines
-from eventlog.qlik.sequence import WriterState, next_sequence
+from eventlog.qlik.sequence import WriterState, next_sequence, sequence_at
 from spark.backlog import Report as BacklogReport
 from spark.change_frame import change_of
 from spark.change_tables import read_changes

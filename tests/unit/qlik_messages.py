@@ -10,7 +10,7 @@ from typing import Any
 
 from eventlog.changes.format import Report
 from eventlog.model import Change, ChangeOp
-from eventlog.qlik.message import Message, Written
+from eventlog.qlik.envelope import Message, Written
 from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_writer import MessageWriter

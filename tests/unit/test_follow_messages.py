@@ -29,8 +29,8 @@ from eventlog.publisher.stream.position import failures_of
 from eventlog.publisher.stream.run import follow
 from eventlog.publisher.wake import StopRequest
 from eventlog.qlik import message_format
+from eventlog.qlik.envelope import Message
 from eventlog.qlik.errors import UnknownSchema
-from eventlog.qlik.message import Message
 from eventlog.qlik.message_options import ReadOptions
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.transport import kafka

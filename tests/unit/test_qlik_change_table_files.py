@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError, NotExpressible, ValueRange
 from eventlog.model import Change, ChangeOp, Row
+from eventlog.qlik.change_rows import DEFAULT_HEADERS
 from eventlog.qlik.change_table_format import FORMAT, read, write
 from eventlog.qlik.change_table_options import ReadOptions, WriteOptions
 from eventlog.qlik.csv_lines import read_lines, write_line
 from eventlog.qlik.errors import BadMask, MaskTooWide, MissingHeader, OperationMismatch, UnpairedBeforeImage
-from eventlog.qlik.table_layout import DEFAULT_HEADERS
 
 NOON = datetime(2024, 5, 10, 12, 0, 0, 123456, UTC)
 FULL: Row = {

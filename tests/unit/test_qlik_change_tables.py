@@ -21,10 +21,27 @@ from eventlog.errors import (
     ValueRange,
 )
 from eventlog.model import Change, ChangeOp, Lob, Row
-from eventlog.qlik.change_rows import ChangeRow, row_reader, row_writer
-from eventlog.qlik.change_tables import SourceTable, change_of, changes_of_rows, key_from_deletes, rows_of, target_table
+from eventlog.qlik.change_rows import (
+    DEFAULT_HEADERS,
+    ChangeRow,
+    masks_by_history,
+    new_layout,
+    read_layout,
+    row_reader,
+    row_writer,
+)
+from eventlog.qlik.change_tables import (
+    Pair,
+    SourceTable,
+    change_of,
+    changes_of_rows,
+    key_from_deletes,
+    pairs,
+    rows_of,
+    target_table,
+)
 from eventlog.qlik.columns import columns_from_json
-from eventlog.qlik.ddl_history import HISTORY_TABLE, column_history, entry_of
+from eventlog.qlik.control_tables import HISTORY_TABLE, Partitioning, column_history, entry_of
 from eventlog.qlik.errors import (
     BadMask,
     BadSequence,
@@ -33,11 +50,7 @@ from eventlog.qlik.errors import (
     OperationMismatch,
     UnpairedBeforeImage,
 )
-from eventlog.qlik.pairing import Pair, pairs
-from eventlog.qlik.partitions import Partitioning
-from eventlog.qlik.sequence import WriterState
-from eventlog.qlik.table_layout import DEFAULT_HEADERS, masks_by_history, new_layout, read_layout
-from eventlog.qlik.transactions import count_events, transaction_from_text, transaction_text
+from eventlog.qlik.sequence import WriterState, count_events, transaction_from_text, transaction_text
 
 SEQ = "20240510120000000000000000000000012"
 NOON = datetime(2024, 5, 10, 12, tzinfo=UTC)

@@ -16,13 +16,13 @@ from sqlalchemy.schema import CreateTable
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, DatabaseError, FormatError
 from eventlog.model import Change, ChangeOp, Row
+from eventlog.qlik.change_rows import new_layout
 from eventlog.qlik.change_table_format import read, write
 from eventlog.qlik.columns import TYPES as TYPES_OF_COLUMNS
 from eventlog.qlik.columns import columns_from_json
 from eventlog.qlik.database_tables import DatabaseTable
 from eventlog.qlik.database_target import change_table
 from eventlog.qlik.errors import MissingHeader
-from eventlog.qlik.table_layout import new_layout
 from eventlog.sql.connect import connect_any
 
 NOON = datetime(2024, 5, 10, 12, 0, 0, 123456, UTC)

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from eventlog.errors import FormatError
 from eventlog.model import Change, ChangeOp, Row
 from eventlog.qlik.change_rows import ChangeRow
-from eventlog.qlik.change_tables import rows_of, target_table
+from eventlog.qlik.change_tables import live_view, rows_of, target_table
 from eventlog.qlik.columns import columns_from_json
-from eventlog.qlik.live_view import live_view
 from eventlog.qlik.sequence import WriterState
 
 NOON = datetime(2024, 5, 10, 12, tzinfo=UTC)

@@ -16,9 +16,8 @@ from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError
 from eventlog.model import Change
 from eventlog.qlik.errors import UnknownSchema
-from eventlog.qlik.flight_sequence import first_sequence, sequence_at
 from eventlog.qlik.message_format import FORMAT, line_of, read_lines
-from eventlog.qlik.sequence import check
+from eventlog.qlik.sequence import check, first_sequence, sequence_at
 
 
 def written(path: Path, changes: list[Change], **options: Any) -> list[dict[str, Any]]:

@@ -14,12 +14,10 @@ from qlik_messages import BEFORE, COLUMNS, DATA, HEADERS, SEQUENCE, UPDATE, enve
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError, InvalidChange, UnknownOperation
 from eventlog.model import ChangeOp
-from eventlog.qlik.envelope import BadEnvelope, avro_envelope
-from eventlog.qlik.errors import BadMagic, BadMask, BadSequence, UnknownSchema
-from eventlog.qlik.message import Message
+from eventlog.qlik.envelope import Message, avro_envelope
+from eventlog.qlik.errors import BadEnvelope, BadMagic, BadMask, BadMessageValue, BadSequence, UnknownSchema
 from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader
-from eventlog.qlik.message_values import BadMessageValue
 
 ROWS = {"data": DATA, "beforeData": BEFORE}
 INSERT = {**HEADERS, "operation": "INSERT", "changeMask": None, "columnMask": None}

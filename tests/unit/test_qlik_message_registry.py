@@ -15,13 +15,12 @@ import pytest
 from qlik_messages import COLUMNS, UPDATE, read, write
 
 from eventlog.errors import ConfigError, FormatError
-from eventlog.qlik.errors import UnknownSchema
+from eventlog.qlik.errors import RegistryError, UnknownSchema
 from eventlog.qlik.registry import (
     ConfluentRegistry,
     HttpRegistry,
     MemoryRegistry,
     Registry,
-    RegistryError,
     open_registry,
     prefix_of,
     split,

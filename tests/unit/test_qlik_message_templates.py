@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from qlik_messages import NOW, SEQUENCE, write
 
 from eventlog.model import Change, ChangeOp, Value
-from eventlog.qlik import avro, avro_binary, metadata
+from eventlog.qlik import avro, metadata
 from eventlog.qlik.columns import QlikColumn, columns_from_json
 from eventlog.qlik.envelope import ENVELOPE_SCHEMA, MAGIC, open_avro
 from eventlog.qlik.message_options import WriteOptions
-from eventlog.qlik.message_table import MessageTable
 from eventlog.qlik.message_writer import MessageWriter
+from eventlog.qlik.metadata import MessageTable
 from eventlog.qlik.registry import MemoryRegistry
 
 COLUMNS = (
@@ -142,19 +142,19 @@ def test_behind_a_registry_s_prefix_stands_the_same_record(change: Change) -> No
 @pytest.mark.parametrize(
     ("encoded", "expected"),
     [
-        (avro_binary.long(0), "00"),
-        (avro_binary.long(-1), "01"),
-        (avro_binary.long(63), "7E"),
-        (avro_binary.long(64), "8001"),
-        (avro_binary.long(-65), "8101"),
-        (avro_binary.long(2**63 - 1), "FEFFFFFFFFFFFFFFFF01"),
-        (avro_binary.long(-(2**63)), "FFFFFFFFFFFFFFFFFF01"),
-        (avro_binary.text("é"), "04C3A9"),
-        (avro_binary.single(1e300), "0000807F"),
-        (avro_binary.single(-1e300), "000080FF"),
-        (avro_binary.decimal(127), "027F"),
-        (avro_binary.decimal(128), "040080"),
-        (avro_binary.decimal(-128), "04FF80"),
+        (avro.long(0), "00"),
+        (avro.long(-1), "01"),
+        (avro.long(63), "7E"),
+        (avro.long(64), "8001"),
+        (avro.long(-65), "8101"),
+        (avro.long(2**63 - 1), "FEFFFFFFFFFFFFFFFF01"),
+        (avro.long(-(2**63)), "FFFFFFFFFFFFFFFFFF01"),
+        (avro.text("é"), "04C3A9"),
+        (avro.single(1e300), "0000807F"),
+        (avro.single(-1e300), "000080FF"),
+        (avro.decimal(127), "027F"),
+        (avro.decimal(128), "040080"),
+        (avro.decimal(-128), "04FF80"),
     ],
 )
 def test_avro_values_at_their_bounds(encoded: bytes, expected: str) -> None:
@@ -163,7 +163,7 @@ def test_avro_values_at_their_bounds(encoded: bytes, expected: str) -> None:
 
 @given(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 63).map(lambda bits: (1 << bits) - 1))
 def test_avro_numbers_are_the_bytes_that_fastavro_writes(number: int) -> None:
-    assert avro_binary.long(number) == avro.to_bytes('"long"', number)  # type: ignore[arg-type]
+    assert avro.long(number) == avro.to_bytes('"long"', number)  # type: ignore[arg-type]
 
 
 def test_more_shapes_than_are_kept_are_written_all_the_same() -> None:

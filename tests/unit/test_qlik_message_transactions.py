@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from qlik_messages import UPDATE
 
 from eventlog.model import Change
-from eventlog.qlik.message_transactions import Transaction, gather_transactions
+from eventlog.qlik.sequence import Transaction, gather_transactions
 
 
 def change(name: str | None, number: int | None, last: bool | None = False) -> Change:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from eventlog.errors import ConfigError, FormatError, ValueRange
 from eventlog.qlik import sequence
+from eventlog.qlik.control_tables import Partitioning, has_ended, parse_partition_name, partition_at, partition_of
 from eventlog.qlik.errors import BadSequence, SequenceExhausted
-from eventlog.qlik.partitions import Partitioning, has_ended, parse_partition_name, partition_at, partition_of
 from eventlog.qlik.sequence import WriterState
 
 TIMES = st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30))

@@ -21,12 +21,11 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPar
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, EventlogError, FormatError
 from eventlog.publisher.sources import Backlog, BadToken, Mark, Read, SourceAway, SourceLost, Step, Unread
-from eventlog.qlik.envelope import MAGIC, METADATA, open_avro, open_text
-from eventlog.qlik.errors import UnknownSchema
-from eventlog.qlik.message import Message
+from eventlog.qlik.envelope import MAGIC, METADATA, Message, open_avro, open_text
+from eventlog.qlik.errors import RegistryError, UnknownSchema
 from eventlog.qlik.message_options import ReadOptions
 from eventlog.qlik.message_reader import MessageReader
-from eventlog.qlik.registry import RegistryError, open_registry
+from eventlog.qlik.registry import open_registry
 
 _log = logging.getLogger("eventlog.kafka")
 _publisher_log = logging.getLogger("eventlog.publisher")

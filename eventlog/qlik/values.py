@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Context, Decimal, Inexact, InvalidOperation
+from decimal import Decimal, InvalidOperation
 from json.encoder import encode_basestring
 from math import isinf
 from typing import Any, Final, TypeVar
@@ -17,20 +17,13 @@ from typing import Any, Final, TypeVar
 from eventlog.core.typed import to_text
 from eventlog.errors import FormatError, NotExpressible, ValueRange, shown
 from eventlog.model import Lob, Value
-from eventlog.qlik import avro_binary
-from eventlog.qlik.avro_binary import VALUE
 from eventlog.qlik.columns import QlikColumn
+from eventlog.qlik.errors import BadMessageValue
 
 Convert = Callable[[Any], Any]
 """What stands in a message -> value, or value -> what stands in a message. Never gets None."""
 
 Written = TypeVar("Written")
-
-
-class BadMessageValue(FormatError):
-    """What stands in a message is no value of its column's type (spec/qlik.md 5.4)."""
-
-    code = "bad_message_value"
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -39,7 +32,7 @@ _ZONE: Final = r"(?: ?(Z|z|[+-][0-9]{2}:?[0-9]{2}))?"
 _CLOCK: Final = r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{0,9}))?)?"
 _DATE_TEXT = re.compile(rf"([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(?:[ T]{_CLOCK}{_ZONE})?", re.ASCII)
 _TIME_TEXT = re.compile(_CLOCK + _ZONE, re.ASCII)
-_EPOCH: Final = datetime(1970, 1, 1)
+EPOCH: Final = datetime(1970, 1, 1)
 
 
 def read_moment(text: str) -> datetime:
@@ -97,7 +90,7 @@ def _read_time(value: Any) -> time:
         raise ValueError
     hour, minute, second, fraction, zone = match.groups()
     clock = time(int(hour), int(minute), int(second or 0), _microseconds(fraction))
-    return clock if zone is None else (datetime.combine(_EPOCH, clock) - _displacement(zone)).time()
+    return clock if zone is None else (datetime.combine(EPOCH, clock) - _displacement(zone)).time()
 
 
 def _read_text(value: Any) -> str:
@@ -252,7 +245,7 @@ def _as_is(value: Any) -> Any:
     return value
 
 
-_JSON_FORMS: Final[Mapping[str, Convert]] = {
+JSON_FORMS: Final[Mapping[str, Convert]] = {
     "DATE": date.isoformat,
     "TIME": lambda clock: clock.isoformat("microseconds"),
     "DATETIME": lambda moment: moment.isoformat(" ", "microseconds"),
@@ -284,90 +277,17 @@ _OWN_TYPES: Final[Mapping[str, type]] = {
 
 def json_writer(column: QlikColumn) -> Convert:
     """The function that gives the JSON form of a column's values. It raises NotExpressible, ValueRange."""
-    return _writer(column, _JSON_FORMS.get(column.type, _as_is))
+    return writer(column, JSON_FORMS.get(column.type, _as_is))
 
 
 def json_text_writer(column: QlikColumn) -> Callable[[Any], str]:
     """As ``json_writer``, but the form as JSON text, in which nothing beyond ASCII is escaped."""
     text = _JSON_TEXTS.get(column.type, encode_basestring)
-    form = _JSON_FORMS.get(column.type)
-    return _writer(column, text if form is None else lambda value: text(form(value)))
+    form = JSON_FORMS.get(column.type)
+    return writer(column, text if form is None else lambda value: text(form(value)))
 
 
-def avro_writer(column: QlikColumn, logical_types: bool) -> Callable[[Any], bytes]:
-    """The function that gives the Avro bytes of a column's values, as the second branch of a union with null.
-
-    It raises NotExpressible, ValueRange, and UnicodeEncodeError for text with half a character.
-    """
-    form = _avro_form(column, logical_types)
-    if form is avro_binary.text:
-        return _writer(column, avro_binary.text_value)
-    return _writer(column, lambda value: VALUE + form(value))
-
-
-def _avro_form(column: QlikColumn, logical_types: bool) -> Callable[[Any], bytes]:
-    is_logical = column.type in ("DATE", "TIME", "DATETIME", "NUMERIC")
-    if is_logical and (not logical_types or (column.type == "NUMERIC" and not column.precision)):
-        as_json = _JSON_FORMS[column.type]
-        return lambda value: avro_binary.text(as_json(value))
-    match column.type:
-        case "DATE":
-            return lambda day: avro_binary.long(day.toordinal() - _EPOCH_DAY)
-        case "TIME":
-            return lambda clock: avro_binary.long(_milliseconds(clock))
-        case "DATETIME":
-            return lambda moment: avro_binary.long((moment - _EPOCH) // _MICROSECOND)
-        case "NUMERIC":
-            unscaled = _unscaled(column)
-            return lambda number: avro_binary.decimal(unscaled(number))
-        case "UINT8":
-            return avro_binary.decimal if logical_types else _in_long
-        case "REAL4":
-            return avro_binary.single
-        case "REAL8":
-            return avro_binary.double
-        case "BOOLEAN":
-            return avro_binary.boolean
-        case "BYTES" | "BLOB":
-            return avro_binary.data
-        case "STRING" | "WSTRING" | "CLOB" | "NCLOB":
-            return avro_binary.text
-        case _:
-            return avro_binary.long
-
-
-_EPOCH_DAY: Final = _EPOCH.toordinal()
-_MICROSECOND: Final = timedelta(microseconds=1)
-
-
-def _milliseconds(clock: time) -> int:
-    return ((clock.hour * 60 + clock.minute) * 60 + clock.second) * 1000 + clock.microsecond // 1000
-
-
-def _unscaled(column: QlikColumn) -> Callable[[Decimal], int]:
-    """A number as that of its last digits, by the column's precision and scale. The function raises ValueRange."""
-    exactly = Context(prec=column.precision, traps=[InvalidOperation, Inexact])
-    unit = Decimal(1).scaleb(-column.scale)
-
-    def unscaled(number: Decimal) -> int:
-        try:
-            exact = exactly.quantize(number, unit)
-        except (InvalidOperation, Inexact):
-            exact = Decimal("NaN")
-        if not exact.is_finite():
-            raise ValueRange(f"{number} of column {column.name!r} is no NUMERIC({column.precision}, {column.scale})")
-        return int(exact.scaleb(column.scale, exactly))
-
-    return unscaled
-
-
-def _in_long(number: int) -> bytes:
-    if number > 2**63 - 1:
-        raise ValueRange(f"{number} does not fit into the long of UINT8; turn logical_types on")
-    return avro_binary.long(number)
-
-
-def _writer(column: QlikColumn, form: Callable[[Any], Written]) -> Callable[[Any], Written]:
+def writer(column: QlikColumn, form: Callable[[Any], Written]) -> Callable[[Any], Written]:
     """Bring a value to its column's type, check its range, and give it its form."""
     read, own, bounds = _READERS[column.type], _OWN_TYPES.get(column.type), _RANGES.get(column.type)
 

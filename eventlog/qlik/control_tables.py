@@ -1,0 +1,195 @@
+"""The control tables beside change tables: attrep_cdc_partitions and attrep_ddl_history (spec/qlik.md 4).
+
+attrep_cdc_partitions lists the partitions that have ended, which are cut by the time of change_seq.
+attrep_ddl_history says which column list a mask was written with. Its DETAILS is a JSON document whose ``columns`` name
+what a DDL statement did: by the column's old name an ``action`` ADD, DROP or ALTER, ``columnNewName`` of a renamed one,
+``ordinal`` its place (Qlik help, "DDL history"). So the list before a statement is the list after it with the statement
+undone, and the present list is where that begins.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from eventlog.errors import ConfigError, FormatError, ValueRange, shown, with_location
+from eventlog.files.lines import parsed_json
+from eventlog.qlik import sequence
+from eventlog.qlik.values import whole_number
+
+# --- attrep_cdc_partitions --------------------------------------------------------------------------------------------
+
+
+CONTROL_TABLE: Final = "attrep_cdc_partitions"
+CONTROL_COLUMNS: Final = (
+    "SERVER_NAME", "TASK_NAME", "PARTITION_NAME", "PARTITION_START_TIME", "PARTITION_END_TIME", "TABLE_OWNER",
+    "TABLE_NAME",
+)  # fmt: skip
+
+_FORM: Final = "%Y%m%dT%H%M%S"
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """Boundaries are ``base + k * seconds``, in UTC, naive. Raises ConfigError."""
+
+    seconds: int = 3600
+    base: datetime = datetime(1970, 1, 1)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.seconds, bool) or not isinstance(self.seconds, int) or self.seconds < 1:
+            raise ConfigError(f"partition_seconds is a number of seconds from 1, not {self.seconds!r}")
+        if self.base.tzinfo is not None or self.base.microsecond:
+            raise ConfigError(f"partition_base {self.base} is to be whole seconds of UTC without a zone")
+
+
+class Partition(NamedTuple):
+    """One partition: ``start <= t < end``, both naive and in UTC."""
+
+    start: datetime
+    end: datetime
+
+    @property
+    def name(self) -> str:
+        """``YYYYMMDDTHHMMSS_YYYYMMDDTHHMMSS``."""
+        return f"{_text(self.start)}_{_text(self.end)}"
+
+
+class ControlRow(NamedTuple):
+    """A row of attrep_cdc_partitions, columns in its order: a partition of a table that has ended."""
+
+    server_name: str | None
+    task_name: str | None
+    partition_name: str
+    partition_start_time: datetime
+    partition_end_time: datetime
+    table_owner: str | None
+    table_name: str
+
+
+def partition_at(time: datetime, partitioning: Partitioning) -> Partition:
+    """The partition of a moment (naive: UTC). Raises ValueRange where it would reach beyond the calendar."""
+    step = timedelta(seconds=partitioning.seconds)
+    try:
+        start = partitioning.base + (time.replace(tzinfo=None) - partitioning.base) // step * step
+        return Partition(start, start + step)
+    except OverflowError:
+        raise ValueRange(f"the partition of {time} lies outside the years 0001 to 9999") from None
+
+
+def partition_of(change_seq: str, partitioning: Partitioning) -> Partition:
+    """The partition of a change: that of the time in its change_seq. Raises BadSequence, ValueRange."""
+    return partition_at(sequence.parse(change_seq).time, partitioning)
+
+
+def parse_partition_name(name: str) -> Partition:
+    """The bounds in a partition's name. Raises FormatError."""
+    start, underscore, end = name.partition("_")
+    try:
+        bounds = Partition(datetime.strptime(start, _FORM), datetime.strptime(end, _FORM))
+    except ValueError:
+        bounds = None
+    if bounds is None or not underscore or bounds.name != name:
+        raise FormatError(f"partition name {shown(name)} is not YYYYMMDDTHHMMSS_YYYYMMDDTHHMMSS")
+    return bounds
+
+
+def has_ended(partition: Partition, state: sequence.WriterState) -> bool:
+    """Whether a writer can put no more rows into a partition: its prefix has reached the end."""
+    return state.prefix >= sequence.time_prefix(partition.end)
+
+
+def _text(time: datetime) -> str:
+    return time.isoformat(timespec="seconds").replace("-", "").replace(":", "")
+
+
+# --- attrep_ddl_history -----------------------------------------------------------------------------------------------
+
+
+HISTORY_TABLE: Final = "attrep_ddl_history"
+
+
+class DdlEntry(NamedTuple):
+    """One row of attrep_ddl_history, as far as column lists need it; ``details`` is the JSON document."""
+
+    change_seq: str
+    table_owner: str | None
+    table_name: str
+    ddl_type: str
+    details: Mapping[str, Any]
+
+
+class ColumnHistory(NamedTuple):
+    """The column lists of one table: ``lists[i]`` is in force from ``since[i-1]`` on, ``lists[0]`` before all entries.
+
+    Columns bear their present names; one that is no longer there is None.
+    """
+
+    since: tuple[str, ...]
+    lists: tuple[tuple[str | None, ...], ...]
+
+    def in_force(self, change_seq: str) -> tuple[str | None, ...]:
+        """The list after the last entry that is not above a row's change_seq."""
+        return self.lists[bisect_right(self.since, change_seq)]
+
+
+def entry_of(row: Mapping[str, Any]) -> DdlEntry:
+    """An entry from a row by column names, in any letter case. Raises FormatError."""
+    fields = {name.upper(): value for name, value in row.items()}
+    details = fields.get("DETAILS")
+    what = f"DETAILS in {HISTORY_TABLE} of {shown(str(fields.get('TABLE_NAME')))}"
+    try:
+        document = parsed_json(details) if isinstance(details, str | bytes) and details else details or {}
+    except FormatError as error:
+        raise with_location(error, what) from None
+    if not isinstance(document, Mapping):
+        raise FormatError(f"{what} is no JSON object")
+    try:
+        return DdlEntry(
+            sequence.check(str(fields["CHANGE_SEQ"])),
+            fields.get("TABLE_OWNER"),
+            fields["TABLE_NAME"],
+            str(fields.get("DDL_TYPE") or ""),
+            document,
+        )
+    except KeyError as missing:
+        raise FormatError(f"a row of {HISTORY_TABLE} lacks the column {missing}") from None
+
+
+def column_history(present: Sequence[str], entries: Iterable[DdlEntry]) -> ColumnHistory:
+    """The lists of one table from its present columns and its entries. Raises FormatError."""
+    ordered = sorted(entries, key=lambda entry: entry.change_seq)
+    names: list[tuple[str, str | None]] = [(name, name) for name in present]  # name at the time, present name
+    lists = [tuple(now for _, now in names)]
+    for entry in reversed(ordered):
+        names = _undone(names, entry)
+        lists.append(tuple(now for _, now in names))
+    return ColumnHistory(tuple(entry.change_seq for entry in ordered), tuple(reversed(lists)))
+
+
+def _undone(names: list[tuple[str, str | None]], entry: DdlEntry) -> list[tuple[str, str | None]]:
+    columns = entry.details.get("columns") or {}
+    if not isinstance(columns, Mapping) or not all(isinstance(column, Mapping) for column in columns.values()):
+        raise FormatError(f"DETAILS of {entry.table_name!r} at {entry.change_seq} has no object of columns")
+    for column in columns.values():
+        ordinal, new_name = column.get("ordinal") or 0, column.get("columnNewName") or ""
+        if not isinstance(new_name, str) or whole_number(ordinal, 9) is None:
+            raise FormatError(
+                f"DETAILS of {entry.table_name!r} at {entry.change_seq} has a column whose columnNewName is no text or "
+                f"whose ordinal is no number: {shown(str(dict(column)))}"
+            )
+    added = {name for name, column in columns.items() if _action(column) == "ADD"}
+    renamed = {column["columnNewName"]: name for name, column in columns.items() if column.get("columnNewName")}
+    result = [(renamed.get(name, name), now) for name, now in names if name not in added]
+    dropped = [(int(column.get("ordinal") or 0), name) for name, column in columns.items() if _action(column) == "DROP"]
+    for ordinal, name in sorted(dropped):
+        place = ordinal - 1 if ordinal > 0 else len(result)
+        result.insert(place, (name, None))
+    return result
+
+
+def _action(column: Mapping[str, Any]) -> str:
+    return str(column.get("action") or "").upper()
