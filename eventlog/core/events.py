@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
-from eventlog.core.catalog import Attribute, ObjectId
+from eventlog.core.catalog import Attribute, ObjectClass, ObjectId
 from eventlog.core.checks import BadRow, CheckedRow, Texts
-from eventlog.core.fold import Group
+from eventlog.core.fold import Group, object_of
 from eventlog.errors import RowError
 from eventlog.model import ALL, AttributeSteps, Event, Op, Operation, Step
 
@@ -16,6 +16,9 @@ _new: Final = tuple.__new__  # a NamedTuple from a tuple of its fields, in half 
 
 CurrentRow = Mapping[str, Sequence[str | None]]
 """Attribute name -> its values now as log text: one for a single-valued column of a table, one a row otherwise."""
+
+QueryBack: TypeAlias = Callable[[ObjectClass, Sequence[str], Sequence[Attribute]], Mapping[str, CurrentRow]]
+"""Class, canonical keys, attributes -> the current rows by key, without those of objects that are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,13 @@ class Decision(NamedTuple):
     surviving: Sequence[CheckedRow]
     dropped: Sequence[CheckedRow]
     query_back: tuple[Attribute, ...] | None
+
+
+Decided: TypeAlias = tuple[Group, Decision | None, CurrentRow | None]
+"""A group, what precedence decides of it (None if it asks for no values), and its object's current row.
+
+The row is None if nothing is asked for, or if the object is gone.
+"""
 
 
 class Fates(NamedTuple):
@@ -131,6 +141,39 @@ def apply_precedence(group: Group, dropped_before: Collection[int] | None = None
     if asked is None:
         return Decision(surviving, dropped, None)
     return Decision(surviving, dropped, tuple(attribute for attribute in asked if attribute.is_written))
+
+
+def decide(groups: Sequence[Group], query_back: QueryBack) -> list[Decided]:
+    """Apply precedence to groups, and read back the values that they ask for."""
+    return with_current(
+        [(group, apply_precedence(group) if asks_for_values(group) else None) for group in groups], query_back
+    )
+
+
+def with_current(decisions: Sequence[tuple[Group, Decision | None]], query_back: QueryBack) -> list[Decided]:
+    """Groups and their decisions with the current rows that these ask for, read by one statement a class."""
+    asked: dict[ObjectClass, tuple[dict[str, None], dict[Attribute, None]]] = {}
+    for group, decision in decisions:
+        if decision is not None and decision.query_back is not None:
+            object_class, key = object_of(group)
+            keys, attributes = asked.setdefault(object_class, ({}, {}))
+            keys[key] = None
+            attributes.update(dict.fromkeys(decision.query_back))
+    current: dict[ObjectId, CurrentRow] = {}
+    for object_class, (keys, attributes) in asked.items():
+        known = [attribute for attribute in object_class.attributes if attribute in attributes]
+        rows = query_back(object_class, list(keys), known)
+        # An attribute that the class has no more (drift) has no value any more.
+        lost: CurrentRow = {attribute.name: [] for attribute in attributes if attribute not in known}
+        current.update(((object_class, key), {**lost, **row} if lost else row) for key, row in rows.items())
+    if not current:
+        return [(group, decision, None) for group, decision in decisions]
+    return [
+        (group, decision, None)
+        if decision is None or decision.query_back is None
+        else (group, decision, current.get(object_of(group)))
+        for group, decision in decisions
+    ]
 
 
 # --- events -----------------------------------------------------------------------------------------------------------

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from operator import itemgetter
-from typing import Final, TypeAlias
+from typing import Final
 
 from eventlog.changes.format import Report
 from eventlog.changes.from_rows import UNREAD, GroupReading, MaybeRow, ReadGroup, group_reader, with_rows
-from eventlog.core.catalog import Attribute, Catalog, ObjectClass, ObjectId
+from eventlog.core.catalog import Catalog
 from eventlog.core.checks import CheckedRow, check_rows
-from eventlog.core.events import CurrentRow, Decision, apply_precedence, asks_for_values, ids_of
-from eventlog.core.fold import Group, first_open, fold, object_of
+from eventlog.core.events import QueryBack, decide, ids_of
+from eventlog.core.fold import AT_A_TIME, Group, RowFolder
 from eventlog.errors import FormatError, RowError, with_location
 from eventlog.model import Change, LogRow, Status, queue_rows
-
-WINDOW: Final = 10_000
-"""Rows folded at a time: windows do not change the result (spec/event-log.md 8.2), and memory stays bounded."""
-
-QueryBack: TypeAlias = Callable[[ObjectClass, Sequence[str], Sequence[Attribute]], Mapping[str, CurrentRow]]
-"""Class, canonical keys, attributes -> the current rows by key, gone objects left out."""
 
 _LETTERS: Final = frozenset((Status.NEW, Status.SUCCESS, Status.WARNING, Status.ERROR, Status.FATAL))
 
@@ -56,23 +49,14 @@ def rows_to_changes(
     """
     read_group = group_reader(reading)
     log_rows: dict[int, LogRow] = {}
-    good: list[CheckedRow] = []
-    last = 0
+    folder = RowFolder(folding.fold_distance, folding.fold_span)
     taken = _taken(_ascending(rows, source, report), folding, report)
-    while True:
-        window = list(islice(taken, WINDOW))
-        if window:
-            last = window[-1].record_id
-            log_rows.update((row.record_id, row) for row in window)
-            good += _checked(window, catalog, folding, report, source)
-        groups = fold(good, folding.fold_distance, folding.fold_span)
-        at_tail = len(window) < WINDOW
-        closed = len(groups) if at_tail else first_open(groups, last, folding.fold_distance, folding.fold_span)
-        yield from _changes(groups[:closed], log_rows, read_group, query_back, report, source)
-        if at_tail:
-            return
-        good = sorted((row for group in groups[closed:] for row in group), key=itemgetter(0))
-        log_rows = {record_id: log_rows[record_id] for record_id in ids_of(good)}
+    while window := list(islice(taken, AT_A_TIME)):
+        log_rows.update((row.record_id, row) for row in window)
+        groups = folder.take(_checked(window, catalog, folding, report, source))
+        yield from _changes(groups, log_rows, read_group, query_back, report, source)
+        log_rows = {record_id: log_rows[record_id] for record_id in ids_of(folder.rows)}
+    yield from _changes(folder.close(None), log_rows, read_group, query_back, report, source)
 
 
 def _ascending(rows: Iterable[LogRow], source: str, report: Report) -> Iterator[LogRow]:
@@ -121,12 +105,11 @@ def _changes(
     report: Report,
     source: str,
 ) -> Iterator[Change]:
-    decisions = [apply_precedence(group) if asks_for_values(group) else None for group in groups]
-    current = {} if query_back is None else _read_back(groups, decisions, query_back)
-    for group, decision in zip(groups, decisions, strict=True):
+    decided = decide(groups, (lambda *_: {}) if query_back is None else query_back)
+    for group, decision, current in decided:
         row: MaybeRow = UNREAD
         if query_back is not None and decision is not None and decision.query_back is not None:
-            row = current.get(object_of(group))
+            row = current
         try:
             change = read_group(group, decision, row, log_rows)
         except FormatError as error:
@@ -137,21 +120,3 @@ def _changes(
             yield with_rows(change, group, log_rows)
         else:
             report.count("groups_gone" if row is None else "groups_empty")
-
-
-def _read_back(
-    groups: Sequence[Group], decisions: Sequence[Decision | None], query_back: QueryBack
-) -> dict[ObjectId, CurrentRow]:
-    """The current rows of all objects that precedence asks for: one question a class."""
-    asked: dict[ObjectClass, tuple[dict[str, None], dict[Attribute, None]]] = {}
-    for group, decision in zip(groups, decisions, strict=True):
-        if decision is not None and decision.query_back is not None:
-            object_class, key = object_of(group)
-            keys, attributes = asked.setdefault(object_class, ({}, {}))
-            keys[key] = None
-            attributes.update(dict.fromkeys(decision.query_back))
-    return {
-        (object_class, key): row
-        for object_class, (keys, attributes) in asked.items()
-        for key, row in query_back(object_class, list(keys), list(attributes)).items()
-    }

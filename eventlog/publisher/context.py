@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import time
 
 from sqlalchemy import Connection
 
-from eventlog.core.catalog import Catalog
+from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.checks import Remark
-from eventlog.core.events import EventOptions
+from eventlog.core.events import CurrentRow, EventOptions
 from eventlog.core.values import Kind
 from eventlog.model import Level
 from eventlog.publisher.formats import OutputFormat
@@ -126,3 +126,9 @@ class Context:
     counters: Counters
     reread: Callable[[], Catalog] | None = None
     captured: tuple[str, ...] = ()
+
+    def query_back(
+        self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
+    ) -> Mapping[str, CurrentRow]:
+        """The current rows of objects by canonical key, without those of objects that are gone."""
+        return self.dialect.query_back(self.connection, self.catalog.schema, object_class, keys, attributes)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from eventlog.core.checks import BadRow, Remark, check_rows
-from eventlog.core.events import Decision, Fates, Outgoing, apply_precedence, build_event, ids_of
-from eventlog.core.fold import Group, object_of
+from eventlog.core.events import Decided, Decision, Fates, Outgoing, apply_precedence, build_event, ids_of, with_current
+from eventlog.core.fold import Group
 from eventlog.model import LogRow, Status, queue_rows
 from eventlog.publisher.context import Context
 from eventlog.publisher.delivery import FlightResult, Parking, count_fates, deliver
@@ -23,7 +23,6 @@ from eventlog.publisher.queue import (
     begin_scan,
     build_events,
     is_still_valid,
-    query_back,
     split_by_rows,
     take_due_window,
     take_window,
@@ -240,33 +239,34 @@ def rebuild(context: Context, flight: Flight, parking: Parking, before_bad: Call
     if not flight.first and (first := context.output.first(flight.number, "")):
         flight = numbered(flight, first)  # recorded by a publisher of another format
     wanted = [event for event in flight.events() if not parking.is_waiting(event.object_id)]
-    rebuilt = build_recorded(context, wanted)
-    if any(event.fates is not None and event.fates.bad for event in rebuilt.events):
+    groups = recorded_groups(context, wanted)
+    events_now = build_recorded(context, wanted, groups)
+    if any(event.fates is not None and event.fates.bad for event in events_now):
         before_bad()
     context.connection.commit()
-    built = iter(rebuilt.events)
+    built = iter(events_now)
     envelopes = [
         Envelope(number, [event if parking.is_waiting(event.object_id) else next(built) for event in events])
         for number, events in flight.envelopes
     ]
-    return Flight(flight.number, envelopes, flight.first, rebuilt.groups.log_rows)
+    return Flight(flight.number, envelopes, flight.first, groups.log_rows)
 
 
 class RecordedGroups(NamedTuple):
     """The groups of recorded events, in the order of these, of those of their rows that still have status N.
 
-    ``decided``: each with what precedence decided when the event was first built; an empty group and None if no good
-    row is left. ``bad`` and ``log_rows`` by record_id: rows that fail the checks now, and all that were read.
+    ``decided``: each with what precedence decided when the event was first built; an empty group and no decision if no
+    good row is left. ``bad`` and ``log_rows`` by record_id: rows that fail the checks now, and all that were read.
     """
 
-    decided: list[tuple[Group, Decision | None]]
+    decided: list[Decided]
     bad: dict[int, BadRow]
     log_rows: dict[int, LogRow]
     remarks: Sequence[Remark]
 
 
 def recorded_groups(context: Context, recorded: Sequence[Outgoing]) -> RecordedGroups:
-    """Read and check the rows of events of an in-flight line (spec/event-log.md 10)."""
+    """Read and check the rows of events of an in-flight line; values are read back anew (spec/event-log.md 10)."""
     ranges = sorted(pair for event in recorded for pair in to_ranges(event.ids))
     log_rows = {
         row.record_id: row
@@ -275,39 +275,35 @@ def recorded_groups(context: Context, recorded: Sequence[Outgoing]) -> RecordedG
     }
     checked = check_rows(queue_rows(log_rows.values()), context.catalog, None)
     good = dict(zip(ids_of(checked.good), checked.good, strict=True))
-    decided: list[tuple[Group, Decision | None]] = []
+    decisions: list[tuple[Group, Decision | None]] = []
     for event in recorded:
         group = [good[record_id] for record_id in event.ids if record_id in good]
-        decided.append((group, apply_precedence(group, frozenset(event.dropped)) if group else None))
+        decisions.append((group, apply_precedence(group, frozenset(event.dropped)) if group else None))
+    decided = with_current(decisions, context.query_back)
     return RecordedGroups(decided, {row.record_id: row for row in checked.bad}, log_rows, checked.remarks)
 
 
-class Rebuilt(NamedTuple):
-    """Recorded events that are built again, in their order, and the groups that they are built from."""
-
-    events: list[Outgoing]
-    groups: RecordedGroups
-
-
-def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
-    """Build events of an in-flight line anew, under their event-ids; values are read back anew."""
-    groups = recorded_groups(context, recorded)
-    current = query_back(context, [(group, decision) for group, decision in groups.decided if decision is not None])
+def build_recorded(context: Context, recorded: Sequence[Outgoing], groups: RecordedGroups) -> list[Outgoing]:
+    """Build events of an in-flight line anew, under their event-ids. ``groups``: what is left of them."""
     events = []
-    for event, (group, decision) in zip(recorded, groups.decided, strict=True):
+    for event, (group, decision, current) in zip(recorded, groups.decided, strict=True):
         failed = [groups.bad[record_id] for record_id in event.ids if record_id in groups.bad]
         if decision is None:
             events.append(event._replace(operation=None, steps=(), fates=Fates(bad=failed)))
             continue
-        object_id = object_of(group)
-        built = build_event(group, context.options.events, decision, current.get(object_id), event.event_id)
+        built = build_event(group, context.options.events, decision, current, event.event_id)
         fates = built.fates
         if fates is None and len(group) < len(event.ids):
             fates = Fates(contributed=built.ids)
         if fates is not None and failed:
             fates = fates._replace(bad=[*fates.bad, *failed])
-        events.append(event._replace(object_id=object_id, operation=built.operation, steps=built.steps, fates=fates))
-    return Rebuilt(events, groups)
+        events.append(
+            event._replace(object_id=built.object_id, operation=built.operation, steps=built.steps, fates=fates)
+        )
+    return events
+
+
+# --- dry run ----------------------------------------------------------------------------------------------------------
 
 
 def dry_run(context: Context) -> Iterator[str]:

@@ -14,14 +14,13 @@ from typing import Final, Literal, NamedTuple
 
 from eventlog.core.catalog import Attribute, ObjectId
 from eventlog.core.checks import BadRow, CheckedRow, check_rows
-from eventlog.core.events import Decision, Outgoing, apply_precedence, build_event, ids_of
+from eventlog.core.events import Decision, Outgoing, apply_precedence, build_event, ids_of, with_current
 from eventlog.core.fold import first_id, fold, object_of
 from eventlog.errors import DatabaseError, LogTableError
 from eventlog.model import LogRow, Status, queue_rows
 from eventlog.publisher.context import Context, remark_in_words
-from eventlog.publisher.cycle import build_recorded, recorded_ids
+from eventlog.publisher.cycle import build_recorded, recorded_groups, recorded_ids
 from eventlog.publisher.flight import Flight, decode
-from eventlog.publisher.queue import query_back
 from eventlog.sql.companions import ErrorLine, read_errors, read_inflight
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.windows import Window, to_ranges
@@ -261,12 +260,12 @@ def _event_ahead(context: Context, object_id: ObjectId, flights: Iterable[Flight
 
 def _recorded(context: Context, recorded: Outgoing) -> _Made | None:
     """The event as its in-flight line has it, built anew from the rows that are still N (spec/event-log.md 10)."""
-    rebuilt = build_recorded(context, [recorded])
-    (event,) = rebuilt.events
-    ((_, decision),) = rebuilt.groups.decided
+    groups = recorded_groups(context, [recorded])
+    ((_, decision, _),) = groups.decided
     if decision is None:
         return None
     rows = context.dialect.read_rows(context.connection, context.log, to_ranges(sorted(recorded.ids)))
+    (event,) = build_recorded(context, [recorded], groups)
     return _Made("in_flight", rows, decision, event)
 
 
@@ -320,7 +319,7 @@ def _folded(context: Context, source: Source, record_id: int, object_id: ObjectI
         ids = ids_of(group)
         if record_id in ids:
             decision = apply_precedence(group)
-            current = query_back(context, [(group, decision)]).get(object_id)
+            ((_, _, current),) = with_current([(group, decision)], context.query_back)
             event = build_event(group, options.events, decision, current)
             return _Made(source, [row for row in rows if row.record_id in ids], decision, event)
     return None

@@ -14,17 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from eventlog.core.catalog import Attribute, ObjectClass, ObjectId
-from eventlog.core.checks import BadRow, CheckedRow, Remark, check_rows
-from eventlog.core.events import Decision, Outgoing, apply_precedence, asks_for_values, build_event, ids_of
-from eventlog.core.fold import Group, first_id, first_open, fold, object_of
+from eventlog.core.catalog import ObjectId
+from eventlog.core.checks import BadRow, Remark, check_rows
+from eventlog.core.events import Outgoing, asks_for_values, build_event, decide, ids_of
+from eventlog.core.fold import Group, RowFolder
 from eventlog.model import LogRow, QueueRow, queue_rows
 from eventlog.publisher.context import Context
-from eventlog.sql.dialect import CurrentRow
 from eventlog.sql.log_rows import tail
 from eventlog.sql.windows import DueWindow, Window
 
@@ -60,6 +59,139 @@ def open_writers(context: Context) -> Writers:
 def is_still_valid(context: Context, writers: Writers) -> bool:
     """Whether nobody of ``writers`` has ended: nothing of theirs was to be seen in what has been read until now."""
     return writers is not None and (not writers or context.dialect.are_open(context.connection, writers))
+
+
+# --- a window ---------------------------------------------------------------------------------------------------------
+
+UNLIMITED_WINDOW = 10_000
+"""Rows of a window with ``query_limit = 0``: windows do not change the result, and memory stays bounded."""
+
+
+class WindowResult(NamedTuple):
+    """What one window gives. ``next_first`` is the record_id that the next window of the scan begins at, None at its
+    end. ``log_rows``: what was read, by record_id, for a format that needs it. ``remarks`` on rows of the groups.
+    """
+
+    groups: list[Group]
+    bad: list[BadRow]
+    loopback: list[int]
+    next_first: int | None
+    log_rows: Mapping[int, LogRow] = MappingProxyType({})
+    remarks: Sequence[Remark] = ()
+
+
+class WindowReader:
+    """Checks the chunks of a window and folds their good rows. Rows in flight and of parked objects are left out.
+
+    ``taken``: how many rows use up the window.
+    """
+
+    def __init__(self, context: Context, in_flight: Collection[int], parked: Collection[ObjectId]) -> None:
+        self.context = context
+        self.folder = RowFolder(context.options.fold_distance, context.options.fold_span)
+        self.taken = 0
+        self._in_flight, self._parked = in_flight, parked
+        self._bad: list[BadRow] = []
+        self._loopback: list[int] = []
+        self._log_rows: dict[int, LogRow] = {}
+        self._remarks: list[Remark] = []
+
+    def kept(self, chunk: list[LogRow]) -> list[QueueRow]:
+        """What is looked at of whole rows, which are kept if the format asks for them."""
+        if self.context.output.needs_log_rows:
+            self._log_rows.update((row.record_id, row) for row in chunk)
+        return list(queue_rows(chunk))
+
+    def add(self, chunk: list[QueueRow]) -> None:
+        """Check the rows of the next chunk."""
+        free = chunk
+        if self._in_flight:
+            free = [row for row in chunk for record_id, *_ in (row,) if record_id not in self._in_flight]
+        good, bad, loopback, remarks = check_rows(free, self.context.catalog, self.context.options.driver_user)
+        if self._parked:
+            good = [row for row in good for _, _, object_id, _, _, _ in (row,) if object_id not in self._parked]
+        self.folder.add(good)
+        self._bad += bad
+        self._loopback += loopback
+        self._remarks += remarks
+        self.taken += len(good) + len(bad) + len(loopback)
+
+    def result(self, groups: list[Group], next_first: int | None = None) -> WindowResult:
+        """What the window gives, with these groups."""
+        remarks: Sequence[Remark] = ()
+        if self._remarks:
+            sent = {record_id for group in groups for record_id in ids_of(group)}
+            remarks = [remark for remark in self._remarks if remark.record_id in sent]
+        return WindowResult(groups, self._bad, self._loopback, next_first, self._log_rows, remarks)
+
+
+def take_window(
+    context: Context, first: int, last: int | None, in_flight: Collection[int], parked: Collection[ObjectId]
+) -> WindowResult:
+    """Read rows N from record_id ``first`` on, and fold them into groups that may be sent now. All is of one snapshot.
+
+    Rows in flight and rows of parked objects are read past: they do not use up the window. The window is read on
+    while its very first group is open. ``last``: where the scan ends; there groups are held back too, since a row
+    behind it may be of the same transaction. None = the tail of the queue, where nothing is held back.
+    """
+    options = context.options
+    limit = options.query_limit or UNLIMITED_WINDOW
+    window = Window(first, last, limit, leave_user=options.driver_user if options.leave_loopback else None)
+    reader = WindowReader(context, in_flight, parked)
+    if context.output.needs_log_rows:
+        chunk = reader.kept(context.dialect.read_window(context.connection, context.log, window))
+    else:
+        chunk = context.dialect.read_queue(context.connection, context.log, window)
+    taken = _take(window, [chunk], reader)
+    if taken is None:
+        # Seldom: begun anew by a cursor, since what another statement reads is not of the same snapshot.
+        whole = replace(window, limit=None)
+        with closing(context.dialect.window_chunks(context.connection, context.log, whole, limit)) as chunks:
+            reader = WindowReader(context, in_flight, parked)
+            taken = _take(window, map(reader.kept, chunks), reader)
+    assert taken is not None
+    return taken
+
+
+def _take(window: Window, chunks: Iterable[list[QueueRow]], reader: WindowReader) -> WindowResult | None:
+    """What a window gives, of as many chunks as it needs; None if it needs more than there are."""
+    wanted = limit = reader.context.options.query_limit or UNLIMITED_WINDOW
+    for chunk in chunks:
+        reader.add(chunk)
+        if len(chunk) < limit:
+            return reader.result(reader.folder.close(window.last))
+        if reader.taken < wanted:
+            continue
+        end, *_ = chunk[-1]
+        groups = reader.folder.close(end)
+        held_back = reader.folder.oldest_open
+        if groups or held_back is None:
+            return reader.result(groups, end + 1 if held_back is None else held_back)
+        wanted += limit
+    return None
+
+
+def split_by_rows(groups: Sequence[Group], most: int) -> Iterator[list[Group]]:
+    """Runs of groups of at most ``most`` rows together; a larger group stands alone."""
+    run: list[Group] = []
+    rows = 0
+    for group in groups:
+        if run and rows + len(group) > most:
+            yield run
+            run, rows = [], 0
+        run.append(group)
+        rows += len(group)
+    if run:
+        yield run
+
+
+def build_events(context: Context, groups: Sequence[Group]) -> list[Outgoing]:
+    """The events of groups in their order; what their rows ask for is read back in one statement a class."""
+    options = context.options.events
+    if not any(map(asks_for_values, groups)):  # as in most logs
+        return [build_event(group, options) for group in groups]
+    decided = decide(groups, context.query_back)
+    return [build_event(group, options, decision, current) for group, decision, current in decided]
 
 
 # --- in the order of event_time ---------------------------------------------------------------------------------------
@@ -106,170 +238,4 @@ def take_due_window(
             if len(chunk) == limit and reader.taken >= limit:
                 rest = due._replace(after=(chunk[-1].event_time, chunk[-1].record_id))
                 break
-    return reader.result(reader.fold()), rest
-
-
-UNLIMITED_WINDOW = 10_000
-"""Rows of a window with ``query_limit = 0``: windows do not change the result, and memory stays bounded."""
-
-
-class WindowResult(NamedTuple):
-    """What one window gives. ``next_first`` is the record_id that the next window of the pass begins at, None at its
-    end. ``log_rows``: what was read, by record_id, for a format that needs it. ``remarks`` on rows of the groups.
-    """
-
-    groups: list[Group]
-    bad: list[BadRow]
-    loopback: list[int]
-    next_first: int | None
-    log_rows: Mapping[int, LogRow] = MappingProxyType({})
-    remarks: Sequence[Remark] = ()
-
-
-@dataclass(slots=True)
-class WindowReader:
-    """What the chunks of a window hold. Rows in flight and rows of parked objects are read past."""
-
-    context: Context
-    in_flight: Collection[int]
-    parked: Collection[ObjectId]
-    good: list[CheckedRow] = field(default_factory=list)
-    bad: list[BadRow] = field(default_factory=list)
-    loopback: list[int] = field(default_factory=list)
-    log_rows: dict[int, LogRow] = field(default_factory=dict)
-    remarks: list[Remark] = field(default_factory=list)
-
-    @property
-    def taken(self) -> int:
-        """How many rows use up the window."""
-        return len(self.good) + len(self.bad) + len(self.loopback)
-
-    def kept(self, chunk: list[LogRow]) -> list[QueueRow]:
-        """What is looked at of whole rows, which are kept if the format asks for them."""
-        if self.context.output.needs_log_rows:
-            self.log_rows.update((row.record_id, row) for row in chunk)
-        return list(queue_rows(chunk))
-
-    def add(self, chunk: list[QueueRow]) -> None:
-        """Check the rows of the next chunk."""
-        free = chunk
-        if self.in_flight:
-            free = [row for row in chunk for record_id, *_ in (row,) if record_id not in self.in_flight]
-        checked = check_rows(free, self.context.catalog, self.context.options.driver_user)
-        good = checked.good
-        if self.parked:
-            good = [row for row in good for _, _, object_id, _, _, _ in (row,) if object_id not in self.parked]
-        self.good += good
-        self.bad += checked.bad
-        self.loopback += checked.loopback
-        self.remarks += checked.remarks
-
-    def fold(self) -> list[Group]:
-        """The good rows as groups."""
-        return fold(self.good, self.context.options.fold_distance, self.context.options.fold_span)
-
-    def result(self, groups: list[Group], next_first: int | None = None) -> WindowResult:
-        """What the window gives, with these groups."""
-        remarks: Sequence[Remark] = ()
-        if self.remarks:
-            given = {record_id for group in groups for record_id in ids_of(group)}
-            remarks = [remark for remark in self.remarks if remark.record_id in given]
-        return WindowResult(groups, self.bad, self.loopback, next_first, self.log_rows, remarks)
-
-
-def take_window(
-    context: Context, first: int, last: int | None, in_flight: Collection[int], parked: Collection[ObjectId]
-) -> WindowResult:
-    """Read rows N from record_id ``first`` on, and fold them into groups that may be sent now. All is of one snapshot.
-
-    Rows in flight and rows of parked objects are read past: they do not use up the window. The window is read on
-    while its very first group is open. ``last``: where the pass ends; there groups are held back too, since a row
-    behind it may be of the same transaction. None = the tail of the queue, where nothing is held back.
-    """
-    options = context.options
-    limit = options.query_limit or UNLIMITED_WINDOW
-    window = Window(first, last, limit, leave_user=options.driver_user if options.leave_loopback else None)
-    reader = WindowReader(context, in_flight, parked)
-    if context.output.needs_log_rows:
-        chunk = reader.kept(context.dialect.read_window(context.connection, context.log, window))
-    else:
-        chunk = context.dialect.read_queue(context.connection, context.log, window)
-    taken = _take(window, [chunk], reader)
-    if taken is None:
-        # Seldom: begun anew by a cursor, since what another statement reads is not of the same snapshot.
-        whole = replace(window, limit=None)
-        with closing(context.dialect.window_chunks(context.connection, context.log, whole, limit)) as chunks:
-            reader = WindowReader(context, in_flight, parked)
-            taken = _take(window, map(reader.kept, chunks), reader)
-    assert taken is not None
-    return taken
-
-
-def _take(window: Window, chunks: Iterable[list[QueueRow]], reader: WindowReader) -> WindowResult | None:
-    """What a window gives, of as many chunks as it needs; None if it needs more than there are."""
-    options = reader.context.options
-    limit = options.query_limit or UNLIMITED_WINDOW
-    distance, span = options.fold_distance, options.fold_span
-    wanted = limit
-    for chunk in chunks:
-        reader.add(chunk)
-        if len(chunk) < limit:
-            groups = reader.fold()
-            if window.last is not None:
-                groups = groups[: first_open(groups, window.last, distance, span)]
-            return reader.result(groups)
-        if reader.taken < wanted:
-            continue
-        groups = reader.fold()
-        end, *_ = chunk[-1]
-        closed = first_open(groups, end, distance, span)
-        if closed or not groups:
-            return reader.result(groups[:closed], first_id(groups[closed]) if closed < len(groups) else end + 1)
-        wanted += limit
-    return None
-
-
-def split_by_rows(groups: Sequence[Group], most: int) -> Iterator[list[Group]]:
-    """Runs of groups of at most ``most`` rows together; a larger group stands alone."""
-    run: list[Group] = []
-    rows = 0
-    for group in groups:
-        if run and rows + len(group) > most:
-            yield run
-            run, rows = [], 0
-        run.append(group)
-        rows += len(group)
-    if run:
-        yield run
-
-
-def build_events(context: Context, groups: Sequence[Group]) -> list[Outgoing]:
-    """The events of groups in their order; what their rows ask for is read back in one statement a class."""
-    options = context.options.events
-    decisions = {index: apply_precedence(group) for index, group in enumerate(groups) if asks_for_values(group)}
-    if not decisions:  # as in most logs
-        return [build_event(group, options) for group in groups]
-    current = query_back(context, [(groups[index], decision) for index, decision in decisions.items()])
-    return [
-        build_event(group, options, decisions.get(index), current.get(object_of(group)))
-        for index, group in enumerate(groups)
-    ]
-
-
-def query_back(context: Context, decided: Iterable[tuple[Group, Decision]]) -> dict[ObjectId, CurrentRow]:
-    """The current rows that groups ask for after precedence; objects that are gone are absent."""
-    wanted: dict[ObjectClass, tuple[dict[str, None], dict[Attribute, None]]] = {}
-    for group, decision in decided:
-        if decision.query_back is not None:
-            object_class, key = object_of(group)
-            keys, attributes = wanted.setdefault(object_class, ({}, {}))
-            keys[key] = None
-            attributes.update(dict.fromkeys(decision.query_back))
-    current: dict[ObjectId, CurrentRow] = {}
-    for object_class, (keys, attributes) in wanted.items():
-        named = [attribute for attribute in object_class.attributes if attribute in attributes]
-        rows = context.dialect.query_back(context.connection, context.catalog.schema, object_class, list(keys), named)
-        # What the class has no more (drift) has no value any more.
-        lost: CurrentRow = {attribute.name: [] for attribute in attributes if attribute not in named}
-        current.update(((object_class, key), {**lost, **row} if lost else row) for key, row in rows.items())
-    return current
+    return reader.result(reader.folder.close(None)), rest

@@ -10,17 +10,13 @@ from typing import Any, Final, NamedTuple
 
 from eventlog.changes.format import parse_options
 from eventlog.config.load import Config
-from eventlog.core.events import CurrentRow, Decision, Outgoing
-from eventlog.core.fold import Group
+from eventlog.core.events import Decided, Outgoing
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.qlik import change_table_options, message_options
 from eventlog.qlik.sequence import WriterState
 from spark.job import NOTHING, Job, Numbered, Output
 from spark.output.part_files import OutputFile
-
-Decided = tuple[Group, Decision | None, CurrentRow | None]
-"""A group with what precedence decides of it, and the current row where that asks for one; None = it is gone."""
 
 BadLine = tuple[int, str, str]
 """record_id, code and message of a row that gets E."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from eventlog.changes.from_events import outgoing_reader
 from eventlog.core.catalog import Catalog
-from eventlog.core.events import Outgoing, build_event
+from eventlog.core.events import Decided, Outgoing, build_event
 from eventlog.core.typed import moment_reader
 from eventlog.core.values import ValueOptions
 from eventlog.errors import BadValue, FormatError, RowError
@@ -26,7 +26,7 @@ from eventlog.qlik.registry import open_registry
 from eventlog.qlik.sequence import WriterState, raise_to, time_prefix
 from spark.job import Job, Numbered, catalog
 from spark.output.directory import Directory
-from spark.output.formats import RECEIVER, Decided, Render, Rendered, Written, bad_of, counts_of
+from spark.output.formats import RECEIVER, Render, Rendered, Written, bad_of, counts_of
 from spark.output.part_files import BLOCK_BYTES, COMPRESS, ENDINGS, OutputFile, PartFiles
 
 _HOLE: Final = WriterState("9999123123595999", 8 * 10**18 + secrets.randbelow(10**18))

@@ -17,7 +17,7 @@ import pyarrow as pa
 from eventlog.changes.from_rows import GroupReading, group_reader
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.checks import CheckedRow
-from eventlog.core.events import CurrentRow, Decision, ids_of
+from eventlog.core.events import CurrentRow, Decided, Decision, ids_of
 from eventlog.core.fold import object_of
 from eventlog.core.typed import is_multi_valued
 from eventlog.errors import FormatError, NotExpressible, RowError, ValueRange, shown
@@ -33,7 +33,7 @@ from eventlog.qlik.part_files import FileColumn, arrow_type, converter
 from eventlog.qlik.sequence import time_prefix
 from eventlog.qlik.stored_values import CLASSES
 from spark.job import Job, Numbered, catalog
-from spark.output.formats import RECEIVER, BadLine, Decided, Render, Rendered
+from spark.output.formats import RECEIVER, BadLine, Render, Rendered
 
 _OPERATIONS: Final = {
     ChangeOp.INSERT: Operation.ADD,

@@ -9,12 +9,12 @@ from typing import Final
 import pyarrow as pa
 
 from eventlog.config.load import Config
-from eventlog.core.events import Outgoing, association_of, build_event
+from eventlog.core.events import Decided, Outgoing, association_of, build_event
 from eventlog.model import LogRow
 from eventlog.xds.writer import Header, file_form, line_form, write_outgoing
 from spark.job import Job, Numbered, Output
 from spark.output.directory import Directory
-from spark.output.formats import Decided, Render, Rendered, Written, bad_of, counts_of
+from spark.output.formats import Render, Rendered, Written, bad_of, counts_of
 from spark.output.part_files import BLOCK_BYTES, COMPRESS, ENDINGS, PARQUET_FOOTER, OutputFile, PartFiles
 
 PARQUET_COLUMNS: Final = ("event_id", "class", "operation", "association", "document")

@@ -9,16 +9,15 @@ from typing import Final, cast
 
 from sqlalchemy import Connection
 
-from eventlog.core.events import Decision, apply_precedence, asks_for_values
-from eventlog.core.fold import Group, first_id, object_of
+from eventlog.core.events import Decided, asks_for_values, decide
+from eventlog.core.fold import Group, first_id
 from eventlog.model import LogRow
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.open import xds_format
-from eventlog.publisher.queue import query_back
 from eventlog.sql.failures import as_database_errors
 from eventlog.sql.registry import for_url
 from spark.job import NOTHING, Job, Numbered, catalog, snapshot_context, total
-from spark.output.formats import BadLine, Decided, module_of
+from spark.output.formats import BadLine, module_of
 from spark.stages.shuffle import EVENTS, FATES, Blob, Fates
 
 _BLOB_EVENTS: Final = 2_000
@@ -73,8 +72,8 @@ class Builder:
             if self._context.connection is None:
                 self._context = self._new_context(reads=True)
             with as_database_errors(self._context.connection):
-                return decide(self._context, groups)
-        return decide(self._context, groups)
+                return decide(groups, self._context.query_back)
+        return decide(groups, self._context.query_back)
 
     def _new_context(self, *, reads: bool) -> Context:
         job = self._job
@@ -84,19 +83,3 @@ class Builder:
         nowhere = cast("Connection", None)
         dialect = for_url(job.place.url)
         return Context(nowhere, dialect, job.place.log, catalog(job), job.options, xds_format(job.config), Counters())
-
-
-def decide(context: Context, groups: Sequence[Group]) -> list[Decided]:
-    """Precedence, and the current rows of all groups that ask for them, in one statement a class."""
-    return with_current(
-        context, groups, [apply_precedence(group) if asks_for_values(group) else None for group in groups]
-    )
-
-
-def with_current(context: Context, groups: Sequence[Group], decisions: Sequence[Decision | None]) -> list[Decided]:
-    """Groups and decisions with the current rows that they ask for."""
-    pairs = list(zip(groups, decisions, strict=True))
-    current = query_back(context, [(group, decision) for group, decision in pairs if decision is not None])
-    if not current:
-        return [(group, decision, None) for group, decision in pairs]
-    return [(group, decision, current.get(object_of(group))) for group, decision in pairs]

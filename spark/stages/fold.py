@@ -5,53 +5,19 @@ from __future__ import annotations
 import marshal
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from itertools import chain
-from operator import itemgetter
-from typing import Final
 
 import pyarrow as pa
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import CheckedRow
 from eventlog.core.events import ids_of
-from eventlog.core.fold import Group, first_open, fold, open_groups
+from eventlog.core.fold import Group, RowFolder, open_groups
 from eventlog.model import LogRow
 from eventlog.sql.bulk import Part
 from spark.job import NOTHING, Job, Numbered, before_each, catalog, total
 from spark.session import tune_collector
 from spark.stages.events import Builder
 from spark.stages.shuffle import BEFORE, ROWS, TAKEN, Blob, Kind, as_batch, kinds_of, of_batch, unpack_rows
-
-RUN_ROWS: Final = 10_000
-"""Rows that are folded at a time; those of open groups are folded again with the next ones."""
-
-
-class Runs:
-    """Rows that have come and not yet left in groups. ``at_a_time``: rows that are worth folding."""
-
-    def __init__(self, fold_distance: int, fold_span: int, at_a_time: int = RUN_ROWS) -> None:
-        self.rows: list[CheckedRow] = []
-        self._distances = fold_distance, fold_span
-        self._at_a_time = self._enough = at_a_time
-
-    def take(self, rows: Sequence[CheckedRow]) -> list[Group]:
-        """The groups, in queue order, that can leave now that these rows have come."""
-        self.rows += rows
-        if len(self.rows) < self._enough:
-            return []
-        groups = fold(self.rows, *self._distances)
-        last, *_ = self.rows[-1]
-        closed = first_open(groups, last, *self._distances)
-        self.rows = sorted(chain.from_iterable(groups[closed:]), key=itemgetter(0))
-        # Where groups stay open for long, not every run is worth folding all of them again.
-        self._enough = max(self._at_a_time, 2 * len(self.rows))
-        return groups[:closed]
-
-    def finish(self) -> list[Group]:
-        """The groups of the rows that are left, when no more will come."""
-        groups = fold(self.rows, *self._distances)
-        self.rows, self._enough = [], self._at_a_time
-        return groups
 
 
 class Borders:
@@ -116,7 +82,7 @@ class _Folding:
         self._builder = builder
         self._kinds: list[Kind] = kinds_of(catalog(job))
         self._bucket = -1
-        self._runs = Runs(job.options.fold_distance, job.options.fold_span)
+        self._folder = RowFolder(job.options.fold_distance, job.options.fold_span)
         self._log_rows: dict[int, LogRow] = {}
         self._taken_before: list[tuple[int, Numbered]] = []
 
@@ -134,14 +100,14 @@ class _Folding:
         if blob.target != self._bucket:
             yield from self.finish()
             self._bucket = blob.target
-        groups = self._runs.take(unpack_rows(blob.content, self._kinds, self._log_rows))
+        groups = self._folder.take(unpack_rows(blob.content, self._kinds, self._log_rows))
         yield from self._builder.blobs(groups, self._log_rows)
         if groups and self._log_rows:
-            self._log_rows = {record_id: self._log_rows[record_id] for record_id in ids_of(self._runs.rows)}
+            self._log_rows = {record_id: self._log_rows[record_id] for record_id in ids_of(self._folder.rows)}
 
     def finish(self) -> list[Blob]:
         """What is left at the end of a bucket."""
-        blobs = list(self._builder.blobs(self._runs.finish(), self._log_rows))
+        blobs = list(self._builder.blobs(self._folder.close(None), self._log_rows))
         self._log_rows = {}
         return blobs
 

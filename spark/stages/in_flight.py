@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from eventlog.core.events import Outgoing
+from eventlog.core.events import Decided, Outgoing
 from eventlog.core.fold import first_id
 from eventlog.model import LogRow
 from eventlog.publisher.context import Context
@@ -17,9 +17,8 @@ from eventlog.qlik.sequence import is_sequence, sequence_at
 from spark.job import Job, Numbered, snapshot_context, total
 from spark.output import messages as message_output
 from spark.output.directory import Directory
-from spark.output.formats import BadLine, Counts, Decided, module_of
+from spark.output.formats import BadLine, Counts, module_of
 from spark.output.part_files import OutputFile
-from spark.stages.events import with_current
 
 
 class Rebuilt(NamedTuple):
@@ -49,15 +48,10 @@ def rebuild(context: Context, flight: Flight) -> Rebuilt:
     """The groups of a flight, of the rows that still have status N; a row that now fails the checks becomes E."""
     recorded = list(flight.events())
     groups = recorded_groups(context, recorded)
-    kept = [
-        (event, group, decision)
-        for event, (group, decision) in zip(recorded, groups.decided, strict=True)
-        if decision is not None
-    ]
+    kept = [(event, decided) for event, decided in zip(recorded, groups.decided, strict=True) if decided[1] is not None]
     bad = [(row.record_id, row.code, row.message) for row in groups.bad.values()]
-    decided = with_current(context, [group for _, group, _ in kept], [decision for _, _, decision in kept])
     remarks = Counter([remark.counter for remark in groups.remarks])
-    return Rebuilt(decided, [event for event, _, _ in kept], groups.log_rows, bad, remarks)
+    return Rebuilt([decided for _, decided in kept], [event for event, _ in kept], groups.log_rows, bad, remarks)
 
 
 def write(job: Job, directory: Directory, flights: Sequence[Flight]) -> Written:

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from eventlog.core.checks import BadRow, CheckedRow, check_rows
 from eventlog.core.events import ids_of
+from eventlog.core.fold import AT_A_TIME, RowFolder
 from eventlog.core.values import Kind
 from eventlog.model import QUEUE_FIELDS, LogRow, QueueRow, Status
 from eventlog.sql.windows import to_ranges
@@ -29,7 +30,7 @@ from spark.output.directory import Directory
 from spark.output.formats import BadLine
 from spark.session import tune_collector
 from spark.stages.events import Builder
-from spark.stages.fold import RUN_ROWS, Borders, Runs
+from spark.stages.fold import Borders
 from spark.stages.shuffle import READ, ROWS, TAKEN, Blob, ReadRows, as_batch, kinds_of, pack_rows, write_run
 
 FIELDS_WITH_TIME: Final = (*QUEUE_FIELDS, "event_time")
@@ -51,16 +52,16 @@ def _read_part(job: Job, number: int) -> list[Blob]:
     """The blobs of one part: its border rows by bucket, and the file that holds all else."""
     distances = job.options.fold_distance, job.options.fold_span
     part = _Part()
-    runs, borders = Runs(*distances), Borders(job.parts[number - 1], *distances)
+    folder, borders = RowFolder(*distances), Borders(job.parts[number - 1], *distances)
     with ExitStack() as stack:
         builder = Builder(job, stack)
         built: list[Blob] = []
         for good in _good_rows(job, number, part):
-            built += builder.blobs(borders.final(runs.take(good)), part.log_rows)
+            built += builder.blobs(borders.final(folder.take(good)), part.log_rows)
             if part.log_rows:
-                left = ids_of(chain(runs.rows, borders.rows))
+                left = ids_of(chain(folder.rows, borders.rows))
                 part.log_rows = {record_id: part.log_rows[record_id] for record_id in left}
-        built += builder.blobs(borders.final_at_end(runs.finish()), part.log_rows)
+        built += builder.blobs(borders.final_at_end(folder.close(None)), part.log_rows)
     if not part.ids:
         return []
     read = ReadRows(to_ranges(part.ids), part.bad, part.loopback, dict(part.remarks))
@@ -118,7 +119,7 @@ def _good_rows(job: Job, number: int, part: _Part) -> Iterator[list[CheckedRow]]
 
 
 def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    return (batch.slice(start, RUN_ROWS) for start in range(0, len(batch), RUN_ROWS))
+    return (batch.slice(start, AT_A_TIME) for start in range(0, len(batch), AT_A_TIME))
 
 
 def is_of(perpetrator: str | None, user: str | None) -> bool:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from eventlog.core.catalog import build_catalog, database_from_json
 from eventlog.core.checks import CheckedRow
 from eventlog.core.events import ids_of
-from eventlog.core.fold import Group, fold
+from eventlog.core.fold import Group, RowFolder, fold
 from eventlog.sql.bulk import Part
-from spark.stages.fold import Borders, Runs
+from spark.stages.fold import Borders
 
 _TABLE = {"name": "t", "kind": "table", "columns": [{"name": "id", "type": "integer"}], "primary_key": ["id"]}
 _CATALOG = build_catalog(database_from_json({"dialect": "postgresql", "schema": None, "tables": [_TABLE]}))
@@ -46,10 +46,10 @@ def test_final_groups_and_those_of_the_border_rows_are_the_groups_of_all_rows(
     border: list[CheckedRow] = []
     for part in parts:
         own = [row for row, record_id in zip(rows, ids_of(rows), strict=True) if part.first <= record_id <= part.last]
-        runs, borders = Runs(distance, span, at_a_time), Borders(part, distance, span)
+        folder, borders = RowFolder(distance, span, at_a_time), Borders(part, distance, span)
         for row in own:
-            found += borders.final(runs.take([row]))
-        found += borders.final_at_end(runs.finish())
+            found += borders.final(folder.take([row]))
+        found += borders.final_at_end(folder.close(None))
         border += sorted(borders.rows, key=itemgetter(0))
     found += fold(border, distance, span)
     assert sorted(_ids(found)) == _ids(fold(rows, distance, span))

@@ -19,10 +19,10 @@ from samples import row
 
 from eventlog.changes.format import Report
 from eventlog.convert import format_named
+from eventlog.core.fold import AT_A_TIME as WINDOW
 from eventlog.errors import ConfigError, FormatError, RowError
 from eventlog.log import files
 from eventlog.log.files import read_rows, write_rows
-from eventlog.log.reading import WINDOW
 from eventlog.model import Change, ChangeOp, LogRow
 
 READ = format_named("eventlog").read

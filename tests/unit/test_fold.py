@@ -11,7 +11,7 @@ from samples import good, row
 
 from eventlog.core.checks import CheckedRow
 from eventlog.core.events import ids_of
-from eventlog.core.fold import Group, first_id, first_open, fold, object_of
+from eventlog.core.fold import Group, RowFolder, first_id, first_open, fold, object_of
 
 _COLUMNS = {1: "fname", 2: "fname", 3: "lname", 7: "lname", 8: "fname"}
 
@@ -196,3 +196,15 @@ def test_no_later_row_joins_a_group_that_may_be_sent(
     groups = fold(window, distance, span)
     closed = first_open(groups, end, distance, span)
     assert fold(queue(steps + more), distance, span)[:closed] == groups[:closed]
+
+
+@given(queues, bounds, bounds, st.integers(1, 7), st.integers(1, 9))
+def test_rows_that_come_in_pieces_leave_in_the_groups_of_all_of_them(
+    steps: list[tuple[int, int, str]], distance: int, span: int, size: int, at_a_time: int
+) -> None:
+    all_rows = queue(steps)
+    folder = RowFolder(distance, span, at_a_time)
+    groups = [group for start in range(0, len(all_rows), size) for group in folder.take(all_rows[start : start + size])]
+    assert ids_of(folder.rows) == sorted(ids_of(folder.rows))
+    assert groups + folder.close(None) == fold(all_rows, distance, span)
+    assert folder.rows == []
