@@ -40,9 +40,8 @@ from eventlog.publisher.open import class_names, class_schema, open_context, wit
 from eventlog.qlik.errors import SequenceExhausted
 from eventlog.qlik.sequence import WriterState, resume
 from eventlog.sql.bulk import Part
-from eventlog.sql.companions import read_inflight
-from eventlog.sql.connect import describe
-from eventlog.sql.failures import as_database_errors
+from eventlog.sql.connection import as_database_errors, describe
+from eventlog.sql.rows import read_inflight
 from eventlog.sql.windows import to_ranges
 from eventlog.xds.writer import write_outgoing
 from spark.job import Job, Numbered, Output, snapshot_context, without_settings_of_others

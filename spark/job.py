@@ -19,7 +19,7 @@ from eventlog.publisher.open import catalog_of, xds_format
 from eventlog.qlik import change_table_options, message_options
 from eventlog.qlik.sequence import WriterState
 from eventlog.sql.bulk import Part
-from eventlog.sql.connect import connect
+from eventlog.sql.connection import connect
 from eventlog.sql.registry import for_url
 from spark.log_source import Place, worker_url
 

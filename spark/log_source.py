@@ -35,7 +35,7 @@ from eventlog.config.load import load, masked
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.sql.bulk import Part
-from eventlog.sql.connect import connect
+from eventlog.sql.connection import connect
 from eventlog.sql.locate import check_rights, locate_log
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.registry import for_url, parse_url

@@ -9,9 +9,8 @@ from sqlalchemy import Connection, Engine
 
 from eventlog.config.load import Config, connection_url
 from eventlog.sql import registry
-from eventlog.sql.connect import connect, will_write
+from eventlog.sql.connection import as_database_errors, connect, will_write
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.failures import as_database_errors
 
 
 def engine_of(config: Config) -> tuple[Engine, Dialect]:

@@ -17,8 +17,8 @@ from eventlog.publisher.open import find_log
 from eventlog.sql import migrations, registry
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
-from eventlog.sql.log_rows import tail
 from eventlog.sql.log_table import split_name
+from eventlog.sql.rows import tail
 
 dialect_option = click.option(
     "--dialect",

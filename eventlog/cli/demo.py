@@ -34,8 +34,7 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open import open_context, open_sink
 from eventlog.sql import embedded, migrations
-from eventlog.sql.companions import read_inflight
-from eventlog.sql.log_rows import count_by_status, tail
+from eventlog.sql.rows import count_by_status, read_inflight, tail
 from eventlog.sql.triggers.plan import LOCK_TIMEOUT
 from eventlog.xds.reader import read_lines
 from eventlog.xds.writer import write_event

@@ -21,7 +21,7 @@ from eventlog.errors import ConfigError, EventlogError
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open import open_context, open_sink
-from eventlog.sql.connect import connect
+from eventlog.sql.connection import connect
 
 ROWS: Final = 100_000
 """Rows of the backlog, at least."""

@@ -20,9 +20,9 @@ from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.flight import decode
 from eventlog.publisher.open import find_log
 from eventlog.sql import purge as batches
-from eventlog.sql.companions import read_inflight
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.purge import Batch
+from eventlog.sql.rows import read_inflight
 
 UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 

@@ -11,7 +11,7 @@ from eventlog.cli.database import reading, transaction
 from eventlog.cli.output import note, print_json, result, table
 from eventlog.errors import ConfigError
 from eventlog.publisher.open import find_log, own_user, publisher_user
-from eventlog.sql import log_rows
+from eventlog.sql import rows
 
 
 @click.command()
@@ -45,9 +45,9 @@ def requeue(
             user = own_user(config, user, dialect.fold_name)
             if not user:
                 raise ConfigError("--loopback: this database logs no users, so no row is the publisher's own")
-            done = log_rows.requeue_loopback(conn, log, user, ranges, force=force, dry=dry)
+            done = rows.requeue_loopback(conn, log, user, ranges, force=force, dry=dry)
         else:
-            done = log_rows.requeue(conn, log, letters, ranges, force=force, dry=dry)
+            done = rows.requeue(conn, log, letters, ranges, force=force, dry=dry)
     if as_json:
         print_json({**done._asdict(), "refused": [row._asdict() for row in done.refused]})
     else:

@@ -24,10 +24,11 @@ from eventlog.files.spool import spooled
 from eventlog.model import EventType
 from eventlog.publisher.open import find_log, read_catalog
 from eventlog.sql import resync as batches
+from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.resync import Batch, Selection, Unfinished, WriteBatch
+from eventlog.sql.resync import Unfinished, WriteBatch
+from eventlog.sql.windows import Batch, Selection
 
 SHOWN: Final = 20
 """Bad lines and missing keys that are named; the rest is counted."""

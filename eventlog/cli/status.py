@@ -22,11 +22,10 @@ from eventlog.model import Status
 from eventlog.publisher.doctor.words import age
 from eventlog.publisher.flight import decode
 from eventlog.publisher.open import find_log
-from eventlog.sql.companions import read_inflight
+from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.failures import as_database_errors
-from eventlog.sql.log_rows import count_by_status
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.rows import count_by_status, read_inflight
 
 LETTERS: Final = {
     Status.NEW: "new: to be published",

@@ -32,7 +32,7 @@ from eventlog.linter.reader import QueueReader, ReaderOptions
 from eventlog.linter.rows import DATA_SIZE, QUEUE_COLUMNS, QueueRow, column_values, queue_rows
 from eventlog.linter.writer import QueueWriter, WriterOptions, first_address, next_address
 from eventlog.model import Change
-from eventlog.sql.connect import connect_any
+from eventlog.sql.connection import connect_any
 
 ATTRS_STEM: Final = "dispatch_attrs"
 QUEUE_STEM: Final = "dispatch_queue"

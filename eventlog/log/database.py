@@ -19,9 +19,8 @@ from eventlog.core.events import CurrentRow
 from eventlog.core.values import Kind
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
-from eventlog.sql.connect import connect
+from eventlog.sql.connection import as_database_errors, connect
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.failures import as_database_errors
 from eventlog.sql.locate import locate_log
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.registry import for_url

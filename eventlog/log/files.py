@@ -22,7 +22,7 @@ from eventlog.files.atomic import whole_file, whole_path
 from eventlog.files.inputs import files_in
 from eventlog.files.lines import LONGEST, numbered_lines, text_of
 from eventlog.model import LogRow
-from eventlog.sql.log_columns import LAYOUTS
+from eventlog.sql.locate import LAYOUTS
 
 FILE_FORMATS: Final = ("jsonl", "csv", "parquet")
 _SUFFIXES: Final = {

@@ -28,7 +28,7 @@ from eventlog.publisher.queue import (
     take_window,
 )
 from eventlog.publisher.sinks import Sink
-from eventlog.sql.companions import next_flight, read_inflight, write_inflight
+from eventlog.sql.rows import next_flight, read_inflight, write_inflight
 from eventlog.sql.windows import to_ranges
 
 

@@ -23,9 +23,8 @@ from eventlog.publisher.liveness import Progress, ReportingSink
 from eventlog.publisher.metrics import LoopbackWarning, read_gauges, summary, warn_at_start
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.wake import HeartbeatTimer, Stop, StopRequest, Timetable, back_off, begin_rest
-from eventlog.sql.companions import next_flight
-from eventlog.sql.failures import as_database_errors
-from eventlog.sql.log_rows import tail
+from eventlog.sql.connection import as_database_errors
+from eventlog.sql.rows import next_flight, tail
 from eventlog.sql.windows import Window
 
 _log = logging.getLogger("eventlog.publisher")

@@ -20,7 +20,7 @@ from eventlog.publisher.flight import Envelope, Flight, encode
 from eventlog.publisher.marks import Marks
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.wake import back_off
-from eventlog.sql.companions import strike_inflight, update_inflight
+from eventlog.sql.rows import strike_inflight, update_inflight
 
 _log = logging.getLogger("eventlog.publisher")
 

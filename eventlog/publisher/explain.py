@@ -21,8 +21,8 @@ from eventlog.model import LogRow, Status, queue_rows
 from eventlog.publisher.context import Context, remark_in_words
 from eventlog.publisher.cycle import build_recorded, recorded_groups, recorded_ids
 from eventlog.publisher.flight import Flight, decode
-from eventlog.sql.companions import ErrorLine, read_errors, read_inflight
-from eventlog.sql.failures import as_database_errors
+from eventlog.sql.connection import as_database_errors
+from eventlog.sql.rows import ErrorLine, read_errors, read_inflight
 from eventlog.sql.windows import Window, to_ranges
 
 _SECONDS: Final = 60

@@ -10,7 +10,7 @@ from eventlog.core.checks import BadRow
 from eventlog.core.events import Fates, Outgoing
 from eventlog.model import Level, Status, Verdict
 from eventlog.publisher.context import Context
-from eventlog.sql.companions import add_errors
+from eventlog.sql.rows import add_errors
 from eventlog.sql.windows import to_ranges
 
 _LETTERS = {

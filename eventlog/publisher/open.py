@@ -19,14 +19,12 @@ from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.formats import Form, OutputFormat, XdsFormat
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sinks.files import DocumentFiles, LineFiles, Owner, StreamSink, claim
-from eventlog.sql.companions import next_flight
-from eventlog.sql.connect import connect, describe
+from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, connect, describe, refuse_pooling
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.failures import TO_THE_PRIMARY, as_database_errors
 from eventlog.sql.locate import check_rights, locate_log
 from eventlog.sql.log_table import LogTable, split_name
-from eventlog.sql.pooling import refuse_pooling
 from eventlog.sql.registry import for_url, parse_url
+from eventlog.sql.rows import next_flight
 from eventlog.sql.triggers.watch import (
     Capture,
     Style,

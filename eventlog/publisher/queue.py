@@ -24,7 +24,7 @@ from eventlog.core.events import Outgoing, asks_for_values, build_event, decide,
 from eventlog.core.fold import Group, RowFolder
 from eventlog.model import LogRow, QueueRow, queue_rows
 from eventlog.publisher.context import Context
-from eventlog.sql.log_rows import tail
+from eventlog.sql.rows import tail
 from eventlog.sql.windows import DueWindow, Window
 
 Writers = frozenset[str] | None

@@ -15,7 +15,7 @@ from eventlog.qlik.change_table_options import ReadOptions
 from eventlog.qlik.change_tables import key_from_deletes
 from eventlog.qlik.control_tables import CONTROL_TABLE, HISTORY_TABLE, DdlEntry, entry_of
 from eventlog.qlik.stored_tables import Reading, StoredTable, stored_row_reader
-from eventlog.sql.connect import connect_any
+from eventlog.sql.connection import connect_any
 
 STATE_TABLE: Final = "eventlog_change_sequence"
 """The states of the writers of a database, by task."""

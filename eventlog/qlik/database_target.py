@@ -36,7 +36,7 @@ from eventlog.qlik.masks import check_capacity
 from eventlog.qlik.sequence import WriterState
 from eventlog.qlik.stored_tables import WriteRows
 from eventlog.qlik.stored_values import Convert, row_converter
-from eventlog.sql.connect import connect_any
+from eventlog.sql.connection import connect_any
 
 _ROWS_AT_A_TIME: Final = 5000
 # SQLite takes its lock, and lets tables be created within the transaction, only if this begins it.

@@ -24,10 +24,9 @@ from eventlog.model import LogRow, QueueRow, queue_rows
 from eventlog.sql.bulk import Part
 from eventlog.sql.health import Health
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.resync import Batch, Selection
 from eventlog.sql.triggers.plan import InstalledTrigger, TableSql, TriggerPlan
 from eventlog.sql.triggers.watch import Watch
-from eventlog.sql.windows import DueWindow, Queue, Ranges, Window
+from eventlog.sql.windows import Batch, DueWindow, Queue, Ranges, Selection, Window
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +59,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
 """What a database may be able to do: names for ``Dialect.capabilities``, and what each means."""
 
 WRITES: Final = "eventlog_writes"
-"""Key of ``Connection.info``: the transactions of this session are going to write (``eventlog.sql.connect``)."""
+"""Key of ``Connection.info``: the transactions of this session are going to write (``eventlog.sql.connection``)."""
 
 CurrentRow = dict[str, list[str | None]]
 """Attribute name -> its values now, as log text (spec/triggers.md 6): one for a single-valued column, one for each

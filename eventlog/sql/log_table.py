@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from sqlalchemy.sql import quoted_name
+
 from eventlog.core.values import ColumnType
 from eventlog.errors import ConfigError
 
@@ -113,3 +115,13 @@ def _first_part(text: str, name: str) -> tuple[str, str]:
 
 def _bad_name(name: str) -> ConfigError:
     return ConfigError(f'log_table {name!r} is no table name: write table, schema.table or "Schema"."Table"')
+
+
+def quoted(name: str) -> quoted_name:
+    """A name that SQLAlchemy writes in quotes and never folds (spec/triggers.md 9)."""
+    return quoted_name(name, quote=True)
+
+
+def schema_of(log: LogTable) -> quoted_name | None:
+    """The schema of a log's tables for SQLAlchemy, None = the session's current one."""
+    return None if log.schema is None else quoted(log.schema)

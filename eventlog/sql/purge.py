@@ -16,11 +16,10 @@ from sqlalchemy import Connection
 
 from eventlog.errors import DatabaseAway, DatabaseError
 from eventlog.model import Status
+from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.failures import TO_THE_PRIMARY, as_database_errors
-from eventlog.sql.log_rows import column_of, rows_of
-from eventlog.sql.log_table import LogTable
-from eventlog.sql.quoting import quoted, schema_of
+from eventlog.sql.log_table import LogTable, quoted, schema_of
+from eventlog.sql.rows import column_of, rows_of
 
 REMOVED: Final = (Status.SUCCESS, Status.WARNING)
 """The letters of rows that are done for good."""

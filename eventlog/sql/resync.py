@@ -11,12 +11,11 @@ What is gone from the tables is found by what the log knows: ``history``, ``know
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -24,54 +23,10 @@ from sqlalchemy import Connection
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
 from eventlog.model import EventType
-from eventlog.sql.log_rows import column_of
-from eventlog.sql.log_table import LogTable
-from eventlog.sql.quoting import quoted, schema_of
-
-if TYPE_CHECKING:
-    from eventlog.sql.dialect import Dialect
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What is written again. ``event_type``: 5, or 6; 4: the objects that are gone.
-
-    ``where``: SQL of the operator that holds for the rows; ``keys``: what tells the file of keys apart, such as its
-    hash; neither = the whole class.
-    """
-
-    class_name: str
-    event_type: EventType
-    where: str | None = None
-    keys: str | None = None
-
-    def __str__(self) -> str:
-        what = "whole class" if self.where is None and self.keys is None else "keys of a file"
-        if self.where is not None:
-            what = f"where {self.where}"
-        if self.event_type is EventType.DELETE_ROW:
-            what = "objects that are gone"
-        return f"{what}, as type {int(self.event_type)}"
-
-    @property
-    def digest(self) -> str:
-        """What its line is found by, 64 hex digits."""
-        parts = (self.class_name, str(int(self.event_type)), self.where or "", self.keys or "")
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-class Batch(NamedTuple):
-    """What one batch did: rows written, keys that have no object, and the position behind it.
-
-    ``position`` is the last key as canonical table_key text, or for a file of keys the number of its last line; for
-    objects that are gone the record_id of the last row by which one is known. ``kept``: of those what still is there.
-    """
-
-    rows: int
-    missing: int
-    position: str | None
-    is_last: bool
-    kept: int = 0
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.log_table import LogTable, quoted, schema_of
+from eventlog.sql.rows import column_of
+from eventlog.sql.windows import Batch, Selection
 
 
 class Unfinished(NamedTuple):

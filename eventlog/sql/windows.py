@@ -1,11 +1,14 @@
-"""What is read of a log and marked in it, as values: windows of its queue, record_ids (spec/event-log.md 8.1)."""
+"""What a dialect is asked for of a log, and answers, as values (spec/event-log.md 8.1, 11)."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
+
+from eventlog.model import EventType
 
 Ranges = Sequence[tuple[int, int]]
 """record_ids as [first, last] of consecutive integers that were all read."""
@@ -89,3 +92,45 @@ def to_ranges(ids: Sequence[int]) -> list[tuple[int, int]]:
         last = record_id
     ranges.append((first, last))
     return ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is written again. ``event_type``: 5, or 6; 4: the objects that are gone.
+
+    ``where``: SQL of the operator that holds for the rows; ``keys``: what tells the file of keys apart, such as its
+    hash; neither = the whole class.
+    """
+
+    class_name: str
+    event_type: EventType
+    where: str | None = None
+    keys: str | None = None
+
+    def __str__(self) -> str:
+        what = "whole class" if self.where is None and self.keys is None else "keys of a file"
+        if self.where is not None:
+            what = f"where {self.where}"
+        if self.event_type is EventType.DELETE_ROW:
+            what = "objects that are gone"
+        return f"{what}, as type {int(self.event_type)}"
+
+    @property
+    def digest(self) -> str:
+        """What its line is found by, 64 hex digits."""
+        parts = (self.class_name, str(int(self.event_type)), self.where or "", self.keys or "")
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+class Batch(NamedTuple):
+    """What one batch did: rows written, keys that have no object, and the position behind it.
+
+    ``position`` is the last key as canonical table_key text, or for a file of keys the number of its last line; for
+    objects that are gone the record_id of the last row by which one is known. ``kept``: of those what still is there.
+    """
+
+    rows: int
+    missing: int
+    position: str | None
+    is_last: bool
+    kept: int = 0

@@ -14,7 +14,7 @@ from eventlog.core.fold import Group, first_id
 from eventlog.model import LogRow
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.open import xds_format
-from eventlog.sql.failures import as_database_errors
+from eventlog.sql.connection import as_database_errors
 from eventlog.sql.registry import for_url
 from spark.job import NOTHING, Job, Numbered, catalog, snapshot_context, total
 from spark.output.formats import BadLine, module_of

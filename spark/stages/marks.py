@@ -18,8 +18,8 @@ from sqlalchemy import Connection
 from eventlog.errors import DatabaseAway
 from eventlog.model import Status
 from eventlog.publisher.context import Context
-from eventlog.sql.companions import add_errors, read_inflight, strike_inflight
-from eventlog.sql.failures import as_database_errors
+from eventlog.sql.connection import as_database_errors
+from eventlog.sql.rows import add_errors, read_inflight, strike_inflight
 from eventlog.sql.windows import to_ranges
 from spark.output.directory import Directory
 from spark.output.manifest import MARKED, Manifest

@@ -14,19 +14,21 @@ from eventlog.errors import AnotherPublisher, ConfigError, LogTableError
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.open import open_context
 from eventlog.sql import purge
-from eventlog.sql.companions import (
+from eventlog.sql.dialect import Dialect, LogRows
+from eventlog.sql.locate import locate_log
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.rows import (
     add_errors,
+    count_by_status,
     next_flight,
     read_errors,
     read_inflight,
+    requeue,
     strike_inflight,
+    tail,
     update_inflight,
     write_inflight,
 )
-from eventlog.sql.dialect import Dialect, LogRows
-from eventlog.sql.locate import locate_log
-from eventlog.sql.log_rows import count_by_status, requeue, tail
-from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import DueWindow, Window
 
 

@@ -26,7 +26,7 @@ from eventlog.publisher.sources import capture_files, gbase, linter, qlik_messag
 from eventlog.publisher.stream import position, run, sending
 from eventlog.publisher.stream.open import claiming, following, position_of
 from eventlog.publisher.wake import StopRequest
-from eventlog.sql import state
+from eventlog.sql import positions
 
 __all__ = ["capture_files", "gbase", "linter", "qlik_messages"]  # imported here once, not by each of those that die
 
@@ -37,7 +37,7 @@ def publish(config: Config, steps: Steps) -> None:
     steps.around(files, "sync_file", before="before documents are fsynced", after="after documents are fsynced")
     steps.around(files, "sync_path", after="the documents are there")
     steps.around(sending, "save", before="before the position is saved", after="after the position is saved")
-    steps.around(state, "write", before="before the position is written", after="before the position is committed")
+    steps.around(positions, "write", before="before the position is written", after="before the position is committed")
     steps.around(position, "sync_path", before="before the rename is durable", after="the rename is durable")
     os.fsync = lambda descriptor: None  # what a process wrote outlives its death; the machine stays
     steps.around(os, "fsync", before="before a file is durable")

@@ -12,9 +12,8 @@ from transaction_pool import transaction_pool
 from eventlog.errors import DatabaseError
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open import open_context
-from eventlog.sql.connect import connect
+from eventlog.sql.connection import connect, is_pooled
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.pooling import is_pooled
 
 
 @pytest.mark.parametrize("take_oldest", [False, True], ids=["last one first", "in turn"])

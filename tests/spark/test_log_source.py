@@ -10,7 +10,7 @@ from backlog_world import LOG, fetch, log_rows, random_rows
 from pyspark.sql import DataFrame, SparkSession
 
 from eventlog.model import LogRow
-from eventlog.sql.connect import connect
+from eventlog.sql.connection import connect
 from eventlog.sql.dialects.postgresql import snapshot
 from eventlog.sql.locate import locate_log
 from eventlog.sql.registry import for_url

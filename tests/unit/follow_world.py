@@ -27,7 +27,7 @@ from eventlog.publisher.stream.position import position_file
 from eventlog.publisher.stream.run import follow
 from eventlog.publisher.stream.sending import Following, OpenPosition
 from eventlog.publisher.wake import StopRequest
-from eventlog.sql.state import Saved
+from eventlog.sql.positions import Saved
 from eventlog.xds.writer import Header
 
 ITEM = "shop:app.item"

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from eventlog import cli
 from eventlog.cli.requeue import parse_ids, parse_letters
 from eventlog.errors import ConfigError
-from eventlog.sql.connect import connect
+from eventlog.sql.connection import connect
 from eventlog.sql.locate import locate_log
 from eventlog.sql.registry import load
 

@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from sqlalchemy import make_url
 
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
-from eventlog.sql import connect as connection
-from eventlog.sql.connect import connect, connect_any
+from eventlog.sql import connection
+from eventlog.sql.connection import connect, connect_any
+from eventlog.sql.positions import POSITION_SECRET
 from eventlog.sql.registry import load
-from eventlog.sql.state import POSITION_SECRET
 
 SQLITE = load("sqlite")
 

@@ -37,7 +37,7 @@ from eventlog.publisher.sources.capture_files import CaptureFiles
 from eventlog.publisher.stream.position import failures_of, position_file
 from eventlog.publisher.stream.run import follow
 from eventlog.publisher.wake import StopRequest
-from eventlog.sql.state import Saved
+from eventlog.sql.positions import Saved
 
 SUCCESS, WARNING, ERROR, RETRY, FATAL = Level
 

@@ -36,7 +36,7 @@ from eventlog.publisher.stream.open import passed_over, position_of
 from eventlog.publisher.stream.position import FilePosition, PositionAway, failures_of, position_file
 from eventlog.publisher.stream.run import follow
 from eventlog.publisher.wake import StopRequest
-from eventlog.sql.state import Failure, Saved, position_table
+from eventlog.sql.positions import Failure, Saved, position_table
 
 
 @pytest.fixture

@@ -36,8 +36,8 @@ from eventlog.publisher.sources.linter import DispatchQueue
 from eventlog.publisher.stream.open import position_of, source_of
 from eventlog.publisher.stream.run import follow
 from eventlog.publisher.wake import StopRequest
-from eventlog.sql import state
-from eventlog.sql.state import Failure, Saved, position_table
+from eventlog.sql import positions
+from eventlog.sql.positions import Failure, Saved, position_table
 
 
 @pytest.fixture
@@ -316,7 +316,7 @@ def test_a_table_whose_server_drops_the_session_is_opened_again(
 
 @pytest.mark.parametrize("database", ["postgresql", "oracle", "sqlite"])
 def test_the_tables_can_be_made_by_hand(database: str) -> None:
-    statements = state.ddl("ops.place", database)
+    statements = positions.ddl("ops.place", database)
     assert statements.count("CREATE TABLE ops.place") == 2
     assert "ops.place_error" in statements
 

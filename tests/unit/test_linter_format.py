@@ -24,7 +24,7 @@ from eventlog.linter.format import FORMAT
 from eventlog.linter.reader import QueueReader, ReaderOptions
 from eventlog.linter.rows import QUEUE_COLUMNS, QueueRow, column_values, queue_rows_of_mappings
 from eventlog.model import Change, ChangeOp
-from eventlog.sql.connect import connect_any
+from eventlog.sql.connection import connect_any
 
 EMULATOR = {"codec": "eventlog-emulator-1"}
 WRITER: dict[str, Any] = {

@@ -23,7 +23,7 @@ from eventlog.qlik.columns import columns_from_json
 from eventlog.qlik.database_tables import DatabaseTable
 from eventlog.qlik.database_target import change_table
 from eventlog.qlik.errors import MissingHeader
-from eventlog.sql.connect import connect_any
+from eventlog.sql.connection import connect_any
 
 NOON = datetime(2024, 5, 10, 12, 0, 0, 123456, UTC)
 FULL: Row = {

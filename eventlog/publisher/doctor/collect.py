@@ -30,14 +30,12 @@ from eventlog.publisher.open import (
     with_tables,
 )
 from eventlog.sql import migrations
-from eventlog.sql.companions import read_inflight
-from eventlog.sql.connect import connect
+from eventlog.sql.connection import as_database_errors, connect, is_pooled
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.failures import as_database_errors
 from eventlog.sql.health import Health, Orphan
 from eventlog.sql.log_table import LogTable, split_name
-from eventlog.sql.pooling import is_pooled
 from eventlog.sql.registry import for_url
+from eventlog.sql.rows import read_inflight
 from eventlog.sql.triggers.plan import TriggerPlan
 from eventlog.sql.windows import Window
 

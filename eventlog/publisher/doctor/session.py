@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from eventlog.publisher.doctor import Finding, Limits
 from eventlog.publisher.doctor.words import age
-from eventlog.sql.failures import TO_THE_PRIMARY
+from eventlog.sql.connection import TO_THE_PRIMARY
 from eventlog.sql.health import Ahead, Clock
 
 

@@ -25,9 +25,9 @@ from eventlog.publisher.sinks.python import load_function
 from eventlog.publisher.sources import BadToken, Source
 from eventlog.publisher.stream.position import position_file
 from eventlog.publisher.stream.sending import Following, OpenPosition, Position
-from eventlog.sql.connect import describe
+from eventlog.sql.connection import describe
+from eventlog.sql.positions import Failure, Saved, position_table
 from eventlog.sql.registry import parse_url
-from eventlog.sql.state import Failure, Saved, position_table
 
 
 def following(config: Config, counters: Counters, report: Report) -> Following:

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final
 
 from eventlog.errors import AnotherPublisher, ConfigError, EventlogError
 from eventlog.files.fsync import sync_file, sync_path
-from eventlog.sql.state import Failure, Saved
+from eventlog.sql.positions import Failure, Saved
 
 _LOOKS: Final = 5
 _LOOK: Final = 0.1

@@ -45,7 +45,7 @@ from eventlog.publisher.stream.sending import (
     send_heartbeat,
 )
 from eventlog.publisher.wake import Stop, back_off
-from eventlog.sql.state import Failure
+from eventlog.sql.positions import Failure
 
 _log = logging.getLogger("eventlog.publisher")
 

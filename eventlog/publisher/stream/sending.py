@@ -24,7 +24,7 @@ from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.sources import Source
 from eventlog.publisher.stream.pending import Pending, Sending
 from eventlog.publisher.wake import HeartbeatTimer, Stop, back_off
-from eventlog.sql.state import Failure, Saved
+from eventlog.sql.positions import Failure, Saved
 from eventlog.xds.writer import write_event
 
 _log = logging.getLogger("eventlog.publisher")

@@ -20,11 +20,10 @@ from eventlog.errors import ConfigError, DatabaseError, EventlogError
 from eventlog.publisher.sources import Backlog
 from eventlog.publisher.stream.open import check_place, position_url, source_of
 from eventlog.publisher.stream.position import failures_of, is_locked, read_position
-from eventlog.sql.connect import connect
-from eventlog.sql.failures import as_database_errors
+from eventlog.sql.connection import as_database_errors, connect
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.positions import POSITION_SECRET, PositionTables, Saved, tables
 from eventlog.sql.registry import for_url, parse_url
-from eventlog.sql.state import POSITION_SECRET, PositionTables, Saved, tables
 
 SHOWN: Final = 20
 """Of the failures so many, the newest, are shown."""

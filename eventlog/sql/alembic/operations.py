@@ -27,7 +27,7 @@ from eventlog.sql.alembic.definition import (
     log_definition,
     with_facts,
 )
-from eventlog.sql.failures import as_database_errors
+from eventlog.sql.connection import as_database_errors
 from eventlog.sql.migrations.statements import run_or_print
 
 

@@ -26,11 +26,10 @@ from sqlalchemy import Connection, Engine
 
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
 from eventlog.sql import registry
+from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.failures import as_database_errors
 from eventlog.sql.locate import new_log, refuse_schema
-from eventlog.sql.log_table import LogTable, split_name
-from eventlog.sql.quoting import quoted, schema_of
+from eventlog.sql.log_table import LogTable, quoted, schema_of, split_name
 
 _LOG_BRANCH: Final = "log"
 _COMPANIONS_BRANCH: Final = "companions"

@@ -21,10 +21,10 @@ from eventlog.sql.dialects.oracle.script import script
 from eventlog.sql.dialects.oracle.session import statements
 from eventlog.sql.dialects.oracle.types import column_type
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.resync import Selection
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.plan import Action, TriggerPlan
 from eventlog.sql.triggers.watch import Watch, exclusions
+from eventlog.sql.windows import Selection
 
 Cases = Mapping[str, tuple[str, ...]]
 

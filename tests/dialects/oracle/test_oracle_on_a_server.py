@@ -23,8 +23,8 @@ from eventlog.errors import AnotherPublisher, DatabaseAway
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.open import open_context
 from eventlog.sql import migrations
+from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialects.oracle.reflect import fingerprint
-from eventlog.sql.failures import as_database_errors
 
 CAPTURES = pytest.mark.parametrize("capture", ["row", "statement"])
 

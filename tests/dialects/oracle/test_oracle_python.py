@@ -23,7 +23,7 @@ from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.errors import BadValue, ConfigError, DatabaseAway, DatabaseError, TriggerError
 from eventlog.model import EventType, LogRow
 from eventlog.sql.bulk import arrow_schema
-from eventlog.sql.connect import connect
+from eventlog.sql.connection import as_database_errors, connect
 from eventlog.sql.dialects.oracle import DIALECT, advice, bulk, doctor, lock, log, resync, triggers
 from eventlog.sql.dialects.oracle.compare import compare_table, drop_all, table_sql
 from eventlog.sql.dialects.oracle.compile import Compiled, compile_triggers
@@ -34,14 +34,12 @@ from eventlog.sql.dialects.oracle.reflect import database
 from eventlog.sql.dialects.oracle.script import ddl_lock_timeout, script
 from eventlog.sql.dialects.oracle.session import CHUNKS, chunks, statements
 from eventlog.sql.dialects.oracle.text import fold_name, key_value, named, own_name, quote_identifier, spelled
-from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.registry import for_url, load
-from eventlog.sql.resync import Batch, Selection
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.plan import TriggerPlan
 from eventlog.sql.triggers.watch import Watch
-from eventlog.sql.windows import DueWindow, Window
+from eventlog.sql.windows import Batch, DueWindow, Selection, Window
 
 
 class Recorder:

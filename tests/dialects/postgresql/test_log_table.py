@@ -15,19 +15,23 @@ from eventlog.core.catalog import build_catalog
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError
 from eventlog.model import LogRow
 from eventlog.sql import migrations, registry
-from eventlog.sql.companions import (
+from eventlog.sql.connection import connect
+from eventlog.sql.dialects.postgresql import DIALECT, log
+from eventlog.sql.locate import check_rights, locate_log
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.rows import (
+    RefusedRow,
+    Requeued,
     add_errors,
+    count_by_status,
     next_flight,
     read_inflight,
+    requeue,
     strike_inflight,
+    tail,
     update_inflight,
     write_inflight,
 )
-from eventlog.sql.connect import connect
-from eventlog.sql.dialects.postgresql import DIALECT, log
-from eventlog.sql.locate import check_rights, locate_log
-from eventlog.sql.log_rows import RefusedRow, Requeued, count_by_status, requeue, tail
-from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Window, to_ranges
 
 EVERYTHING = Window(first=0, last=None, limit=None)

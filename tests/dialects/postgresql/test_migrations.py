@@ -10,9 +10,9 @@ from sqlalchemy import Connection, Engine
 
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
 from eventlog.sql import migrations
-from eventlog.sql.companions import next_flight
 from eventlog.sql.dialects.postgresql import DIALECT, guard
 from eventlog.sql.locate import locate_log
+from eventlog.sql.rows import next_flight
 from eventlog.sql.windows import Window
 
 CATALOGUE = """

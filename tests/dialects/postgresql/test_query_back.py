@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine
 
 from eventlog.core.catalog import ObjectClass, build_catalog
 from eventlog.core.table_key import key_text
-from eventlog.sql.connect import connect
+from eventlog.sql.connection import connect
 from eventlog.sql.dialect import CurrentRow
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.query_back import _statement

@@ -23,11 +23,12 @@ from eventlog.errors import BadTableKey
 from eventlog.model import EventType, LogRow, Op
 from eventlog.sql import migrations
 from eventlog.sql import resync as batches
-from eventlog.sql.connect import connect
+from eventlog.sql.connection import connect
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql import resync as sql
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.resync import Selection, pause
+from eventlog.sql.resync import pause
+from eventlog.sql.windows import Batch, Selection
 from eventlog.xds import reader
 
 SCHEMA = """
@@ -443,10 +444,10 @@ def stopped(database: sa.Engine, name: str, *, after: int, keys_file: str | None
         else:
             lines = Path(keys_file).read_text().splitlines()
 
-            def write(conn: sa.Connection, position: str | None) -> batches.Batch:
+            def write(conn: sa.Connection, position: str | None) -> Batch:
                 done = int(position or 0)
                 sql.write_keys(conn, LOG, selection, lines[done : done + size])
-                return batches.Batch(size, 0, str(done + size), is_last=False)
+                return Batch(size, 0, str(done + size), is_last=False)
 
             steps = batches.run(conn, LOG, selection, write)
         for _ in range(after):

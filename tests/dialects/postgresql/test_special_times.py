@@ -17,7 +17,7 @@ from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open import open_context
 from eventlog.publisher.sinks import Document
 from eventlog.sql import migrations
-from eventlog.sql.connect import connect
+from eventlog.sql.connection import connect
 from eventlog.sql.dialects.postgresql import DIALECT, triggers
 from eventlog.sql.locate import locate_log
 from eventlog.sql.triggers.watch import Watch

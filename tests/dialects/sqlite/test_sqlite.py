@@ -20,7 +20,7 @@ from eventlog.core.values import Kind
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open import open_context
-from eventlog.sql.connect import connect, will_write
+from eventlog.sql.connection import connect, will_write
 from eventlog.sql.dialects.sqlite import DIALECT
 from eventlog.sql.dialects.sqlite.text import base64 as base64_sql
 from eventlog.sql.dialects.sqlite.types import column_type

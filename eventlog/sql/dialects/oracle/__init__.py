@@ -23,8 +23,7 @@ from eventlog.sql.dialects.oracle.rerun import guarded, rerunnable
 from eventlog.sql.dialects.oracle.running import run
 from eventlog.sql.dialects.oracle.session import CONNECT_ADVICE, SESSION, begin_publishing, connect_args, passes
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.resync import Batch, Selection
-from eventlog.sql.windows import DueWindow, Queue, Ranges, Window
+from eventlog.sql.windows import Batch, DueWindow, Queue, Ranges, Selection, Window
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,7 +17,7 @@ from eventlog.sql.dialects.oracle.query_back import bound, by_text, key_reader, 
 from eventlog.sql.dialects.oracle.session import fetch, many
 from eventlog.sql.dialects.oracle.text import key_value, qualified, quote_identifier
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.resync import Batch, Selection
+from eventlog.sql.windows import Batch, Selection
 
 
 @dataclass(frozen=True, slots=True)

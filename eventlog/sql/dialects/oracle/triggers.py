@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import DatabaseError, TriggerError
+from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialect import run_as_it_stands
 from eventlog.sql.dialects.oracle import advice
 from eventlog.sql.dialects.oracle.compare import by_table, claims, compare_table, digest_of, drop_all, table_sql
@@ -29,7 +30,6 @@ from eventlog.sql.dialects.oracle.reflect import reflect
 from eventlog.sql.dialects.oracle.running import run
 from eventlog.sql.dialects.oracle.script import ddl_lock_timeout
 from eventlog.sql.dialects.oracle.session import error_code
-from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers.declared import TableTriggers, declared_triggers
 from eventlog.sql.triggers.plan import NO_LONGER_WATCHED, Action, InstalledTrigger, TableSql, TriggerPlan

@@ -29,7 +29,7 @@ from eventlog.sql.dialects.postgresql.text import (
 )
 from eventlog.sql.dialects.postgresql.triggers import render_quote_function
 from eventlog.sql.log_table import LogTable, cut_name
-from eventlog.sql.resync import Batch, Selection
+from eventlog.sql.windows import Batch, Selection
 
 if TYPE_CHECKING:
     import jinja2

@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import DatabaseError, TriggerError, together
+from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialects.postgresql import advice
 from eventlog.sql.dialects.postgresql.compare import (
     by_table,
@@ -43,7 +44,6 @@ from eventlog.sql.dialects.postgresql.installed import (
 )
 from eventlog.sql.dialects.postgresql.reflect import reflect
 from eventlog.sql.dialects.postgresql.text import needs_quoting, qualified
-from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers.declared import ChildTriggers, TableTriggers, declared_triggers
 from eventlog.sql.triggers.plan import LOCK_TIMEOUT, NO_LONGER_WATCHED, TableSql, TriggerPlan

@@ -21,8 +21,7 @@ from eventlog.sql.dialects.sqlite.query_back import query_back
 from eventlog.sql.dialects.sqlite.reflect import fingerprint, reflect
 from eventlog.sql.dialects.sqlite.text import MAX_IDENTIFIER, value_text
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.resync import Batch, Selection
-from eventlog.sql.windows import DueWindow, Queue, Ranges, Window
+from eventlog.sql.windows import Batch, DueWindow, Queue, Ranges, Selection, Window
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,7 +18,7 @@ from eventlog.sql.dialects.sqlite import log as log_rows
 from eventlog.sql.dialects.sqlite.query_back import key_values
 from eventlog.sql.dialects.sqlite.text import key_text, quote_identifier
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.resync import Batch, Selection
+from eventlog.sql.windows import Batch, Selection
 
 _WRITTEN: Final = ("status", "event_type", "event_time", "perpetrator", "table_name", "table_key")
 

@@ -68,8 +68,7 @@ def read(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a part in record_id order, in one transaction of a connection of its own. Raises DatabaseError."""
     # connect loads the dialects, of which this is one.
-    from eventlog.sql.connect import connect
-    from eventlog.sql.failures import as_database_errors
+    from eventlog.sql.connection import as_database_errors, connect
 
     record_id = _column(log, "record_id")
     statement = (

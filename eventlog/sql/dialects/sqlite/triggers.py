@@ -11,11 +11,11 @@ from sqlalchemy import Connection
 
 from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import TriggerError
+from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialects.sqlite import advice
 from eventlog.sql.dialects.sqlite.compare import compare_table, digest_of, drop_all, table_sql
 from eventlog.sql.dialects.sqlite.compile import compile_triggers
 from eventlog.sql.dialects.sqlite.installed import read_installed
-from eventlog.sql.failures import as_database_errors
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.plan import NO_LONGER_WATCHED, InstalledTrigger, TableSql, TriggerPlan

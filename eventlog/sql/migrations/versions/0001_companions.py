@@ -12,9 +12,8 @@ from alembic import context, op
 from sqlalchemy.sql import quoted_name
 
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.log_table import LogTable, cut_name, quoted, schema_of
 from eventlog.sql.migrations.statements import execute
-from eventlog.sql.quoting import quoted, schema_of
 
 revision = "0001"
 down_revision = None

@@ -9,9 +9,8 @@ import sqlalchemy as sa
 from alembic import context, op
 
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.log_table import LogTable, cut_name, quoted, schema_of
 from eventlog.sql.migrations.statements import execute
-from eventlog.sql.quoting import quoted, schema_of
 
 revision = "0004"
 down_revision = "0001"

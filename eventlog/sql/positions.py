@@ -17,10 +17,8 @@ import sqlalchemy as sa
 from sqlalchemy.schema import CreateTable
 
 from eventlog.errors import AnotherPublisher, DatabaseError
-from eventlog.sql.connect import connect, describe, will_write
-from eventlog.sql.failures import as_database_errors
+from eventlog.sql.connection import as_database_errors, connect, describe, refuse_pooling, will_write
 from eventlog.sql.log_table import LogTable, split_name
-from eventlog.sql.pooling import refuse_pooling
 from eventlog.sql.registry import for_url, load, parse_url
 
 DEFAULT_TABLE: Final = "eventlog_position"

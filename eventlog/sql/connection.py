@@ -1,15 +1,16 @@
-"""From a database URL to an engine whose sessions are set up for reading the log and its values."""
+"""From a database URL to sessions that are set up for reading the log and its values, and what their errors mean."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection, ExceptionContext
 from sqlalchemy.engine.interfaces import Dialect as Driver
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
 from eventlog.sql import embedded, registry
@@ -23,9 +24,8 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
     """An engine for ``url`` (``postgresql://user@host/database``). It keeps no connections: each one asked for is new.
 
     ``password`` takes the place of the URL's; ``secret`` says where it belongs, for messages; ``connect_timeout`` in
-    seconds. ``embedded:///DIRECTORY`` is a PostgreSQL
-    of its own there, started if it does not run and stopped when this process ends. The sessions show values as the
-    triggers write them (spec/triggers.md 6).
+    seconds. ``embedded:///DIRECTORY`` is a PostgreSQL of its own there, started if it does not run and stopped when
+    this process ends. The sessions show values as the triggers write them (spec/triggers.md 6).
 
     No connection is made yet: ``Engine.connect`` raises DatabaseAway when the server cannot be reached, DatabaseError
     when it refuses, without secrets. Raises ConfigError for a URL that cannot be read or names a database or driver
@@ -151,3 +151,67 @@ def _not_connected(dialect: Dialect, url: URL, error: BaseException, secret: str
             else "check the path in the database URL, and the rights on the file and its directory"
         )
     )
+
+
+_INSUFFICIENT_PRIVILEGE: Final = "42501"
+_READ_ONLY: Final = "25006"
+TO_THE_PRIMARY: Final = (
+    "let the database URL lead to the primary (?target_session_attrs=read-write finds it among several hosts)"
+)
+"""What to do where nothing can be written."""
+_RIGHT_ADVICE: Final = "; run this as the owner, or have the right granted: `eventlog doctor` names what is missing"
+
+
+@contextmanager
+def as_database_errors(connection: Connection) -> Iterator[None]:
+    """Turn errors of SQLAlchemy and of the bare driver into DatabaseAway (worth trying again) or DatabaseError."""
+    driver: Any = connection.dialect.loaded_dbapi
+    dialect = registry.load(connection.dialect.name)
+    try:
+        yield
+    except DBAPIError as error:
+        raise _translated(driver, dialect, error.orig or error, error.connection_invalidated) from error
+    except driver.Error as error:
+        raise _translated(driver, dialect, error, invalidated=False) from error
+
+
+def _translated(driver: Any, dialect: Dialect, error: BaseException, invalidated: bool) -> DatabaseError:
+    line = next(iter(str(error).splitlines()), type(error).__name__)
+    # Deadlocks, cancelled statements, a full disk and shutdowns are operational errors too, and pass.
+    is_operational = isinstance(error, driver.OperationalError | driver.InterfaceError)
+    if invalidated or (is_operational and not dialect.refuses(error)) or dialect.passes(error):
+        return DatabaseAway(f"the database failed or is gone: {line}")
+    sqlstate = getattr(error, "sqlstate", None)
+    advice = _RIGHT_ADVICE if sqlstate == _INSUFFICIENT_PRIVILEGE else ""
+    if sqlstate == _READ_ONLY:
+        advice = f"; this is a standby, or a session that may write nothing: {TO_THE_PRIMARY}"
+    return DatabaseError(f"the database refused a statement: {line}{advice}")
+
+
+def is_pooled(conn: Connection, dialect: Dialect) -> bool:
+    """Whether the transactions of this connection may run in different sessions. Ends its transaction.
+
+    A second connection begins a transaction. A pool lends it the session that this one has just let go, or lends this
+    one another session from then on; a database that is spoken to directly does neither.
+    """
+    own = dialect.session_id(conn)
+    conn.commit()
+    try:
+        with conn.engine.connect() as other:
+            if dialect.session_id(other) == own:
+                return True
+            pooled = dialect.session_id(conn) != own
+    except DatabaseError:
+        # The server lets no second connection in: as far as this one can tell.
+        pooled = dialect.session_id(conn) != own
+    conn.commit()
+    return pooled
+
+
+def refuse_pooling(conn: Connection, dialect: Dialect, place: str) -> None:
+    """Raise DatabaseError if ``is_pooled``. ``place``: database and server for the message, without secrets."""
+    if is_pooled(conn, dialect):
+        raise DatabaseError(
+            f"{place} is reached through a connection pool that changes sessions between transactions: the lock that "
+            "keeps a second publisher away would not hold; connect to the database itself, or to a pool in session mode"
+        )
