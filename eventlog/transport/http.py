@@ -1,24 +1,213 @@
-"""A connection by HTTP whose every wait ends at one deadline: the standard library's client over sockets of ours."""
+"""One HTTP client: requests to one server, each within one deadline.
+
+The deadline holds for the whole of an exchange, from the first address tried to the last byte of the answer, so that a
+server which drips a byte a second holds nobody. That needs the socket, hence the standard library's client over sockets
+of ours. Redirects are not followed, and proxies of the environment are not used: what is sent, credentials among it,
+goes to the server that is named, or nowhere.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import http.client
+import ipaddress
 import select
 import socket
 import ssl
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urlsplit
 
-from eventlog.errors import ReceiverAway
+from eventlog import __version__
+from eventlog.errors import ConfigError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
+_PIECE: Final = 64 * 1024
+"""Bytes read at once."""
 
-class Target(NamedTuple):
-    """Where to post. ``shown`` is the URL without its query, which may hold a secret."""
+_EXCERPT_BYTES: Final = 4096
+EXCERPT: Final = 200
+"""Bytes read of a response that is no answer, and characters shown of it at most."""
+
+
+class HttpFailed(Exception):
+    """An exchange failed: no connection, a time-out, an answer that is cut off, too large or no HTTP."""
+
+
+class Response(NamedTuple):
+    """What a server answers. Of a status other than 2xx ``body`` is the beginning alone."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+
+class HttpClient:
+    """Requests to one server. Threads may share it; connections are kept and reused.
+
+    A kept connection that the server closes before it answers is replaced once without a word: what is sent here may
+    come twice. ``shown`` is the URL without its query, which may hold a secret.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout: float,
+        max_answer_bytes: int,
+        section: str = "",
+        authorization: str | None = None,
+        secrets: Sequence[str] = (),
+        ca_file: Path | None = None,
+        client_certificate: Path | None = None,
+        client_key: Path | None = None,
+    ) -> None:
+        """Check everything that can be checked without the server; connect with the first request.
+
+        ``url``: http or https, percent-encoded, without user and password. ``timeout``: seconds for one exchange, all
+        in all (but the resolver has time-outs of its own). ``section``: where the options of these names are set, for
+        messages; empty if they are not. ``authorization`` is sent over https or to this machine only; ``secrets`` are
+        never shown. ``ca_file``: PEM of the only authorities that are trusted; None = the system's.
+        ``client_certificate``: PEM of our certificate, and of its key unless ``client_key`` holds that; no passphrase.
+        Raises ConfigError.
+        """
+        self._section = section
+        place = f"{section}.url" if section else "url"
+        self._target = _target(url, place)
+        self.shown = self._target.shown
+        if self._target.tls:
+            self._tls: ssl.SSLContext | None = _tls_context(section, ca_file, client_certificate, client_key)
+        elif ca_file is not None or client_certificate is not None or client_key is not None:
+            raise ConfigError(f"{place} {self.shown}: ca_file, client_certificate and client_key need https")
+        else:
+            self._tls = None
+        if authorization is not None and not self._target.tls and not _is_loopback(self._target.host):
+            raise ConfigError(
+                f"{place} {self.shown}: credentials are not sent over plain http to another machine; use https"
+            )
+        self._authorization = {} if authorization is None else {"Authorization": authorization}
+        self._secrets = secrets
+        self._timeout, self._max_answer_bytes = timeout, max_answer_bytes
+        self._idle: deque[_Connection] = deque()
+
+    def request(self, method: str, headers: Mapping[str, str], body: bytes | None = None, path: str = "") -> Response:
+        """One exchange; ``path`` is added to that of the URL. Raises HttpFailed, whatever the reason."""
+        where = f"{self._target.path.rstrip('/')}{path}" if path else self._target.path
+        headers = {"User-Agent": f"eventlog/{__version__}", **headers, **self._authorization}
+        with self._failing():
+            connection, response = self._begin(method, where, body, headers)
+            reusable = False
+            try:
+                if 200 <= response.status <= 299:
+                    content = self._read(response)
+                    reusable = connection.sock is not None
+                else:
+                    content = _excerpt(response)
+            finally:
+                response.close()
+                if reusable:
+                    self._idle.append(connection)
+                else:
+                    connection.close()
+            return Response(response.status, response.headers, content)
+
+    def close(self) -> None:
+        """Close the connections that are kept."""
+        while (connection := self._take_idle()) is not None:
+            connection.close()
+
+    def clean(self, text: str, most: int = EXCERPT) -> str:
+        """Text from outside on one line of at most ``most`` characters, with no control characters and no secrets."""
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        text = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
+        return text if len(text) <= most else text[:most] + "..."
+
+    def _begin(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[_Connection, http.client.HTTPResponse]:
+        """Send a request, and wait for the head of the response."""
+        deadline = time.monotonic() + self._timeout
+        kept = self._take_idle()
+        if kept is not None:
+            with contextlib.suppress(ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
+                return kept, kept.exchange(method, path, body, headers, deadline)
+        new = _Connection(self._target, self._tls, self._section)
+        return new, new.exchange(method, path, body, headers, deadline)
+
+    def _take_idle(self) -> _Connection | None:
+        """The connection used last that the server has not closed since."""
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return None
+            if connection.is_quiet():
+                return connection
+            connection.close()
+
+    def _read(self, response: http.client.HTTPResponse) -> bytes:
+        """The whole body, of at most ``max_answer_bytes``."""
+        encoding = response.getheader("Content-Encoding", "identity").strip().lower()
+        if encoding not in ("identity", ""):
+            raise HttpFailed(f"the answer has Content-Encoding {encoding}, which was not asked for")
+        limit = self._max_answer_bytes
+        body = bytearray()
+        while piece := response.read(_PIECE):
+            body += piece
+            if len(body) > limit:
+                break
+        if len(body) > limit or (response.length or 0) > limit:
+            raise HttpFailed(f"the answer has more than {limit} bytes{_hint(self._section, 'max_answer_bytes')}")
+        if response.length:
+            raise http.client.IncompleteRead(b"", response.length)
+        return bytes(body)
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Say in words why an exchange failed."""
+        try:
+            yield
+        except HttpFailed as failed:
+            why = self.clean(str(failed), 1000)
+        except TimeoutError:
+            why = f"no whole answer within {self._timeout:g} s{_hint(self._section, 'timeout')}"
+        except ssl.SSLError as error:
+            why = f"TLS failed: {self.clean(str(error.reason or error))}"
+        except http.client.RemoteDisconnected:
+            why = "the server closed the connection without an answer"
+        except http.client.IncompleteRead:
+            why = "the connection ended in the middle of the answer"
+        except http.client.HTTPException as error:
+            why = f"what came is no HTTP response: {self.clean(f'{type(error).__name__}: {error}')}"
+        except OSError as error:
+            why = f"the connection broke: {error.strerror or type(error).__name__}"
+        else:
+            return
+        raise HttpFailed(why) from None
+
+
+def _excerpt(response: http.client.HTTPResponse) -> bytes:
+    try:
+        return response.read(_EXCERPT_BYTES)
+    except (OSError, http.client.HTTPException):
+        return b""
+
+
+def _hint(section: str, option: str) -> str:
+    return f" ({section}.{option})" if section else ""
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+class _Target(NamedTuple):
+    """Where to connect, and what to ask for there."""
 
     tls: bool
     host: str
@@ -27,60 +216,130 @@ class Target(NamedTuple):
     shown: str
 
 
-class Connection(http.client.HTTPConnection):
+def _target(url: str, place: str) -> _Target:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise ConfigError(f"{place} is no URL; one like https://receiver/xds is needed") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"{place} is to be a URL like https://receiver/xds")
+    if parts.username is not None or parts.password is not None:
+        raise ConfigError(f"{place} holds a user or a password, which belong in the environment")
+    try:
+        parts.hostname.encode("idna")
+    except UnicodeError:
+        raise ConfigError(f"{place}: {parts.hostname} is no host name") from None
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    if any(not "!" <= c <= "~" for c in path):
+        raise ConfigError(f"{place} holds blanks or characters that are not ASCII; percent-encode them")
+    tls = parts.scheme == "https"
+    default = http.client.HTTPS_PORT if tls else http.client.HTTP_PORT
+    shown = f"{parts.scheme}://{parts.netloc}{parts.path}"
+    return _Target(tls, parts.hostname, default if port is None else port, path, shown)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _tls_context(section: str, ca_file: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
+    """Verify the server's certificate and its name, TLS 1.2 or later. Raises ConfigError."""
+    prefix = f"{section}." if section else ""
+    if key is not None and certificate is None:
+        raise ConfigError(f"{prefix}client_key needs {prefix}client_certificate")
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise ConfigError(f"{prefix}ca_file {ca_file}: {_pem_trouble(error)}; PEM certificates needed") from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.sslsocket_class = _TlsSocket
+    if certificate is not None:
+        files = f"{certificate}" if key is None else f"{certificate}, client_key {key}"
+        try:
+            context.load_cert_chain(certificate, key, password=_no_passphrase)
+        except OSError as error:
+            raise ConfigError(
+                f"{prefix}client_certificate {files}: {_pem_trouble(error)}; a PEM certificate and its key needed"
+            ) from None
+    return context
+
+
+def _no_passphrase() -> str:
+    # Without this OpenSSL would ask on the terminal.
+    raise ConfigError("the key of client_certificate has a passphrase; give one without")
+
+
+def _pem_trouble(error: OSError) -> str:
+    return str(getattr(error, "reason", None) or error.strerror or error)
+
+
+# --- connections ------------------------------------------------------------------------------------------------------
+
+
+class _Connection(http.client.HTTPConnection):
     """A connection whose every wait ends at the deadline of the exchange."""
 
-    sock: _PlainSocket | TlsSocket | None
+    sock: _PlainSocket | _TlsSocket | None
 
-    def __init__(self, target: Target, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, target: _Target, tls: ssl.SSLContext | None, section: str) -> None:
         super().__init__(target.host, target.port)
-        self._tls = tls
+        self._tls, self._section = tls, section
         self._deadline = 0.0
         if tls is not None:
             self.default_port = http.client.HTTPS_PORT
 
-    def post(self, path: str, body: bytes, headers: Mapping[str, str], deadline: float) -> http.client.HTTPResponse:
+    def exchange(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], deadline: float
+    ) -> http.client.HTTPResponse:
         """Send a request and return the response, its body unread. The connection is closed if that fails."""
         self._deadline = deadline
         if self.sock is not None:
             self.sock.deadline = deadline
         try:
-            # A receiver may refuse before it has read everything, and close.
+            # A server may refuse before it has read everything, and close.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                self.request("POST", path, body, dict(headers))
+                self.request(method, path, body, dict(headers))
             return self.getresponse()
         except BaseException:
             self.close()
             raise
 
     def connect(self) -> None:
-        """Connect, with TLS where it is asked for. Raises ReceiverAway, which says how that failed."""
+        """Connect, with TLS where it is asked for. Raises HttpFailed, which says how that failed."""
         try:
             plain = _connect(self.host, self.port, self._deadline)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is None:
-                made: _PlainSocket | TlsSocket = _PlainSocket(plain.family, plain.type, plain.proto, plain.detach())
+                opened: _PlainSocket | _TlsSocket = _PlainSocket(plain.family, plain.type, plain.proto, plain.detach())
             else:
                 with plain:
                     plain.settimeout(_left(self._deadline))
                     wrapped = self._tls.wrap_socket(plain, server_hostname=self.host)
-                assert isinstance(wrapped, TlsSocket)
-                made = wrapped
+                assert isinstance(wrapped, _TlsSocket)
+                opened = wrapped
         except socket.gaierror as error:
             why = f"the host name {self.host} cannot be resolved: {error.strerror}"
         except TimeoutError:
-            why = "no connection within the time-out (sink.timeout)"
+            why = f"no connection within the time-out{_hint(self._section, 'timeout')}"
         except ssl.SSLCertVerificationError as error:
-            why = f"the certificate is not trusted: {error.verify_message}; sink.ca_file names further authorities"
+            why = f"the certificate is not trusted: {error.verify_message}"
+            if self._section:
+                why += f"; {self._section}.ca_file names further authorities"
         except ssl.SSLError as error:
             why = f"no TLS connection: {error.reason or error}"
         except OSError as error:
             why = f"no connection: {error.strerror or type(error).__name__}"
         else:
-            made.deadline = self._deadline
-            self.sock = made
+            opened.deadline = self._deadline
+            self.sock = opened
             return
-        raise ReceiverAway(why)
+        raise HttpFailed(why)
 
     def is_quiet(self) -> bool:
         """Whether nothing has come since the last answer, the end of the connection neither."""
@@ -105,7 +364,7 @@ class _PlainSocket(socket.socket):
         super().sendall(data, flags)
 
 
-class TlsSocket(ssl.SSLSocket):
+class _TlsSocket(ssl.SSLSocket):
     """The same with TLS, where ``sendall`` is a loop of ``send``."""
 
     deadline = 0.0

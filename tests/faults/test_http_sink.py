@@ -238,7 +238,7 @@ def accept_all(request: Request) -> bytes:
 def connected(sink: HttpSink) -> None:
     """Connect with patience, as a busy machine needs it; from then on half a second is all that there is."""
     sink.send(document())
-    sink._timeout = 0.5
+    sink._client._timeout = 0.5
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(WARNING)
