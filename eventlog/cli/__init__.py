@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "health": "Say whether the publisher makes progress, by its health file.",
     "doctor": "Say what is wrong with log, triggers and rows, and what mends it.",
     "show": "Explain one row of the log: its group, its document, what became of it.",
+    "errors": "Show what was refused, by cause, and what puts it back.",
     "requeue": "Put rows with status E or F back into the queue.",
     "resync": "Write objects into the log once more: repair and first load.",
     "purge": "Remove processed rows by age.",

@@ -263,7 +263,20 @@ class ErrorLine(NamedTuple):
 
 def read_errors(conn: Connection, log: LogTable, record_id: int) -> list[ErrorLine]:
     """The error lines of a row, the oldest first."""
+    errors = _read_errors(log)
+    columns = (errors.c.error_time, errors.c.code, errors.c.message)
+    lines = sa.select(*columns).where(errors.c.record_id == record_id).order_by(errors.c.error_time)
+    return [ErrorLine(*row) for row in conn.execute(lines)]
+
+
+def newest_errors(conn: Connection, log: LogTable, most: int) -> list[tuple[int, ErrorLine]]:
+    """The newest error lines with their record_ids, the newest first; ``most`` of them at most."""
+    errors = _read_errors(log)
+    columns = (errors.c.record_id, errors.c.error_time, errors.c.code, errors.c.message)
+    lines = sa.select(*columns).order_by(errors.c.error_time.desc(), errors.c.record_id.desc()).limit(most)
+    return [(int(record_id), ErrorLine(*line)) for record_id, *line in conn.execute(lines)]
+
+
+def _read_errors(log: LogTable) -> sa.TableClause:
     columns = [sa.column("error_time", sa.TIMESTAMP()), *map(sa.column, ("record_id", "code", "message"))]
-    errors = sa.table(quoted(log.error_table), *columns, schema=schema_of(log))
-    found = sa.select(errors.c.error_time, errors.c.code, errors.c.message).where(errors.c.record_id == record_id)
-    return [ErrorLine(*row) for row in conn.execute(found.order_by(errors.c.error_time))]
+    return sa.table(quoted(log.error_table), *columns, schema=schema_of(log))

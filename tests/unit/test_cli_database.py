@@ -172,3 +172,43 @@ def test_a_log_that_is_not_there_is_one_line_and_exit_1(run: Run, arguments: lis
     code, out, err = run(*arguments)
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert part in err
+
+
+def test_errors_groups_the_refused_rows_by_cause_and_says_what_puts_them_back(run: Run, database: sa.Engine) -> None:
+    with database.begin() as conn:
+        conn.exec_driver_sql(
+            "INSERT INTO eventlog_error VALUES (2, '2026-01-01 10:00', 'bad_value', 'too long'), "
+            "(6, '2026-01-02 10:00', 'bad_value', 'no date'), (4, '2026-01-01 11:00', 'receiver', 'no such user'), "
+            "(1, '2026-01-03 11:00', 'receiver', 'was refused, and is done by now')"
+        )
+    code, out, err = run("errors", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == {
+        "log": "public.eventlog",
+        "errors": [
+            {
+                "code": "bad_value", "table_name": "usr", "status": "E", "rows": 2, "newest": "2026-01-02T10:00:00Z",
+                "example": 6, "message": "no date", "command": "eventlog requeue --status E --ids 2,6",
+            },
+            {
+                "code": "receiver", "table_name": "usr", "status": "F", "rows": 1, "newest": "2026-01-01T11:00:00Z",
+                "example": 4, "message": "no such user", "command": "eventlog requeue --status F --ids 4",
+            },
+        ],
+    }  # fmt: skip
+    code, out, err = run("errors")
+    assert (code, out.splitlines()[1].split()[:4]) == (0, ["bad_value", "usr", "E", "2"])
+    assert "eventlog requeue --status E --ids 2,6" in err
+
+
+def test_errors_looks_at_the_newest_lines_only(run: Run, database: sa.Engine) -> None:
+    with database.begin() as conn:
+        conn.exec_driver_sql(
+            "INSERT INTO eventlog_error VALUES (2, '2026-01-01 10:00', 'old', ''), (6, '2026-01-02 10:00', 'new', '')"
+        )
+    _, out, _ = run("errors", "--limit", "1", "--json")
+    assert [group["code"] for group in json.loads(out)["errors"]] == ["new"]
+
+
+def test_errors_of_a_log_without_any_says_so(run: Run) -> None:
+    assert run("errors")[:2] == (0, "log public.eventlog: no row of status E or F among the newest error lines\n")
