@@ -14,8 +14,8 @@ from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Effective, effective
 from eventlog.config.options import toml
 from eventlog.errors import ConfigError
-from eventlog.publisher.doctor import Finding, Limits
-from eventlog.publisher.doctor.collect import examine
+from eventlog.publisher.doctor import examine
+from eventlog.sql.doctor import Finding, Limits
 
 COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan"}
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from eventlog.cli.output import print_json, result, table
 from eventlog.config.load import Config
-from eventlog.publisher.doctor.words import age
 from eventlog.publisher.stream.status import SourceStatus, place_in_words, source_status
+from eventlog.sql.doctor import age
 
 
 def show_source(config: Config, *, as_json: bool) -> None:

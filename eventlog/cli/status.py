@@ -19,11 +19,11 @@ from eventlog.config.settings import SOURCE_FORMATS
 from eventlog.core.events import Outgoing
 from eventlog.errors import EventlogError
 from eventlog.model import Status
-from eventlog.publisher.doctor.words import age
 from eventlog.publisher.flight import decode
 from eventlog.publisher.open import find_log
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.doctor import age
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.rows import count_by_status, read_inflight
 

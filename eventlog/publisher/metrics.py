@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.doctor.facts import ask
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -91,7 +92,7 @@ def owned_tables(
     """Those of the tables that the publisher's user owns; none where loopback is off or the settings speak of it."""
     if not options.driver_user or schema is None or options.loopback_is_meant:
         return ()
-    return dialect.health.owned(conn, schema, tables, options.driver_user)
+    return ask(conn, dialect, "owned", str, schema=schema, tables=list(tables), user=options.driver_user)
 
 
 def warn_at_start(context: Context) -> None:

@@ -22,7 +22,7 @@ from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectCl
 from eventlog.core.values import Kind
 from eventlog.model import LogRow, QueueRow, queue_rows
 from eventlog.sql.bulk import Part
-from eventlog.sql.health import Health
+from eventlog.sql.doctor.facts import Health
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers.plan import InstalledTrigger, TableSql, TriggerPlan
 from eventlog.sql.triggers.watch import Watch

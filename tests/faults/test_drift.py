@@ -17,7 +17,7 @@ from eventlog.cli.status import drift as drift_in_status
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
 from eventlog.publisher import drift
-from eventlog.publisher.doctor.collect import examine
+from eventlog.publisher.doctor import examine
 from eventlog.sql.triggers.plan import TriggerPlan
 
 USR = "CREATE TABLE usr (id integer PRIMARY KEY, name text, age integer, nick varchar(40))"

@@ -25,6 +25,7 @@ from eventlog.publisher.open import open_context
 from eventlog.sql import migrations
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialects.oracle.reflect import fingerprint
+from eventlog.sql.doctor.facts import Numbering, ask
 
 CAPTURES = pytest.mark.parametrize("capture", ["row", "statement"])
 
@@ -290,7 +291,7 @@ def test_the_fingerprint_is_another_one_once_a_table_is(oracle: Platform) -> Non
 
 def test_the_sequence_of_a_log_is_found_in_order(oracle: Platform) -> None:
     with oracle.session() as (conn, log):
-        (found,) = oracle.dialect.health.numberings(conn, log)
+        (found,) = ask(conn, oracle.dialect, "numberings", Numbering, log)
     assert (found.cache, found.increment, found.cycles, found.disorder) == (1, 1, False, None)
 
 

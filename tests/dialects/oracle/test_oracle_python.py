@@ -249,7 +249,7 @@ def test_a_sequence_whose_numbers_do_not_rise_in_the_order_of_requests_is_told(
             raise DBAPIError(statement, {}, oracledb.DatabaseError(SimpleNamespace(code=found)))
         return found
 
-    monkeypatch.setattr(doctor, "fetch", fetched)
+    monkeypatch.setattr(doctor, "fetch_rows", fetched)
     (found,) = doctor.numberings(conn(), LOG)
     assert (found.cache, answers) == (1, [])
     if disorder is None:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from eventlog import cli
 from eventlog.model import LogRow
-from eventlog.publisher.doctor import collect
+from eventlog.publisher import doctor as publisher_doctor
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import LogTable
 
@@ -487,8 +487,8 @@ def test_a_right_that_one_check_needs_is_a_finding_and_not_the_end(
 def test_an_old_transaction_that_has_written_to_the_log_is_named(home: sa.Engine) -> None:
     from eventlog.cli.triggers import planned_triggers
     from eventlog.config.load import load
-    from eventlog.publisher.doctor import Limits
-    from eventlog.publisher.doctor.collect import examine
+    from eventlog.publisher.doctor import examine
+    from eventlog.sql.doctor import Limits
 
     config = load(Path("eventlog.toml"), os.environ)
     with home.connect() as writer, home.connect() as reader:
@@ -504,7 +504,7 @@ def test_an_old_transaction_that_has_written_to_the_log_is_named(home: sa.Engine
 
 
 def test_a_pool_in_transaction_mode_is_an_error(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collect, "is_pooled", lambda *_: True)
+    monkeypatch.setattr(publisher_doctor, "is_pooled", lambda *_: True)
     code, found = doctor()
     assert (code, found["pooling"][0]["severity"]) == (1, "error")
 

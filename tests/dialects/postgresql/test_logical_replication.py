@@ -20,7 +20,8 @@ from sqlalchemy import Connection
 from watched import LOG_DDL, Logged, Watched, fields, run
 
 from eventlog.sql import embedded
-from eventlog.sql.dialects.postgresql import doctor
+from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.doctor.facts import LogTrigger, ask
 from eventlog.sql.triggers.plan import TriggerPlan
 from eventlog.sql.triggers.watch import Watch
 
@@ -205,12 +206,16 @@ def test_updates_of_a_key_that_may_shift_are_logged_on_a_subscriber(replication:
     assert target.logged("UPDATE t SET name = 'c'") == fields(2, "id=2", ("name", "b", "c"))
 
 
+def installed_triggers(target: Watched) -> list[LogTrigger]:
+    return ask(target.conn, DIALECT, "installed_triggers", LogTrigger, target.log)
+
+
 def test_triggers_that_only_missed_what_is_replicated_are_replaced(replication: Replication) -> None:
     target = replication.target
     replication.watch(Watch("t", always=True))
     (unchanged, *_) = target.plan(Watch("t", always=True)).actions
     assert unchanged.kind == "unchanged"
-    assert all(trigger.enabled for trigger in doctor.installed_triggers(target.conn, target.log))
+    assert all(trigger.enabled for trigger in installed_triggers(target))
     # As eventlog made them before: no trigger for rows, those of statements for all.
     run(
         target.conn,
@@ -227,5 +232,5 @@ def test_triggers_that_only_missed_what_is_replicated_are_replaced(replication: 
     assert left == []
     # One that fires for what is replicated alone is right beside another that logs all else, and nowhere else.
     run(target.conn, "ALTER TABLE t ENABLE REPLICA TRIGGER _tgr_t_i_1")
-    disabled = [one.trigger for one in doctor.installed_triggers(target.conn, target.log) if not one.enabled]
+    disabled = [one.trigger for one in installed_triggers(target) if not one.enabled]
     assert disabled == ["_tgr_t_i_1"]

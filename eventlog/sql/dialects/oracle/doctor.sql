@@ -1,4 +1,5 @@
--- Facts for doctor.py. In braces: names of the log and of its columns, quoted; :name: bound values.
+-- What doctor asks of an Oracle. Nothing here changes anything.
+-- In braces: names of the log and of its columns, quoted; :now the time now in the zone of event_time.
 
 -- name: clock
 SELECT (CAST(SYS_EXTRACT_UTC(SYSTIMESTAMP) AS DATE) - DATE '1970-01-01') * 86400
@@ -24,15 +25,20 @@ FROM (SELECT {record_id}, {perpetrator} FROM {log} WHERE {status} = 'N' ORDER BY
 WHERE ROWNUM <= :limit
 
 -- name: not_due
-SELECT COUNT(CASE WHEN {event_time} > {now} THEN 1 END),
-       LTRIM(TO_CHAR(MIN(CASE WHEN {event_time} > {now} THEN {event_time} END), 'SYYYY-MM-DD HH24:MI:SS.FF9')),
-       (CAST(MIN(CASE WHEN {event_time} > {now} THEN {event_time} END) AS DATE) - CAST({now} AS DATE)) * 86400, COUNT(*)
-FROM (SELECT {event_time} FROM {log} WHERE {status} = 'N' ORDER BY {record_id})
+-- Which of the first rows N have an event_time that lies ahead of the database's clock.
+SELECT COUNT(CASE WHEN event_time > now THEN 1 END),
+       LTRIM(TO_CHAR(MIN(CASE WHEN event_time > now THEN event_time END), 'SYYYY-MM-DD HH24:MI:SS.FF9')),
+       (CAST(MIN(CASE WHEN event_time > now THEN event_time END) AS DATE) - CAST(MIN(now) AS DATE)) * 86400, COUNT(*)
+FROM (
+    SELECT {event_time} AS event_time, TO_TIMESTAMP(:now, 'SYYYY-MM-DD HH24:MI:SS.FF9') AS now
+    FROM {log} WHERE {status} = 'N' ORDER BY {record_id}
+)
 WHERE ROWNUM <= :limit
 
 -- name: ahead
+-- The latest event_time of the newest rows.
 SELECT record_id, LTRIM(TO_CHAR(event_time, 'SYYYY-MM-DD HH24:MI:SS.FF9')),
-       (CAST(event_time AS DATE) - CAST({now} AS DATE)) * 86400
+       (CAST(event_time AS DATE) - CAST(TO_TIMESTAMP(:now, 'SYYYY-MM-DD HH24:MI:SS.FF9') AS DATE)) * 86400
 FROM (
     SELECT record_id, event_time
     FROM (SELECT {record_id} AS record_id, {event_time} AS event_time FROM {log} ORDER BY {record_id} DESC)
@@ -48,11 +54,29 @@ WHERE ROWNUM <= :sample
 GROUP BY {table_name}, {table_key}
 
 -- name: indexes
-SELECT i.index_name, i.status, c.column_name
+-- Their columns in order; that of an expression has a name of the database's own.
+SELECT i.index_name, CASE WHEN i.status = 'UNUSABLE' THEN 0 ELSE 1 END,
+       CASE WHEN c.column_name NOT LIKE 'SYS\_NC%' ESCAPE '\' THEN c.column_name END, NULL
 FROM all_indexes i
 JOIN all_ind_columns c ON c.index_owner = i.owner AND c.index_name = i.index_name
-WHERE i.table_owner = :owner AND i.table_name = :name
+WHERE i.table_owner = :log_schema AND i.table_name = :log_name
 ORDER BY i.index_name, c.column_position
+
+-- name: reading_index
+-- Shown, not run: makes the index that the publisher reads by (spec/triggers.md 7).
+CREATE INDEX {schema}.{reading_index} ON {log} ({status}, {record_id}) ONLINE
+
+-- name: row_index
+-- Shown, not run: makes the index by which single rows are found.
+CREATE UNIQUE INDEX {schema}.{row_index} ON {log} ({record_id}) ONLINE
+
+-- name: grants
+-- Shown, not run: lets a user publish the log (spec/event-log.md 8.4, 10).
+GRANT SELECT, UPDATE ({status}){delete} ON {log} TO {user};
+GRANT SELECT, INSERT ON {error} TO {user};
+GRANT SELECT, INSERT, UPDATE, DELETE ON {inflight} TO {user};
+GRANT SELECT ON {flights} TO {user};
+GRANT EXECUTE ON SYS.DBMS_LOCK TO {user}
 
 -- name: numberings
 -- The sequences that stand in the default of record_id cannot be asked for, since the default is a LONG: ours by its name.
@@ -69,11 +93,6 @@ WHERE sequence_owner = :owner AND sequence_name = :name AND scale_flag = 'Y'
 -- name: inflight
 SELECT (CAST(SYS_EXTRACT_UTC(SYSTIMESTAMP) AS DATE) - CAST(MIN(started) AS DATE)) * 86400
 FROM {inflight}
-
--- name: storage
-SELECT num_rows, TO_CHAR(last_analyzed, 'YYYY-MM-DD HH24:MI:SS')
-FROM all_tables
-WHERE owner = :owner AND table_name = :name
 
 -- name: rights
 SELECT privilege

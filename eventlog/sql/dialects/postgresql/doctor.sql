@@ -1,6 +1,7 @@
 -- What doctor asks of a PostgreSQL. Nothing here changes anything.
--- In braces: names of the log and of its columns, quoted. :log is the log's quoted name as a text, :column one of its
--- columns, :now the time now in the zone of event_time; to run a statement by hand put them in. "Newest" rows are those of the highest record_ids.
+-- In braces: names of the log and of its columns, quoted. :log is the log's quoted name as a text, :record_id_column the
+-- name of one of its columns, :marker the end of the comments of its triggers, :now the time now in the zone of
+-- event_time; to run a statement by hand put them in. "Newest" rows are those of the highest record_ids.
 
 -- name: clock
 SELECT extract(epoch FROM clock_timestamp())::float8 AS seconds;
@@ -20,8 +21,8 @@ FROM (SELECT {record_id}::numeric AS record_id FROM {log}
 
 -- name: made_by
 -- Which of the first rows N one user made.
-SELECT count(*) FILTER (WHERE perpetrator = CAST(:user AS text)) AS rows,
-       min(record_id) FILTER (WHERE perpetrator = CAST(:user AS text)) AS first, count(*) AS looked_at
+SELECT count(*) FILTER (WHERE perpetrator = CAST(:perpetrator AS text)) AS rows,
+       min(record_id) FILTER (WHERE perpetrator = CAST(:perpetrator AS text)) AS first, count(*) AS looked_at
 FROM (SELECT {record_id} AS record_id, rtrim({perpetrator}::text, ' ') COLLATE "C" AS perpetrator FROM {log}
       WHERE {status} = 'N' AND {record_id} > 0 ORDER BY {record_id} LIMIT :limit) AS rows_n;
 
@@ -53,16 +54,23 @@ GROUP BY table_name, table_key ORDER BY min(record_id);
 
 -- name: indexes
 -- The indexes of the log: what is not valid (CREATE INDEX CONCURRENTLY that failed) serves nobody.
-SELECT x.relname AS name, i.indisvalid AND i.indisready AND m.amname = 'btree' AS is_valid,
-       ARRAY(SELECT a.attname::text FROM unnest(i.indkey::smallint[]) WITH ORDINALITY AS k (attnum, place)
-             LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum AND k.attnum > 0
-             WHERE k.place <= i.indnkeyatts ORDER BY k.place) AS columns,
-       pg_catalog.pg_get_expr(i.indpred, i.indrelid) AS predicate
+SELECT x.relname::text AS index, i.indisvalid AND i.indisready AND m.amname = 'btree' AS is_valid,
+       a.attname::text AS "column", pg_catalog.pg_get_expr(i.indpred, i.indrelid) AS predicate
 FROM pg_catalog.pg_index i
 JOIN pg_catalog.pg_class x ON x.oid = i.indexrelid
 JOIN pg_catalog.pg_am m ON m.oid = x.relam
-WHERE i.indrelid = to_regclass(:log)
-ORDER BY x.relname COLLATE "C";
+CROSS JOIN LATERAL unnest(i.indkey::smallint[]) WITH ORDINALITY AS k (attnum, place)
+LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum AND k.attnum > 0
+WHERE i.indrelid = to_regclass(:log) AND k.place <= i.indnkeyatts
+ORDER BY x.relname COLLATE "C", k.place;
+
+-- name: reading_index
+-- Shown, not run: makes the index that the publisher reads by (spec/triggers.md 7).
+CREATE INDEX CONCURRENTLY {reading_index} ON {log} ({record_id}) WHERE {status} = 'N';
+
+-- name: row_index
+-- Shown, not run: makes the index by which single rows are found.
+CREATE UNIQUE INDEX CONCURRENTLY ON {log} ({record_id});
 
 -- name: numberings
 -- The sequences that number the rows: of an identity or serial column, or named by its default.
@@ -76,13 +84,13 @@ WHERE s.seqrelid IN (
     FROM pg_catalog.pg_depend d
     JOIN pg_catalog.pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
     WHERE d.classid = 'pg_catalog.pg_class'::regclass AND d.refclassid = 'pg_catalog.pg_class'::regclass
-      AND d.refobjid = to_regclass(:log) AND a.attname = :column AND d.deptype IN ('a', 'i')
+      AND d.refobjid = to_regclass(:log) AND a.attname = :record_id_column AND d.deptype IN ('a', 'i')
     UNION ALL
     SELECT d.refobjid
     FROM pg_catalog.pg_attrdef f
     JOIN pg_catalog.pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
     JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_attrdef'::regclass AND d.objid = f.oid
-    WHERE f.adrelid = to_regclass(:log) AND a.attname = :column
+    WHERE f.adrelid = to_regclass(:log) AND a.attname = :record_id_column
       AND d.refclassid = 'pg_catalog.pg_class'::regclass)
 ORDER BY 1;
 
@@ -182,7 +190,7 @@ ORDER BY 1, 2, 3;
 -- Tables that have no trigger of anybody's making.
 SELECT c.relname::text AS name
 FROM pg_catalog.pg_class c
-WHERE c.relnamespace = to_regnamespace(:schema) AND c.relkind IN ('r', 'p') AND c.relname = ANY (CAST(:tables AS text[]))
+WHERE c.relnamespace = to_regnamespace(quote_ident(:schema)) AND c.relkind IN ('r', 'p') AND c.relname = ANY (CAST(:tables AS text[]))
   AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger t
                   WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgenabled <> 'D')
 ORDER BY c.relname COLLATE "C";
@@ -191,7 +199,7 @@ ORDER BY c.relname COLLATE "C";
 -- Tables that belong to this role itself, and not to one that it is a member of.
 SELECT c.relname::text AS name
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_roles r ON r.oid = c.relowner
-WHERE c.relnamespace = to_regnamespace(:schema) AND c.relkind IN ('r', 'p') AND c.relname = ANY (CAST(:tables AS text[]))
+WHERE c.relnamespace = to_regnamespace(quote_ident(:schema)) AND c.relkind IN ('r', 'p') AND c.relname = ANY (CAST(:tables AS text[]))
   AND r.rolname = :user
 ORDER BY c.relname COLLATE "C";
 
@@ -199,16 +207,31 @@ ORDER BY c.relname COLLATE "C";
 -- Columns of watched tables that this role may not read.
 SELECT asked.table_name AS name, array_agg(asked.column_name ORDER BY asked.place) AS columns
 FROM unnest(CAST(:tables AS text[]), CAST(:columns AS text[])) WITH ORDINALITY AS asked (table_name, column_name, place)
-JOIN pg_catalog.pg_class c ON c.relnamespace = to_regnamespace(:schema) AND c.relname = asked.table_name
+JOIN pg_catalog.pg_class c ON c.relnamespace = to_regnamespace(quote_ident(:schema)) AND c.relname = asked.table_name
 JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = asked.column_name
 WHERE NOT has_column_privilege(c.oid, a.attnum, 'SELECT')
 GROUP BY asked.table_name ORDER BY asked.table_name COLLATE "C";
 
+-- name: grants
+-- Shown, not run: lets a user publish the log (spec/event-log.md 8.4, 10).
+GRANT USAGE ON SCHEMA {schema} TO {user};
+GRANT SELECT, UPDATE ({status}){delete} ON {log} TO {user};
+GRANT SELECT, INSERT ON {error} TO {user};
+GRANT SELECT, INSERT, UPDATE, DELETE ON {inflight} TO {user};
+GRANT USAGE ON SEQUENCE {flights} TO {user};
+
 -- name: rights_to_apply
--- COMMENT ON TRIGGER needs the table's ownership.
-SELECT has_schema_privilege(to_regnamespace(:schema), 'CREATE') AS may_create,
-       has_table_privilege(to_regclass(:log), 'INSERT') AS may_write,
-       ARRAY(SELECT c.relname::text FROM pg_catalog.pg_class c
-             WHERE c.relnamespace = to_regnamespace(:schema) AND c.relname = ANY (CAST(:tables AS text[]))
-               AND NOT pg_has_role(c.relowner, 'USAGE')
-             ORDER BY c.relname COLLATE "C") AS foreign_tables;
+-- What this role lacks to apply triggers to tables. COMMENT ON TRIGGER needs the table's ownership.
+SELECT missing
+FROM (
+    SELECT 1 AS place, 'CREATE on schema ' || :schema AS missing
+    WHERE NOT has_schema_privilege(to_regnamespace(quote_ident(:schema)), 'CREATE')
+    UNION ALL
+    SELECT 2, 'INSERT on the log ' || concat_ws('.', CAST(:log_schema AS text), CAST(:log_name AS text))
+    WHERE NOT has_table_privilege(to_regclass(:log), 'INSERT')
+    UNION ALL
+    SELECT 3, format('ownership of table %s.%s', CAST(:schema AS text), c.relname)
+    FROM pg_catalog.pg_class c
+    WHERE c.relnamespace = to_regnamespace(quote_ident(:schema)) AND c.relname = ANY (CAST(:tables AS text[]))
+      AND NOT pg_has_role(c.relowner, 'USAGE')) AS lacks
+ORDER BY place, missing COLLATE "C";

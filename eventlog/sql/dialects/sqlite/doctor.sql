@@ -1,5 +1,6 @@
 -- What doctor asks of a SQLite file. Nothing here changes anything.
--- In braces: names of the log and of its columns, quoted. "Newest" rows are those of the highest record_ids.
+-- In braces: names of the log and of its columns, quoted; :log_name is the log's, :now the time now in the zone of
+-- event_time. "Newest" rows are those of the highest record_ids.
 
 -- name: statuses
 -- The newest rows by status.
@@ -16,8 +17,8 @@ FROM (SELECT {record_id} AS record_id FROM {log}
 
 -- name: made_by
 -- Which of the first rows N one user made.
-SELECT count(*) FILTER (WHERE perpetrator = :user) AS rows,
-       min(record_id) FILTER (WHERE perpetrator = :user) AS first, count(*) AS looked_at
+SELECT count(*) FILTER (WHERE perpetrator = :perpetrator) AS rows,
+       min(record_id) FILTER (WHERE perpetrator = :perpetrator) AS first, count(*) AS looked_at
 FROM (SELECT {record_id} AS record_id, rtrim({perpetrator}, ' ') AS perpetrator FROM {log}
       WHERE {status} = 'N' AND {record_id} > 0 ORDER BY {record_id} LIMIT :limit);
 
@@ -46,14 +47,22 @@ FROM (SELECT CAST({table_name} AS TEXT) AS table_name, CAST({table_key} AS TEXT)
 WHERE record_id > 0
 GROUP BY table_name, table_key ORDER BY min(record_id);
 
--- name: indexes
--- The columns of the log's indexes in order, and their text, where a predicate stands.
-SELECT i.name, x.name AS column_name, i.partial, s.sql
+-- name: index_columns
+-- The columns of the log's indexes in order, and the text of each partial one, where its predicate stands.
+SELECT i.name, x.name AS column_name, CASE WHEN i.partial THEN s.sql END AS sql
 FROM pragma_index_list(:log_name) AS i
 JOIN pragma_index_xinfo(i.name) AS x
 LEFT JOIN main.sqlite_schema AS s ON s.type = 'index' AND s.name = i.name
 WHERE x."key"
 ORDER BY i.name, x.seqno;
+
+-- name: reading_index
+-- Shown, not run: makes the index that the publisher reads by (spec/triggers.md 7).
+CREATE INDEX {reading_index} ON {log} ({record_id}) WHERE {status} = 'N';
+
+-- name: row_index
+-- Shown, not run: makes the index by which single rows are found.
+CREATE UNIQUE INDEX {row_index} ON {log} ({record_id});
 
 -- name: inflight
 SELECT (julianday('now') - min(julianday(started))) * 86400.0 AS seconds FROM {inflight};

@@ -8,12 +8,20 @@ import pytest
 from samples import CATALOG
 
 from eventlog.core.checks import BadRow
-from eventlog.publisher.doctor import Finding, Limits
-from eventlog.publisher.doctor.capture import judge_plan
-from eventlog.publisher.doctor.log_table import judge_keys, judge_numberings, judge_storage, judge_transactions
-from eventlog.publisher.doctor.session import judge_clock
-from eventlog.publisher.doctor.waiting import judge_bad, judge_in_flight, judge_record_ids, judge_statuses
-from eventlog.sql.health import Clock, Numbering, OpenTransaction, Rows, SpelledKey, StatusRows, Storage
+from eventlog.sql.doctor import Finding, Limits
+from eventlog.sql.doctor.capture import judge_plan
+from eventlog.sql.doctor.facts import LogTrigger, Numbering, OpenTransaction, Rows, SpelledKey, StatusRows, Storage
+from eventlog.sql.doctor.log import (
+    judge_bad,
+    judge_clock,
+    judge_in_flight,
+    judge_keys,
+    judge_numberings,
+    judge_record_ids,
+    judge_statuses,
+    judge_storage,
+    judge_transactions,
+)
 from eventlog.sql.triggers.plan import Action, TriggerPlan
 
 LIMITS = Limits()
@@ -26,17 +34,17 @@ def open_transaction(**facts: Any) -> OpenTransaction:
 
 
 @pytest.mark.parametrize(
-    ("clock", "part"),
+    ("ahead", "uncertainty", "part"),
     [
-        (Clock(0.5, 0.0), None),
-        (Clock(-1.9, 0.0), None),
-        (Clock(5.0, 4.0), None),  # the answer took that long
-        (Clock(7200.0, 0.01), "2 hours ahead of"),
-        (Clock(-30.0, 0.01), "30.0 seconds behind"),
+        (0.5, 0.0, None),
+        (-1.9, 0.0, None),
+        (5.0, 4.0, None),  # the answer took that long
+        (7200.0, 0.01, "2 hours ahead of"),
+        (-30.0, 0.01, "30.0 seconds behind"),
     ],
 )
-def test_clocks_are_compared_as_far_as_the_answer_allows(clock: Clock, part: str | None) -> None:
-    found = list(judge_clock(clock, LIMITS))
+def test_clocks_are_compared_as_far_as_the_answer_allows(ahead: float, uncertainty: float, part: str | None) -> None:
+    found = list(judge_clock(ahead, uncertainty, LIMITS))
     assert [one.code for one in found] == ([] if part is None else ["clock"])
     assert part is None or part in found[0].text
 
@@ -61,15 +69,15 @@ def test_a_sequence_is_told_with_what_brings_its_numbers_into_order(
 @pytest.mark.parametrize(
     ("facts", "codes"),
     [
-        (None, []),
-        (Storage(1000, 90_000, None, True), []),
-        (Storage(10_000_000, 100_000, None, True), []),  # a hundredth of it
-        (Storage(100_000, 100_000, "2024-01-01 00:00", True), ["dead_rows"]),
-        (Storage(0, 0, None, False), ["autovacuum_off"]),
-        (Storage(100, 1_000_000, None, False), ["autovacuum_off", "dead_rows"]),
+        ([], []),
+        ([Storage(1000, 90_000, None, True)], []),
+        ([Storage(10_000_000, 100_000, None, True)], []),  # a hundredth of it
+        ([Storage(100_000, 100_000, "2024-01-01 00:00", True)], ["dead_rows"]),
+        ([Storage(0, 0, None, False)], ["autovacuum_off"]),
+        ([Storage(100, 1_000_000, None, False)], ["autovacuum_off", "dead_rows"]),
     ],
 )
-def test_dead_rows_count_when_they_are_many_beside_the_live_ones(facts: Storage | None, codes: list[str]) -> None:
+def test_dead_rows_count_when_they_are_many_beside_the_live_ones(facts: list[Storage], codes: list[str]) -> None:
     assert [one.code for one in judge_storage(facts, "hr.eventlog", LIMITS)] == codes
 
 
@@ -110,8 +118,8 @@ def test_a_list_that_is_cut_says_so() -> None:
     (found,) = judge_bad(bad, 10, True, limits)
     assert "among the first 10 rows N, more were not checked: record_id 1, 2 and 2 more;" in found.text
     keys = [SpelledKey("usr", f"idu=0{number}", 1, number) for number in (1, 2, 3)]
-    (found,) = judge_keys(keys, CATALOG, True, limits)
-    assert "(the newest 100 rows were looked at)" in found.text
+    (found,) = judge_keys(keys, CATALOG, Limits(sample=3, shown=2))
+    assert "(the newest 3 rows were looked at)" in found.text
     assert "and 1 more keys" in found.text
 
 
@@ -146,7 +154,7 @@ def test_a_plan_is_told_action_by_action_and_what_is_disabled_is_not_told_twice(
         Action("unchanged", "hr.e", "as declared"),
     )
     plan = TriggerPlan(actions, ("the primary key of f is DEFERRABLE: ...", "pwd looks like a secret"), ("TRUNCATE",))
-    found = list(judge_plan(plan, {"hr.b": ["t1"], "hr.c": ["t1"]}))
+    found = list(judge_plan(plan, [LogTrigger(table, "t1", False, "") for table in ("hr.b", "hr.c")]))
     assert [(one.code, one.severity) for one in found] == [
         ("trigger_missing", "error"),
         ("trigger_drifted", "error"),

@@ -1,0 +1,469 @@
+"""``doctor``: one look at the database that changes nothing and whose work is bounded (spec/event-log.md 11).
+
+It is a table of checks. An entry names what is looked at, asks the database (``sql.doctor.facts``, whose SQL is in each
+dialect's ``doctor.sql``), and has a plain function judge the answer (``sql.doctor.log``, ``sql.doctor.capture``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeVar
+
+from sqlalchemy import Connection
+
+from eventlog.config.load import Config, connection_url
+from eventlog.core.catalog import Catalog, Database, match_name
+from eventlog.core.checks import check_rows
+from eventlog.errors import DatabaseError, EventlogError
+from eventlog.model import queue_rows
+from eventlog.publisher.context import PublisherOptions
+from eventlog.publisher.cycle import recorded_ids
+from eventlog.publisher.flight import Flight, decode
+from eventlog.publisher.metrics import WAYS_OUT, of_tables, owned_tables
+from eventlog.publisher.open import (
+    captured_tables,
+    catalog_of,
+    class_names,
+    class_schema,
+    find_log,
+    publisher_options,
+    publisher_user,
+    with_tables,
+)
+from eventlog.sql import migrations
+from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, connect, is_pooled
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.doctor import Finding, Limits, capture, facts
+from eventlog.sql.doctor import log as of_log
+from eventlog.sql.locate import new_log
+from eventlog.sql.log_table import LogTable, split_name
+from eventlog.sql.registry import for_url
+from eventlog.sql.rows import read_inflight
+from eventlog.sql.triggers.plan import TriggerPlan
+from eventlog.sql.windows import Window
+
+Compare = Callable[[Connection, Dialect, Config], TriggerPlan]
+"""Compares the triggers with what the configuration declares. Raises EventlogError."""
+
+T = TypeVar("T")
+
+_NO_LIMITS: Final = Limits()
+
+
+@dataclass(slots=True)
+class Case:
+    """What the checks go by, and the findings so far. The fields from ``log`` on are known once the log is found."""
+
+    conn: Connection
+    dialect: Dialect
+    config: Config
+    limits: Limits
+    compare: Compare
+    findings: list[Finding] = field(default_factory=list)
+    orphans: list[facts.Orphan] = field(default_factory=list)
+    log: LogTable = field(init=False)
+    user: str = field(init=False)
+    options: PublisherOptions = field(init=False)
+    missing_rights: Sequence[str] = ()
+    database: Database | None = None
+    catalog: Catalog | None = None
+    plan: TriggerPlan | None = None
+    flights: Sequence[Flight] = ()
+
+    def run(self, checks: Iterable[Check]) -> None:
+        """Make checks. One that fails is a finding, and not the end."""
+        for subject, find in checks:
+            try:
+                with as_database_errors(self.conn), self.conn.begin_nested():
+                    self.findings += find(self)
+            except EventlogError as error:
+                if self.conn.invalidated:
+                    raise
+                text = f"{subject} could not be checked: {error}"
+                self.findings.append(Finding("check_failed", "warning", text, ("eventlog doctor, as a user who may",)))
+
+    def ask(self, question: str, record: Callable[..., T], **about: object) -> list[T]:
+        """The database's answers to a question about the log."""
+        return facts.ask(self.conn, self.dialect, question, record, self.log, **about)
+
+    def ask_one(self, question: str, record: Callable[..., T], **about: object) -> T:
+        """The answer to a question that has one."""
+        (answer,) = self.ask(question, record, **about)
+        return answer
+
+    def repairs(self, name: str, **names: str) -> tuple[str, ...]:
+        """Statements that are shown and not run."""
+        return facts.repairs(self.conn, self.dialect, name, self.log, **names)
+
+    @property
+    def schema(self) -> str:
+        """The schema of the classes."""
+        return "" if self.database is None else self.database.schema or ""
+
+    @property
+    def log_name(self) -> str:
+        """The SQL name of the log."""
+        return self.dialect.qualified(self.log.schema, self.log.name)
+
+    def column(self, field_name: str) -> str:
+        """The SQL name of the log's column that holds a field of ``LogRow``."""
+        return self.dialect.quote(facts.column_of(self.log, field_name))
+
+
+class Check(NamedTuple):
+    """One thing that is looked at: what it is called where it fails, and what gives the findings."""
+
+    subject: str
+    find: Callable[[Case], Iterable[Finding]]
+
+
+def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> list[Finding]:
+    """Everything that is worth saying about the log, its triggers and its rows, the worst first.
+
+    Raises ConfigError, and DatabaseError if the database cannot be reached.
+    """
+    url = connection_url(config.database)
+    dialect = for_url(url)
+    engine = connect(url)
+    try:
+        with engine.connect() as conn, as_database_errors(conn):
+            pooled = is_pooled(conn, dialect)
+            dialect.health.begin_reading(conn, limits.statement)
+            case = Case(conn, dialect, config, limits, compare)
+            case.findings += of_log.judge_pool(pooled)
+            case.run(SESSION_CHECKS)
+            if _find_log(case):
+                case.run(LOG_CHECKS)
+                if not any(right.startswith(("SELECT", "USAGE on schema")) for right in case.missing_rights):
+                    case.run(ROW_CHECKS)
+    finally:
+        engine.dispose()
+    order = ("error", "warning", "info")
+    return sorted(dict.fromkeys(case.findings), key=lambda finding: order.index(finding.severity))
+
+
+# --- the session, and where the log is --------------------------------------------------------------------------------
+
+
+def _clock(case: Case) -> Iterator[Finding]:
+    before = time.time()
+    answers = facts.ask(case.conn, case.dialect, "clock", float)
+    after = time.time()
+    for database_time in answers:
+        yield from of_log.judge_clock(database_time - (before + after) / 2, (after - before) / 2, case.limits)
+
+
+def _orphans(case: Case) -> Iterator[Finding]:
+    case.orphans = facts.ask(case.conn, case.dialect, "orphans", facts.Orphan)
+    yield from capture.judge_orphans(case.orphans)
+
+
+def _find_log(case: Case) -> bool:
+    """Whether the log is found; if not, a finding says so."""
+    conn, dialect, config = case.conn, case.dialect, case.config
+    try:
+        with as_database_errors(conn), conn.begin_nested():
+            case.log = find_log(conn, dialect, config)
+    except EventlogError as error:
+        _, name = split_name(config.database.log_table)
+        log_name = dialect.quote(dialect.spelled(name))
+        if not any(orphan.log == log_name or orphan.log.endswith(f".{log_name}") for orphan in case.orphans):
+            mend = ("eventlog db upgrade", "eventlog config")
+            case.findings.append(Finding("log_table", "error", str(error), mend))
+        _rights_on_unseen(case)
+        return False
+    case.user = dialect.current_user(conn)
+    case.options = publisher_options(config, publisher_user(config, dialect, case.user), dialect.fold_name)
+    return True
+
+
+def _rights_on_unseen(case: Case) -> None:
+    """The rights on a log that cannot be looked at, perhaps since the right on its schema is missing."""
+    settings = case.config.database
+    with suppress(EventlogError), as_database_errors(case.conn), case.conn.begin_nested():
+        schema, name = split_name(settings.log_table)
+        case.log = new_log(case.dialect, schema or settings.schema_name, name)
+        case.user = case.dialect.current_user(case.conn)
+        case.findings += _rights(case)
+
+
+# --- the log ----------------------------------------------------------------------------------------------------------
+
+
+def _rights(case: Case) -> Iterator[Finding]:
+    deletes = case.config.publisher.delete_from_log
+    case.missing_rights = case.dialect.missing_rights(case.conn, case.log, deletes)
+    names = {"user": case.dialect.quote(case.user), "delete": ", DELETE" if deletes else ""}
+    grants = case.repairs("grants", **names)
+    yield from of_log.judge_rights(case.missing_rights, case.user, grants)
+
+
+def _revision(case: Case) -> Iterator[Finding]:
+    settings = case.config.database
+    try:
+        with as_database_errors(case.conn), case.conn.begin_nested():
+            reached = migrations.current(case.conn, log_table=settings.log_table, schema=settings.schema_name)
+    except DatabaseError:
+        return  # a publisher's user has no right on the version table and needs none
+    yield from of_log.judge_revision(reached, migrations.heads())
+
+
+def _indexes(case: Case) -> Iterator[Finding]:
+    mends = case.repairs("reading_index"), case.repairs("row_index")
+    columns = case.ask("indexes", facts.IndexColumn)
+    yield from of_log.judge_indexes(columns, case.log, case.dialect.quote, *mends)
+
+
+def _wake(case: Case) -> Iterator[Finding]:
+    wake, settings = case.dialect.wake, case.config.publisher
+    if wake is not None and settings.notify:
+        yield from of_log.judge_wake(wake.missing(case.conn, case.log), settings.polling_interval)
+
+
+# --- what is captured -------------------------------------------------------------------------------------------------
+
+
+def _classes(case: Case) -> Iterator[Finding]:
+    """The classes, without those that cannot be any, so that the rest can be examined."""
+    listed: Sequence[str] | None = None
+    try:
+        with as_database_errors(case.conn), case.conn.begin_nested():
+            case.database = database = case.dialect.reflect(case.conn, class_schema(case.config))
+            before = len(case.config.warnings)
+            case.config = with_tables(case.config, database, case.log)
+            for warning in case.config.warnings[before:]:
+                mend = ("exclude_tables in the [[watch]], or a primary key",)
+                yield Finding("class_without_key", "info", warning, mend)
+            listed = class_names(case.config)[1]
+            possible = listed if listed is None else [name for name in listed if _can_be_class(name, database)]
+            case.catalog = catalog_of(case.config, database, possible, case.log)
+    except EventlogError as error:
+        yield Finding("config", "error", str(error), ("eventlog config",))
+    if case.database is not None:
+        ignore, quote = case.log.own_tables, case.dialect.quote
+        yield from capture.judge_classes(case.database, listed, case.catalog, ignore, quote)
+
+
+def _can_be_class(name: str, database: Database) -> bool:
+    tables = {table.name: table for table in database.tables}
+    match = match_name(name, tables)
+    return match is not None and capture.has_key(tables[match])
+
+
+def _unreadable(case: Case) -> Iterator[Finding]:
+    if case.catalog is None or not case.schema:
+        return
+    attributes = [attribute for cls in case.catalog.classes for attribute in cls.attributes]
+    tables = case.ask(
+        "unreadable",
+        facts.Unreadable,
+        schema=case.schema,
+        tables=[attribute.table for attribute in attributes],
+        columns=[attribute.column.name for attribute in attributes],
+    )
+    yield from capture.judge_unreadable(tables, case.user, case.schema, case.dialect.quote)
+
+
+def _plan(case: Case) -> Iterator[Finding]:
+    """The triggers against what is declared, or what can be said without that comparison."""
+    if case.database is None:
+        return
+    reason = ""
+    try:
+        with as_database_errors(case.conn), case.conn.begin_nested():
+            case.plan = case.compare(case.conn, case.dialect, case.config)
+    except EventlogError as error:
+        reason = str(error)
+    installed = case.ask("installed_triggers", facts.LogTrigger)
+    yield from capture.judge_disabled(installed)
+    if case.plan is None:
+        watched = [f"{case.schema}.{table}" for table in _watched(case)] if _sees_triggers(case) else []
+        yield from capture.judge_without_plan(installed, watched, reason)
+    else:
+        yield from capture.judge_plan(case.plan, installed)
+
+
+def _sees_triggers(case: Case) -> bool:
+    return case.dialect.health.sees_triggers(case.conn, case.schema)
+
+
+def _watched(case: Case) -> list[str]:
+    """The tables of the watches that are classes, and their child tables."""
+    tables: list[str] = []
+    for watch in case.config.watches:
+        name = None if watch.table is None or case.catalog is None else case.catalog.log_name(watch.table)
+        if name is not None and name.child is None:
+            tables += [name.object_class.name, *(child.table.name for child in name.object_class.children)]
+    return tables
+
+
+def _deferrable(case: Case) -> Iterator[Finding]:
+    if case.catalog is not None:
+        yield from capture.judge_deferrable(case.catalog, case.plan)
+
+
+def _untouched(case: Case) -> Iterator[Finding]:
+    if case.catalog is None or not _sees_triggers(case):
+        return
+    tables = [cls.name for cls in case.catalog.classes if not cls.is_view]
+    watched = _watched(case)
+    bare = [
+        table for table in case.ask("without_triggers", str, schema=case.schema, tables=tables) if table not in watched
+    ]
+    yield from capture.judge_untouched(bare, case.config.database.tables is not None)
+
+
+def _rights_to_apply(case: Case) -> Iterator[Finding]:
+    if watched := _watched(case):
+        missing = case.ask("rights_to_apply", str, schema=case.schema, tables=watched)
+        yield from capture.judge_rights_to_apply(missing, case.user)
+
+
+def _owner(case: Case) -> Iterator[Finding]:
+    """Captured tables of the publisher's own user (spec/event-log.md 8.3)."""
+    if case.catalog is None:
+        return
+    captured = captured_tables(case.config, case.catalog)
+    if owned := owned_tables(case.conn, case.dialect, case.options, case.schema or None, captured):
+        text = of_tables(case.options.driver_user or "", owned)
+        yield Finding("loopback", "warning", text, WAYS_OUT)
+
+
+# --- the rows ---------------------------------------------------------------------------------------------------------
+
+
+def _in_flight(case: Case) -> Iterator[Finding]:
+    conn, log, settings = case.conn, case.log, case.config.publisher
+    runs = case.dialect.is_locked(conn, log)
+    case.flights = [decode(number, composition) for number, composition in read_inflight(conn, log)]
+    events = sum(len(envelope.events) for flight in case.flights for envelope in flight.envelopes)
+    seconds = case.ask_one("inflight", lambda seconds: seconds)
+    rows = len(recorded_ids(case.flights))
+    yield from of_log.judge_in_flight(events, rows, seconds, runs, case.limits)
+    queue = case.dialect.queue(conn, log, settings.event_time_zone)
+    yield from of_log.judge_queue(queue, runs, settings.publisher_disabled)
+
+
+def _loopback(case: Case) -> Iterator[Finding]:
+    """Rows of the publisher's own user (spec/event-log.md 8.3)."""
+    user = case.options.driver_user
+    if user is None:
+        return
+    rows = case.ask_one("made_by", facts.Rows, perpetrator=user.rstrip(" "), limit=case.limits.rows)
+    if not rows.rows:
+        return
+    which = f"{of_log.at_least(rows, case.limits)} of status N (from record_id {rows.first} on)"
+    text = f"{which} made by {user!r}, the publisher's own user: "
+    if case.options.leave_loopback:
+        yield Finding(
+            "loopback",
+            "warning",
+            f"{text}with loopback_rows = leave they stay N",
+            ('loopback_rows = "consume" in [publisher]', f"or connect as another user than {user!r}"),
+        )
+    else:
+        yield Finding(
+            "loopback",
+            "info" if case.options.loopback_is_meant else "warning",
+            f"{text}they will be marked S without being published",
+            ("allow_loopback = true in [publisher], if they are to be published", *WAYS_OUT[::2]),
+        )
+
+
+def _event_time(case: Case) -> Iterator[Finding]:
+    settings, limits = case.config.publisher, case.limits
+    now = case.dialect.due_until(case.conn, case.log, settings.event_time_zone)
+    if settings.handle_future_events:
+        due = case.ask_one("not_due", facts.Due, now=now, limit=limits.rows)
+        yield from of_log.judge_due(due, limits)
+    else:
+        newest = case.ask("ahead", facts.Ahead, now=now, sample=limits.sample)
+        yield from of_log.judge_event_time(newest, settings.event_time_zone, limits)
+
+
+def _bad_rows(case: Case) -> Iterator[Finding]:
+    if case.catalog is None:
+        return
+    options, limit = case.options, case.limits.rows
+    leave = options.driver_user if options.leave_loopback else None
+    window = case.dialect.read_window(case.conn, case.log, Window(1, None, limit, leave_user=leave))
+    in_flight = recorded_ids(case.flights)
+    rows_n = [row for row in window if row.record_id not in in_flight]
+    bad = check_rows(queue_rows(rows_n), case.catalog, options.driver_user).bad
+    yield from of_log.judge_bad(bad, len(window), len(window) == limit, case.limits)
+
+
+def _keys(case: Case) -> Iterator[Finding]:
+    if case.catalog is not None:
+        keys = case.ask("spelled_keys", facts.SpelledKey, sample=case.limits.sample)
+        yield from of_log.judge_keys(keys, case.catalog, case.limits)
+
+
+# --- the checks, in their order ---------------------------------------------------------------------------------------
+
+SESSION_CHECKS: Final = (
+    Check(
+        "whether the database takes writes",
+        lambda case: of_log.judge_read_only(case.dialect.read_only(case.conn), TO_THE_PRIMARY),
+    ),
+    Check("the clock", _clock),
+    Check("orphaned triggers", _orphans),
+)
+
+LOG_CHECKS: Final = (
+    Check("the rights on the log", _rights),
+    Check("the revision of the log", _revision),
+    Check("the indexes of the log", _indexes),
+    Check("the sequence of record_id", lambda case: of_log.judge_numberings(case.ask("numberings", facts.Numbering))),
+    Check(
+        "dead rows",
+        lambda case: of_log.judge_storage(case.ask("storage", facts.Storage), case.log_name, case.limits),
+    ),
+    Check("the notification of changes", _wake),
+    Check(
+        "open transactions",
+        lambda case: of_log.judge_transactions(
+            case.ask("transactions", facts.OpenTransaction, limit=case.limits.shown), case.limits
+        ),
+    ),
+    Check("the classes", _classes),
+    Check("the right to read back", _unreadable),
+    Check("installed triggers", _plan),
+    Check(
+        "triggers of partitions",
+        lambda case: capture.judge_partitions(case.ask("partition_triggers", facts.PartitionTrigger)),
+    ),
+    Check("keys that are checked late", _deferrable),
+    Check("tables without triggers", _untouched),
+    Check("the right to apply triggers", _rights_to_apply),
+    Check("the owner of the watched tables", _owner),
+)
+
+ROW_CHECKS: Final = (
+    Check(
+        "status letters",
+        lambda case: of_log.judge_statuses(
+            case.ask("statuses", facts.StatusRows, sample=case.limits.sample),
+            case.log_name,
+            case.column("status"),
+            case.limits,
+        ),
+    ),
+    Check(
+        "rows without record_id",
+        lambda case: of_log.judge_record_ids(
+            case.ask_one("without_record_id", facts.Rows, limit=case.limits.rows),
+            case.log_name,
+            case.column("record_id"),
+            case.limits,
+        ),
+    ),
+    Check("what is in flight", _in_flight),
+    Check("loopback rows", _loopback),
+    Check("event_time", _event_time),
+    Check("rows N", _bad_rows),
+    Check("the spelling of keys", _keys),
+)

@@ -1,0 +1,266 @@
+"""What a database tells ``doctor``: questions by name, answers as records; no judgement.
+
+The questions are the named statements of the file ``doctor.sql`` of each dialect, and beside them the functions of its
+module ``doctor`` for what its SQL alone cannot tell. A question that a database has neither for has no answer there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeVar
+
+from sqlalchemy import Connection
+
+from eventlog.model import LogRow
+from eventlog.sql.log_table import LogTable, cut_name
+
+if TYPE_CHECKING:
+    from eventlog.sql.dialect import Dialect
+
+T = TypeVar("T")
+
+Answer = Iterable[Sequence[Any]]
+"""Rows with the fields of a record below, in their order."""
+
+AnswerFunction = Callable[..., Answer]
+"""Answers a question. It takes the connection, and by name what the question is about: ``log``, and what is asked."""
+
+
+class Health(Protocol):
+    """What a dialect's module ``doctor`` has beside its ``doctor.sql``. Nothing of it changes anything."""
+
+    @property
+    def ANSWERS(self) -> Mapping[str, AnswerFunction]:  # noqa: N802 - a constant of a module
+        """The questions that a function answers."""
+
+    def begin_reading(self, conn: Connection, seconds: int) -> None:
+        """Make the transaction that begins see one moment, change nothing, and no statement of it take longer."""
+
+    def fetch(self, conn: Connection, statement: str, names: Mapping[str, str], binds: Mapping[str, object]) -> Answer:
+        """Run a statement of ``doctor.sql``, in which names stand in braces and binds behind colons."""
+
+    def sees_triggers(self, conn: Connection, schema: str) -> bool:
+        """Whether this session is shown the triggers of a schema's tables: if not, none of them counts as missing."""
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+class StatusRows(NamedTuple):
+    """Rows of one status among the newest ones; ``status`` is None for NULL, blanks at its end are kept."""
+
+    status: str | None
+    rows: int
+    first: int | None
+    last: int | None
+
+
+class Rows(NamedTuple):
+    """Some rows of the log: how many of those that were looked at, and the lowest record_id among them."""
+
+    rows: int
+    first: int | None
+    looked_at: int
+
+
+class Due(NamedTuple):
+    """Rows N whose event_time lies ahead: how many of those that were looked at, and when the first one is due."""
+
+    rows: int
+    next_time: str | None
+    next_seconds: float | None
+    looked_at: int
+
+
+class Ahead(NamedTuple):
+    """The newest rows' latest event_time, in seconds ahead of the database's clock, and the row that has it."""
+
+    record_id: int
+    event_time: str
+    seconds: float
+
+
+class SpelledKey(NamedTuple):
+    """A table_key as rows among the newest ones spell it."""
+
+    table_name: str | None
+    table_key: str | None
+    rows: int
+    first: int
+
+
+class IndexColumn(NamedTuple):
+    """A column of an index of the log, in order; ``column`` is None for an expression.
+
+    ``predicate`` is that of the index, as the database writes it.
+    """
+
+    name: str
+    is_valid: bool
+    column: str | None
+    predicate: str | None
+
+
+class Numbering(NamedTuple):
+    """A sequence that gives record_ids. ``name`` is SQL; ``cache``: so many numbers a session keeps for itself.
+
+    ``disorder``: why else its numbers may not rise in the order of the requests, None if they do; ``mend`` is SQL
+    against that.
+    """
+
+    name: str
+    cache: int
+    increment: int
+    cycles: bool
+    disorder: str | None = None
+    mend: str = ""
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction of another session. ``seconds`` is None if this role may not see its start.
+
+    ``writes``: it has changed something; ``wrote_log``: it has written rows to the log (nobody else sees them yet);
+    ``prepared``: the name of a prepared one, which no session has.
+    """
+
+    pid: int | None
+    user: str | None
+    application: str | None
+    state: str | None
+    seconds: float | None
+    writes: bool
+    wrote_log: bool
+    prepared: str | None = None
+
+
+class Storage(NamedTuple):
+    """The rows of the log by the database's own statistics. ``vacuumed`` is when it was last vacuumed, as text."""
+
+    live: int
+    dead: int
+    vacuumed: str | None
+    autovacuum: bool
+
+
+class LogTrigger(NamedTuple):
+    """A trigger that writes the log. ``table`` is ``schema.table``; ``mend`` is SQL that enables it."""
+
+    table: str
+    trigger: str
+    enabled: bool
+    mend: str
+
+
+class Orphan(NamedTuple):
+    """A trigger of ours whose log is gone: its table cannot be changed any more. ``mend`` is SQL."""
+
+    table: str
+    trigger: str
+    log: str
+    mend: str
+
+
+class PartitionTrigger(NamedTuple):
+    """A trigger of ours on a partitioned table that a partition lacks or has disabled. ``mend`` is SQL."""
+
+    table: str
+    partition: str
+    trigger: str
+    state: Literal["missing", "disabled"]
+    mend: str
+
+
+class Unreadable(NamedTuple):
+    """Columns that this role may not read, of one table."""
+
+    table: str
+    columns: Sequence[str]
+
+
+# --- questions --------------------------------------------------------------------------------------------------------
+
+
+def ask(
+    conn: Connection,
+    dialect: Dialect,
+    question: str,
+    record: Callable[..., T],
+    log: LogTable | None = None,
+    **about: object,
+) -> list[T]:
+    """The database's answers to a question, as records. ``about``: what a statement binds or a function takes."""
+    health = dialect.health
+    if (function := health.ANSWERS.get(question)) is not None:
+        rows = function(conn, **(about if log is None else about | {"log": log}))
+    elif (statement := _statements(dialect.name).get(question)) is not None:
+        names = {} if log is None else _names(dialect, log)
+        values = about if log is None else about | _values(dialect, log)
+        binds = {bind: values[bind] for bind in _BIND.findall(statement)}
+        rows = health.fetch(conn, statement, names, binds)
+    else:
+        rows = ()
+    return [record(*map(_plain, row)) for row in rows]
+
+
+def repairs(conn: Connection, dialect: Dialect, name: str, log: LogTable, **more: str) -> tuple[str, ...]:
+    """Statements of ``doctor.sql`` that are shown and not run, with the names of this log and further ones."""
+    if name in dialect.health.ANSWERS:
+        return tuple(ask(conn, dialect, name, str, log))
+    statements = _statements(dialect.name)[name].split(";\n")
+    all_names = _names(dialect, log) | more
+    return tuple(sql.format(**all_names) for sql in statements if log.schema is not None or "{schema}" not in sql)
+
+
+_BIND: Final = re.compile(r"(?<![:\w\\]):([a-z_]+)\b")
+
+
+def _names(dialect: Dialect, log: LogTable) -> dict[str, str]:
+    """What stands in braces in a statement: quoted names."""
+    indexes = {name: f"idx_{log.name}_{number}" for name, number in (("reading_index", 1), ("row_index", 4))}
+    if log.upper and log.name == log.name.upper():
+        indexes = {name: index.upper() for name, index in indexes.items()}
+    return {
+        **dict(zip(LogRow._fields, map(dialect.quote, log.columns), strict=True)),
+        **{name: dialect.quote(cut_name(index, log.max_identifier)) for name, index in indexes.items()},
+        "schema": dialect.quote(log.schema or ""),
+        "log": dialect.qualified(log.schema, log.name),
+        "error": dialect.qualified(log.schema, log.error_table),
+        "inflight": dialect.qualified(log.schema, log.inflight_table),
+        "flights": dialect.qualified(log.schema, log.flight_sequence),
+    }
+
+
+def _values(dialect: Dialect, log: LogTable) -> dict[str, object]:
+    """What a statement about a log binds, beside what is asked."""
+    sql_name = dialect.qualified(log.schema, log.name)
+    return {
+        "log": sql_name,
+        "log_schema": log.schema,
+        "log_name": log.name,
+        "record_id_column": column_of(log, "record_id"),
+        "marker": f" log {sql_name}",  # the end of the comments that our triggers have
+    }
+
+
+def column_of(log: LogTable, field: str) -> str:
+    """The name of the log's column that holds a field of ``LogRow``."""
+    return log.columns[LogRow._fields.index(field)]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return value
+
+
+@cache
+def _statements(dialect: str) -> Mapping[str, str]:
+    """The statements of a dialect's ``doctor.sql`` by name, without their comments."""
+    script = resources.files(f"eventlog.sql.dialects.{dialect}").joinpath("doctor.sql").read_text(encoding="utf-8")
+    script = re.sub(r"^(?!-- name: )--.*\n", "", script, flags=re.MULTILINE)
+    _, *parts = re.split(r"^-- name: (\w+)$", script, flags=re.MULTILINE)
+    return {name: sql.strip().rstrip(";") for name, sql in zip(parts[::2], parts[1::2], strict=True)}

@@ -1,0 +1,413 @@
+"""What ``doctor`` says of the log: the session, the table and its indexes, and the rows in it."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final
+
+from eventlog.core.catalog import Catalog
+from eventlog.core.checks import BadRow
+from eventlog.errors import RowError
+from eventlog.model import Status
+from eventlog.sql.doctor import Finding, Limits, age, literal, row_count
+from eventlog.sql.doctor.facts import (
+    Ahead,
+    Due,
+    IndexColumn,
+    Numbering,
+    OpenTransaction,
+    Rows,
+    SpelledKey,
+    StatusRows,
+    Storage,
+    column_of,
+)
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.windows import Queue
+
+# --- the session ------------------------------------------------------------------------------------------------------
+
+
+def judge_pool(pooled: bool) -> Iterator[Finding]:
+    """A pool that lends sessions by the transaction takes the publisher's lock away (spec/event-log.md 12)."""
+    if pooled:
+        yield Finding(
+            "pooling",
+            "error",
+            "the session changes from transaction to transaction: a connection pool in transaction mode stands "
+            "between. The publisher's lock and notifications belong to a session, so the publisher refuses to start",
+            ("url in [database]: the server itself, or a pool in session mode",),
+        )
+
+
+def judge_read_only(reason: str | None, mend: str) -> Iterator[Finding]:
+    """A standby, or a session that may write nothing. ``reason`` is in words, and so is what ends it."""
+    if reason is not None:
+        text = f"{reason}: no publisher can run here, since it marks rows, and no trigger can be applied"
+        yield Finding("standby", "error", text, (mend,))
+
+
+def judge_clock(ahead: float, uncertainty: float, limits: Limits) -> Iterator[Finding]:
+    """The database's clock against this machine's: seconds that it is ahead, and how far that may be wrong."""
+    if abs(ahead) - uncertainty > limits.clock:
+        way = "ahead of" if ahead > 0 else "behind"
+        yield Finding(
+            "clock",
+            "warning",
+            f"the database's clock is {age(abs(ahead))} {way} this machine's: ages of rows and times of documents do "
+            "not agree",
+            ("chronyc makestep, on the machine that is wrong",),
+        )
+
+
+def judge_rights(missing: Sequence[str], user: str, grants: Sequence[str]) -> Iterator[Finding]:
+    """What the user lacks to publish."""
+    if missing:
+        text = f"user {user} lacks rights to publish the log: {'; '.join(missing)}"
+        yield Finding("rights_publish", "error", text, tuple(grants))
+
+
+def judge_revision(reached: Sequence[str], newest: Sequence[str]) -> Iterator[Finding]:
+    """The migrations that the log has seen, against those that there are."""
+    if old := [revision for revision in reached if revision not in newest]:
+        text = f"the log is at revision {', '.join(old)}, and there are newer ones: {', '.join(newest)}"
+        yield Finding("migration", "warning", text, ("eventlog db upgrade",))
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def judge_indexes(
+    columns: Iterable[IndexColumn],
+    log: LogTable,
+    quote: Callable[[str], str],
+    reading_index: Sequence[str],
+    row_index: Sequence[str],
+) -> Iterator[Finding]:
+    """The indexes that the publisher reads and marks by (spec/triggers.md 7), and the SQL that makes them."""
+    record_id, status = column_of(log, "record_id"), column_of(log, "status")
+    serves_reading = serves_rows = False
+    for _, group in groupby((column for column in columns if column.is_valid), key=lambda column: column.name):
+        index = list(group)
+        names, predicate = [column.column for column in index], index[0].predicate
+        if predicate is None:
+            serves_reading |= names[:2] == [status, record_id]
+            serves_rows |= names[0] == record_id
+        else:
+            serves_reading |= names[0] == record_id and _is_status_n(predicate, status, quote)
+    if not serves_reading:
+        yield Finding(
+            "index_missing",
+            "warning",
+            "the log has no valid index of the rows N in record_id order: every look at the queue reads the whole log",
+            tuple(reading_index),
+        )
+    if not serves_rows:
+        yield Finding(
+            "index_missing",
+            "warning",
+            "the log has no index of record_id: to mark rows, to rebuild what is in flight and to show a row reads the "
+            "whole log",
+            tuple(row_index),
+        )
+
+
+def _is_status_n(predicate: str, status: str, quote: Callable[[str], str]) -> bool:
+    # As PostgreSQL writes it: (status = 'N'::bpchar), ((status)::text = 'N'::text), and the guard of a log of ours.
+    predicate = re.sub(r" OR \(\(.+ !~ '\^\[A-Za-z\]\$'::text\) AND .+\(.+\)\)\)$", "", predicate)
+    plain = re.sub(r"::(bpchar|text|character varying)|[()\s]", "", predicate)
+    return plain in (f"{status}='N'", f"{quote(status)}='N'")
+
+
+def judge_numberings(numberings: Iterable[Numbering]) -> Iterator[Finding]:
+    """The sequence of record_id: ascending in the order of the requests (spec/triggers.md 7)."""
+    for sequence in numberings:
+        if sequence.cache > 1:
+            yield Finding(
+                "sequence_cache",
+                "error",
+                f"the sequence {sequence.name} caches {sequence.cache} numbers a session: the changes of one row by "
+                "two sessions may be numbered, and sent, in the wrong order",
+                (f"ALTER SEQUENCE {sequence.name} CACHE 1",),
+            )
+        if sequence.disorder is not None:
+            yield Finding(
+                "sequence_order",
+                "warning",
+                f"the sequence {sequence.name} {sequence.disorder}: the changes of one row by two sessions may be "
+                "numbered, and sent, in the wrong order",
+                (sequence.mend,),
+            )
+        if sequence.increment < 1 or sequence.cycles:
+            wrong = "descends" if sequence.increment < 1 else "begins anew at its end"
+            yield Finding(
+                "sequence_order",
+                "error",
+                f"the sequence {sequence.name} {wrong}: record_id must ascend",
+                (f"ALTER SEQUENCE {sequence.name} INCREMENT 1 NO CYCLE",),
+            )
+
+
+def judge_storage(storages: Iterable[Storage], log: str, limits: Limits) -> Iterator[Finding]:
+    """Dead rows of the log. ``log`` is its SQL name."""
+    for storage in storages:
+        if not storage.autovacuum:
+            yield Finding(
+                "autovacuum_off",
+                "warning",
+                "autovacuum is off for the log: every mark leaves a dead row behind, and the log slows down without "
+                "end",
+                (f"ALTER TABLE {log} SET (autovacuum_enabled = true)",),
+            )
+        if storage.dead >= limits.dead and storage.dead >= limits.dead_share * storage.live:
+            last = f"last vacuumed {storage.vacuumed}" if storage.vacuumed else "never vacuumed"
+            yield Finding(
+                "dead_rows",
+                "warning",
+                f"the log has {storage.dead:,} dead rows beside {storage.live:,} live ones ({last}): windows are read "
+                "slowly",
+                (f"VACUUM (ANALYZE) {log}",),
+            )
+
+
+def judge_wake(missing: str | None, polling_interval: float) -> Iterator[Finding]:
+    """Whether a publisher that sleeps is woken (spec/triggers.md 8). ``missing``: why nobody would do it."""
+    if missing is not None:
+        yield Finding(
+            "wake_missing",
+            "warning",
+            f"a publisher that sleeps is not woken by changes: {missing}; it looks every {polling_interval:g} s",
+            ("eventlog db upgrade", "or notify = false in [publisher], if polling is enough"),
+        )
+
+
+def judge_transactions(transactions: Iterable[OpenTransaction], limits: Limits) -> Iterator[Finding]:
+    """Old transactions: nobody sees the rows of one that writes, and no dead row behind one's snapshot can go."""
+    for transaction in transactions:
+        seconds = transaction.seconds
+        if transaction.prepared is not None:
+            who = f"prepared transaction {transaction.prepared!r}"
+            end, state = f"ROLLBACK PREPARED {literal(transaction.prepared)}", ""
+        else:
+            application = f" ({transaction.application})" if transaction.application else ""
+            who = f"session {transaction.pid} of {transaction.user or 'another user'}{application}"
+            end = f"SELECT pg_terminate_backend({transaction.pid})"
+            state = f", {transaction.state}" if transaction.state else ""
+        if seconds is None:
+            if transaction.wrote_log:
+                yield Finding(
+                    "open_transaction",
+                    "info",
+                    f"{who} has written rows to the log in a transaction that is still open; its age is not shown to "
+                    "this user (pg_read_all_stats shows it)",
+                )
+        elif transaction.writes and seconds >= limits.writing:
+            rows = "rows that it has written" if transaction.wrote_log else "rows that it may write"
+            yield Finding(
+                "open_transaction",
+                "warning",
+                f"{who} has a transaction open for {age(seconds)}{state}: {rows} to the log are not published before "
+                "it commits",
+                (end,),
+            )
+        elif seconds >= limits.reading:
+            yield Finding(
+                "open_transaction",
+                "warning",
+                f"{who} has a transaction open for {age(seconds)}{state}: until it ends no dead row of the log can be "
+                "removed",
+                (end,),
+            )
+
+
+# --- the rows ---------------------------------------------------------------------------------------------------------
+
+_LETTERS: Final = (Status.NEW, Status.SUCCESS, Status.WARNING, Status.ERROR, Status.FATAL)
+
+
+def judge_statuses(statuses: Sequence[StatusRows], log: str, status: str, limits: Limits) -> Iterator[Finding]:
+    """Reserved letters, and rows that failed (spec/event-log.md 2). ``log`` and ``status`` are SQL names."""
+    whole = sum(rows.rows for rows in statuses)
+    scope = f" among the newest {whole:,} rows, more were not looked at (--sample)" if whole >= limits.sample else ""
+    for rows in statuses:
+        letter = None if rows.status is None else rows.status.rstrip(" ")
+        if rows.first is None:
+            span = "no record_id"
+        else:
+            span = f"record_id {rows.first}" + ("" if rows.first == rows.last else f" to {rows.last}")
+        if letter in _LETTERS and (letter == rows.status or letter != Status.NEW):
+            if letter in (Status.ERROR, Status.FATAL):
+                yield Finding(
+                    "rows_failed",
+                    "warning",
+                    f"{row_count(rows.rows)} of status {letter} ({span}){scope}: not tried again until requeued",
+                    (f"eventlog show {rows.last}", f"eventlog requeue --status {letter}"),
+                )
+        elif rows.status is None:
+            yield Finding(
+                "status_reserved",
+                "warning",
+                f"{row_count(rows.rows)} without a status ({span}){scope}: not looked at",
+                (f"UPDATE {log} SET {status} = 'N' WHERE {status} IS NULL",),  # noqa: S608 - shown, not run
+            )
+        else:
+            yield Finding(
+                "status_reserved",
+                "warning",
+                f"{row_count(rows.rows)} of status {rows.status!r} ({span}){scope}: not looked at, since only N is new "
+                "and every other letter but S, W, E and F is reserved",
+                (f"UPDATE {log} SET {status} = 'N' WHERE {status} = {literal(rows.status)}",),  # noqa: S608 - shown
+            )
+
+
+def judge_record_ids(rows: Rows, log: str, record_id: str, limits: Limits) -> Iterator[Finding]:
+    """Rows that cannot be addressed (spec/event-log.md 5)."""
+    if rows.rows:
+        yield Finding(
+            "record_id",
+            "error",
+            f"{at_least(rows, limits)} of status N whose {record_id} is NULL or not positive: they cannot be addressed "
+            "and are never published",
+            (f"UPDATE {log} SET {record_id} = DEFAULT WHERE {record_id} IS NULL OR {record_id} <= 0",),  # noqa: S608
+        )
+
+
+def at_least(rows: Rows | Due, limits: Limits) -> str:
+    """The number of the rows, as far as they were looked at."""
+    return f"at least {row_count(rows.rows)}" if rows.looked_at >= limits.rows else row_count(rows.rows)
+
+
+def judge_in_flight(
+    events: int, rows: int, seconds: float | None, publisher_runs: bool, limits: Limits
+) -> Iterator[Finding]:
+    """In-flight lines: of a flight, of parked objects, or left over (spec/event-log.md 8.1, 10)."""
+    if not events:
+        return
+    since = "" if seconds is None else f", the oldest for {age(seconds)}"
+    what = f"{events:,} {'event' if events == 1 else 'events'} of {row_count(rows)} in flight{since}"
+    if not publisher_runs:
+        yield Finding(
+            "in_flight_left",
+            "warning",
+            f"{what}, and no publisher runs: they are sent first, as recorded, at its next start",
+            ("eventlog publish",),
+        )
+    elif seconds is not None and seconds > limits.in_flight:
+        yield Finding(
+            "in_flight",
+            "warning",
+            f"{what}: their objects are parked since the receiver answers retry, or it is away; their rows stay N "
+            "and later rows of their objects wait behind them",
+            ("eventlog status", "look at the receiver's log and at the publisher's"),
+        )
+    else:
+        yield Finding("in_flight", "info", f"{what}: sent, and not answered for good yet; their rows are N until then")
+
+
+def judge_queue(queue: Queue, publisher_runs: bool, disabled: bool) -> Iterator[Finding]:
+    """What waits, and whether a publisher takes it (spec/event-log.md 8, 11)."""
+    oldest = "" if queue.oldest_seconds is None else f", the oldest for {age(max(0.0, queue.oldest_seconds))}"
+    if disabled:
+        yield Finding(
+            "publisher_disabled",
+            "warning",
+            "publisher_disabled is set: nothing is published",
+            ("publisher_disabled = false in [publisher]",),
+        )
+    if not queue.rows:
+        return
+    waiting = f"{row_count(queue.rows)} of status N{oldest}"
+    if publisher_runs:
+        yield Finding("queue", "info", f"{waiting}; a publisher runs")
+    else:
+        yield Finding("no_publisher", "warning", f"{waiting}, and no publisher runs", ("eventlog publish",))
+
+
+def judge_event_time(newest: Iterable[Ahead], event_time_zone: str, limits: Limits) -> Iterator[Finding]:
+    """event_time against the database's clock, where it should not lie ahead."""
+    other = "local" if event_time_zone == "utc" else "utc"
+    for row in newest:
+        if row.seconds > limits.event_time:
+            yield Finding(
+                "event_time",
+                "warning",
+                f"row {row.record_id} has event_time {row.event_time}, {age(row.seconds)} ahead of the database's "
+                f"clock ({event_time_zone}): is it written in another zone?",
+                (f'event_time_zone = "{other}" in [publisher], or correct what writes event_time',),
+            )
+
+
+def judge_due(due: Due, limits: Limits) -> Iterator[Finding]:
+    """Rows whose time has not come (``handle_future_events``)."""
+    if due.rows:
+        when = "" if due.next_time is None else f"; the next one at {due.next_time}"
+        away = "" if due.next_seconds is None else f" (in {age(due.next_seconds)})"
+        yield Finding(
+            "not_due",
+            "info",
+            f"{at_least(due, limits)} of status N not due yet, since handle_future_events is set{when}{away}",
+            ("handle_future_events = false in [publisher], if they are to be published now",),
+        )
+
+
+_BAD_MENDS: Final[Mapping[str, str]] = {
+    "bad_event_type": "correct what writes event_type, and the rows",
+    "missing_table": "correct what writes table_name, and the rows",
+    "unknown_table": "watch the table ([[watch]] or tables in eventlog.toml), or correct table_name",
+    "bad_table_key": "correct the trigger that writes table_key (`eventlog triggers apply` makes ours), and the rows",
+    "missing_column": "correct what writes column_name, and the rows",
+    "unknown_column": "correct what writes column_name, or take the column out of exclude",
+    "bad_value": "correct what writes the value, or the value in its table",
+    "bad_xml_char": "take the character out of the key or value",
+}
+
+
+def judge_bad(bad: Sequence[BadRow], checked: int, cut: bool, limits: Limits) -> Iterator[Finding]:
+    """Rows N that the next cycle would mark E (spec/event-log.md 5), one finding a code."""
+    by_code: defaultdict[str, list[BadRow]] = defaultdict(list)
+    for row in bad:
+        by_code[row.code].append(row)
+    scope = f" among the first {checked:,} rows N, more were not checked" if cut else ""
+    for code, rows in by_code.items():
+        first = rows[0]
+        ids = ", ".join(str(row.record_id) for row in rows[: limits.shown])
+        more = f" and {len(rows) - limits.shown:,} more" if len(rows) > limits.shown else ""
+        yield Finding(
+            "bad_rows",
+            "warning",
+            f"{row_count(len(rows))} of status N bad ({code}){scope}: record_id {ids}{more}; they would become E. "
+            f"The first one: {first.message}",
+            (f"eventlog show {first.record_id}", _BAD_MENDS.get(code, "correct the rows")),
+        )
+
+
+def judge_keys(keys: Sequence[SpelledKey], catalog: Catalog, limits: Limits) -> Iterator[Finding]:
+    """Spellings of table_key that are not canonical (spec/event-log.md 4.3), one finding a class."""
+    by_class: defaultdict[str, list[tuple[SpelledKey, str]]] = defaultdict(list)
+    for key in keys:
+        log_name = catalog.log_name(key.table_name) if key.table_name else None
+        if log_name is None:
+            continue
+        try:
+            canonical = log_name.object_class.canonical_key(key.table_key)
+        except RowError:
+            continue
+        if canonical != key.table_key:
+            by_class[log_name.object_class.name].append((key, canonical))
+    is_cut = sum(key.rows for key in keys) >= limits.sample
+    scope = f" (the newest {limits.sample:,} rows were looked at)" if is_cut else ""
+    for name, spelled in by_class.items():
+        examples = ", ".join(
+            f"{key.table_key!r} for {canonical!r} (record_id {key.first})" for key, canonical in spelled[: limits.shown]
+        )
+        more = f" and {len(spelled) - limits.shown:,} more keys" if len(spelled) > limits.shown else ""
+        yield Finding(
+            "key_not_canonical",
+            "warning",
+            f"{row_count(sum(key.rows for key, _ in spelled))} of class {name} spell table_key other than canonically"
+            f"{scope}: {examples}{more}; they are published all the same",
+            ("eventlog triggers apply", f"or correct the trigger that writes table_key of {name}"),
+        )
