@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -59,16 +60,17 @@ _NAMES: Final = {
     "blob": Kind.LOB,
     "clob": Kind.LOB,
 }
-_WIDTHS: Final = {
-    Kind.SMALLINT: 2,
-    Kind.INTEGER: 4,
-    Kind.BIGINT: 8,
-    Kind.INT8: 10,
-    Kind.FLOAT: 8,
-    Kind.SMALLFLOAT: 4,
-    Kind.DATE: 4,
-    Kind.BOOLEAN: 2,
-    Kind.LOB: 76,
+# The slots of the fixed types as ``struct`` takes them; those of the others are of their size.
+_SLOTS: Final = {
+    Kind.SMALLINT: "h",
+    Kind.INTEGER: "i",
+    Kind.BIGINT: "q",
+    Kind.INT8: "10s",
+    Kind.FLOAT: "8s",
+    Kind.SMALLFLOAT: "4s",
+    Kind.DATE: "i",
+    Kind.BOOLEAN: "H",
+    Kind.LOB: "76s",
 }
 # How many parameters a type may have; a start value of SERIAL and a precision of FLOAT mean nothing here.
 _PARAMETERS: Final = {
@@ -99,14 +101,19 @@ class ColumnType:
         return self.kind in _VARIABLE
 
     @property
+    def slot(self) -> str:
+        """The slot of a fixed type, as ``struct`` takes it."""
+        size = self.size or 0
+        if self.qualifier is not None:
+            size = self.qualifier.width
+        elif self.kind is Kind.DECIMAL:
+            size = decimal_width(size, self.scale)
+        return _SLOTS.get(self.kind, f"{size}s")
+
+    @property
     def width(self) -> int:
         """Bytes of a value of a fixed type."""
-        if self.qualifier is not None:
-            return self.qualifier.width
-        if self.kind is Kind.DECIMAL:
-            assert self.size is not None
-            return decimal_width(self.size, self.scale)
-        return _WIDTHS.get(self.kind, self.size or 0)
+        return struct.calcsize(f">{self.slot}")
 
 
 @dataclass(frozen=True, slots=True)

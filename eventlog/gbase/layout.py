@@ -12,7 +12,7 @@ from eventlog.errors import ConfigError, SchemaMissing
 from eventlog.gbase.column_types import Column, parse_type, split_columns
 from eventlog.gbase.errors import ColumnError, DecodeError, RowLengthError, SchemaMismatch, SizeArrayError
 from eventlog.gbase.options import ReadOptions
-from eventlog.gbase.values import TextOptions, fixed_reader, variable_reader
+from eventlog.gbase.values import codec
 from eventlog.model import Row, Value
 
 SIZES_AT: Final = 36  # where the size array of a row record begins
@@ -213,17 +213,20 @@ def _row_decoder(
     order: SizeOrder,
     on_lenient: Callable[[], None],
 ) -> Callable[[bytes, int], list[Value]]:
-    text: TextOptions = options.text
     prefix = options.varchar_prefix if isinstance(options.varchar_prefix, int) else None
-    fixed = [fixed_reader(column.type, text, on_lenient) for column in columns if not column.type.variable]
-    nulls = [(place, reader.null) for place, reader in enumerate(fixed) if reader.null is not None]
-    converters = [(place, reader.convert) for place, reader in enumerate(fixed) if reader.convert is not None]
-    fields = struct.Struct(">" + "".join(reader.code for reader in fixed))
+    codecs = [codec(column.type, options.text, prefix, on_lenient) for column in columns]
+    fixed = [column.type.slot for column in columns if not column.type.variable]
+    fields = struct.Struct(">" + "".join(fixed))
     unpack, fixed_bytes, fixed_count = fields.unpack_from, fields.size, len(fixed)
-    variable = [
-        (place, variable_reader(column.type, text, prefix))
-        for place, column in enumerate(column for column in columns if column.type.variable)
+    # Integers need no conversion: the lowest one is NULL.
+    readers = [(place, one.read) for place, one in enumerate(codecs) if one.read is not None]
+    converters = [(place, convert) for place, convert in readers if place < fixed_count]
+    nulls = [
+        (place, struct.unpack(f">{slot}", one.null)[0])
+        for place, (slot, one) in enumerate(zip(fixed, codecs, strict=False))
+        if one.read is None
     ]
+    variable = [(place - fixed_count, read) for place, read in readers if place >= fixed_count]
     little = struct.Struct(f"<{len(variable)}I").unpack_from
     longest = _AMBIGUOUS_FROM if options.size_order != "big" else 0
     sizes_at = SIZES_AT

@@ -1,4 +1,6 @@
-"""Column values: how each type is read from its slot and written into it (spec/gbase-cdc.md 3.3)."""
+"""Column values: for each kind of column how its slot is read and how it is written (spec/gbase-cdc.md 3.3,
+spec/change-model.md 5.1).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from typing import Final, NamedTuple
 from eventlog.errors import NotExpressible, ValueRange, shown
 from eventlog.gbase.column_types import ColumnType, Kind
 from eventlog.gbase.errors import BadValue, DecodeError, SizeArrayError
-from eventlog.gbase.packed import cuts_off, datetime_reader, decimal_reader, decimal_writer, fields_of, pack_fields
+from eventlog.gbase.packed import datetime_reader, decimal_reader, decimal_writer, fields_of, pack_fields
 from eventlog.model import Lob, Value
 
 
@@ -23,80 +25,99 @@ class TextOptions(NamedTuple):
     trim: bool = True
 
 
-INTEGERS: Final = {
-    Kind.SMALLINT: struct.Struct(">h"),
-    Kind.INTEGER: struct.Struct(">i"),
-    Kind.BIGINT: struct.Struct(">q"),
-}
-INT8: Final = struct.Struct(">hII")  # sign, low word, high word
-FLOAT: Final = struct.Struct(">d")
-SMALLFLOAT: Final = struct.Struct(">f")
-NULL_FLOAT: Final = b"\xff" * FLOAT.size
-NULL_SMALLFLOAT: Final = b"\xff" * SMALLFLOAT.size
-DATE: Final = struct.Struct(">i")  # days since DAY_0
-DAY_0: Final = date(1899, 12, 31).toordinal()
-NULL_TEXT: Final = b"\0"  # the one byte of a VARCHAR
-LOB_SIZE: Final = 76
+class Codec(NamedTuple):
+    """How the values of a column stand in its slots. ``null`` is the slot of NULL.
+
+    ``write`` gives the slot of a value other than None. Raises ValueRange, NotExpressible. ``read`` makes the value of
+    what ``struct`` takes from a fixed slot, None for an integer, which is its value already unless it is ``null``; the
+    ``read`` of a variable slot is given the record and where the slot begins and ends. Raises ColumnError.
+    """
+
+    null: bytes
+    write: Callable[[Value], bytes]
+    read: Callable[..., Value] | None
+
+    def slot(self, value: Value) -> bytes:
+        """The slot of a value, of None too."""
+        return self.null if value is None else self.write(value)
 
 
-def null_integer(form: struct.Struct) -> int:
-    """The lowest number of a form, which is NULL."""
-    return -(1 << 8 * form.size - 1)
+def codec(
+    type: ColumnType, text: TextOptions, varchar_prefix: int | None = None, on_lenient: Callable[[], None] | None = None
+) -> Codec:
+    """The codec of a type. ``varchar_prefix``: bytes of VARCHAR's length, None = told by the slot, written as 2.
 
-
-NULL_DATE: Final = null_integer(DATE)
-
-
-_LOCATOR: Final = 4  # where the locator of a large object begins
-
-
-class FixedReader(NamedTuple):
-    """A column of fixed length: its ``struct`` code, the number that is NULL (integers), and what makes its value."""
-
-    code: str
-    null: int | None = None
-    convert: Callable[..., Value] | None = None
-
-
-VariableReader = Callable[[bytes, int, int], Value]
-"""Reads the slot of a variable column: record, where the slot begins, where it ends."""
-
-
-def fixed_reader(type: ColumnType, text: TextOptions, on_lenient: Callable[[], None]) -> FixedReader:
-    """The reader of a fixed type. ``on_lenient`` is called for DATETIMEs that were read leniently."""
+    ``on_lenient`` is called for DATETIMEs that were read leniently.
+    """
     match type.kind:
         case Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT:
-            form = INTEGERS[type.kind]
-            return FixedReader(form.format[1:], null_integer(form))
+            return _integer_codec(struct.Struct(f">{type.slot}"), type.spelled)
         case Kind.INT8:
-            return FixedReader("10s", convert=_read_int8)
-        case Kind.FLOAT:
-            return FixedReader("8s", convert=_read_float)
-        case Kind.SMALLFLOAT:
-            return FixedReader("4s", convert=_read_smallfloat)
+            return Codec(bytes(10), _write_int8, _read_int8)
+        case Kind.FLOAT | Kind.SMALLFLOAT:
+            return _float_codec(struct.Struct(">d" if type.kind is Kind.FLOAT else ">f"), type.kind)
         case Kind.DATE:
-            return FixedReader("i", convert=_read_date)
+            return Codec(_DATE.pack(_NULL_DATE), _write_date, _read_date)
         case Kind.BOOLEAN:
-            return FixedReader("H", convert=_read_boolean)
+            return Codec(b"\1\0", _write_boolean, _read_boolean)
         case Kind.DECIMAL:
-            assert type.size is not None
-            return FixedReader(f"{type.width}s", convert=decimal_reader(type.size, type.scale))
+            return _decimal_codec(type)
         case Kind.DATETIME:
-            assert type.qualifier is not None
-            return FixedReader(f"{type.width}s", convert=datetime_reader(type.qualifier, on_lenient))
+            return _datetime_codec(type, on_lenient or (lambda: None))
         case Kind.CHAR:
-            return FixedReader(f"{type.width}s", convert=_char_reader(text))
+            return _char_codec(type, text)
+        case Kind.VARCHAR:
+            return _varchar_codec(type, text, varchar_prefix)
+        case Kind.LVARCHAR:
+            return _lvarchar_codec(type, text)
+        case Kind.LOB:
+            return Codec(bytes(type.width), lambda value: _locator(value, type.width), _read_lob)
+
+
+def _refused(value: Value, what: str) -> NotExpressible:
+    match value:
+        case bytes() | Lob():
+            return NotExpressible(f"bytes cannot be written to a CDC stream, here as {what}; leave the column out")
+        case tuple():
+            return NotExpressible(f"several values of one attribute cannot be written as {what}")
         case _:
-            return FixedReader(f"{LOB_SIZE}s", convert=_read_lob)
+            return ValueRange(f"{shown(value if isinstance(value, str) else repr(value))} is no {what}")
 
 
-def variable_reader(type: ColumnType, text: TextOptions, prefix: int | None) -> VariableReader:
-    """The reader of a variable type; ``prefix`` is the width of VARCHAR's length, None = found by the slot."""
-    return _lvarchar_reader(text) if type.kind is Kind.LVARCHAR else _varchar_reader(text, prefix)
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def _integer_codec(form: struct.Struct, spelled: str) -> Codec:
+    null = -(1 << 8 * form.size - 1)
+
+    def write(value: Value) -> bytes:
+        number = _integer(value, spelled)
+        if not null < number < -null:
+            raise ValueRange(f"{number} does not fit {spelled}, whose lowest value is NULL")
+        return form.pack(number)
+
+    return Codec(form.pack(null), write, None)
+
+
+def _integer(value: Value, what: str) -> int:
+    try:
+        if isinstance(value, str):
+            return int(value)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        # Beyond 20 digits it fits no type, and int() of an exponent takes time and room.
+        if isinstance(value, Decimal) and value.adjusted() < 20 and value == int(value):
+            return int(value)
+    except (ValueError, OverflowError, InvalidOperation):
+        pass
+    raise _refused(value, what)
+
+
+_INT8: Final = struct.Struct(">hII")  # sign, low word, high word
 
 
 def _read_int8(raw: bytes) -> Value:
-    sign, low, high = INT8.unpack(raw)
+    sign, low, high = _INT8.unpack(raw)
     if sign == 0:
         return None
     if sign not in (1, -1):
@@ -104,27 +125,67 @@ def _read_int8(raw: bytes) -> Value:
     return sign * (high << 32 | low)  # type: ignore[no-any-return]
 
 
-def _read_float(raw: bytes) -> Value:
-    return None if raw == NULL_FLOAT else FLOAT.unpack(raw)[0]
+def _write_int8(value: Value) -> bytes:
+    number = _integer(value, "int8")
+    magnitude = abs(number)
+    if magnitude >= 1 << 63:
+        raise ValueRange(f"{number} does not fit int8, whose lowest value is NULL")
+    return _INT8.pack(-1 if number < 0 else 1, magnitude & 0xFFFFFFFF, magnitude >> 32)
 
 
-def _read_smallfloat(raw: bytes) -> Value:
-    return None if raw == NULL_SMALLFLOAT else SMALLFLOAT.unpack(raw)[0]
+def _float_codec(form: struct.Struct, name: str) -> Codec:
+    null, unpack = b"\xff" * form.size, form.unpack
 
+    def read(raw: bytes) -> Value:
+        return None if raw == null else unpack(raw)[0]
 
-class _Days(dict[int, Value]):
-    """Dates by their day numbers: few days fill a stream, so each is made once; more than a few are not kept."""
-
-    def __missing__(self, days: int) -> Value:
-        if days == NULL_DATE:
-            return None
+    def write(value: Value) -> bytes:
+        number = _float(value, name)
         try:
-            day = date.fromordinal(days + DAY_0)
-        except (ValueError, OverflowError):
-            raise BadValue(f"day number {days} lies outside the years 1 to 9999") from None
-        if len(self) < _DAYS_KEPT:
-            self[days] = day
-        return day
+            # Of the NaNs, one is NULL: they are all written as the plain one.
+            return form.pack(number if number == number else float("nan"))
+        except OverflowError:
+            raise ValueRange(f"{number} does not fit {name}") from None
+
+    return Codec(null, write, read)
+
+
+def _float(value: Value, what: str) -> float:
+    try:
+        if isinstance(value, str):
+            return float(value)
+        if isinstance(value, float):
+            return value
+        if isinstance(value, int | Decimal) and not isinstance(value, bool):
+            number = float(value)
+            if Decimal(repr(number)) == value:
+                return number
+    except (ValueError, OverflowError):
+        pass
+    raise _refused(value, what)
+
+
+def _decimal_codec(type: ColumnType) -> Codec:
+    assert type.size is not None
+    write_decimal = decimal_writer(type.size, type.scale)
+
+    def write(value: Value) -> bytes:
+        number = value
+        if isinstance(value, str | int) and not isinstance(value, bool):
+            try:
+                number = Decimal(value)
+            except InvalidOperation:
+                raise _refused(value, type.spelled) from None
+        elif isinstance(value, float):
+            number = Decimal(repr(value))
+        if not isinstance(number, Decimal):
+            raise _refused(value, type.spelled)
+        return write_decimal(number)
+
+    return Codec(bytes(type.width), write, decimal_reader(type.size, type.scale))
+
+
+# --- booleans and times -----------------------------------------------------------------------------------------------
 
 
 class _Booleans(dict[int, Value]):
@@ -134,17 +195,77 @@ class _Booleans(dict[int, Value]):
         raise BadValue(f"BOOLEAN {flags:04X} has bytes other than 0 and 1")
 
 
-_DAYS_KEPT: Final = 50_000
-_read_date: Final = _Days().__getitem__
 _read_boolean: Final = _Booleans({0x0000: False, 0x0001: True, 0x0100: None, 0x0101: None}).__getitem__
+_BOOLEAN_TEXTS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
-def _read_lob(raw: bytes) -> Value:
-    return Lob(raw) if any(raw[_LOCATOR:]) else None
+def _write_boolean(value: Value) -> bytes:
+    known = _BOOLEAN_TEXTS.get(value.lower()) if isinstance(value, str) else value
+    if not isinstance(known, bool):
+        raise _refused(value, "boolean")
+    return b"\0\1" if known else b"\0\0"
 
 
-def _char_reader(text: TextOptions) -> Callable[[bytes], Value]:
+_DATE: Final = struct.Struct(">i")  # days since _DAY_0
+_DAY_0: Final = date(1899, 12, 31).toordinal()
+_NULL_DATE: Final = -(1 << 31)
+_DAYS_KEPT: Final = 50_000
+
+
+class _Days(dict[int, Value]):
+    """Dates by their day numbers: few days fill a stream, so each is made once; more than a few are not kept."""
+
+    def __missing__(self, days: int) -> Value:
+        if days == _NULL_DATE:
+            return None
+        try:
+            day = date.fromordinal(days + _DAY_0)
+        except (ValueError, OverflowError):
+            raise BadValue(f"day number {days} lies outside the years 1 to 9999") from None
+        if len(self) < _DAYS_KEPT:
+            self[days] = day
+        return day
+
+
+_read_date: Final = _Days().__getitem__
+
+
+def _write_date(value: Value) -> bytes:
+    day = value
+    if isinstance(value, str):
+        try:
+            day = datetime.fromisoformat(value.strip())
+        except ValueError:
+            raise _refused(value, "date") from None
+    if isinstance(day, datetime):
+        if day.time() != time():
+            raise ValueRange(f"{day.isoformat()} has a time of day, which date does not hold")
+        day = day.date()
+    if not isinstance(day, date):
+        raise _refused(value, "date")
+    return _DATE.pack(day.toordinal() - _DAY_0)
+
+
+def _datetime_codec(type: ColumnType, on_lenient: Callable[[], None]) -> Codec:
+    qualifier = type.qualifier
+    assert qualifier is not None
+
+    def write(value: Value) -> bytes:
+        if isinstance(value, bytes | Lob | tuple):
+            raise _refused(value, type.spelled)
+        return pack_fields(fields_of(value, qualifier), qualifier)
+
+    return Codec(bytes(type.width), write, datetime_reader(qualifier, on_lenient))
+
+
+# --- text and large objects -------------------------------------------------------------------------------------------
+
+_NULL_TEXT: Final = b"\0"  # the one byte of a VARCHAR that is NULL
+
+
+def _char_codec(type: ColumnType, text: TextOptions) -> Codec:
     charset, errors, trim = text
+    width = type.width
 
     def read(raw: bytes) -> Value:
         if raw[0] == 0:
@@ -155,13 +276,23 @@ def _char_reader(text: TextOptions) -> Callable[[bytes], Value]:
             raise _undecodable(raw, error) from None
         return value.rstrip(" ") if trim else value
 
-    return read
+    def write(value: Value) -> bytes:
+        raw = _encoded(value, charset, type.spelled)
+        if len(raw) > width:
+            raw = _encoded(str(value).rstrip(" "), charset, type.spelled)
+        _check_length(value, raw, width, type.spelled)
+        if raw[:1] == b"\0":
+            raise ValueRange(f"{shown(str(value))} begins with U+0000, which reads as NULL in {type.spelled}")
+        return raw.ljust(width)
+
+    return Codec(bytes(width), write, read)
 
 
-def _varchar_reader(text: TextOptions, prefix: int | None) -> VariableReader:
+def _varchar_codec(type: ColumnType, text: TextOptions, prefix: int | None) -> Codec:
     charset, errors, _ = text
     one, two = prefix in (None, 1), prefix in (None, 2)
-    null = NULL_TEXT
+    null, size_bytes = _NULL_TEXT, prefix or 2
+    longest = min(type.size or 0xFFFF, (1 << 8 * size_bytes) - 1)
 
     def read(record: bytes, at: int, end: int) -> Value:
         size = end - at
@@ -180,11 +311,19 @@ def _varchar_reader(text: TextOptions, prefix: int | None) -> VariableReader:
         except UnicodeError as error:
             raise _undecodable(raw, error) from None
 
-    return read
+    def write(value: Value) -> bytes:
+        raw = _encoded(value, charset, type.spelled)
+        _check_length(value, raw, longest, type.spelled)
+        if raw == null:
+            raise ValueRange(f"a lone U+0000 reads as NULL in {type.spelled}")
+        return len(raw).to_bytes(size_bytes, "big") + raw
+
+    return Codec(len(null).to_bytes(size_bytes, "big") + null, write, read)
 
 
-def _lvarchar_reader(text: TextOptions) -> VariableReader:
+def _lvarchar_codec(type: ColumnType, text: TextOptions) -> Codec:
     charset, errors, _ = text
+    longest = min(type.size or 0xFFFE, 0xFFFE)
 
     def read(record: bytes, at: int, end: int) -> Value:
         size = end - at
@@ -200,7 +339,12 @@ def _lvarchar_reader(text: TextOptions) -> VariableReader:
         except UnicodeError as error:
             raise _undecodable(raw, error) from None
 
-    return read
+    def write(value: Value) -> bytes:
+        raw = _encoded(value, charset, type.spelled)
+        _check_length(value, raw, longest, type.spelled)
+        return (len(raw) + 1).to_bytes(2, "big") + b"\0" + raw
+
+    return Codec(b"\0\1\1", write, read)
 
 
 def _disagreeing(size: int, prefix: bytes) -> SizeArrayError:
@@ -211,252 +355,28 @@ def _undecodable(raw: bytes, error: UnicodeError) -> DecodeError:
     return DecodeError(f"{raw[:32].hex().upper()} is not of the charset ({error}); set the option charset")
 
 
-Writer = Callable[[Value], bytes]
-"""Writes the slot of a value, None as NULL. Raises ValueRange, NotExpressible."""
-
-
-def writer(type: ColumnType, text: TextOptions, prefix: int) -> Writer:
-    """The writer of a type; ``prefix`` is the width of VARCHAR's length, 1 or 2."""
-    match type.kind:
-        case Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT:
-            return _integer_writer(INTEGERS[type.kind], type.spelled)
-        case Kind.INT8:
-            return _write_int8
-        case Kind.FLOAT:
-            return _write_float
-        case Kind.SMALLFLOAT:
-            return _write_smallfloat
-        case Kind.DATE:
-            return _write_date
-        case Kind.BOOLEAN:
-            return _write_boolean
-        case Kind.DECIMAL:
-            return _decimal_value_writer(type)
-        case Kind.DATETIME:
-            return _datetime_writer(type)
-        case Kind.CHAR:
-            return _char_writer(type, text)
-        case Kind.VARCHAR:
-            return _varchar_writer(type, text, prefix)
-        case Kind.LVARCHAR:
-            return _lvarchar_writer(type, text)
-        case Kind.LOB:
-            return _write_lob
-
-
-def cut_off(type: ColumnType, value: Value) -> bool:
-    """Whether writing loses a part of the value that the type cannot hold: the end of a fraction of a second."""
-    return type.qualifier is not None and cuts_off(value, type.qualifier)
-
-
-def _refused(value: Value, what: str) -> NotExpressible:
-    match value:
-        case bytes() | Lob():
-            return NotExpressible(f"bytes cannot be written to a CDC stream, here as {what}; leave the column out")
-        case tuple():
-            return NotExpressible(f"several values of one attribute cannot be written as {what}")
-        case _:
-            return ValueRange(f"{shown(value if isinstance(value, str) else repr(value))} is no {what}")
-
-
-def _integer(value: Value, what: str) -> int:
-    try:
-        if isinstance(value, str):
-            return int(value)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-        # Beyond 20 digits it fits no type, and int() of an exponent takes time and room.
-        if isinstance(value, Decimal) and value.adjusted() < 20 and value == int(value):
-            return int(value)
-    except (ValueError, OverflowError, InvalidOperation):
-        pass
-    raise _refused(value, what)
-
-
-def _integer_writer(form: struct.Struct, spelled: str) -> Writer:
-    null = null_integer(form)
-
-    def write(value: Value) -> bytes:
-        number = null if value is None else _integer(value, spelled)
-        if value is not None and not null < number < -null:
-            raise ValueRange(f"{number} does not fit {spelled}, whose lowest value is NULL")
-        return form.pack(number)
-
-    return write
-
-
-def _write_int8(value: Value) -> bytes:
-    if value is None:
-        return bytes(10)
-    number = _integer(value, "int8")
-    magnitude = abs(number)
-    if magnitude >= 1 << 63:
-        raise ValueRange(f"{number} does not fit int8, whose lowest value is NULL")
-    return INT8.pack(-1 if number < 0 else 1, magnitude & 0xFFFFFFFF, magnitude >> 32)
-
-
-def _number(value: Value, what: str) -> float:
-    try:
-        if isinstance(value, str):
-            return float(value)
-        if isinstance(value, float):
-            return value
-        if isinstance(value, int | Decimal) and not isinstance(value, bool):
-            number = float(value)
-            if Decimal(repr(number)) == value:
-                return number
-    except (ValueError, OverflowError):
-        pass
-    raise _refused(value, what)
-
-
-def _write_float(value: Value) -> bytes:
-    if value is None:
-        return NULL_FLOAT
-    number = _number(value, "float")
-    # Of the NaNs, one is NULL: they are all written as the plain one.
-    return FLOAT.pack(number if number == number else float("nan"))
-
-
-def _write_smallfloat(value: Value) -> bytes:
-    if value is None:
-        return NULL_SMALLFLOAT
-    number = _number(value, "smallfloat")
-    try:
-        return SMALLFLOAT.pack(number if number == number else float("nan"))
-    except OverflowError:
-        raise ValueRange(f"{number} does not fit smallfloat") from None
-
-
-def _write_date(value: Value) -> bytes:
-    if value is None:
-        return DATE.pack(NULL_DATE)
-    day = value
-    if isinstance(value, str):
-        try:
-            day = datetime.fromisoformat(value.strip())
-        except ValueError:
-            raise _refused(value, "date") from None
-    if isinstance(day, datetime):
-        if day.time() != time():
-            raise ValueRange(f"{day.isoformat()} has a time of day, which date does not hold")
-        day = day.date()
-    if not isinstance(day, date):
-        raise _refused(value, "date")
-    return DATE.pack(day.toordinal() - DAY_0)
-
-
-_BOOLEAN_TEXTS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
-
-
-def _write_boolean(value: Value) -> bytes:
-    if value is None:
-        return b"\1\0"
-    known = _BOOLEAN_TEXTS.get(value.lower()) if isinstance(value, str) else value
-    if not isinstance(known, bool):
-        raise _refused(value, "boolean")
-    return b"\0\1" if known else b"\0\0"
-
-
-def _decimal_value_writer(type: ColumnType) -> Writer:
-    assert type.size is not None
-    write_decimal = decimal_writer(type.size, type.scale)
-    null = bytes(type.width)
-
-    def write(value: Value) -> bytes:
-        if value is None:
-            return null
-        number = value
-        if isinstance(value, str | int) and not isinstance(value, bool):
-            try:
-                number = Decimal(value)
-            except InvalidOperation:
-                raise _refused(value, type.spelled) from None
-        elif isinstance(value, float):
-            number = Decimal(repr(value))
-        if not isinstance(number, Decimal):
-            raise _refused(value, type.spelled)
-        return write_decimal(number)
-
-    return write
-
-
-def _datetime_writer(type: ColumnType) -> Writer:
-    qualifier = type.qualifier
-    assert qualifier is not None
-    null = bytes(type.width)
-
-    def write(value: Value) -> bytes:
-        if value is None:
-            return null
-        if isinstance(value, bytes | Lob | tuple):
-            raise _refused(value, type.spelled)
-        return pack_fields(fields_of(value, qualifier), qualifier)
-
-    return write
-
-
-def _encoded(value: Value, text: TextOptions, spelled: str) -> bytes:
+def _encoded(value: Value, charset: str, spelled: str) -> bytes:
     if not isinstance(value, str):
         raise _refused(value, spelled)
     try:
-        raw = value.encode(text.charset)
+        return value.encode(charset)
     except UnicodeError as error:
-        raise ValueRange(f"{shown(value)} cannot be written in {text.charset}: {error}") from None
-    return raw
+        raise ValueRange(f"{shown(value)} cannot be written in {charset}: {error}") from None
 
 
-def _too_long(value: Value, raw: bytes, spelled: str) -> ValueRange:
-    return ValueRange(f"{shown(str(value))} takes {len(raw)} bytes, too many for {spelled}")
+def _check_length(value: Value, raw: bytes, longest: int, spelled: str) -> None:
+    if len(raw) > longest:
+        raise ValueRange(f"{shown(str(value))} takes {len(raw)} bytes, too many for {spelled}")
 
 
-def _char_writer(type: ColumnType, text: TextOptions) -> Writer:
-    def write(value: Value) -> bytes:
-        if value is None:
-            return bytes(type.width)
-        raw = _encoded(value, text, type.spelled)
-        if len(raw) > type.width:
-            raw = _encoded(str(value).rstrip(" "), text, type.spelled)
-        if len(raw) > type.width:
-            raise _too_long(value, raw, type.spelled)
-        if raw[:1] == b"\0":
-            raise ValueRange(f"{shown(str(value))} begins with U+0000, which reads as NULL in {type.spelled}")
-        return raw.ljust(type.width)
-
-    return write
+_LOCATOR: Final = 4  # where the locator of a large object begins
 
 
-def _varchar_writer(type: ColumnType, text: TextOptions, prefix: int) -> Writer:
-    longest = min(type.size or 0xFFFF, 0xFF if prefix == 1 else 0xFFFF)
-
-    def write(value: Value) -> bytes:
-        raw = NULL_TEXT if value is None else _encoded(value, text, type.spelled)
-        if len(raw) > longest:
-            raise _too_long(value, raw, type.spelled)
-        if value is not None and raw == NULL_TEXT:
-            raise ValueRange(f"a lone U+0000 reads as NULL in {type.spelled}")
-        return len(raw).to_bytes(prefix, "big") + raw
-
-    return write
+def _read_lob(raw: bytes) -> Value:
+    return Lob(raw) if any(raw[_LOCATOR:]) else None
 
 
-def _lvarchar_writer(type: ColumnType, text: TextOptions) -> Writer:
-    longest = min(type.size or 0xFFFE, 0xFFFE)
-
-    def write(value: Value) -> bytes:
-        if value is None:
-            return b"\0\1\1"
-        raw = _encoded(value, text, type.spelled)
-        if len(raw) > longest:
-            raise _too_long(value, raw, type.spelled)
-        return (len(raw) + 1).to_bytes(2, "big") + b"\0" + raw
-
-    return write
-
-
-def _write_lob(value: Value) -> bytes:
-    if value is None:
-        return bytes(LOB_SIZE)
-    if not isinstance(value, Lob) or len(value.data) != LOB_SIZE:
+def _locator(value: Value, size: int) -> bytes:
+    if not isinstance(value, Lob) or len(value.data) != size:
         raise _refused(value, "large object")
     return value.data

@@ -25,8 +25,9 @@ from eventlog.gbase import records
 from eventlog.gbase.column_types import Column, Kind, parse_type, quoted_name
 from eventlog.gbase.layout import parse_columns
 from eventlog.gbase.options import WriteOptions, parse_table_name
+from eventlog.gbase.packed import cuts_off
 from eventlog.gbase.records import DELETE, INSERT, UPDAFT, UPDBEF
-from eventlog.gbase.values import TextOptions, cut_off, writer
+from eventlog.gbase.values import TextOptions, codec
 from eventlog.model import Change, ChangeOp, Lob, Row, Value, goes_on, old_key
 
 _LONGEST_LVARCHAR: Final = 32739
@@ -54,22 +55,21 @@ def row_writer(
     ``on_cut`` is called with the column whose value lost its end. It raises NotExpressible, ValueRange naming the
     column.
     """
-    writers = [(column, writer(column.type, text, varchar_prefix)) for column in columns]
-    cutting = {column.name for column in columns if column.type.kind is Kind.DATETIME}
+    codecs = [(column, codec(column.type, text, varchar_prefix)) for column in columns]
 
     def write(row: Row) -> Payload:
         sizes, slots = [], []
-        for column, write_value in writers:
+        for column, (null, write_value, _) in codecs:
             value = row[column.name]
             try:
-                slot = write_value(value)
+                slot = null if value is None else write_value(value)
             except NotExpressible as error:
                 refused = type(error)(f"column {column.name!r} of {table!r}: {error}")
                 refused.column = f"{table}.{column.name}"
                 raise refused from None
             if column.type.variable:
                 sizes.append(len(slot))
-            elif column.name in cutting and cut_off(column.type, value):
+            elif column.type.qualifier is not None and cuts_off(value, column.type.qualifier):
                 on_cut(column.name)
             slots.append(slot)
         return Payload(sizes, b"".join(slots))

@@ -21,7 +21,7 @@ from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.packed import datetime_text
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.records import Framer, Record, read_record
-from eventlog.gbase.values import TextOptions, writer
+from eventlog.gbase.values import TextOptions, codec
 from eventlog.gbase.writer import tabschem
 from eventlog.model import Value
 
@@ -68,10 +68,10 @@ def test_value_is_read_and_written(gbase_values: Case) -> None:
     column_type = layout.columns[0].type
     assert as_decoded(value, column_type) == gbase_values["decoded"]
     prefix = options.varchar_prefix if isinstance(options.varchar_prefix, int) else 2
-    write = writer(column_type, TextOptions(options.charset), prefix)
-    assert write(value) == slot
+    written = codec(column_type, TextOptions(options.charset), prefix)
+    assert written.slot(value) == slot
     if not (column_type.kind is Kind.LOB and value is not None):
-        assert write(gbase_values["decoded"]) == slot
+        assert written.slot(gbase_values["decoded"]) == slot
 
 
 def fields_of(record: Record) -> Case:

@@ -42,7 +42,7 @@ from eventlog.gbase.packed import (
     unpack_fields,
     value_of_fields,
 )
-from eventlog.gbase.values import TextOptions, writer
+from eventlog.gbase.values import TextOptions, codec
 from eventlog.gbase.writer import row_writer, tabschem
 from eventlog.model import Lob, Row, Value
 
@@ -65,7 +65,7 @@ def read(spelled: str, slot: str, **options: Any) -> Value:
 
 
 def written(spelled: str, value: Value, prefix: int = 2) -> str:
-    return writer(parse_type(spelled, "c"), TextOptions(), prefix)(value).hex().upper()
+    return codec(parse_type(spelled, "c"), TextOptions(), prefix).slot(value).hex().upper()
 
 
 # --- one value --------------------------------------------------------------------------------------------------------
