@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from eventlog.errors import ConfigError, SchemaMissing
 from eventlog.gbase.column_types import Column, parse_type, split_columns
-from eventlog.gbase.errors import ColumnError, DecodeError, RowLengthError, SchemaMismatch, SizeArrayError
+from eventlog.gbase.errors import ColumnError, DecodeError, FramingError, RowLengthError, SchemaMismatch, SizeArrayError
 from eventlog.gbase.options import ReadOptions
+from eventlog.gbase.records import SIZES_AT, TABSCHEM, fields_of
 from eventlog.gbase.values import codec
 from eventlog.model import Row, Value
 
-SIZES_AT: Final = 36  # where the size array of a row record begins
 _SEQUENCE: Final = struct.Struct(">Q")
-_TABSCHEM: Final = struct.Struct(">IIIII")
 # Below this payload the two readings of a size array cannot both fit (spec/gbase-cdc.md 3.2).
 _AMBIGUOUS_FROM: Final = 1 << 16
 
@@ -31,26 +30,9 @@ def parse_columns(text: str, decimal_no_scale: str = "floating") -> tuple[Column
     return columns
 
 
-class TabSchem:
-    """What a TABSCHEM record says: its label and counts, its columns in stream order."""
-
-    __slots__ = ("columns", "fixed", "fixed_bytes", "label", "text", "variable")
-
-    def __init__(self, record: bytes, header_size: int, decimal_no_scale: str = "floating") -> None:
-        self.label, _, self.fixed_bytes, self.fixed, self.variable = _TABSCHEM.unpack_from(record, 16)
-        try:
-            self.text = record[header_size:].split(b"\0", 1)[0].decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise DecodeError(f"the TABSCHEM of label {self.label} is not UTF-8: {error}") from None
-        columns = parse_columns(self.text, decimal_no_scale)
-        variable = sum(column.type.variable for column in columns)
-        if (self.fixed, self.variable) != (len(columns) - variable, variable):
-            raise SchemaMismatch(
-                f"the TABSCHEM of label {self.label} counts {self.fixed} fixed and {self.variable} variable columns, "
-                f"its text {self.text!r} has {len(columns) - variable} and {variable}"
-            )
-        # The sort is stable: it changes nothing where the server keeps to stream order.
-        self.columns = tuple(sorted(columns, key=lambda column: column.type.variable))
+def stream_order(columns: Iterable[Column]) -> tuple[Column, ...]:
+    """The columns as a stream has them: fixed ones first."""
+    return tuple(sorted(columns, key=lambda column: column.type.variable))
 
 
 Key = tuple[tuple[str, Value], ...]
@@ -76,7 +58,7 @@ class Layout:
 
     ``sizes(record, header_size)`` gives the size array in its byte order; ``decode(record, header_size)`` the values
     in the order of ``names``; both raise a ColumnError with its place. ``key_of(row)`` gives the key, None =
-    unknown. ``header_size`` is the smallest header that holds the size array, ``described`` the TABSCHEM itself.
+    unknown. ``header_size`` is the smallest header that holds the size array.
     """
 
     label: int
@@ -88,12 +70,17 @@ class Layout:
     header_size: int
     sizes: Callable[[bytes, int], Sequence[int]]
     decode: Callable[[bytes, int], list[Value]]
-    described: TabSchem
 
     @property
     def qualified(self) -> str:
         """``schema.table``, or the table alone."""
         return self.table if self.schema is None else f"{self.schema}.{self.table}"
+
+    def check_header(self, header_size: int, offset: int) -> None:
+        """Raises FramingError if the header of the row record at ``offset`` cannot hold the size array."""
+        if header_size < self.header_size:
+            size = f"a header of {header_size} bytes instead of {self.header_size}"
+            raise FramingError(offset, f"row of {self.table!r} with {size}")
 
 
 class Layouts(dict[int, Layout]):
@@ -112,29 +99,44 @@ class Layouts(dict[int, Layout]):
         not captured.
         """
         options = self._options
-        described = TabSchem(record, header_size, options.decimal_no_scale)
-        schema, table = options.name_of(described.label)
-        names = tuple(column.name for column in described.columns)
+        label, _, _, fixed, variable = fields_of(TABSCHEM, record)
+        columns = self._columns(label, fixed, variable, record[header_size:])
+        schema, table = options.name_of(label)
+        names = tuple(column.name for column in columns)
         key = options.key_of(schema, table)
         for name in key or ():
             if name not in names:
                 raise ConfigError(f"key column {name!r} of {table!r} is not captured: captured are {', '.join(names)}")
         qualified = table if schema is None else f"{schema}.{table}"
-        sizes = _sizes_reader(qualified, described.columns, options.size_order, self.order)
-        layout = Layout(
-            described.label,
+        sizes = _sizes_reader(qualified, columns, options.size_order, self.order)
+        layout = self[label] = Layout(
+            label,
             schema,
             table,
-            described.columns,
+            columns,
             names,
             None if key is None else _key_reader(key),
-            SIZES_AT + 4 * described.variable,
+            SIZES_AT + 4 * variable,
             sizes,
-            _row_decoder(qualified, described.columns, sizes, options, self.order, self._count_lenient),
-            described,
+            _row_decoder(qualified, columns, sizes, options, self.order, self._count_lenient),
         )
-        self[described.label] = layout
         return layout
+
+    def _columns(self, label: int, fixed: int, variable: int, payload: bytes) -> tuple[Column, ...]:
+        """The columns of a TABSCHEM in stream order."""
+        try:
+            text = payload.split(b"\0", 1)[0].decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DecodeError(f"the TABSCHEM of label {label} is not UTF-8: {error}") from None
+        columns = parse_columns(text, self._options.decimal_no_scale)
+        found = sum(column.type.variable for column in columns)
+        if (fixed, variable) != (len(columns) - found, found):
+            raise SchemaMismatch(
+                f"the TABSCHEM of label {label} counts {fixed} fixed and {variable} variable columns, "
+                f"its text {text!r} has {len(columns) - found} and {found}"
+            )
+        # The sort is stable: it changes nothing where the server keeps to stream order.
+        return stream_order(columns)
 
     def __missing__(self, label: int) -> Layout:
         raise SchemaMissing(
@@ -259,10 +261,3 @@ def _row_decoder(
         return values
 
     return decode
-
-
-def check_header(layout: Layout, header_size: int) -> str:
-    """What is wrong with the header of a row record, or nothing: it must hold the size array."""
-    if header_size >= layout.header_size:
-        return ""
-    return f"row of {layout.table!r} with a header of {header_size} bytes instead of {layout.header_size}"

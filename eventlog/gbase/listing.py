@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from eventlog.errors import FormatError
 from eventlog.gbase.column_types import ColumnType
 from eventlog.gbase.errors import ColumnError, at_offset, error_name
-from eventlog.gbase.layout import SIZES_AT, Layouts
+from eventlog.gbase.layout import Layout, Layouts
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.packed import datetime_text
 from eventlog.gbase.records import (
@@ -18,22 +18,66 @@ from eventlog.gbase.records import (
     COMMTX,
     DISCARD,
     ERROR,
+    FIELD_NAMES,
+    FIELDS,
     HEADER,
     RBTX,
+    RECORD_NAMES,
     ROWS,
+    SIZES_AT,
     TABSCHEM,
     TIMEOUT,
+    Frame,
     Framer,
-    Record,
+    fields_of,
     moment,
-    read_head,
-    read_record,
 )
 from eventlog.model import Lob, Value
 
 _FORMS: Final = {"seq": ">Q", "time": ">q", "code": ">i"}
 _MEANINGS: Final = {"seq": "sequence", "tx": "transaction id", "os_user": "operating system user"}
 _HEX_SHOWN: Final = 16  # bytes of a line; longer fields go on in an ellipsis
+
+
+class Record(NamedTuple):
+    """One record read, ``data`` are its bytes.
+
+    ``fields`` by the names of FIELD_NAMES, none of a record that is not known; a TABSCHEM has ``layout`` beside them,
+    a row record also ``sizes`` and ``values`` in the order of ``layout.names``.
+    """
+
+    offset: int
+    number: int
+    header_size: int
+    data: bytes
+    fields: Mapping[str, int]
+    layout: Layout | None = None
+    sizes: Sequence[int] = ()
+    values: Sequence[Value] = ()
+
+
+def read_record(frame: Frame, layouts: Layouts) -> Record:
+    """A record with all that is in it; a TABSCHEM record is taken up in ``layouts``.
+
+    Raises FormatError: SchemaMissing for a row without TABSCHEM, a ColumnError for a row that cannot be read.
+    """
+    record = read_head(frame)
+    _, number, header_size, data = frame
+    if number == TABSCHEM:
+        return record._replace(layout=layouts.define(data, header_size))
+    if number not in ROWS:
+        return record
+    layout = layouts[record.fields["label"]]
+    layout.check_header(header_size, record.offset)
+    sizes = layout.sizes(data, header_size)
+    return record._replace(layout=layout, sizes=sizes, values=layout.decode(data, header_size))
+
+
+def read_head(frame: Frame) -> Record:
+    """A record without what a TABSCHEM is needed for."""
+    number, data = frame[1], frame[3]
+    fields = zip(FIELD_NAMES[number], fields_of(number, data), strict=True) if number in FIELDS else ()
+    return Record(*frame, dict(fields))
 
 
 def listing(
@@ -61,12 +105,12 @@ def listing(
                 except ColumnError as error:
                     if on_bad_row is None or frame[1] not in ROWS:
                         raise
-                    yield from _record(read_head(frame), frame[3], open_transactions)
+                    yield from _record(read_head(frame), open_transactions)
                     yield _fault(offset, error)
                     bad_row = error
                     on_bad_row(at_offset(error, offset))
                 else:
-                    yield from _record(record, frame[3], open_transactions)
+                    yield from _record(record, open_transactions)
             offset = framer.offset
         framer.finish()
     except FormatError as error:
@@ -80,8 +124,9 @@ def _fault(offset: int, error: FormatError) -> str:
     return f"{offset:08x}  !! {type(error).__name__}: {error}"
 
 
-def _record(record: Record, data: bytes, open_transactions: dict[int, int]) -> Iterator[str]:
-    name = record.name or f"unknown record {record.number}"
+def _record(record: Record, open_transactions: dict[int, int]) -> Iterator[str]:
+    data = record.data
+    name = RECORD_NAMES.get(record.number, f"unknown record {record.number}")
     yield f"{record.offset:08x}  {name}{_of_transaction(record, open_transactions)}"
     common = zip(
         ("header size", "payload size", "packet scheme", "record number"), HEADER.unpack_from(data), strict=True
@@ -106,7 +151,7 @@ def _record(record: Record, data: bytes, open_transactions: dict[int, int]) -> I
         at = record.header_size
     if at < record.header_size:
         yield _line(record, at, data[at : record.header_size], "unknown header", "skipped")
-    yield from _payload(record, data)
+    yield from _payload(record)
     if record.number in (COMMTX, RBTX):
         open_transactions.pop(record.fields["tx"], None)
 
@@ -143,11 +188,12 @@ def _meaning(record: Record, field: str, number: int) -> str:
             return str(number)
 
 
-def _payload(record: Record, data: bytes) -> Iterator[str]:
-    at = record.header_size
+def _payload(record: Record) -> Iterator[str]:
+    at, data = record.header_size, record.data
     if record.number == TABSCHEM and record.layout is not None:
-        yield _line(record, at, data[at:], "columns", repr(record.layout.described.text))
-        for column in record.layout.described.columns:
+        text = data[at:].split(b"\0", 1)[0].decode()
+        yield _line(record, at, data[at:], "columns", repr(text))
+        for column in record.layout.columns:
             yield f"{'':10}  {'':{_COLUMN}}  {column.name}  {column.type.spelled}"
     elif record.layout is not None:
         sizes = iter(record.sizes)

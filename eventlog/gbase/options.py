@@ -11,10 +11,9 @@ from typing import Any, Final, NamedTuple, Self
 from eventlog.changes.catalog_option import CatalogOption
 from eventlog.changes.format import check_charset
 from eventlog.errors import ConfigError
+from eventlog.gbase.records import DEFAULT_MAX_RECORD
 from eventlog.gbase.values import TextOptions
 from eventlog.model import Row, Value
-
-DEFAULT_MAX_RECORD: Final = 1 << 20
 
 
 class Token(NamedTuple):

@@ -12,8 +12,8 @@ from itertools import chain
 from typing import Final
 
 from eventlog.errors import FormatError
-from eventlog.gbase.errors import DuplicateBegin, FramingError, OrphanRecord, SessionDead, at_offset, error_name
-from eventlog.gbase.layout import Layouts, check_header
+from eventlog.gbase.errors import DuplicateBegin, OrphanRecord, SessionDead, at_offset, error_name
+from eventlog.gbase.layout import Layouts
 from eventlog.gbase.open_transaction import ENTRY_OVERHEAD, Entry, Held, weight
 from eventlog.gbase.options import ReadOptions, Token
 from eventlog.gbase.records import (
@@ -21,27 +21,23 @@ from eventlog.gbase.records import (
     COMMTX,
     DISCARD,
     ERROR,
+    FIELDS,
     INSERT,
     RBTX,
     RECORD_NAMES,
     ROWS,
     TABSCHEM,
-    TIMEOUT,
     TRUNCATE,
     UPDAFT,
     UPDBEF,
     Frame,
+    fields_of,
 )
 from eventlog.model import ChangeOp
 
 _log = logging.getLogger(__name__)
 
-_ROW: Final = struct.Struct(">QII")
-_PLAIN: Final = struct.Struct(">QI")
-_BEGIN: Final = struct.Struct(">QIqI")
-_COMMIT: Final = struct.Struct(">QIq")
-_SEQUENCE: Final = struct.Struct(">Q")
-_ERROR: Final = struct.Struct(">Ii")
+_ROW: Final = struct.Struct(">QII")  # what row records and TRUNCATE begin with
 _DEAD: Final = 1
 
 Operation = tuple[ChangeOp, Entry, Entry | None]
@@ -114,7 +110,7 @@ class Transactions:
                     seq, tx, label = unpack_row(record, 16)
                     layout = layouts[label]
                     if header_size < layout.header_size:
-                        raise FramingError(offset, check_header(layout, header_size))
+                        layout.check_header(header_size, offset)
                     held = open_transactions.get(tx)
                     if held is None:
                         self._orphan(number, tx)
@@ -152,21 +148,28 @@ class Transactions:
         self._delivering = None
 
     def _other(self, offset: int, number: int, header_size: int, record: bytes) -> tuple[Held, int, int, int] | None:
+        if number not in FIELDS:
+            self._counters["unknown_records"] += 1
+            return None
+        if number == TABSCHEM:
+            self._layouts.define(record, header_size)
+            return None
+        fields = fields_of(number, record)
         if number == BEGINTX:
-            self._begin(*_BEGIN.unpack_from(record, 16))
+            self._begin(*fields)
         elif number == COMMTX:
-            seq, tx, time = _COMMIT.unpack_from(record, 16)
+            seq, tx, time = fields
             held = self._end(tx)
             if held is not None:
                 return held, seq, time, offset
         elif number == RBTX:
-            seq, tx = _PLAIN.unpack_from(record, 16)
+            seq, tx = fields
             held = self._end(tx)
             if held is not None:
                 held.close()
                 self._last_end = seq
         elif number == DISCARD:
-            seq, tx = _PLAIN.unpack_from(record, 16)
+            seq, tx = fields
             held = self._open.get(tx)
             if held is None:
                 self._orphan(number, tx)
@@ -174,15 +177,10 @@ class Transactions:
                 self._bytes_in_memory -= held.bytes_in_memory
                 held.discard(seq)
                 self._bytes_in_memory += held.bytes_in_memory
-        elif number == TABSCHEM:
-            self._layouts.define(record, header_size)
-        elif number == TIMEOUT:
-            if self._on_idle is not None:
-                self._on_idle(_SEQUENCE.unpack_from(record, 16)[0])
         elif number == ERROR:
-            self._error(offset, *_ERROR.unpack_from(record, 16))
-        else:
-            self._counters["unknown_records"] += 1
+            self._error(offset, *fields)
+        elif self._on_idle is not None:
+            self._on_idle(*fields)
         return None
 
     def _begin(self, seq: int, tx: int, _time: int, os_user: int) -> None:

@@ -23,10 +23,10 @@ from eventlog.errors import (
 )
 from eventlog.gbase import records
 from eventlog.gbase.column_types import Column, Kind, parse_type, quoted_name
-from eventlog.gbase.layout import parse_columns
+from eventlog.gbase.layout import parse_columns, stream_order
 from eventlog.gbase.options import WriteOptions, parse_table_name
 from eventlog.gbase.packed import cuts_off
-from eventlog.gbase.records import DELETE, INSERT, UPDAFT, UPDBEF
+from eventlog.gbase.records import BEGINTX, COMMTX, DELETE, INSERT, TRUNCATE, UPDAFT, UPDBEF
 from eventlog.gbase.values import TextOptions, codec
 from eventlog.model import Change, ChangeOp, Lob, Row, Value, goes_on, old_key
 
@@ -40,11 +40,6 @@ class Payload(NamedTuple):
 
     sizes: list[int]
     data: bytes
-
-
-def stream_order(columns: Iterable[Column]) -> tuple[Column, ...]:
-    """The columns as a stream has them: fixed ones first."""
-    return tuple(sorted(columns, key=lambda column: column.type.variable))
 
 
 def row_writer(
@@ -220,10 +215,10 @@ class _Writer:
 
     def begin(self, change: Change) -> bytes:
         self._tx = self._tx % _MAX_TX + 1
-        return records.begin_tx(self._next(), self._tx, _seconds(change), self._os_user(change.user))
+        return records.control(BEGINTX, self._next(), self._tx, _seconds(change), self._os_user(change.user))
 
     def commit(self, change: Change) -> bytes:
-        return records.comm_tx(self._next(), self._tx, _seconds(change))
+        return records.control(COMMTX, self._next(), self._tx, _seconds(change))
 
     def new_tables(self) -> Iterator[bytes]:
         """The TABSCHEM records of the tables that have come up since the last time."""
@@ -234,7 +229,7 @@ class _Writer:
     def records(self, change: Change) -> Iterator[bytes]:
         table = self._table(change.schema, change.table)
         if change.op is ChangeOp.TRUNCATE:
-            yield records.truncate(self._next(), self._tx, table.label)
+            yield records.control(TRUNCATE, self._next(), self._tx, table.label)
             return
         before, after = self._images(change, table)
         if change.op is ChangeOp.DELETE:

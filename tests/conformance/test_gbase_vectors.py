@@ -16,11 +16,12 @@ from eventlog.errors import FormatError
 from eventlog.gbase import records
 from eventlog.gbase.column_types import ColumnType, Kind
 from eventlog.gbase.errors import FramingError, TruncatedStream
-from eventlog.gbase.layout import Layouts, TabSchem, parse_columns
+from eventlog.gbase.layout import Layouts, parse_columns
+from eventlog.gbase.listing import Record, read_record
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.packed import datetime_text
 from eventlog.gbase.reader import StreamReader
-from eventlog.gbase.records import Framer, Record, read_record
+from eventlog.gbase.records import RECORD_NAMES, Framer
 from eventlog.gbase.values import TextOptions, codec
 from eventlog.gbase.writer import tabschem
 from eventlog.model import Value
@@ -74,21 +75,25 @@ def test_value_is_read_and_written(gbase_values: Case) -> None:
         assert written.slot(gbase_values["decoded"]) == slot
 
 
+def name_of(record: Record) -> str | int:
+    return RECORD_NAMES.get(record.number, record.number)
+
+
 def fields_of(record: Record) -> Case:
     """A record in the form of the vectors."""
+    kind = name_of(record)
     found: Case = {
-        "record": record.name or record.number,
+        "record": kind,
         "header_size": record.header_size,
-        "payload_size": record.payload_size,
-        **{name: value for name, value in record.fields.items() if name != "flags" or record.name == "ERROR"},
+        "payload_size": len(record.data) - record.header_size,
+        **{name: value for name, value in record.fields.items() if name != "flags" or kind == "ERROR"},
     }
     if "seq" in found:
         found["seq"] = f"{found['seq']:016x}"
     if "time" in found:
         found["time"] = (EPOCH + timedelta(seconds=found["time"])).isoformat() + "Z"
-    if record.layout is not None and record.name == "TABSCHEM":
-        schem: TabSchem = record.layout.described
-        found["columns"] = [[column.name, column.type.spelled] for column in schem.columns]
+    if record.layout is not None and kind == "TABSCHEM":
+        found["columns"] = [[column.name, column.type.spelled] for column in record.layout.columns]
     elif record.layout is not None:
         found["sizes"] = list(record.sizes)
         found["row"] = {
@@ -130,7 +135,7 @@ def test_stream_is_read_in_any_pieces(gbase_streams: Case, size: int) -> None:
     for piece in pieces(data, size):
         for frame in framer.feed(piece):
             record = read_record(frame, layouts)
-            names.append(record.name or record.number)
+            names.append(name_of(record))
         changes += [to_json(change) for change in reader.feed(piece)]
     token = reader.token.to_json()
     reader.close()  # no declared end: a stream may stop inside a record

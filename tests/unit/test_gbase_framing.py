@@ -66,7 +66,7 @@ def test_the_declared_end_inside_a_record_names_the_bytes_left() -> None:
     [(0, 15), (0, 23), (8, 67), (4, 1 << 20), (4, 0xFFFFFFFF), (0, 0xFFFFFFFF)],
 )
 def test_what_is_no_record_names_the_offset_after_the_records_before_it(place: int, number: int) -> None:
-    bad = bytearray(records.timeout(0))
+    bad = bytearray(records.control(records.TIMEOUT, 0))
     bad[place : place + 4] = number.to_bytes(4, "big")
     coming = Framer().feed(CAPTURE + bad)
     assert [next(coming)[0] for _ in READS] == [0, 65, 89, 113, 153, 208]
@@ -98,5 +98,5 @@ def test_any_cut_gives_the_same_records(cuts: list[int]) -> None:
 
 
 def test_a_large_record_byte_by_byte_takes_no_more_than_its_size() -> None:
-    record = records.with_extra_header(records.timeout(1), 200_000)
+    record = records.with_extra_header(records.control(records.TIMEOUT, 1), 200_000)
     assert [len(data) for *_, data in frames(record, 1)] == [len(record)]

@@ -74,13 +74,13 @@ def test_random_bytes_are_no_stream(data: bytes) -> None:
 )
 def test_records_of_random_content_are_an_error_or_skipped(made: list[tuple[int, int, bytes]], columns: str) -> None:
     schem = records.tab_schem(0, columns, 0, columns.count(",") + 1 - columns.count("var"), columns.count("var"))
-    data = schem + records.begin_tx(1, 0, 0, 0)
+    data = schem + records.control(records.BEGINTX, 1, 0, 0, 0)
     for number, more, content in made:
         size = HEADER_SIZES.get(number, 16) + more
         body = bytes(8) + bytes(byte % 3 for byte in content[:12]) + content[12:]
         payload = max(0, len(body) - size + 16)
         data += records.HEADER.pack(size, payload, 66, number) + body.ljust(size - 16 + payload, b"\0")
-    read(data + records.comm_tx(2, 0, 0))
+    read(data + records.control(records.COMMTX, 2, 0, 0))
 
 
 @pytest.mark.parametrize("cases", CASES)
@@ -110,8 +110,8 @@ def test_a_listing_of_a_broken_stream_ends_with_its_error(seed: int) -> None:
 
 def test_memory_stays_below_the_limits_whatever_comes() -> None:
     rnd = random.Random(1)
-    flood = [records.begin_tx(number, number, 0, 0) for number in range(1, 200)]
-    row = records.with_extra_header(records.truncate(5, 0, 1), 500)
+    flood = [records.control(records.BEGINTX, number, number, 0, 0) for number in range(1, 200)]
+    row = records.with_extra_header(records.control(records.TRUNCATE, 5, 0, 1), 500)
     tracemalloc.start()
     try:
         reader = StreamReader(LIMITS)

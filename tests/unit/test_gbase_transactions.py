@@ -25,11 +25,11 @@ BASE = 0x0000000B00000018
 
 
 def begin(seq: int, tx: int) -> bytes:
-    return records.begin_tx(BASE + seq, tx, 1_700_000_000, 7)
+    return records.control(records.BEGINTX, BASE + seq, tx, 1_700_000_000, 7)
 
 
 def commit(seq: int, tx: int) -> bytes:
-    return records.comm_tx(BASE + seq, tx, 1_700_000_001)
+    return records.control(records.COMMTX, BASE + seq, tx, 1_700_000_001)
 
 
 def row(number: int, seq: int, tx: int = 1, label: int = 1, value: int | None = None) -> bytes:
@@ -37,7 +37,7 @@ def row(number: int, seq: int, tx: int = 1, label: int = 1, value: int | None = 
 
 
 def discard(seq: int, tx: int = 1) -> bytes:
-    return records.discard(BASE + seq, tx)
+    return records.control(records.DISCARD, BASE + seq, tx)
 
 
 def read(data: bytes, **options: Any) -> tuple[list[Change], StreamReader]:
@@ -218,7 +218,7 @@ def test_transactions_come_in_the_order_of_their_commits() -> None:
 
 
 def test_rolled_back_and_unfinished_work_gives_nothing() -> None:
-    data = begin(1, 1) + row(INSERT, 2) + records.rb_tx(BASE + 3, 1) + begin(4, 1) + row(INSERT, 5)
+    data = begin(1, 1) + row(INSERT, 2) + records.control(records.RBTX, BASE + 3, 1) + begin(4, 1) + row(INSERT, 5)
     changes, reader = read(data)
     assert changes == []
     for _ in range(2):
@@ -227,8 +227,10 @@ def test_rolled_back_and_unfinished_work_gives_nothing() -> None:
 
 
 def test_truncate_is_undone_by_a_rollback_and_needs_no_description() -> None:
-    undone = begin(1, 1) + records.truncate(BASE + 2, 1, 9) + records.rb_tx(BASE + 3, 1)
-    data = undone + begin(4, 1) + records.truncate(BASE + 5, 1, 9) + commit(6, 1)
+    undone = (
+        begin(1, 1) + records.control(records.TRUNCATE, BASE + 2, 1, 9) + records.control(records.RBTX, BASE + 3, 1)
+    )
+    data = undone + begin(4, 1) + records.control(records.TRUNCATE, BASE + 5, 1, 9) + commit(6, 1)
     (change,), _ = read(data, labels={"9": "shop:app.item"})
     assert (change.op, change.schema, change.table) == (ChangeOp.TRUNCATE, "app", "item")
 
@@ -249,7 +251,7 @@ def test_another_begin_of_an_open_id_is_refused_or_replaces() -> None:
 
 @pytest.mark.parametrize(
     "orphan",
-    [row(INSERT, 1), discard(1), records.truncate(BASE, 1, 1)],
+    [row(INSERT, 1), discard(1), records.control(records.TRUNCATE, BASE, 1, 1)],
     ids=["row", "discard", "truncate"],
 )
 def test_orphans_are_counted_or_refused_and_after_a_restart_always_skipped(orphan: bytes) -> None:
@@ -263,7 +265,7 @@ def test_orphans_are_counted_or_refused_and_after_a_restart_always_skipped(orpha
     assert reader.counters == {"orphan_records": 1}
 
 
-@pytest.mark.parametrize("end", [commit(1, 1), records.rb_tx(BASE, 1)], ids=["commit", "rollback"])
+@pytest.mark.parametrize("end", [commit(1, 1), records.control(records.RBTX, BASE, 1)], ids=["commit", "rollback"])
 @pytest.mark.parametrize("orphans", ["skip", "raise"])
 def test_the_end_of_a_transaction_that_never_began_is_skipped_and_counted(end: bytes, orphans: str) -> None:
     changes, reader = read(end, orphans=orphans)
@@ -289,11 +291,17 @@ def test_a_row_that_nothing_describes_is_refused() -> None:
 def test_an_idle_mark_is_offered_and_an_error_record_ends_the_session(caplog: pytest.LogCaptureFixture) -> None:
     marks: list[int] = []
     reader = StreamReader(on_idle=marks.append)
-    list(reader.feed(records.timeout(0) + records.timeout(5) + records.error(-83713, 0)))
+    list(
+        reader.feed(
+            records.control(records.TIMEOUT, 0)
+            + records.control(records.TIMEOUT, 5)
+            + records.control(records.ERROR, 0, -83713)
+        )
+    )
     assert marks == [0, 5]
     assert "LSN" in caplog.text
     with pytest.raises(SessionDead) as caught:
-        list(reader.feed(records.error(-83713, 1)))
+        list(reader.feed(records.control(records.ERROR, 1, -83713)))
     assert caught.value.error == -83713
     with pytest.raises(SessionDead):
         list(reader.feed(SCHEM))
@@ -311,7 +319,7 @@ def test_a_token_from_anywhere_in_the_stream_loses_nothing_and_skips_what_was_de
             data.append((BASE + seq, begin(seq, tx)))
             open_ids.add(tx)
         elif rnd.random() < 0.4:
-            data.append((BASE + seq, rnd.choice([commit(seq, tx), records.rb_tx(BASE + seq, tx)])))
+            data.append((BASE + seq, rnd.choice([commit(seq, tx), records.control(records.RBTX, BASE + seq, tx)])))
             open_ids.remove(tx)
         else:
             data.append((BASE + seq, row(INSERT, seq, tx)))

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from eventlog.gbase import records
 from eventlog.gbase.column_types import Column, parse_type
 from eventlog.gbase.errors import ERROR_NUMBERS
+from eventlog.gbase.layout import stream_order
 from eventlog.gbase.values import TextOptions
-from eventlog.gbase.writer import Payload, row_writer, stream_order, tabschem
+from eventlog.gbase.writer import Payload, row_writer, tabschem
 from eventlog.model import Row
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Session:
 
     def fail(self, place: int, error: int, dead: bool) -> None:
         """An ERROR record comes in front of the log record at this place."""
-        self._failures.append((place, records.error(error, _DEAD if dead else 0)))
+        self._failures.append((place, records.control(records.ERROR, _DEAD if dead else 0, error)))
 
     def to_boundary(self) -> None:
         """Return the record that was being returned from its start again."""
@@ -95,7 +96,7 @@ class Session:
             if not self._record:
                 if size:
                     break
-                self._record = self._with_header(records.timeout(self._last_sequence))
+                self._record = self._with_header(records.control(records.TIMEOUT, self._last_sequence))
             piece = self._record[self._returned : self._returned + limit - size]
             buffer[size : size + len(piece)] = piece
             size += len(piece)
@@ -115,7 +116,7 @@ class Session:
             self._record = self._with_header(self._failures.popleft()[1])
         elif every and self._since_timeout >= every:
             self._since_timeout = 0
-            self._record = self._with_header(records.timeout(self._last_sequence))
+            self._record = self._with_header(records.control(records.TIMEOUT, self._last_sequence))
         else:
             self._record = self._from_log()
             self._since_timeout += bool(self._record)
@@ -126,7 +127,7 @@ class Session:
             try:
                 logged = self._server.record_at(self.cursor)
             except IndexError:  # the log was used again before it was read
-                return records.error(ERROR_NUMBERS["LSN"], _DEAD)
+                return records.control(records.ERROR, _DEAD, ERROR_NUMBERS["LSN"])
             if logged is None:
                 return b""
             self.cursor += 1
@@ -142,15 +143,12 @@ class Session:
                 return b""
             capture, payload = self.captures[table]
             if row is None:
-                return records.truncate(sequence, tx, capture.label)
+                return records.control(number, sequence, tx, capture.label)
             sizes, data = payload(row)
             return records.row(number, sequence, tx, capture.label, sizes, data, self._server.switches.size_order)
-        if number == records.BEGINTX:
-            return records.begin_tx(sequence, tx, *numbers)
-        if number == records.COMMTX:
-            return records.comm_tx(sequence, tx, *numbers)
-        # A DISCARD has the sequence that it discards from instead of its own.
-        return records.rb_tx(sequence, tx) if number == records.RBTX else records.discard(numbers[0], tx)
+        if number == records.DISCARD:  # it has the sequence that it discards from instead of its own
+            return records.control(number, *numbers, tx)
+        return records.control(number, sequence, tx, *numbers)
 
     def _with_header(self, record: bytes) -> bytes:
         extra = self._server.switches.extra_header
