@@ -23,6 +23,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from eventlog.changes.format import Report, parse_options
 from eventlog.errors import ConfigError, FormatError, with_location
+from eventlog.files.tabular import Row, batch_rows, first_names, format_of, json_object
 from eventlog.model import Change
 from eventlog.qlik import file_tables
 from eventlog.qlik.change_rows import (
@@ -39,7 +40,6 @@ from eventlog.qlik.change_tables import SourceTable, changes_of_rows, key_from_d
 from eventlog.qlik.change_tables import live_view as row_by_row
 from eventlog.qlik.columns import lobs_of
 from eventlog.qlik.file_tables import TableFiles
-from eventlog.qlik.part_files import Stored, batch_rows, first_names, format_of, json_object
 from eventlog.qlik.sequence import LENGTH, last_sequence_of
 from eventlog.qlik.stored_tables import Reading, reading, stored_row_reader
 from spark.change_frame import SCHEMA, batch_of
@@ -260,7 +260,7 @@ def _changes(spark: SparkSession, table: FoundTable, context: Reading) -> DataFr
     return together.toDF(*(f"c{place}" for place in range(len(stored)))).mapInArrow(read, SCHEMA)
 
 
-def _stored_rows(batches: Iterable[pa.RecordBatch], what: str) -> Iterator[Stored]:
+def _stored_rows(batches: Iterable[pa.RecordBatch], what: str) -> Iterator[Row]:
     for batch in batches:
         yield from batch_rows(batch, f"a batch of {what}")
 

@@ -23,13 +23,13 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from eventlog.errors import FormatError, NotExpressible, with_location
+from eventlog.files.tabular import COMPRESSED, SUFFIXES, bare_name, format_of, is_packed, read_rows, refuse_packed
 from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, header_name, row_order
 from eventlog.qlik.change_table_options import FILE_FORMATS, Described, ReadOptions, full_name
 from eventlog.qlik.change_tables import key_from_deletes
 from eventlog.qlik.columns import QlikColumn, key_of
 from eventlog.qlik.control_tables import CONTROL_TABLE, HISTORY_TABLE, DdlEntry, entry_of
 from eventlog.qlik.metadata import read_file_metadata
-from eventlog.qlik.part_files import COMPRESSED, SUFFIXES, bare_name, format_of, is_packed, read_part, refuse_packed
 from eventlog.qlik.stored_tables import Reading, StoredTable, stored_row_reader
 
 METADATA_SUFFIX: Final = ".dfm"
@@ -237,10 +237,10 @@ def _groups(parts: Sequence[Part]) -> list[list[Part]]:
 
 
 def _rows(part: Part, files: TableFiles, reading: Reading) -> Iterator[ChangeRow]:
-    columns, rows = read_part(part.path)
+    columns, rows = read_rows(part.path)
     if not columns:
         return
-    for row in stored_row_reader(columns, files.schema, files.table, reading, part.path)(rows):
+    for row in stored_row_reader(columns, files.schema, files.table, reading, part.path)(row for _, row in rows):
         yield row if row.partition_name or part.partition is None else row._replace(partition_name=part.partition)
 
 
@@ -252,9 +252,9 @@ def control_rows(source: Path, name: str, options: ReadOptions) -> Iterator[dict
         *(home / f"{name}{suffix}{packed}" for suffix in SUFFIXES.values() for packed in ("", *COMPRESSED)),
     ):
         for part in parts_of(entry, options) if entry.exists() else ():
-            columns, rows = read_part(part.path)
+            columns, rows = read_rows(part.path)
             upper = [column.upper() for column in columns]
-            for row in rows:
+            for _, row in rows:
                 if isinstance(row, FormatError):
                     raise row
                 yield dict(zip(upper, row, strict=True))

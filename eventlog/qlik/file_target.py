@@ -16,15 +16,16 @@ from typing import Final
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError
 from eventlog.files.fsync import sync_path
+from eventlog.files.tabular import SUFFIXES, WriteRow
 from eventlog.qlik import sequence
 from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, TableLayout, new_layout, row_writer
 from eventlog.qlik.change_table_options import ReadOptions, WriteOptions, full_name
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.control_tables import CONTROL_COLUMNS, CONTROL_TABLE, ControlRow, has_ended, parse_partition_name
 from eventlog.qlik.file_tables import STATE_FILE, control_rows, file_name, partition_folders, stored_tables
-from eventlog.qlik.part_files import SUFFIXES, FileColumn, WriteRow, converter, open_part
 from eventlog.qlik.sequence import WriterState
 from eventlog.qlik.stored_tables import WriteRows, reading
+from eventlog.qlik.stored_values import FileColumn, converter, open_part
 
 _STORED_TYPES: Final = {"change_mask": "BYTES", "timestamp": "DATETIME"}
 _CONTROL_TIMES: Final = frozenset({"PARTITION_START_TIME", "PARTITION_END_TIME"})

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from eventlog.changes.format import Report
 from eventlog.errors import FormatError, with_location
+from eventlog.files.tabular import format_of
 from eventlog.model import Change
 from eventlog.qlik.change_rows import ChangeRow, RowReader, masks_by_history, read_layout, row_reader
 from eventlog.qlik.change_table_options import Described, ReadOptions, described, full_name
 from eventlog.qlik.change_tables import SourceTable, changes_of_rows
 from eventlog.qlik.columns import lobs_of
 from eventlog.qlik.control_tables import DdlEntry, column_history
-from eventlog.qlik.part_files import format_of
 from eventlog.qlik.sequence import Waiting, count_events
 from eventlog.qlik.stored_values import Convert, plain_reader, typed_reader
 from eventlog.qlik.values import plain_value

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from eventlog.errors import FormatError, ValueRange, shown
+from eventlog.files import tabular
 from eventlog.model import Value
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.values import json_writer, value_reader
@@ -125,3 +128,120 @@ def typed_reader(
         return typed
 
     return read
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+class FileColumn(NamedTuple):
+    """A column of a file. ``is_moment``: a header timestamp, which Parquet holds with its zone, UTC."""
+
+    column: QlikColumn
+    is_moment: bool = False
+
+
+def converter(file_format: str, columns: Sequence[FileColumn], what: str) -> Callable[[Sequence[Any]], list[Any]]:
+    """The function that gives the values of a row, in the order of ``columns``, as files of a format hold them.
+
+    ``what`` is the table, for errors. The function raises ValueRange, NotExpressible.
+    """
+    one = _arrow_converter if file_format == "parquet" else _text_converter
+    return row_converter(list(map(one, columns)), [f"{what}.{column.column.name}" for column in columns])
+
+
+@contextmanager
+def open_part(path: Path, file_format: str, columns: Sequence[FileColumn]) -> Iterator[tabular.WriteRow]:
+    """A new file, whole when the block has ended; gives the function that writes a row.
+
+    Raises ConfigError if pyarrow is not installed, ValueRange for what Parquet cannot hold.
+    """
+    names = [one.column.name for one in columns]
+    if file_format == "parquet":
+        with tabular.open_parquet(path, names, list(map(arrow_type, columns))) as write:
+            yield write
+        return
+    with path.open("x", encoding="utf-8", newline="") as file:
+
+        def write_csv(row: Sequence[Any]) -> None:
+            file.write(tabular.csv_line(row))
+
+        def write_json(row: Sequence[Any]) -> None:
+            file.write(tabular.json_line(names, row))
+
+        if file_format == "csv":
+            write_csv(names)
+        yield write_csv if file_format == "csv" else write_json
+
+
+def _text_converter(column: FileColumn) -> Convert:
+    return timestamp_text if column.is_moment else text_writer(column.column)
+
+
+_PLAIN_ARROW: Final = {
+    "DATE": "date32",
+    "BOOLEAN": "bool_",
+    "REAL4": "float32",
+    "REAL8": "float64",
+    "INT1": "int8",
+    "INT2": "int16",
+    "INT4": "int32",
+    "INT8": "int64",
+    "UINT1": "int16",
+    "UINT2": "int32",
+    "UINT4": "int64",
+    "BYTES": "binary",
+    "BLOB": "binary",
+}
+_MOST_DIGITS: Final = 38
+
+
+def arrow_type(one: FileColumn) -> Any:
+    """The Arrow type of a column, such that Spark reads it too; a NUMERIC without known digits is text.
+
+    Raises ConfigError if pyarrow is not installed.
+    """
+    arrow, column = tabular.pyarrow(), one.column
+    if one.is_moment:
+        return arrow.timestamp("us", tz="UTC")
+    match column.type:
+        case "DATETIME":
+            return arrow.timestamp("us")
+        case "TIME":
+            return arrow.time64("us")
+        case "NUMERIC" if _has_digits(column):
+            return arrow.decimal128(column.precision, column.scale)
+        case "UINT8":
+            return arrow.decimal128(20, 0)
+        case _:
+            return getattr(arrow, _PLAIN_ARROW.get(column.type, "string"))()
+
+
+def _has_digits(column: QlikColumn) -> bool:
+    return 0 < column.precision <= _MOST_DIGITS and column.scale <= column.precision
+
+
+def _arrow_converter(one: FileColumn) -> Convert:
+    if one.is_moment:
+        return _aware
+    if one.column.type == "NUMERIC" and not _has_digits(one.column):
+        return text_writer(one.column)
+    return _arrow_decimal(one.column) if one.column.type == "NUMERIC" else typed_writer(one.column)
+
+
+def _arrow_decimal(column: QlikColumn) -> Convert:
+    """Parquet's decimals are numbers: NaN and infinity are none."""
+    write_any = typed_writer(column)
+
+    def write(value: Any) -> Any:
+        if type(value) is Decimal and value.is_finite():
+            return value
+        number = write_any(value)
+        if not number.is_finite():
+            raise ValueRange(f"{number} of column {column.name!r} is no number, which Parquet's decimals are")
+        return number
+
+    return write
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC)

@@ -29,9 +29,8 @@ from eventlog.qlik.change_table_options import WriteOptions, full_name
 from eventlog.qlik.change_tables import TargetTable, images_of, target_table
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.file_tables import file_name
-from eventlog.qlik.part_files import FileColumn, arrow_type, converter
 from eventlog.qlik.sequence import time_prefix
-from eventlog.qlik.stored_values import CLASSES
+from eventlog.qlik.stored_values import CLASSES, FileColumn, arrow_type, converter
 from spark.job import Job, Numbered, catalog
 from spark.output.formats import RECEIVER, BadLine, Render, Rendered
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eventlog.files.tabular import SUFFIXES, csv_line
 from eventlog.qlik.change_rows import OPERATIONS, PARTITION_NAME
 from eventlog.qlik.change_table_options import WriteOptions
 from eventlog.qlik.columns import QlikColumn
@@ -28,10 +29,9 @@ from eventlog.qlik.control_tables import (
     parse_partition_name,
     partition_of,
 )
-from eventlog.qlik.csv_lines import write_line
 from eventlog.qlik.file_tables import STATE_FILE
-from eventlog.qlik.part_files import SUFFIXES, FileColumn, converter, open_part
 from eventlog.qlik.sequence import LENGTH, PREFIX_LENGTH, UNKNOWN_TRANSACTION, WriterState, resume
+from eventlog.qlik.stored_values import FileColumn, converter, open_part
 from spark.job import Job, Numbered
 from spark.output.directory import Directory
 from spark.output.formats import Written
@@ -147,7 +147,7 @@ def _write_rows(
     is_parquet = file_format == "parquet"
     ending = SUFFIXES[file_format] + ("" if is_parquet else ENDINGS[output.compression])
     compress = COMPRESS[output.compression]
-    header = compress(write_line(stored.column_names).encode()) if file_format == "csv" else b""
+    header = compress(csv_line(stored.column_names).encode()) if file_format == "csv" else b""
     directory.make(folder)
     files = PartFiles(directory, partial(_file, folder, part, ending), output.max_bytes, output.compression, header)
 
@@ -179,7 +179,7 @@ def _write_rows(
 def _text(block: pa.Table, file_format: str) -> bytes:
     lines = zip(*(column.to_pylist() for column in block.columns), strict=True)
     if file_format == "csv":
-        return "".join(map(write_line, lines)).encode()
+        return "".join(map(csv_line, lines)).encode()
     names = block.column_names
     objects = (dict(zip(names, line, strict=True)) for line in lines)
     return "".join([json.dumps(o, ensure_ascii=False, separators=(",", ":")) + "\n" for o in objects]).encode()

@@ -21,7 +21,7 @@ from eventlog.changes.format import Report
 from eventlog.convert import format_named
 from eventlog.core.fold import AT_A_TIME as WINDOW
 from eventlog.errors import ConfigError, FormatError, RowError
-from eventlog.log import files
+from eventlog.files import tabular
 from eventlog.log.files import read_rows, write_rows
 from eventlog.model import Change, ChangeOp, LogRow
 
@@ -168,8 +168,8 @@ def test_a_directory_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "part"),
     [
-        ("log.jsonl", "{", "line 1: not JSON"),
-        ("log.jsonl", "[" * 100_000, "line 1: not JSON"),
+        ("log.jsonl", "{", "line 1: no JSON"),
+        ("log.jsonl", "[" * 100_000, "line 1: no JSON"),
         ("log.jsonl", "7", "a row is a JSON object"),
         ("log.jsonl", '{"record_id": null, "event_type": 1}', "line 1: it has no record_id"),
         ("log.jsonl", '{"record_id": "x", "event_type": 1}', "line 1: record_id is no number"),
@@ -193,7 +193,7 @@ def test_what_is_no_row_or_no_file_is_named(tmp_path: Path, name: str, content: 
 def test_a_quote_that_is_not_closed_does_not_take_all_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "log.csv"
     path.write_text(f'{CSV}\n1,"N\n' + "x" * 2000)
-    monkeypatch.setattr(files, "LONGEST", 1000)
+    monkeypatch.setattr(tabular, "LONGEST", 1000)
     with pytest.raises(FormatError, match=r"log.csv, line 2: longer than 1000 characters; is a quote not closed"):
         rows_of(path)
 

@@ -181,7 +181,7 @@ def test_a_message_names_the_file_and_the_place(
         ("jsonl", "standard input, line 1: ", b"nonsense\n", "no JSON"),
         ("xds", "standard input, line 1: ", b"<nds>", "not well-formed"),
         ("gbase", "standard input: at offset 0", b"no stream of this format at all", "packet scheme"),
-        ("eventlog", "standard input, line 1: ", b"nonsense\n", "not JSON"),
+        ("eventlog", "standard input, line 1: ", b"nonsense\n", "no JSON"),
         ("linter", "standard input, line 1: ", b"nonsense\n", "no JSON"),
         ("qlik-messages", "standard input, line 1: ", b"nonsense\n", "no JSON"),
     ],

@@ -1,0 +1,379 @@
+"""Rows in files: CSV that tells NULL from the empty text, JSON lines, Parquet. Nothing of ours is in it.
+
+In CSV, NULL is nothing between the commas, and the empty text is ``""``, as PostgreSQL's COPY writes it; otherwise it
+is RFC 4180, with LF on write, LF or CR LF on read, and the names of the columns in the first line. Python's ``csv`` can
+tell neither apart. The time of a record grows with its length, whatever stands in it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Final, TypeAlias, cast
+
+from eventlog.errors import ConfigError, FormatError, ValueRange, with_location
+from eventlog.files.lines import LONGEST, goes_on, numbered_lines, parsed_json, pretty_printed, text_of
+
+FORMATS: Final = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
+"""The formats of files by their suffixes in small letters."""
+
+SUFFIXES: Final = {"csv": ".csv", "json": ".jsonl", "parquet": ".parquet"}
+"""The suffixes that new files have, by their formats."""
+
+COMPRESSED: Final = (".gz", ".zst")
+"""What the names of compressed files end in."""
+
+_NOT_READ: Final = frozenset({".gz", ".zst", ".bz2", ".xz", ".lz4", ".lzo", ".snappy", ".deflate", ".z", ".zip"})
+
+Row: TypeAlias = "list[Any] | FormatError"
+"""The values of a record in the order of the columns, or why it has none."""
+
+Rows: TypeAlias = Iterator[tuple[int, Row]]
+"""Rows with the numbers of their lines, in Parquet of the rows, from 1."""
+
+
+class CutOff(FormatError):
+    """The last record of a file of CSV, if the file ends within quotes."""
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def format_of(path: Path) -> str | None:
+    """``csv``, ``json`` or ``parquet`` by a file's name, also of compressed CSV and JSON; None = no file of rows."""
+    if path.name.endswith(COMPRESSED):
+        file_format = FORMATS.get(Path(path.stem).suffix.lower())
+        return None if file_format == "parquet" else file_format  # Parquet compresses inside
+    return FORMATS.get(path.suffix.lower())
+
+
+def is_packed(path: Path) -> bool:
+    """Whether a name stands for rows in a compression that is not read, which would be missed without a word."""
+    is_named = path.suffix.lower() in _NOT_READ and Path(path.stem).suffix.lower() in FORMATS
+    return is_named and format_of(path) is None
+
+
+def refuse_packed(path: Path) -> None:
+    """Raises FormatError for ``is_packed``."""
+    if is_packed(path):
+        raise FormatError(
+            f"{path} is compressed in a way that is not read: CSV and JSON may end in {' or '.join(COMPRESSED)}, in "
+            f"small letters, and Parquet compresses inside; decompress it"
+        )
+
+
+def bare_name(path: Path) -> str:
+    """The name of a file of rows without what says its format and its compression."""
+    return Path(path.stem).stem if path.suffix.lower() in _NOT_READ else path.stem
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_rows(path: Path) -> tuple[tuple[str, ...], Rows]:
+    """The names of the columns and the rows of a file: text, in JSON and Parquet typed values.
+
+    The rows of JSON lines may leave members out, so the file is read twice. Both parts raise FormatError and
+    ConfigError for a file that cannot be read further, and FileNotFoundError.
+    """
+    match format_of(path):
+        case "csv":
+            return read_csv(path)
+        case "json":
+            names = _member_names(path)
+            return names, _rows_of_objects(path, names)
+        case _:
+            return read_parquet(path)
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[BinaryIO]:
+    """The content of a file, decompressed as its name says. Raises FormatError, ConfigError, FileNotFoundError."""
+    with _reading(path):
+        if path.suffix == ".zst":
+            arrow = pyarrow()
+            try:
+                with path.open("rb") as file, arrow.CompressedInputStream(file, "zstd") as plain:
+                    yield cast("BinaryIO", io.BufferedReader(plain))
+            except arrow.ArrowException as error:
+                raise FormatError(f"{path} cannot be read: {error}") from None
+        else:
+            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as content:
+                yield cast("BinaryIO", content)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (OSError, UnicodeError, EOFError, zlib.error) as error:
+        raise FormatError(f"{path} cannot be read: {error}") from error
+
+
+# --- CSV
+
+
+def read_csv(path: Path) -> tuple[tuple[str, ...], Rows]:
+    """The names in the first line of a file, and the records behind it. Raises as ``read_rows``."""
+    records = _csv_file(path)
+    _, first = next(records, (1, []))
+    if isinstance(first, FormatError):
+        raise first
+    names = tuple(name or "" for name in first)
+    return names, _of_width(len(names), records, path)
+
+
+def _csv_file(path: Path) -> Rows:
+    with (
+        open_bytes(path) as content,
+        io.TextIOWrapper(content, "utf-8-sig", errors="surrogateescape", newline="") as text,
+    ):
+        yield from csv_records(text, path)
+
+
+def _of_width(width: int, records: Rows, path: Path) -> Rows:
+    for number, row in records:
+        if not isinstance(row, FormatError) and len(row) != width:
+            error = FormatError(f"{path}, line {number}: {len(row)} fields, the first line names {width}")
+            yield number, error
+        else:
+            yield number, row
+
+
+def csv_records(file: io.TextIOBase, name: object) -> Rows:
+    """The records of a text with the numbers of the lines where they begin; blank lines are left out.
+
+    ``file`` is opened with ``newline=""`` and ``errors="surrogateescape"``; ``name`` is for messages. Surrogates in
+    UTF-8, as we write them, are read. Raises FormatError for a record that is too long.
+    """
+    lines: list[str] = []
+    begun, length, is_quoted = 1, 0, False
+    for number, line in enumerate(iter(lambda: file.readline(LONGEST + 1), ""), 1):
+        lines.append(line)
+        length += len(line)
+        if length > LONGEST:
+            raise FormatError(f"{name}, line {begun}: longer than {LONGEST} characters; is a quote not closed?")
+        is_quoted ^= line.count('"') % 2 == 1
+        if is_quoted:  # a line break within quotes
+            continue
+        record = (line if len(lines) == 1 else "".join(lines)).rstrip("\r\n")
+        if record:
+            yield begun, _fields(record, name, begun)
+        lines, begun, length = [], number + 1, 0
+    if lines:
+        yield begun, CutOff(f"{name}, line {begun}: a quoted field has no end")
+
+
+_FIELD: Final = re.compile(r'(?:"((?:[^"]++|"")*+)"|([^",]*+))(,|\Z)')
+
+
+def _fields(record: str, name: object, number: int) -> Row:
+    if not record.isascii():
+        try:  # bytes that are not UTF-8 were escaped
+            record = record.encode("utf-8", "surrogateescape").decode("utf-8", "surrogatepass")
+        except UnicodeError:
+            return FormatError(f"{name}, line {number}: not UTF-8")
+    if '"' not in record:
+        return [field or None for field in record.split(",")]
+    values: list[Any] = []
+    at = 0
+    while True:
+        match = _FIELD.match(record, at)
+        if match is None:
+            return FormatError(f'{name}, line {number}: a quote (") stands where none can')
+        quoted, bare, end = match.groups()
+        values.append(quoted.replace('""', '"') if quoted is not None else bare or None)
+        if not end:
+            return values
+        at = match.end()
+
+
+# --- JSON lines
+
+
+def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any] | FormatError]]:
+    """The objects of JSON lines with the numbers of their lines; numbers with a point are Decimal. Raises as
+    ``read_rows``, also for a file that is printed for people, whose values go on over several lines.
+    """
+    with open_bytes(path) as content:
+        for number, line in numbered_lines(content, path):
+            try:
+                yield number, json_object(line)
+            except FormatError as error:
+                place = f"{path}, line {number}"
+                if number == 1 and goes_on(line):
+                    raise pretty_printed(place) from None
+                yield number, with_location(error, place)
+
+
+def json_object(line: str | bytes) -> dict[str, Any]:
+    """The members of an object in a line of JSON. Raises FormatError."""
+    value = parsed_json(text_of(line) if isinstance(line, bytes) else line)
+    if not isinstance(value, dict):
+        raise FormatError(f"no JSON object: a row is a JSON object, not {type(value).__name__}")
+    return value
+
+
+def first_names(path: Path) -> tuple[str, ...]:
+    """The names of the first object of JSON lines. Raises as ``read_rows``."""
+    return next((tuple(value) for _, value in read_objects(path) if isinstance(value, dict)), ())
+
+
+def _member_names(path: Path) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    error: FormatError | None = None
+    for _, value in read_objects(path):
+        if isinstance(value, FormatError):
+            error = error or value
+        elif not value.keys() <= names.keys():
+            names.update(dict.fromkeys(value))
+    if error is not None and not names:
+        raise error
+    return tuple(names)
+
+
+def _rows_of_objects(path: Path, names: Sequence[str]) -> Rows:
+    for number, value in read_objects(path):
+        yield number, value if isinstance(value, FormatError) else [value.get(name) for name in names]
+
+
+# --- Parquet
+
+_ROWS_READ_TOGETHER: Final = 10_000
+_NO_VALUE: Final = (ValueError, OverflowError, TypeError, ArithmeticError)
+"""What Arrow raises for a value that Python does not have: text that is not UTF-8, a day after the year 9999."""
+
+
+def pyarrow() -> Any:
+    """The package, ``pyarrow.parquet`` in it. Raises ConfigError if it is not installed."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise ConfigError(
+            "Parquet files, and those in .zst, need pyarrow, which is not installed: "
+            "pip install 'eventlog-publisher[parquet]'"
+        ) from None
+    return pyarrow
+
+
+def read_parquet(path: Path) -> tuple[tuple[str, ...], Rows]:
+    """The names of the columns of a file, and its rows. Raises as ``read_rows``."""
+    with _reading_parquet(path, [0]):
+        names = tuple(pyarrow().parquet.read_schema(path).names)
+    return names, _parquet_rows(path)
+
+
+def _parquet_rows(path: Path) -> Rows:
+    read = [0]
+    with _reading_parquet(path, read), pyarrow().parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches(_ROWS_READ_TOGETHER):
+            yield from enumerate(batch_rows(batch, path, read[0]), read[0] + 1)
+            read[0] += batch.num_rows
+
+
+@contextmanager
+def _reading_parquet(path: Path, read: Sequence[int]) -> Iterator[None]:
+    """``read``: the number of the rows that have been read."""
+    arrow = pyarrow()
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (arrow.ArrowException, OSError, ValueError) as error:  # OSError: a page that cannot be unpacked
+        raise FormatError(f"{path}, after row {read[0]}: not Parquet: {error}") from error
+
+
+def batch_rows(batch: Any, place: object, before: int = 0) -> Iterator[Row]:
+    """The rows of an Arrow batch; ``place`` is for messages, ``before`` how many rows come before it there."""
+    try:
+        columns = [column.to_pylist() for column in batch.columns]
+    except _NO_VALUE:
+        for number in range(batch.num_rows):
+            yield _parquet_row(batch, number, f"{place}: record {before + number + 1}")
+    else:
+        yield from map(list, zip(*columns, strict=True))
+
+
+def _parquet_row(batch: Any, number: int, place: str) -> Row:
+    """A row of a batch in which there is a value that cannot be read."""
+    values = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            values.append(column[number].as_py())
+        except _NO_VALUE as error:
+            return FormatError(f"{place}: column {name!r} has no value that can be read: {error}")
+    return values
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+_NEEDS_QUOTES: Final = re.compile('[",\r\n]|^\\s|\\s$')
+_ROWS_OF_A_GROUP: Final = 20_000
+
+WriteRow = Callable[[Sequence[Any]], None]
+
+
+def csv_line(values: Sequence[str | None]) -> str:
+    """One record with its line break; a text is quoted if it needs it."""
+    return ",".join(map(_field, values)) + "\n"
+
+
+def _field(value: str | None) -> str:
+    if value is None:
+        return ""
+    return quoted(value) if not value or _NEEDS_QUOTES.search(value) else value
+
+
+def quoted(text: str) -> str:
+    """A text as a quoted field of CSV."""
+    return '"' + text.replace('"', '""') + '"'
+
+
+def json_line(names: Sequence[str], values: Sequence[Any]) -> str:
+    """One object with its line break."""
+    return json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+@contextmanager
+def open_parquet(path: Path, names: Sequence[str], types: Sequence[Any]) -> Iterator[WriteRow]:
+    """A new Parquet file with columns of these Arrow types, whole when the block has ended; gives the function that
+    writes a row.
+
+    Raises ConfigError if pyarrow is not installed; the function raises ValueRange for what a column cannot hold.
+    """
+    arrow = pyarrow()
+    schema = arrow.schema(list(zip(names, types, strict=True)))
+    group: list[Sequence[Any]] = []
+
+    with arrow.parquet.ParquetWriter(path, schema) as writer:
+
+        def flush() -> None:
+            columns = zip(names, types, zip(*group, strict=True), strict=True)
+            arrays = [_arrow_array(arrow, name, type, values) for name, type, values in columns]
+            writer.write_batch(arrow.record_batch(arrays, schema=schema))
+            group.clear()
+
+        def write(row: Sequence[Any]) -> None:
+            group.append(row)
+            if len(group) >= _ROWS_OF_A_GROUP:
+                flush()
+
+        yield write
+        if group:
+            flush()
+
+
+def _arrow_array(arrow: Any, name: str, type: Any, values: Sequence[Any]) -> Any:
+    try:
+        return arrow.array(values, type)
+    except (arrow.ArrowException, OverflowError) as error:
+        raise ValueRange(f"a value of column {name!r} does not fit into its Parquet type {type}: {error}") from None
