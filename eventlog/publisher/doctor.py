@@ -131,7 +131,7 @@ def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> li
     try:
         with engine.connect() as conn, as_database_errors(conn):
             pooled = is_pooled(conn, dialect)
-            dialect.health.begin_reading(conn, limits.statement)
+            dialect.begin_reading(conn, limits.statement)
             case = Case(conn, dialect, config, limits, compare)
             case.findings += of_log.judge_pool(pooled)
             case.run(SESSION_CHECKS)
@@ -287,7 +287,7 @@ def _plan(case: Case) -> Iterator[Finding]:
 
 
 def _sees_triggers(case: Case) -> bool:
-    return case.dialect.health.sees_triggers(case.conn, case.schema)
+    return case.dialect.sees_triggers(case.conn, case.schema)
 
 
 def _watched(case: Case) -> list[str]:

@@ -95,7 +95,7 @@ class _Made(NamedTuple):
 def explain(context: Context, record_id: int) -> Explanation:
     """Explain the row of this record_id. Raises LogTableError if there is none, DatabaseError."""
     conn = context.connection
-    context.dialect.health.begin_reading(conn, _SECONDS)
+    context.dialect.begin_reading(conn, _SECONDS)
     found = context.dialect.read_rows(conn, context.log, [(record_id, record_id)])
     if not found:
         raise LogTableError(

@@ -22,7 +22,7 @@ from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectCl
 from eventlog.core.values import Kind
 from eventlog.model import LogRow, QueueRow, queue_rows
 from eventlog.sql.bulk import Part
-from eventlog.sql.doctor.facts import Health
+from eventlog.sql.doctor.facts import Answer, AnswerFunction
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers.plan import InstalledTrigger, TableSql, TriggerPlan
 from eventlog.sql.triggers.watch import Watch
@@ -160,7 +160,8 @@ class Dialect(ABC):
     lacks: frozenset[Kind] = frozenset()
     """The classes of column types that no version of it has."""
     triggers: Triggers
-    health: Health
+    answers: ClassVar[Mapping[str, AnswerFunction]] = MappingProxyType({})
+    """What ``doctor`` asks and the SQL of ``doctor.sql`` alone cannot tell, by question (``sql.doctor.facts``)."""
     """The facts for ``doctor``."""
     wake: Wake | None = None
     """How a writer wakes a publisher that sleeps, None = the publisher polls only."""
@@ -194,6 +195,10 @@ class Dialect(ABC):
     def read_only(self, conn: Connection) -> str | None:
         """Why this session can write nothing, whatever its rights, in words; None if it can."""
         return None
+
+    @abstractmethod
+    def begin_reading(self, conn: Connection, seconds: int) -> None:
+        """Make the transaction that begins see one moment, change nothing, and no statement of it take longer."""
 
     @abstractmethod
     def session_id(self, conn: Connection) -> str:
@@ -440,6 +445,20 @@ class Dialect(ABC):
     @abstractmethod
     def missing_resync_rights(self, conn: Connection, log: LogTable, resumable: bool) -> list[str]:
         """The rights that this session lacks for a resync, in words. ``resumable``: it keeps its position."""
+
+    # What ``doctor`` asks (``eventlog.sql.doctor.facts``)
+
+    def fetch_answer(
+        self, conn: Connection, statement: str, names: Mapping[str, str], binds: Mapping[str, object]
+    ) -> Answer:
+        """Run a statement of ``doctor.sql``, in which names stand in braces and binds behind colons."""
+        # A colon in a name must not begin a bind.
+        escaped = {key: name.replace(":", "\\:") for key, name in names.items()}
+        return conn.execute(sa.text(statement.format(**escaped)), binds).all()
+
+    def sees_triggers(self, conn: Connection, schema: str) -> bool:
+        """Whether this session is shown the triggers of a schema's tables: if not, none of them counts as missing."""
+        return True
 
     # The log read by many sessions that see the same rows (spec/event-log.md 12)
 

@@ -357,7 +357,7 @@ def test_triggers_that_the_user_is_not_shown_are_not_called_missing(
 
     codes = {one.code for one in examine(usr_platform.config(), refuse)}
     assert {"trigger_missing", "triggers_not_compared"} <= codes
-    monkeypatch.setattr(usr_platform.dialect.health, "sees_triggers", lambda *_: False)
+    monkeypatch.setattr(usr_platform.dialect, "sees_triggers", lambda *_: False)
     found = examine(usr_platform.config(), refuse)
     assert "trigger_missing" not in {one.code for one in found}
     (not_compared,) = [one for one in found if one.code == "triggers_not_compared"]

@@ -1,7 +1,7 @@
 """What a database tells ``doctor``: questions by name, answers as records; no judgement.
 
-The questions are the named statements of the file ``doctor.sql`` of each dialect, and beside them the functions of its
-module ``doctor`` for what its SQL alone cannot tell. A question that a database has neither for has no answer there.
+The questions are the named statements of the file ``doctor.sql`` of each dialect, and beside them the functions of
+``Dialect.answers`` for what its SQL alone cannot tell. A question that a database has neither for has no answer there.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from sqlalchemy import Connection
 
@@ -28,23 +28,6 @@ Answer = Iterable[Sequence[Any]]
 
 AnswerFunction = Callable[..., Answer]
 """Answers a question. It takes the connection, and by name what the question is about: ``log``, and what is asked."""
-
-
-class Health(Protocol):
-    """What a dialect's module ``doctor`` has beside its ``doctor.sql``. Nothing of it changes anything."""
-
-    @property
-    def ANSWERS(self) -> Mapping[str, AnswerFunction]:  # noqa: N802 - a constant of a module
-        """The questions that a function answers."""
-
-    def begin_reading(self, conn: Connection, seconds: int) -> None:
-        """Make the transaction that begins see one moment, change nothing, and no statement of it take longer."""
-
-    def fetch(self, conn: Connection, statement: str, names: Mapping[str, str], binds: Mapping[str, object]) -> Answer:
-        """Run a statement of ``doctor.sql``, in which names stand in braces and binds behind colons."""
-
-    def sees_triggers(self, conn: Connection, schema: str) -> bool:
-        """Whether this session is shown the triggers of a schema's tables: if not, none of them counts as missing."""
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
@@ -193,14 +176,13 @@ def ask(
     **about: object,
 ) -> list[T]:
     """The database's answers to a question, as records. ``about``: what a statement binds or a function takes."""
-    health = dialect.health
-    if (function := health.ANSWERS.get(question)) is not None:
+    if (function := dialect.answers.get(question)) is not None:
         rows = function(conn, **(about if log is None else about | {"log": log}))
     elif (statement := _statements(dialect.name).get(question)) is not None:
         names = {} if log is None else _names(dialect, log)
         values = about if log is None else about | _values(dialect, log)
         binds = {bind: values[bind] for bind in _BIND.findall(statement)}
-        rows = health.fetch(conn, statement, names, binds)
+        rows = dialect.fetch_answer(conn, statement, names, binds)
     else:
         rows = ()
     return [record(*map(_plain, row)) for row in rows]
@@ -208,7 +190,7 @@ def ask(
 
 def repairs(conn: Connection, dialect: Dialect, name: str, log: LogTable, **more: str) -> tuple[str, ...]:
     """Statements of ``doctor.sql`` that are shown and not run, with the names of this log and further ones."""
-    if name in dialect.health.ANSWERS:
+    if name in dialect.answers:
         return tuple(ask(conn, dialect, name, str, log))
     statements = _statements(dialect.name)[name].split(";\n")
     all_names = _names(dialect, log) | more

@@ -249,7 +249,7 @@ def test_a_sequence_whose_numbers_do_not_rise_in_the_order_of_requests_is_told(
             raise DBAPIError(statement, {}, oracledb.DatabaseError(SimpleNamespace(code=found)))
         return found
 
-    monkeypatch.setattr(doctor, "fetch_rows", fetched)
+    monkeypatch.setattr(doctor, "fetch", fetched)
     (found,) = doctor.numberings(conn(), LOG)
     assert (found.cache, answers) == (1, [])
     if disorder is None:
@@ -671,8 +671,8 @@ def test_a_user_who_is_shown_no_triggers_is_not_told_that_they_are_missing() -> 
     with pytest.raises(DatabaseError, match=r"shows user PUBLISHER no trigger of schema APP, .* run it as APP"):
         triggers.plan(recorder, DATABASE, build_catalog(DATABASE), LOG, [Watch("LINK")])
     assert recorder.run[1][1] == {"owner": "APP"}
-    assert not doctor.sees_triggers(conn([]), "APP")
-    assert doctor.sees_triggers(conn([(1,)]), "APP")
+    assert not load("oracle").sees_triggers(conn([]), "APP")
+    assert load("oracle").sees_triggers(conn([(1,)]), "APP")
 
 
 def test_a_name_that_somebody_else_has_is_left_to_him() -> None:

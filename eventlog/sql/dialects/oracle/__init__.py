@@ -17,11 +17,13 @@ from eventlog.sql.dialect import CurrentRow, Dialect, LogRows, Triggers
 from eventlog.sql.dialects.oracle import bulk, ddl, doctor, lock, resync, script, text, triggers
 from eventlog.sql.dialects.oracle import log as log_rows
 from eventlog.sql.dialects.oracle.identity import identity
+from eventlog.sql.dialects.oracle.installed import shows_triggers
 from eventlog.sql.dialects.oracle.query_back import query_back
 from eventlog.sql.dialects.oracle.reflect import fingerprint, reflect
 from eventlog.sql.dialects.oracle.rerun import guarded, rerunnable
 from eventlog.sql.dialects.oracle.running import run
-from eventlog.sql.dialects.oracle.session import CONNECT_ADVICE, SESSION, begin_publishing, connect_args, passes
+from eventlog.sql.dialects.oracle.session import CONNECT_ADVICE, SESSION, begin_publishing, connect_args, fetch, passes
+from eventlog.sql.doctor.facts import Answer
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Batch, DueWindow, Queue, Ranges, Selection, Window
 
@@ -67,7 +69,7 @@ class Oracle(Dialect):
         installed=triggers.installed,
         digests=triggers.digests,
     )
-    health = doctor
+    answers: ClassVar = doctor.ANSWERS
     column_types: ClassVar = ddl.TYPES
     queue_index = ("status", "record_id")
     utc_now = "SYS_EXTRACT_UTC(SYSTIMESTAMP)"
@@ -76,6 +78,19 @@ class Oracle(Dialect):
 
     def connect_args(self, timeout: int) -> Mapping[str, object]:
         return connect_args(timeout)
+
+    def begin_reading(self, conn: Connection, seconds: int) -> None:
+        driver: Any = conn.connection.driver_connection
+        driver.call_timeout = seconds * 1000
+        conn.exec_driver_sql("SET TRANSACTION READ ONLY")
+
+    def fetch_answer(
+        self, conn: Connection, statement: str, names: Mapping[str, str], binds: Mapping[str, object]
+    ) -> Answer:
+        return fetch(conn, statement.format(**names), binds)
+
+    def sees_triggers(self, conn: Connection, schema: str) -> bool:
+        return shows_triggers(conn, schema)
 
     def session_id(self, conn: Connection) -> str:
         return lock.session_id(conn)

@@ -12,32 +12,13 @@ from typing import Any, Final
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.sql.dialects.oracle.installed import MARKER, find_log, read_installed, shows_triggers
+from eventlog.sql.dialects.oracle.installed import MARKER, find_log, read_installed
 from eventlog.sql.dialects.oracle.lock import call, current_user
 from eventlog.sql.dialects.oracle.log import may_run
-from eventlog.sql.dialects.oracle.session import error_code, statements
-from eventlog.sql.dialects.oracle.session import fetch as fetch_rows
+from eventlog.sql.dialects.oracle.session import error_code, fetch, statements
 from eventlog.sql.dialects.oracle.text import literal, own_name, qualified
-from eventlog.sql.doctor.facts import Answer, AnswerFunction, LogTrigger, Numbering, Orphan, Unreadable
+from eventlog.sql.doctor.facts import AnswerFunction, LogTrigger, Numbering, Orphan, Unreadable
 from eventlog.sql.log_table import LogTable
-
-
-def begin_reading(conn: Connection, seconds: int) -> None:
-    """Make the transaction that begins see one moment and change nothing; a call takes so many seconds at most."""
-    driver: Any = conn.connection.driver_connection
-    driver.call_timeout = seconds * 1000
-    conn.exec_driver_sql("SET TRANSACTION READ ONLY")
-
-
-def fetch(conn: Connection, statement: str, names: Mapping[str, str], binds: Mapping[str, object]) -> Answer:
-    """Run a statement of doctor.sql."""
-    return fetch_rows(conn, statement.format(**names), binds)
-
-
-def sees_triggers(conn: Connection, schema: str) -> bool:
-    """Whether ALL_TRIGGERS shows this user the triggers on a schema's tables."""
-    return shows_triggers(conn, schema)
-
 
 # --- the log ----------------------------------------------------------------------------------------------------------
 
@@ -46,7 +27,7 @@ def numberings(conn: Connection, log: LogTable) -> list[Numbering]:
     """The sequence that gives record_ids, if it is the one that `eventlog db upgrade` makes (spec/triggers.md 7)."""
     names = {"owner": log.schema, "name": own_name("seq_{}_1", log.name)}
     answer = []
-    for owner, name, cache, step, cycles, ordered, of_session in fetch_rows(
+    for owner, name, cache, step, cycles, ordered, of_session in fetch(
         conn, statements("doctor.sql")["numberings"], names
     ):
         sequence = qualified(owner, name)
@@ -70,7 +51,7 @@ _NO_COLUMN: Final = 904
 
 def _is_scaled(conn: Connection, names: dict[str, str | None]) -> bool:
     try:
-        return bool(fetch_rows(conn, statements("doctor.sql")["scaled"], names))
+        return bool(fetch(conn, statements("doctor.sql")["scaled"], names))
     except DBAPIError as error:
         if error_code(error) != _NO_COLUMN:
             raise
@@ -134,7 +115,7 @@ def _unreadable(
 
 def _rights_to_apply(conn: Connection, schema: str, **_: Any) -> Iterator[tuple[str]]:
     """What this session's user lacks to apply triggers to tables of a schema, in words."""
-    privileges = {row[0] for row in fetch_rows(conn, statements("doctor.sql")["rights"])}
+    privileges = {row[0] for row in fetch(conn, statements("doctor.sql")["rights"])}
     if "CREATE ANY TRIGGER" in privileges:
         return
     user = current_user(conn)

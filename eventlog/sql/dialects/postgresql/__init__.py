@@ -15,7 +15,6 @@ from eventlog.sql.bulk import Part
 from eventlog.sql.dialect import CurrentRow, Dialect, LogRows, Triggers
 from eventlog.sql.dialects.postgresql import (
     arrow,
-    doctor,
     guard,
     lock,
     resync,
@@ -100,7 +99,6 @@ class PostgreSQL(Dialect):
         digests=triggers.digests,
         facts=facts_of,
     )
-    health = doctor
     wake = wake
     column_types: ClassVar = {
         "integer": sa.BigInteger(),
@@ -122,6 +120,10 @@ class PostgreSQL(Dialect):
             # No prepared statements: one reads a row or ten thousand, and its plan would be kept while the log grows.
             "prepare_threshold": None,
         }
+
+    def begin_reading(self, conn: Connection, seconds: int) -> None:
+        conn.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        conn.exec_driver_sql(f"SET LOCAL statement_timeout = '{int(seconds)}s'")
 
     def session_id(self, conn: Connection) -> str:
         return lock.session_id(conn)

@@ -47,7 +47,7 @@ class SQLite(Dialect):
         installed=triggers.installed,
         digests=triggers.digests,
     )
-    health = doctor
+    answers: ClassVar = doctor.ANSWERS
     column_types: ClassVar = {
         "integer": sa.Integer(),
         "event_type": sa.Integer(),
@@ -58,6 +58,11 @@ class SQLite(Dialect):
 
     def connect_args(self, timeout: int) -> Mapping[str, object]:
         return session.connect_args(timeout)
+
+    def begin_reading(self, conn: Connection, seconds: int) -> None:
+        conn.exec_driver_sql("PRAGMA query_only = ON")
+        # A statement waits so long for a lock.
+        conn.exec_driver_sql(f"PRAGMA busy_timeout = {int(seconds) * 1000}")
 
     def session_id(self, conn: Connection) -> str:
         return lock.session_id(conn)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection
@@ -14,25 +13,8 @@ from eventlog.sql.dialects.sqlite.installed import all_triggers, read_installed
 from eventlog.sql.dialects.sqlite.session import file_of
 from eventlog.sql.dialects.sqlite.statements import read
 from eventlog.sql.dialects.sqlite.text import quote_identifier
-from eventlog.sql.doctor.facts import Answer, AnswerFunction, IndexColumn, LogTrigger, Orphan
+from eventlog.sql.doctor.facts import AnswerFunction, IndexColumn, LogTrigger, Orphan
 from eventlog.sql.log_table import LogTable
-
-
-def begin_reading(conn: Connection, seconds: int) -> None:
-    """The transaction that begins sees one moment and changes nothing; it waits so many seconds for a lock."""
-    conn.exec_driver_sql("PRAGMA query_only = ON")
-    conn.exec_driver_sql(f"PRAGMA busy_timeout = {int(seconds) * 1000}")
-
-
-def fetch(conn: Connection, statement: str, names: Mapping[str, str], binds: Mapping[str, object]) -> Answer:
-    """Run a statement of doctor.sql; a list is bound as JSON."""
-    values = {bind: json.dumps(value) if isinstance(value, list) else value for bind, value in binds.items()}
-    return conn.exec_driver_sql(statement.format(**names), values).all()
-
-
-def sees_triggers(conn: Connection, schema: str) -> bool:
-    """Yes: the catalogue is everybody's."""
-    return True
 
 
 def _indexes(conn: Connection, log: LogTable) -> Iterator[IndexColumn]:
@@ -60,6 +42,12 @@ def _orphans(conn: Connection) -> Iterator[Orphan]:
             yield Orphan(trigger.table, trigger.name, log, f"DROP TRIGGER {quote_identifier(trigger.name)}")
 
 
+def _without_triggers(conn: Connection, tables: Sequence[str], **_: Any) -> list[tuple[str]]:
+    """Those of the tables that have no trigger at all."""
+    with_triggers = {trigger.table for trigger in all_triggers(conn)}
+    return [(table,) for table in tables if table not in with_triggers]
+
+
 def _rights_to_apply(conn: Connection, **_: Any) -> Iterator[tuple[str]]:
     """What this process lacks to apply triggers, in words."""
     file = file_of(conn)
@@ -79,5 +67,6 @@ ANSWERS: Final[Mapping[str, AnswerFunction]] = {
     "indexes": _indexes,
     "installed_triggers": _installed_triggers,
     "orphans": _orphans,
+    "without_triggers": _without_triggers,
     "rights_to_apply": _rights_to_apply,
 }

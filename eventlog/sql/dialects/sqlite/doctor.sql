@@ -67,10 +67,5 @@ CREATE UNIQUE INDEX {row_index} ON {log} ({record_id});
 -- name: inflight
 SELECT (julianday('now') - min(julianday(started))) * 86400.0 AS seconds FROM {inflight};
 
--- name: without_triggers
--- The tables that have no trigger at all.
-SELECT t.value AS name FROM json_each(:tables) AS t
-WHERE NOT EXISTS (SELECT 1 FROM main.sqlite_schema AS s WHERE s.type = 'trigger' AND s.tbl_name = t.value);
-
 -- name: tables
 SELECT name FROM main.sqlite_schema WHERE type IN ('table', 'view');
