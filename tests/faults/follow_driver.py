@@ -22,8 +22,7 @@ from eventlog.config.load import Config, load
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open import open_sink
 from eventlog.publisher.sinks import files
-from eventlog.publisher.sources import capture_files, gbase, linter, qlik_messages
-from eventlog.publisher.stream import position, run, sending
+from eventlog.publisher.stream import capture_files, gbase, linter, position, qlik_messages, run, sending
 from eventlog.publisher.stream.open import claiming, following, position_of
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql import positions

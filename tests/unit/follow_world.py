@@ -21,11 +21,11 @@ from eventlog.publisher.context import Counters, PublisherOptions
 from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sinks.python import CallableSink
-from eventlog.publisher.sources import Source
-from eventlog.publisher.sources.capture_files import CaptureFiles
+from eventlog.publisher.stream.capture_files import CaptureFiles
 from eventlog.publisher.stream.position import position_file
 from eventlog.publisher.stream.run import follow
 from eventlog.publisher.stream.sending import Following, OpenPosition
+from eventlog.publisher.stream.source import Source
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql.positions import Saved
 from eventlog.xds.writer import Header

@@ -20,10 +20,9 @@ from eventlog.errors import ConfigError
 from eventlog.gbase.emulator.server import Switches
 from eventlog.gbase.errors import FramingError, SessionDead
 from eventlog.gbase.records import Framer
-from eventlog.publisher.sources import Mark, Read, SourceLost
-from eventlog.publisher.sources.capture_files import CaptureFiles
-from eventlog.publisher.sources.capture_place import CapturePlace
+from eventlog.publisher.stream.capture_files import CaptureFiles, CapturePlace
 from eventlog.publisher.stream.run import follow
+from eventlog.publisher.stream.source import Mark, Read, SourceLost
 from eventlog.publisher.wake import StopRequest
 
 

@@ -32,10 +32,10 @@ from eventlog.gbase.errors import FramingError
 from eventlog.gbase.options import ReadOptions
 from eventlog.model import Answer, Change, ChangeOp, Level, Verdict
 from eventlog.publisher.sinks import Document
-from eventlog.publisher.sources import Mark, Read, SourceAway, Unread
-from eventlog.publisher.sources.capture_files import CaptureFiles
+from eventlog.publisher.stream.capture_files import CaptureFiles
 from eventlog.publisher.stream.position import failures_of, position_file
 from eventlog.publisher.stream.run import follow
+from eventlog.publisher.stream.source import Mark, Read, SourceAway, Unread
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql.positions import Saved
 

@@ -27,14 +27,14 @@ from eventlog.linter.rows import QueueRow
 from eventlog.model import Answer
 from eventlog.publisher.context import Counters
 from eventlog.publisher.liveness import patience
-from eventlog.publisher.sources import Backlog, BadToken, Mark, Read
-from eventlog.publisher.sources.gbase import CaptureSession
-from eventlog.publisher.sources.linter import DispatchQueue
 from eventlog.publisher.stream import position as position_module
+from eventlog.publisher.stream.gbase import CaptureSession
+from eventlog.publisher.stream.linter import DispatchQueue
 from eventlog.publisher.stream.open import following as following_of
 from eventlog.publisher.stream.open import passed_over, position_of
 from eventlog.publisher.stream.position import FilePosition, PositionAway, failures_of, position_file
 from eventlog.publisher.stream.run import follow
+from eventlog.publisher.stream.source import Backlog, BadToken, Mark, Read
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql.positions import Failure, Saved, position_table
 

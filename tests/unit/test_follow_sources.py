@@ -30,11 +30,11 @@ from eventlog.linter import database
 from eventlog.linter.emulator import ATTRS, Workload, emulate
 from eventlog.linter.reader import ReaderOptions
 from eventlog.model import Change, Level
-from eventlog.publisher.sources import SourceAway, SourceLost, Unread
-from eventlog.publisher.sources.gbase import CaptureSession, StandardInput
-from eventlog.publisher.sources.linter import DispatchQueue
+from eventlog.publisher.stream.gbase import CaptureSession, StandardInput
+from eventlog.publisher.stream.linter import DispatchQueue
 from eventlog.publisher.stream.open import position_of, source_of
 from eventlog.publisher.stream.run import follow
+from eventlog.publisher.stream.source import SourceAway, SourceLost, Unread
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql import positions
 from eventlog.sql.positions import Failure, Saved, position_table

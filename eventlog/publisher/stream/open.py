@@ -22,9 +22,9 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.open import publisher_options, value_options, xds_format
 from eventlog.publisher.sinks.files import Owner, claim
 from eventlog.publisher.sinks.python import load_function
-from eventlog.publisher.sources import BadToken, Source
 from eventlog.publisher.stream.position import position_file
 from eventlog.publisher.stream.sending import Following, OpenPosition, Position
+from eventlog.publisher.stream.source import BadToken, Source
 from eventlog.sql.connection import describe
 from eventlog.sql.positions import Failure, Saved, position_table
 from eventlog.sql.registry import parse_url
@@ -173,8 +173,8 @@ def _catalog(config: Config) -> Catalog | None:
 def _stream(settings: SourceSettings, given: Mapping[str, Any]) -> Source:
     from eventlog.gbase.options import ReadOptions
     from eventlog.gbase.session import Capture
-    from eventlog.publisher.sources.capture_files import CaptureFiles
-    from eventlog.publisher.sources.gbase import CaptureSession, StandardInput
+    from eventlog.publisher.stream.capture_files import CaptureFiles
+    from eventlog.publisher.stream.gbase import CaptureSession, StandardInput
 
     if (settings.path is None) == (settings.connect is None):
         raise ConfigError("a source gbase needs either source.path or source.connect")
@@ -200,7 +200,7 @@ def _stream(settings: SourceSettings, given: Mapping[str, Any]) -> Source:
 def _queue(settings: SourceSettings, given: dict[str, Any], report: Report) -> Source:
     from eventlog.linter.attributes import attrs_of_option
     from eventlog.linter.reader import ReaderOptions
-    from eventlog.publisher.sources.linter import DispatchQueue
+    from eventlog.publisher.stream.linter import DispatchQueue
 
     attrs = attrs_of_option(given.pop("dispatch_attrs", {}))
     options = parse_options(ReaderOptions, {"on_row_error": "raw", **given}, "source.reader")
@@ -219,7 +219,7 @@ def _queue(settings: SourceSettings, given: dict[str, Any], report: Report) -> S
 
 
 def _topics(settings: SourceSettings, given: Mapping[str, Any], report: Report) -> Source:
-    from eventlog.publisher.sources.qlik_messages import Topics
+    from eventlog.publisher.stream.qlik_messages import Topics
     from eventlog.qlik.message_options import ReadOptions
 
     if settings.brokers is None or not settings.topics:

@@ -29,7 +29,6 @@ from eventlog.errors import (
 from eventlog.model import ChangeOp
 from eventlog.publisher.liveness import Progress
 from eventlog.publisher.sinks import Sink
-from eventlog.publisher.sources import Mark, Read, SourceAway, Step, Unread
 from eventlog.publisher.stream.position import PositionAway
 from eventlog.publisher.stream.sending import (
     Following,
@@ -44,6 +43,7 @@ from eventlog.publisher.stream.sending import (
     send_all,
     send_heartbeat,
 )
+from eventlog.publisher.stream.source import Mark, Read, SourceAway, Step, Unread
 from eventlog.publisher.wake import Stop, back_off
 from eventlog.sql.positions import Failure
 

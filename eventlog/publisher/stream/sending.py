@@ -21,8 +21,8 @@ from eventlog.publisher.context import Counters, PublisherOptions
 from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.liveness import Progress
 from eventlog.publisher.sinks import Document, Sink
-from eventlog.publisher.sources import Source
 from eventlog.publisher.stream.pending import Pending, Sending
+from eventlog.publisher.stream.source import Source
 from eventlog.publisher.wake import HeartbeatTimer, Stop, back_off
 from eventlog.sql.positions import Failure, Saved
 from eventlog.xds.writer import write_event

@@ -17,9 +17,9 @@ import sqlalchemy as sa
 from eventlog.changes.format import Report
 from eventlog.config.load import Config, SourceSettings
 from eventlog.errors import ConfigError, DatabaseError, EventlogError
-from eventlog.publisher.sources import Backlog
 from eventlog.publisher.stream.open import check_place, position_url, source_of
 from eventlog.publisher.stream.position import failures_of, is_locked, read_position
+from eventlog.publisher.stream.source import Backlog
 from eventlog.sql.connection import as_database_errors, connect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.positions import POSITION_SECRET, PositionTables, Saved, tables

@@ -6,20 +6,128 @@ taken away. Bytes that were read and are there no more, or are others, stop the 
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
+import struct
+import zlib
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple, Self
 
 from eventlog.errors import FormatError
 from eventlog.files.inputs import files_in, order_of
 from eventlog.gbase.options import ReadOptions
-from eventlog.publisher.sources import Backlog, Mark, SourceAway, SourceLost, Step
-from eventlog.publisher.sources.capture_place import KNOWN, CapturePlace, FilePlace, digest_of
-from eventlog.publisher.sources.gbase import NAME, CdcStream, open_stream
-from eventlog.publisher.sources.landmarks import Landmarks
+from eventlog.gbase.records import BEGINTX, COMMTX, RBTX, TABSCHEM, Framer
+from eventlog.publisher.stream.gbase import NAME, CdcStream, open_stream
+from eventlog.publisher.stream.source import Backlog, BadToken, Mark, SourceAway, SourceLost, Step
+
+_BEGIN: Final = struct.Struct(">QI")
+_LABEL: Final = struct.Struct(">I")
+
+
+class Landmarks:
+    """Is given the bytes of a stream that its reader has taken without error; offsets count from the first of them."""
+
+    def __init__(self, max_record: int) -> None:
+        self._framer = Framer(max_record)
+        self._open: dict[int, tuple[int, int]] = {}
+        """By transaction id: sequence and offset of its BEGINTX."""
+        self._tables: list[tuple[int, int, bytes]] = []
+        """Offset, label and record of each TABSCHEM that may be in force at ``restart``."""
+
+    def take(self, data: bytes) -> None:
+        """The next bytes, in any cut."""
+        for offset, number, _, record in self._framer.feed(data):
+            if number == BEGINTX:
+                sequence, transaction = _BEGIN.unpack_from(record, 16)
+                if self._open.get(transaction, (None, 0))[0] != sequence:
+                    self._open[transaction] = sequence, offset
+            elif number in (COMMTX, RBTX):
+                self._open.pop(_BEGIN.unpack_from(record, 16)[1], None)
+            elif number == TABSCHEM:
+                self._tables.append((offset, _LABEL.unpack_from(record, 16)[0], record))
+
+    @property
+    def restart(self) -> int:
+        """The offset of the BEGINTX of the oldest open transaction; without one, that behind the last record."""
+        return min((offset for _, offset in self._open.values()), default=self._framer.offset)
+
+    def tables(self) -> bytes:
+        """The TABSCHEM records in force at ``restart``, one after the other."""
+        restart = self.restart
+        last = {label: offset for offset, label, _ in self._tables if offset < restart}
+        self._tables = [one for one in self._tables if one[0] >= last.get(one[1], 0)]
+        return b"".join(record for offset, _, record in self._tables if offset < restart)
+
+
+KNOWN: Final = 4096
+"""Bytes before a place that tell one capture from another: they hold sequences, which no two captures share."""
+
+
+class FilePlace(NamedTuple):
+    """A byte of a file of the capture. ``file``: its name in the directory."""
+
+    file: str
+    offset: int
+
+
+class CapturePlace(NamedTuple):
+    """``restart``: the byte to read again from. ``tables``: the TABSCHEM records in force there, one after the other;
+    ``size_order``: what the size arrays before it have shown. ``read``: how far was read, and ``digest`` of the bytes
+    before that; ``between``: the names of the files between these two, which are read again too.
+    """
+
+    restart: FilePlace
+    tables: bytes
+    size_order: str | None
+    read: FilePlace
+    digest: str
+    between: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Self:
+        """The place of its JSON form. Raises BadToken."""
+        try:
+            restart, read, order = value["restart"], value["read"], value["size_order"]
+            return cls(
+                FilePlace(str(restart["file"]), int(restart["offset"])),
+                zlib.decompress(base64.b64decode(value["tables"], validate=True)),
+                None if order is None else str(order),
+                FilePlace(str(read["file"]), int(read["offset"])),
+                str(read["digest"]),
+                tuple(map(str, value["between"])),
+            )
+        except (KeyError, TypeError, ValueError, zlib.error) as error:
+            raise BadToken(
+                f"the position names no place in a capture ({error!r}): was it changed by hand? Without its part "
+                "capture the files are read from their beginning, and what was answered is skipped"
+            ) from None
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "restart": self.restart._asdict(),
+            "tables": _packed(self.tables),
+            "size_order": self.size_order,
+            "read": {**self.read._asdict(), "digest": self.digest},
+            "between": list(self.between),
+        }
+
+
+@lru_cache(maxsize=2)
+def _packed(tables: bytes) -> str:
+    """Compressed, since the position is written again and again, and many tables have long descriptions."""
+    return base64.b64encode(zlib.compress(tables)).decode()
+
+
+def digest_of(known: bytes) -> str:
+    """The digest of the bytes before a place, of which there are ``KNOWN`` unless the file has fewer."""
+    return hashlib.sha256(known).hexdigest()
+
 
 _CHUNK: Final = 1 << 16
 _WORTH_A_MARK: Final = 1 << 20

@@ -14,7 +14,7 @@ from eventlog.gbase.options import ReadOptions, Token
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.session import Capture, Connection, Transport, capture_session
 from eventlog.gbase.transactions import Committed
-from eventlog.publisher.sources import BadToken, Mark, Read, SourceAway, SourceLost, Step, Unread
+from eventlog.publisher.stream.source import BadToken, Mark, Read, SourceAway, SourceLost, Step, Unread
 
 NAME: Final = "gbase"
 

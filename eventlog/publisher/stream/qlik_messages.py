@@ -20,7 +20,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPar
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, EventlogError, FormatError
-from eventlog.publisher.sources import Backlog, BadToken, Mark, Read, SourceAway, SourceLost, Step, Unread
+from eventlog.publisher.stream.source import Backlog, BadToken, Mark, Read, SourceAway, SourceLost, Step, Unread
 from eventlog.qlik.envelope import MAGIC, METADATA, Message, open_avro, open_text
 from eventlog.qlik.errors import RegistryError, UnknownSchema
 from eventlog.qlik.message_options import ReadOptions

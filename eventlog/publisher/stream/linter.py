@@ -22,7 +22,7 @@ from eventlog.linter.reader import ReaderOptions
 from eventlog.linter.rows import column_positions, stripped
 from eventlog.linter.transactions import place_of_token
 from eventlog.model import Change
-from eventlog.publisher.sources import Backlog, BadToken, Mark, Read, Step, Unread
+from eventlog.publisher.stream.source import Backlog, BadToken, Mark, Read, Step, Unread
 from eventlog.sql.connection import connect_any
 
 NAME: Final = "linter"
