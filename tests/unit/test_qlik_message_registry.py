@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -17,7 +16,6 @@ from qlik_messages import COLUMNS, UPDATE, read, write
 from eventlog.errors import ConfigError, FormatError
 from eventlog.qlik.errors import RegistryError, UnknownSchema
 from eventlog.qlik.registry import (
-    ConfluentRegistry,
     HttpRegistry,
     MemoryRegistry,
     Registry,
@@ -92,23 +90,11 @@ def serving() -> Iterator[Server]:
 
 @contextmanager
 def http_client(url: str) -> Iterator[Registry]:
-    """The client of the standard library."""
-    yield HttpRegistry(url)
+    """The client of a URL."""
+    yield open_registry(url)
 
 
-@contextmanager
-def confluent_client(url: str) -> Iterator[Registry]:
-    """Confluent's own client, with which the extra ``registry`` opens a registry."""
-    pytest.importorskip("confluent_kafka.schema_registry", reason="the extra registry is not installed")
-    registry = open_registry(url)
-    assert isinstance(registry, ConfluentRegistry)
-    try:
-        yield registry
-    finally:
-        registry.close()
-
-
-@pytest.mark.parametrize("client", [http_client, confluent_client])
+@pytest.mark.parametrize("client", [http_client])
 def test_messages_go_through_a_registry(client: Client) -> None:
     with serving() as server, client(server.url) as writing, client(server.url) as reading:
         (message,) = write([UPDATE], registry=writing, encoding="avro", metadata="registry", columns=COLUMNS)
@@ -120,7 +106,7 @@ def test_messages_go_through_a_registry(client: Client) -> None:
             reading.schema(9)
 
 
-@pytest.mark.parametrize("client", [http_client, confluent_client])
+@pytest.mark.parametrize("client", [http_client])
 def test_a_registry_that_refuses_is_said_to(client: Client) -> None:
     with serving() as server, client(server.url) as registry:
         server.status = 422
@@ -128,11 +114,6 @@ def test_a_registry_that_refuses_is_said_to(client: Client) -> None:
             registry.register("app.item-value", '"string"')
         with pytest.raises(RegistryError):
             registry.schema(1)
-
-
-def test_without_the_extra_the_client_of_the_standard_library_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "confluent_kafka.schema_registry", None)
-    assert isinstance(open_registry("http://127.0.0.1:1"), HttpRegistry)
 
 
 def test_what_was_asked_once_is_remembered() -> None:
