@@ -6,7 +6,7 @@ No SQL text is here: a dialect renders ``ClassTriggers`` and ``ChildTriggers`` t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -406,6 +406,13 @@ def secret_names(triggers: TableTriggers) -> tuple[str, ...]:
         return ()
     named = [(column.name, triggers.names.get(column.name, "")) for column in triggers.columns]
     return tuple(name for name, view_name in named if _SECRET.search(f"{name} {view_name}"))
+
+
+def logged_secrets(triggers: TableTriggers) -> Iterator[str]:
+    """Sentences on the logged columns that look like secrets."""
+    for column in secret_names(triggers):
+        where = f"{triggers.table.name}.{column}"
+        yield f"{where} looks like a secret and is logged in clear: exclude it if it is not needed"
 
 
 def undecided_views(triggers: TableTriggers, declared: Sequence[TableTriggers]) -> Iterable[str]:

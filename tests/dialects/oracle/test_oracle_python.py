@@ -24,7 +24,7 @@ from eventlog.errors import BadValue, ConfigError, DatabaseAway, DatabaseError, 
 from eventlog.model import EventType, LogRow
 from eventlog.sql.bulk import arrow_schema
 from eventlog.sql.connection import as_database_errors, connect
-from eventlog.sql.dialects.oracle import DIALECT, advice, bulk, doctor, lock, log, resync, triggers
+from eventlog.sql.dialects.oracle import DIALECT, bulk, doctor, lock, log, resync, triggers
 from eventlog.sql.dialects.oracle.compare import compare_table, drop_all, table_sql
 from eventlog.sql.dialects.oracle.compile import Compiled, compile_triggers
 from eventlog.sql.dialects.oracle.ddl import create_functions
@@ -612,9 +612,9 @@ def test_a_renamed_table_gives_the_names_of_its_triggers_to_the_new_one(renamed:
 def test_always_is_said_to_have_no_effect() -> None:
     for watch, said in ((Watch("LINK"), 0), (Watch("LINK", always=True), 1)):
         declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [watch])
-        warnings = advice.warnings(LOG, declared, compile_triggers("APP", LOG, declared), installed())
+        warnings = doctor.warnings(LOG, declared, compile_triggers("APP", LOG, declared), installed())
         assert sum("always has no effect on LINK" in warning for warning in warnings) == said
-        assert "what GoldenGate or another apply process writes" in advice.not_captured(declared)
+        assert "what GoldenGate or another apply process writes" in doctor.not_captured(declared)
 
 
 def foreign(event: str = "INSERT OR UPDATE OR DELETE", schema: str = "APP") -> Trigger:
@@ -624,7 +624,7 @@ def foreign(event: str = "INSERT OR UPDATE OR DELETE", schema: str = "APP") -> T
 def order_warnings(trigger: Trigger, *follows: tuple[str, str]) -> list[str]:
     declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK")])
     there = replace(installed(trigger), follows={(trigger.schema, trigger.name): set(follows)})
-    warnings = advice.warnings(LOG, declared, compile_triggers("APP", LOG, declared), there)
+    warnings = doctor.warnings(LOG, declared, compile_triggers("APP", LOG, declared), there)
     return [warning.partition("give it FOLLOWS ")[2] for warning in warnings if "give it FOLLOWS" in warning]
 
 
@@ -642,8 +642,8 @@ def test_a_trigger_that_follows_ours_is_not_told_to() -> None:
 def test_what_follows_a_trigger_that_goes_is_warned_of_before() -> None:
     ours = all_there(compiled_link())
     there = replace(installed(*ours, foreign()), follows={("APP", "BILL"): {("APP", "TGR_LINK_U_1")}})
-    assert list(advice.left_invalid(there, ours[:1])) == []
-    (warning,) = advice.left_invalid(there, ours)
+    assert list(doctor.left_invalid(there, ours[:1])) == []
+    (warning,) = doctor.left_invalid(there, ours)
     assert warning.startswith("trigger BILL of APP.LINK FOLLOWS TGR_LINK_U_1, which goes: it is invalid then")
     assert "ORA-04098" in warning
 

@@ -14,7 +14,7 @@ from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialect import run_as_it_stands
-from eventlog.sql.dialects.oracle import advice
+from eventlog.sql.dialects.oracle import doctor
 from eventlog.sql.dialects.oracle.compare import by_table, claims, compare_table, digest_of, drop_all, table_sql
 from eventlog.sql.dialects.oracle.compile import Compiled, Taken, compile_triggers
 from eventlog.sql.dialects.oracle.ddl import create_functions
@@ -68,9 +68,9 @@ def plan(
     compiled = compile_triggers(database.schema, found, declared, _is_taken(installed))
     functions = missing_functions(conn, found) if declared else []
     made = [Action("create", str(found), "its functions are missing", tuple(create_functions(found)))]
-    warnings += advice.warnings(found, declared, compiled, installed)
+    warnings += doctor.warnings(found, declared, compiled, installed)
     claimed = claims(compiled)
-    warnings += advice.left_invalid(
+    warnings += doctor.left_invalid(
         installed,
         (
             trigger
@@ -80,7 +80,7 @@ def plan(
         ),
     )
     return TriggerPlan(
-        (*(made if functions else []), *actions(compiled, installed)), tuple(warnings), advice.not_captured(declared)
+        (*(made if functions else []), *actions(compiled, installed)), tuple(warnings), doctor.not_captured(declared)
     )
 
 
@@ -104,7 +104,7 @@ def plan_drop(conn: Connection, log: LogTable) -> TriggerPlan:
     ours = [trigger for table in installed.tables for trigger in installed.on(table)]
     return TriggerPlan(
         tuple(drop_all(installed, kept=(), reason="all triggers of the log go")),
-        tuple(advice.left_invalid(installed, ours)),
+        tuple(doctor.left_invalid(installed, ours)),
     )
 
 

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import DatabaseError, TriggerError, together
 from eventlog.sql.connection import as_database_errors
-from eventlog.sql.dialects.postgresql import advice
+from eventlog.sql.dialects.postgresql import doctor
 from eventlog.sql.dialects.postgresql.compare import (
     by_table,
     compare_quoting,
@@ -78,8 +78,8 @@ def plan(
         *drop_all(installed, kept=compiled, reason=NO_LONGER_WATCHED),
         *(action for action in quoting if action.kind == "drop"),
     ]
-    warnings += advice.warnings(schema, declared, compiled, facts, installed)
-    return TriggerPlan(tuple(actions), tuple(warnings), advice.not_captured(schema, declared, facts))
+    warnings += doctor.warnings(schema, declared, compiled, facts, installed)
+    return TriggerPlan(tuple(actions), tuple(warnings), doctor.not_captured(schema, declared, facts))
 
 
 def compile_tables(

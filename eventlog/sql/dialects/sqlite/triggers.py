@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import TriggerError
 from eventlog.sql.connection import as_database_errors
-from eventlog.sql.dialects.sqlite import advice
+from eventlog.sql.dialects.sqlite import doctor
 from eventlog.sql.dialects.sqlite.compare import compare_table, digest_of, drop_all, table_sql
 from eventlog.sql.dialects.sqlite.compile import compile_triggers
 from eventlog.sql.dialects.sqlite.installed import read_installed
@@ -51,8 +51,8 @@ def plan(
         *drop_all(installed, kept={table for table, _ in tables}, reason=NO_LONGER_WATCHED),
         *(compare_table(table, compiled, installed, claimed) for table, compiled in tables),
     ]
-    warnings += advice.warnings(declared, installed)
-    return TriggerPlan(tuple(actions), tuple(warnings), advice.not_captured(declared))
+    warnings += doctor.warnings(declared, installed)
+    return TriggerPlan(tuple(actions), tuple(warnings), doctor.not_captured(declared))
 
 
 def plan_drop(conn: Connection, log: LogTable) -> TriggerPlan:

@@ -1,4 +1,7 @@
-"""What people should know of declared triggers: warnings, and what no trigger sees (spec/triggers.md 1, 7.1)."""
+"""What a plan of triggers tells people: warnings, and what no trigger sees (spec/triggers.md 1, 7.1).
+
+What ``doctor`` asks of PostgreSQL is all in doctor.sql.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +9,24 @@ from collections.abc import Iterable, Sequence
 
 from eventlog.sql.dialects.postgresql.compile import BEFORE, INSTEAD, ROW, Compiled, keys_may_shift
 from eventlog.sql.dialects.postgresql.installed import MARKER, Facts, Installed
-from eventlog.sql.triggers.declared import ChildTriggers, TableTriggers, secret_names, undecided_views
+from eventlog.sql.triggers.declared import ChildTriggers, TableTriggers, logged_secrets, undecided_views
 
 
 def warnings(
     schema: str, declared: Sequence[TableTriggers], compiled: Sequence[Compiled], facts: Facts, installed: Installed
 ) -> list[str]:
     """Sentences on what is declared; ``compiled`` stands in the same order."""
-    found: list[str] = []
+    sentences: list[str] = []
     of_each = [made for made in compiled if not made.is_replicated]
     for triggers, made in zip(declared, of_each, strict=True):
-        found += _secrets(triggers)
-        found += _keys(triggers, made)
-        found += _replicated(triggers, made)
-        found += undecided_views(triggers, declared)
-        found += _filtered(schema, triggers, made, facts)
-        found += _order(made, installed)
-        found += _partitions(made, installed)
-    return list(dict.fromkeys(found))
-
-
-def _secrets(triggers: TableTriggers) -> Iterable[str]:
-    for column in secret_names(triggers):
-        where = f"{triggers.table.name}.{column}"
-        yield f"{where} looks like a secret and is logged in clear: exclude it if it is not needed"
+        sentences += logged_secrets(triggers)
+        sentences += _keys(triggers, made)
+        sentences += _replicated(triggers, made)
+        sentences += undecided_views(triggers, declared)
+        sentences += _filtered(schema, triggers, made, facts)
+        sentences += _order(made, installed)
+        sentences += _partitions(made, installed)
+    return list(dict.fromkeys(sentences))
 
 
 def _keys(triggers: TableTriggers, made: Compiled) -> Iterable[str]:
