@@ -11,7 +11,6 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from importlib import import_module
 from inspect import cleandoc
 from pathlib import Path
@@ -26,8 +25,9 @@ sys.path.insert(0, str(ROOT))
 import eventlog  # noqa: E402
 from eventlog import cli  # noqa: E402
 from eventlog.cli.init import SELF_EXPLAINING  # noqa: E402
-from eventlog.config.options import BOOLEAN, Option, options_of, toml  # noqa: E402
-from eventlog.config.settings import MANY, SECTIONS, WatchSettings  # noqa: E402
+from eventlog.config.settings import SECTIONS, WatchSettings, variable  # noqa: E402
+from eventlog.core.options import BOOLEAN, Option, options_of, toml  # noqa: E402
+from eventlog.core.parameters import MANY  # noqa: E402
 from eventlog.errors import EventlogError  # noqa: E402
 
 _LONG: Final = 80
@@ -49,17 +49,15 @@ def _settings() -> Iterator[str]:
 
 def _options(settings: type, section: str | None) -> Iterator[str]:
     """A table of options. ``section`` is None for [[watch]], which no variable and no flag sets."""
-    defaults = {field.name: field.default for field in fields(settings)}
     yield from ("| option | default | values | what it does |", "|---|---|---|---|")
     for key, option in options_of(settings).items():
-        if option.secret:
-            about = re.sub(r"(, )?only by EVENTLOG_\w+$", "", option.about).rstrip(":") or "its password"
-            yield f"| `{key}` | | by `EVENTLOG_{section.upper()}_{key.upper()}` alone | {_cell(about)} |"
+        if option.secret and section is not None:
+            yield f"| `{key}` | | by `{variable(section, key)}` alone | {_cell(option.help)} |"
             continue
-        default = "" if defaults[key] in (None, ()) else f"`{toml(defaults[key])}`"
+        default = "" if option.default in (None, ()) else f"`{toml(option.default)}`"
         if option.idm is not None:
             default += f"; profile idm: `{toml(option.idm)}`"
-        yield f"| `{key}` | {default} | {_values(option)} | {_cell(option.about)} |"
+        yield f"| `{key}` | {default} | {_values(option)} | {_cell(option.help)} |"
 
 
 def _values(option: Option) -> str:

@@ -21,7 +21,8 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from eventlog.changes.format import Report, parse_options
+from eventlog.changes.format import Report
+from eventlog.core.options import parse_options
 from eventlog.errors import ConfigError, FormatError, with_location
 from eventlog.files.tabular import Row, batch_rows, first_names, format_of, json_object
 from eventlog.model import Change

@@ -16,7 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from eventlog.changes.format import Report, parse_options
+from eventlog.changes.format import Report
+from eventlog.core.options import parse_options
 from eventlog.errors import ConfigError, FormatError
 from eventlog.model import Change
 from eventlog.qlik.change_tables import refuse

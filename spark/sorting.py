@@ -19,7 +19,8 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from eventlog.changes.format import PROBLEMS_KEPT, Report, parse_options
+from eventlog.changes.format import PROBLEMS_KEPT, Report
+from eventlog.core.options import parse_options
 from eventlog.errors import ConfigError, EventlogError, FormatError, with_location
 from eventlog.linter.format import export_files, export_reader, read_queue
 from eventlog.linter.rows import QueueRow

@@ -5,15 +5,29 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from eventlog.changes.keys import Key, class_of
 from eventlog.core.catalog import Catalog, Database, database_from_json
+from eventlog.core.options import ANY, Kind, Option
 from eventlog.core.typed import value_reader
 from eventlog.errors import ConfigError
 
 CatalogOption: TypeAlias = str | Database | Mapping[str, Any] | None
 """A JSON catalogue: its path, its content (the form of the ``database`` member of spec/xds.md 9), or what it means."""
+
+
+def _parse_catalog(value: Any) -> CatalogOption:
+    if not isinstance(value, str | Database | Mapping):
+        raise ValueError  # noqa: TRY004 - every kind raises ValueError
+    return value
+
+
+CATALOG: Final = Option(
+    None, Kind(_parse_catalog, "a path, or an object"), "JSON catalogue of the tables: their columns, types and keys"
+)
+
+EXISTING_KEYS: Final = Option(None, ANY, "the keys that a TRUNCATE deletes, by table, or a function of the table")
 
 
 def database_of(option: CatalogOption) -> Database | None:

@@ -7,7 +7,7 @@ import click
 from eventlog.cli.context import Context
 from eventlog.cli.output import print_json, table
 from eventlog.config.load import effective
-from eventlog.config.options import toml
+from eventlog.core.options import toml
 
 
 @click.command()

@@ -12,7 +12,7 @@ from eventlog.cli.context import Context
 from eventlog.cli.output import print_json, result, table
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Effective, effective
-from eventlog.config.options import toml
+from eventlog.core.options import toml
 from eventlog.errors import ConfigError
 from eventlog.publisher.doctor import examine
 from eventlog.sql.doctor import Finding, Limits

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,9 +12,10 @@ import click
 
 from eventlog.cli.context import DEFAULT_FILE, Context
 from eventlog.cli.output import note
+from eventlog.config.kinds import BASE, COLUMN_MAP, URL
 from eventlog.config.load import Config, masked
-from eventlog.config.options import BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, Option, options_of, toml
-from eventlog.config.settings import SECTIONS, WatchSettings
+from eventlog.config.settings import SECTIONS, WatchSettings, variable
+from eventlog.core.options import BOOLEAN, NAMES, PATH, TEXT, Option, options_of, toml
 from eventlog.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -168,26 +168,25 @@ def template(*, watch: bool = True) -> str:
         "",
     ]
     for section, settings in SECTIONS.items():
-        lines += [f"[{section}]", *_options(settings), ""]
+        lines += [f"[{section}]", *_options(settings, section), ""]
     if watch:
         lines += ["# One [[watch]] for each table or view whose changes are to be logged.", "#[[watch]]"]
-        lines += _options(WatchSettings)
+        lines += _options(WatchSettings, "watch")
     return "\n".join(lines) + "\n"
 
 
-def _options(settings: type) -> Iterator[str]:
-    defaults = {field.name: field.default for field in fields(settings)}
+def _options(settings: type, section: str) -> Iterator[str]:
     for key, option in options_of(settings).items():
         if option.secret:
-            yield f"# {key}: {option.about}"
+            yield f"# {key}: {option.help}, only by {variable(section, key)}"
             continue
-        has_default = defaults[key] not in (None, ())
+        has_default = option.default not in (None, ())
         mark = "" if has_default or not option.example else "  # example"
         yield f"# {_help(option)}"
-        yield f"#{key} = {toml(defaults[key] if has_default else option.example)}{mark}"
+        yield f"#{key} = {toml(option.default if has_default else option.example)}{mark}"
 
 
 def _help(option: Option) -> str:
     legal = "" if option.kind in SELF_EXPLAINING else f": {option.kind.legal}"
     idm = "" if option.idm is None else f"; profile idm: {toml(option.idm)}"
-    return f"{option.about}{legal}{idm}"
+    return f"{option.help}{legal}{idm}"

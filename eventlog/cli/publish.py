@@ -14,8 +14,8 @@ import click
 from eventlog.changes.format import Report
 from eventlog.cli.context import Context
 from eventlog.config.load import Config, effective
-from eventlog.config.options import toml
 from eventlog.config.settings import SOURCE_FORMATS
+from eventlog.core.options import toml
 from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish as run_daemon

@@ -20,8 +20,8 @@ from urllib.parse import unquote
 
 from sqlalchemy import URL
 
-from eventlog.config.options import Option, options_of, toml
 from eventlog.config.settings import SECTIONS
+from eventlog.core.options import Option, options_of, toml
 from eventlog.errors import ConfigError, XdsError
 from eventlog.sql.registry import SUPPORTED
 from eventlog.xds.reader import parse_document

@@ -9,13 +9,13 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from eventlog.config.options import BASE, CONFIDENTIAL, Option, SecretGiven, options_of, toml
+from eventlog.config.kinds import BASE
 from eventlog.config.settings import (
     MESSAGE_OPTIONS,
     SECTIONS,
@@ -25,7 +25,9 @@ from eventlog.config.settings import (
     SinkSettings,
     SourceSettings,
     WatchSettings,
+    variable,
 )
+from eventlog.core.options import Option, nearest, options_of, parse_value, toml, unknown
 from eventlog.errors import ConfigError, together
 
 if TYPE_CHECKING:
@@ -261,10 +263,8 @@ def _from_file(document: Mapping[str, Any], path: Path | None) -> Iterator[_Foun
             if homes and not isinstance(table, dict):
                 yield ConfigError(f"{path}: {section} stands in no section; write it below {' or '.join(homes)}")
                 continue
-            known = [*SECTIONS, "watch"]
-            yield ConfigError(
-                f"{path}: [{section}] is not known; the nearest known section is [{_nearest(section, known)}]"
-            )
+            near = nearest(section, [*SECTIONS, "watch"])
+            yield ConfigError(f"{path}: [{section}] is not known; the nearest known one is [{near}]")
             continue
         if not isinstance(table, dict):
             yield ConfigError(f"{path}: {section} is to be a section: [{section}]")
@@ -272,16 +272,12 @@ def _from_file(document: Mapping[str, Any], path: Path | None) -> Iterator[_Foun
         keys = _keys(section)
         for key, value in table.items():
             if key not in keys:
-                yield ConfigError(
-                    f"{path}: {section}.{key} is not known; the nearest known key is {_suggest(section, key)}"
-                )
+                yield unknown(f"{path}: {section}.{key}", _suggest(section, key))
                 continue
             place = keys[key]
             source = f"{path}: {section}.{key}"
             if place.option.secret:
-                yield ConfigError(
-                    f"{source}: a secret does not belong in this file; set EVENTLOG_{section.upper()}_{key.upper()}"
-                )
+                yield ConfigError(f"{source}: a secret does not belong in this file; set {variable(section, key)}")
                 continue
             try:
                 parsed = _parse(place, value, source)
@@ -310,8 +306,7 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[_Found]:
                 continue
             key = name.removeprefix(prefix)
             if key not in keys:
-                near = prefix + _nearest(key, list(keys))
-                yield ConfigError(f"environment variable {name} is not known; the nearest known one is {near}")
+                yield unknown(f"environment variable {name}", prefix + nearest(key, keys))
                 continue
             yield _given_text(keys[key], environ[name], _ENVIRONMENT, f"environment variable {name}")
     yield from _misspelled_sections(environ)
@@ -325,7 +320,7 @@ def _misspelled_sections(environ: Mapping[str, str]) -> Iterator[ConfigError]:
         if not name.startswith("EVENTLOG_") or name.startswith(sections) or _SERVICE_LINK.fullmatch(name):
             continue
         if near := difflib.get_close_matches(name, known, n=1, cutoff=_MISSPELLED):
-            yield ConfigError(f"environment variable {name} is not known; the nearest known one is {near[0]}")
+            yield unknown(f"environment variable {name}", near[0])
 
 
 def _from_flags(flags: Mapping[str, str]) -> Iterator[_Found]:
@@ -333,14 +328,12 @@ def _from_flags(flags: Mapping[str, str]) -> Iterator[_Found]:
         section, _, key = name.partition(".")
         source = f"flag {name}"
         if section not in SECTIONS or key not in _keys(section):
-            near = _suggest(section, key) if section in SECTIONS else _nearest(name, _all_keys())
-            yield ConfigError(f"{source} is not known; the nearest known one is {near}")
+            near = _suggest(section, key) if section in SECTIONS else nearest(name, _all_keys())
+            yield unknown(source, near)
             continue
         place = _keys(section)[key]
         if place.option.secret:
-            yield ConfigError(
-                f"{source}: a secret does not belong in a command line; set EVENTLOG_{section.upper()}_{key.upper()}"
-            )
+            yield ConfigError(f"{source}: a secret does not belong in a command line; set {variable(section, key)}")
             continue
         yield _given_text(place, value, _FLAG, source)
 
@@ -357,32 +350,9 @@ def _given_text(place: _Place, text: str, rank: int, source: str) -> _Found:
 
 
 def _parse(place: _Place, value: Any, source: str) -> Any:
-    try:
-        if place.alias:
-            value = place.option.alias_values.get(str(value).strip().lower(), value)
-        return place.option.kind.parse(value)
-    except (ValueError, RecursionError) as error:
-        shown = "the value" if place.option.kind in CONFIDENTIAL else _shown(value)
-        reason = f" ({error}{_way_out(error, place.section)})" if str(error) else ""
-        raise ConfigError(f"{source} = {shown} is not allowed{reason}; legal: {place.option.kind.legal}") from None
-
-
-def _way_out(error: Exception, section: str) -> str:
-    """Where a secret of librdkafka belongs."""
-    if not isinstance(error, SecretGiven):
-        return ""
-    if error.name in ("sasl.password", "sasl.username"):
-        return f"; set EVENTLOG_{section.upper()}_USER and EVENTLOG_{section.upper()}_PASSWORD"
-    if "key" in error.name:
-        return "; name a file of the key that needs none, by ssl.key.location"
-    return f"; what logs in by user and password is EVENTLOG_{section.upper()}_USER and _PASSWORD"
-
-
-def _shown(value: Any) -> str:
-    try:
-        return toml(value)
-    except (ValueError, RecursionError):  # a number of thousands of digits, a thousand tables in each other
-        return f"a {type(value).__name__} that is too large to show"
+    if place.alias:
+        value = place.option.alias_values.get(str(value).strip().lower(), value)
+    return parse_value(place.option, value, source)
 
 
 def _choose(values: list[_Given]) -> _Given:
@@ -407,8 +377,7 @@ def _watches(tables: Any, path: Path | None, errors: list[ConfigError]) -> tuple
         values, before = {}, len(errors)
         for key, value in table.items():
             if key not in specs:
-                near = _nearest(key, list(specs))
-                errors.append(ConfigError(f"{where}, {key} is not known; the nearest known key is {near}"))
+                errors.append(unknown(f"{where}, {key}", nearest(key, specs)))
                 continue
             try:
                 values[key] = _parse(_Place("watch", key, specs[key], alias=False), value, f"{where}, {key}")
@@ -520,10 +489,6 @@ def _parse_url(text: str) -> URL:
     return parse_url(text)
 
 
-def _nearest(word: str, known: Iterable[str]) -> str:
-    return difflib.get_close_matches(word, list(known), n=1, cutoff=0.0)[0]
-
-
 def _all_keys() -> list[str]:
     return [f"{section}.{key}" for section in SECTIONS for key in options_of(SECTIONS[section])]
 
@@ -533,4 +498,4 @@ def _suggest(section: str, key: str) -> str:
     for other, cls in SECTIONS.items():
         if key in options_of(cls):
             return f"{other}.{key}"
-    return f"{section}.{_nearest(key, _keys(section))}"
+    return f"{section}.{nearest(key, _keys(section))}"

@@ -11,33 +11,39 @@ from datetime import time
 from pathlib import Path
 from typing import Any, Final
 
-from eventlog import __version__
-from eventlog.config.options import (
+from eventlog.config.kinds import (
     BASE,
-    BOOLEAN,
     COLUMN_MAP,
     LISTS,
-    NAMES,
-    PATH,
-    PROPERTIES,
     PUBLICATION_MODE,
     SECRET,
     STATEMENTS,
     TABLE,
-    TEXT,
     TIMES,
     URL,
-    ZONE,
+    librdkafka,
+)
+from eventlog.core import parameters
+from eventlog.core.options import (
+    BOOLEAN,
+    FLAG,
+    NAMES,
+    PATH,
+    STRING,
+    TEXT,
     choice,
     integer,
     number,
     option,
+    options_of,
+    shared,
 )
+from eventlog.core.parameters import MANY
 from eventlog.model import LogRow
+from eventlog.qlik.message_options import WriteOptions
 
-MANY: Final = 2147483647
-
-SOURCE_FORMATS: Final = ("gbase", "linter", "qlik-messages")
+MESSAGES: Final = "qlik-messages"
+SOURCE_FORMATS: Final = ("gbase", "linter", MESSAGES)
 """The formats that can be followed in place of a log."""
 
 
@@ -52,10 +58,8 @@ class DatabaseSettings:
     url_file: Path | None = option(
         None, PATH, "file that holds the URL, in place of url", example="/run/secrets/eventlog-url"
     )
-    password: str | None = option(None, SECRET, "only by EVENTLOG_DATABASE_PASSWORD", secret=True)
-    log_table: str = option(
-        "eventlog", TEXT, "the log table, schema-qualified or in schema_name", aliases=("log-table",)
-    )
+    password: str | None = option(None, SECRET, "password of url", secret=True)
+    log_table: str = shared(parameters.LOG_TABLE)
     schema_name: str | None = option(
         None, TEXT, "schema of the log and the classes; default: the connection's current schema; excludes tables",
         aliases=("sync-schema",), example="public",
@@ -95,27 +99,22 @@ class PublisherSettings:
     post_poll_statements: tuple[str, ...] = option(
         (), STATEMENTS, "SQL to run after a cycle that sent something", aliases=("post-poll-stmt",)
     )
-    batch_size: int = option(128, integer(1, 128), "events a document", aliases=("batch-size",), idm=1)
+    batch_size: int = shared(parameters.BATCH_SIZE)
     query_limit: int = option(
         10000, integer(0, MANY), "rows a cycle, 0 = no limit", aliases=("query-limit", "query limit")
     )
     heartbeat_interval: int = option(
-        0,
-        integer(0, MANY),
-        "minutes without a document until a heartbeat, 0 = off",
+        0, integer(0, MANY), "minutes without a document until a heartbeat, 0 = off",
         aliases=("pub-heartbeat-interval",),
-    )
-    layout: str = option("2.x", choice("2.x", "3.5"), "order of the log's columns where names do not tell")
+    )  # fmt: skip
+    layout: str = shared(parameters.LAYOUT)
     column_map: Mapping[str, str] | None = option(
         None, COLUMN_MAP, "the ten standard names and their real names",
         example={name: name for name in LogRow._fields},
     )  # fmt: skip
-    column_sort: str = option(
-        "bytes", choice("bytes", "collation"), "order of the log's columns in databases that do not number them",
-        aliases=("column-position-comparator",),
-    )  # fmt: skip
-    fold_distance: int = option(1000, integer(0, MANY), "largest distance of record_ids between rows of one event")
-    fold_span: int = option(10000, integer(0, MANY), "largest distance of first and last, 0 = no bound")
+    column_sort: str = shared(parameters.COLUMN_SORT)
+    fold_distance: int = shared(parameters.FOLD_DISTANCE)
+    fold_span: int = shared(parameters.FOLD_SPAN)
     driver_user: str | None = option(
         None, TEXT, "the publisher's database user; default: the database is asked", example="publisher"
     )
@@ -130,7 +129,7 @@ class PublisherSettings:
     mark_interval: float = option(1.0, number(0, 3600), "seconds between marks within a flight")
     health_file: Path | None = option(
         None, PATH, "file that is touched while there is progress; `eventlog health` looks at it",
-        example="/run/eventlog/health",
+        example="/run/eventlog/health"
     )  # fmt: skip
 
 
@@ -140,39 +139,56 @@ class SinkSettings:
 
     type: str = option("stdout", choice("stdout", "files", "http", "kafka", "python"), "where documents go")
     directory: Path | None = option(
-        None, PATH, "files: the directory, beside this file unless absolute", example="documents"
+        None, PATH, "the directory, beside this file unless absolute", only_for="files", example="documents"
     )
     form: str = option(
         "lines", choice("lines", "documents"), "an envelope a line (a file a flight), or a file an envelope"
     )
-    url: str | None = option(None, TEXT, "http: where documents are posted to", example="https://receiver/xds")
+    url: str | None = option(
+        None, TEXT, "where documents are posted to", only_for="http", example="https://receiver/xds"
+    )
     timeout: float = option(
         30.0, number(0.001, 3600),
         "seconds; http: for a document and its answer; kafka: until a record is acknowledged, 2 at least",
     )  # fmt: skip
     ca_file: Path | None = option(
-        None, PATH, "http: certificates to trust in place of the system's", example="/etc/ssl/receiver-ca.pem"
+        None, PATH, "certificates to trust in place of the system's", only_for="http",
+        example="/etc/ssl/receiver-ca.pem",
+    )  # fmt: skip
+    client_certificate: Path | None = option(
+        None, PATH, "certificate to show", only_for="http", example="/etc/ssl/publisher.pem"
     )
-    client_certificate: Path | None = option(None, PATH, "http: certificate to show", example="/etc/ssl/publisher.pem")
     client_key: Path | None = option(
-        None, PATH, "http: its key, if it is not in the certificate's file", example="/etc/ssl/publisher.key"
+        None, PATH, "its key, if it is not in the certificate's file", only_for="http",
+        example="/etc/ssl/publisher.key",
+    )  # fmt: skip
+    max_answer_bytes: int = option(
+        16 * 1024 * 1024, integer(1024, MANY), "largest answer that is read, bytes", only_for="http"
     )
-    max_answer_bytes: int = option(16 * 1024 * 1024, integer(1024, MANY), "http: largest answer that is read, bytes")
-    token: str | None = option(None, SECRET, "http: bearer token, only by EVENTLOG_SINK_TOKEN", secret=True)
-    user: str | None = option(None, SECRET, "http, kafka: user, only by EVENTLOG_SINK_USER", secret=True)
-    password: str | None = option(None, SECRET, "http, kafka: password, only by EVENTLOG_SINK_PASSWORD", secret=True)
+    token: str | None = option(None, SECRET, "bearer token", only_for="http", secret=True)
+    user: str | None = option(None, SECRET, "user", only_for="http, kafka", secret=True)
+    password: str | None = option(None, SECRET, "password", only_for="http, kafka", secret=True)
     function: str | None = option(
-        None, TEXT, "python: module:function, called with each document and its events", example="receivers.hr:receive"
-    )
+        None, TEXT, "module:function, called with each document and its events", only_for="python",
+        example="receivers.hr:receive",
+    )  # fmt: skip
     brokers: str | None = option(
-        None, TEXT, "kafka: where to begin, comma-separated", example="broker-1:9092,broker-2:9092"
+        None, TEXT, "where to begin, comma-separated", only_for="kafka", example="broker-1:9092,broker-2:9092"
     )
     topic: str | None = option(
-        None, TEXT, "kafka: the topic; default: eventlog for XDS, one a table for Qlik messages", example="hr.changes"
-    )
+        None, TEXT, "the topic; default: eventlog for XDS, one a table for Qlik messages", only_for="kafka",
+        example="hr.changes",
+    )  # fmt: skip
     properties: Mapping[str, Any] | None = option(
-        None, PROPERTIES, "kafka: settings of librdkafka", example={"compression.type": "lz4"}
+        None, librdkafka("sink"), "settings of librdkafka", only_for="kafka", example={"compression.type": "lz4"}
     )
+
+
+def _message_option(name: str) -> Any:
+    """An option of the writer of messages, in the kinds of eventlog.toml."""
+    declared = options_of(WriteOptions)[name]
+    kind = {STRING: TEXT, FLAG: BOOLEAN}.get(declared.kind, declared.kind)
+    return shared(declared, kind=kind, only_for=MESSAGES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,47 +196,29 @@ class FormatSettings:
     """``[format]``: what the documents look like (spec/xds.md), or the messages (spec/qlik.md 5)."""
 
     type: str = option("xds", choice("xds", "qlik-messages"), "XDS documents, or messages (needs sink type kafka)")
-    insert_query_back: str = option("modify", choice("modify", "add"), "element of events that are only read back")
-    time_syntax: str = option(
-        "integer", choice("integer", "canonical", "java"), "form of dates and times", aliases=("time-syntax",),
-        alias_values={"1": "integer", "2": "canonical", "3": "java"},
-    )  # fmt: skip
-    time_zone: str = option("UTC", ZONE, "zone of values without one")
-    special_times: str = option(
-        "text", choice("text", "error"), "PostgreSQL: infinite times, years before 0001 or beyond 9999, 24:00:00: sent "
-        "as their text, or bad rows",
-    )  # fmt: skip
-    meta_identifiers: bool = option(
-        True, BOOLEAN, "view columns have prefixes such as pk_, mv_", aliases=("enable-meta-identifiers",)
-    )
-    referential: str = option(
-        "value", choice("value", "dn"), "foreign keys as stored, or as associations", aliases=("enable-refs",),
-        alias_values={"1": "dn", "yes": "dn", "true": "dn", "0": "value", "no": "value", "false": "value"},
-    )  # fmt: skip
+    insert_query_back: str = shared(parameters.INSERT_QUERY_BACK)
+    time_syntax: str = shared(parameters.TIME_SYNTAX)
+    time_zone: str = shared(parameters.TIME_ZONE)
+    special_times: str = shared(parameters.SPECIAL_TIMES)
+    meta_identifiers: bool = shared(parameters.META_IDENTIFIERS)
+    referential: str = shared(parameters.REFERENTIAL)
     noop_updates: str = option("drop", choice("drop", "emit"), "rows of type 2 whose two values are equal")
     emit_keys: bool = option(False, BOOLEAN, "send key columns as attributes too")
-    char_padding: str = option("trim", choice("trim", "keep"), "trailing blanks of CHAR(n) values")
-    indent: int = option(0, integer(0, 16), "blanks a level with form = documents, 0 = no indentation")
-    product_name: str = option("eventlog", TEXT, "text of the element product in each document")
-    product_version: str = option(__version__, TEXT, "version in that element")
-    encoding: str = option("json", choice("json", "avro"), "messages: JSON or Avro")
-    metadata: str = option(
-        "publish", choice("publish", "none", "registry"), "messages: publish metadata, or register schemas (Avro)"
-    )
-    metadata_topic: str = option("eventlog.metadata", TEXT, "messages: where metadata are published to")
-    registry: str | None = option(
-        None, TEXT, "messages: URL of the schema registry; user:password by EVENTLOG_REGISTRY_AUTH",
-        example="https://registry:8081",
-    )  # fmt: skip
-    names: str = option("message", choice("message", "headers", "off"), "messages: where schema and table stand")
-    external_schema_id: bool = option(False, BOOLEAN, "messages: the header externalSchemaId")
-    logical_types: bool = option(True, BOOLEAN, "messages: logical types of Avro")
-    namespace: str | None = option(
-        None, TEXT, "messages: what stands before .<schema>.<table> in Avro names", example="com.attunity.queue.msg.hr"
-    )
-    key: str = option("primary_key", choice("none", "table", "primary_key"), "messages: key of the records")
-    server: str = option("eventlog", TEXT, "messages: server in the lineage")
-    task: str = option("eventlog", TEXT, "messages: task in the lineage")
+    char_padding: str = shared(parameters.CHAR_PADDING)
+    indent: int = shared(parameters.INDENT)
+    product_name: str = shared(parameters.PRODUCT_NAME)
+    product_version: str = shared(parameters.PRODUCT_VERSION)
+    encoding: str = _message_option("encoding")
+    metadata: str = _message_option("metadata")
+    metadata_topic: str = _message_option("metadata_topic")
+    registry: str | None = _message_option("registry")
+    names: str = _message_option("names")
+    external_schema_id: bool = _message_option("external_schema_id")
+    logical_types: bool = _message_option("logical_types")
+    namespace: str | None = _message_option("namespace")
+    key: str = _message_option("key")
+    server: str = _message_option("server")
+    task: str = _message_option("task")
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,41 +260,39 @@ class SourceSettings:
 
     type: str | None = option(None, choice(*SOURCE_FORMATS), "the format to follow, as --from has it", example="gbase")
     path: Path | None = option(
-        None, PATH, "gbase: a file that grows, a directory of files that continue one another, or - for standard input",
-        example="captures",
+        None, PATH, "a file that grows, a directory of files that continue one another, or - for standard input",
+        example="captures", only_for="gbase",
     )  # fmt: skip
     connect: str | None = option(
-        None, TEXT, "gbase: module:function that gives a DB-API connection to syscdcv1 and the function that reads "
-        "a session", example="gbase_access:connect",
+        None, TEXT, "module:function that gives a DB-API connection to syscdcv1 and the function that reads "
+        "a session", example="gbase_access:connect", only_for="gbase",
     )  # fmt: skip
-    server: str | None = option(None, TEXT, "gbase, with connect: name of the server", example="gbase01")
+    server: str | None = option(None, TEXT, "with connect: name of the server", example="gbase01", only_for="gbase")
     capture: Mapping[str, tuple[str, ...]] | None = option(
-        None, LISTS, "gbase, with connect: db:owner.table and the columns to capture",
-        example={"shop:app.item": ["id", "name"]},
+        None, LISTS, "with connect: db:owner.table and the columns to capture",
+        example={"shop:app.item": ["id", "name"]}, only_for="gbase",
     )  # fmt: skip
     url: str | None = option(
-        None, URL, "linter: SQLAlchemy URL of the queue; the password belongs in EVENTLOG_SOURCE_PASSWORD or url_file",
-        example="postgresql+psycopg://reader@localhost/queue",
+        None, URL, "SQLAlchemy URL of the queue; the password belongs in EVENTLOG_SOURCE_PASSWORD or url_file",
+        example="postgresql+psycopg://reader@localhost/queue", only_for="linter",
     )  # fmt: skip
     url_file: Path | None = option(
-        None, PATH, "linter: file that holds the URL, in place of url", example="/run/secrets/queue-url"
+        None, PATH, "file that holds the URL, in place of url", example="/run/secrets/queue-url", only_for="linter"
     )
-    queue_table: str = option("dispatch_queue", TEXT, "linter: the queue")
-    attrs_table: str = option("dispatch_attrs", TEXT, "linter: the description of its tables")
-    schema_name: str | None = option(None, TEXT, "linter: schema of both", example="replication")
+    queue_table: str = option("dispatch_queue", TEXT, "the queue", only_for="linter")
+    attrs_table: str = option("dispatch_attrs", TEXT, "the description of its tables", only_for="linter")
+    schema_name: str | None = option(None, TEXT, "schema of both", example="replication", only_for="linter")
     brokers: str | None = option(
-        None, TEXT, "qlik-messages: where to begin, comma-separated", example="broker-1:9092,broker-2:9092"
+        None, TEXT, "where to begin, comma-separated", only_for=MESSAGES, example="broker-1:9092,broker-2:9092"
     )
     topics: tuple[str, ...] | None = option(
-        None, NAMES, "qlik-messages: the topics of the data", example=["app.item", "app.customer"]
+        None, NAMES, "the topics of the data", example=["app.item", "app.customer"], only_for=MESSAGES
     )
     properties: Mapping[str, Any] | None = option(
-        None, PROPERTIES, "qlik-messages: settings of librdkafka", example={"client.id": "eventlog"}
+        None, librdkafka("source"), "settings of librdkafka", example={"client.id": "eventlog"}, only_for=MESSAGES
     )
-    user: str | None = option(None, SECRET, "qlik-messages: user, only by EVENTLOG_SOURCE_USER", secret=True)
-    password: str | None = option(
-        None, SECRET, "linter, qlik-messages: password, only by EVENTLOG_SOURCE_PASSWORD", secret=True
-    )
+    user: str | None = option(None, SECRET, "user", secret=True, only_for=MESSAGES)
+    password: str | None = option(None, SECRET, "password", secret=True, only_for="linter, qlik-messages")
     reader: Mapping[str, Any] | None = option(
         None, TABLE, "options of the format's reader, as those of convert --map",
         example={"keys": {"app.item": ["id"]}},
@@ -304,7 +300,9 @@ class SourceSettings:
     catalog: Path | None = option(
         None, PATH, "JSON catalogue of the tables, for keys and types", example="catalog.json"
     )
-    poll_interval: float = option(1.0, number(0.01, 3600), "seconds between looks at a source that does not tell")
+    poll_interval: float = option(
+        1.0, number(0.01, 3600), "seconds between looks at a source that does not tell", only_for="gbase, linter"
+    )
     position_file: Path | None = option(None, PATH, "file that keeps the position", example="state/position.json")
     position_url: str | None = option(
         None, URL, "in place of it: database that keeps the position; password: EVENTLOG_SOURCE_POSITION_PASSWORD",
@@ -313,9 +311,7 @@ class SourceSettings:
     position_url_file: Path | None = option(
         None, PATH, "file that holds that URL, in place of position_url", example="/run/secrets/position-url"
     )
-    position_password: str | None = option(
-        None, SECRET, "only by EVENTLOG_SOURCE_POSITION_PASSWORD", secret=True
-    )  # fmt: skip
+    position_password: str | None = option(None, SECRET, "password of position_url", secret=True)
     position_table: str = option("eventlog_position", TEXT, "table of the position, one a publisher")
 
 
@@ -328,8 +324,13 @@ SECTIONS: Final[Mapping[str, type]] = {
 }
 """The sections in the order of the file; ``watch`` is an array of tables beside them."""
 
+
+def variable(section: str, key: str) -> str:
+    """The environment variable that sets an option."""
+    return f"EVENTLOG_{section.upper()}_{key.upper()}"
+
+
 MESSAGE_OPTIONS: Final = (
-    "type", "encoding", "metadata", "metadata_topic", "registry", "names", "external_schema_id", "logical_types",
-    "namespace", "key", "server", "task",
+    "type", *(name for name, declared in options_of(FormatSettings).items() if declared.only_for == MESSAGES)
 )  # fmt: skip
 """What ``[format]`` holds that is not of spec/event-log.md 9."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from eventlog.changes.format import Format, Report, parse_options
+from eventlog.changes.format import Format, Report
+from eventlog.core.options import parse_options
 from eventlog.errors import FormatError, with_location
 from eventlog.files.atomic import whole_file
 from eventlog.files.inputs import files_in

@@ -5,11 +5,26 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
 
-from eventlog.changes.catalog_option import CatalogOption
-from eventlog.changes.format import check_charset
+from eventlog.changes.catalog_option import CATALOG, CatalogOption
+from eventlog.core.options import (
+    CHARSET,
+    FLAG,
+    FUNCTION,
+    LIST_OBJECT,
+    OBJECT,
+    STRING,
+    TEXT_OBJECT,
+    Kind,
+    Option,
+    check,
+    choice,
+    integer,
+    option,
+    shared,
+)
 from eventlog.errors import ConfigError
 from eventlog.gbase.records import DEFAULT_MAX_RECORD
 from eventlog.gbase.values import TextOptions
@@ -39,18 +54,6 @@ class Token(NamedTuple):
     def to_json(self) -> dict[str, str | None]:
         """The JSON form: sequences as 16 lower-case hex digits."""
         return {name: None if part is None else f"{part:016x}" for name, part in zip(self._fields, self, strict=True)}
-
-
-_CHOICES: Final[Mapping[str, tuple[Any, ...]]] = {
-    "charset_errors": ("strict", "replace"),
-    "decimal_no_scale": ("floating", "zero"),
-    "size_order": ("auto", "little", "big"),
-    "varchar_prefix": ("auto", 1, 2),
-    "duplicate_begin": ("raise", "replace"),
-    "orphans": ("skip", "raise"),
-    "char_trim": (True, False),
-    "empty_transactions": (True, False),
-}
 
 
 class TableName(NamedTuple):
@@ -84,40 +87,50 @@ def _unquoted(name: str) -> str:
     return name[1:-1].replace('""', '"') if len(name) > 1 and name[0] == name[-1] == '"' else name
 
 
+def _parse_labels(value: Any) -> Mapping[int, str]:
+    labels = {}
+    for label, name in OBJECT.parse(value).items():
+        try:
+            number = int(label)
+        except (ValueError, TypeError):
+            raise ValueError(f"{label!r} is no number") from None
+        if not 0 <= number < 1 << 32:
+            raise ValueError(f"label {label} is no unsigned number of 4 bytes")
+        labels[number] = STRING.parse(name)
+    return labels
+
+
+_LABELS: Final = Option({}, Kind(_parse_labels, "an object of texts: label -> db:owner.table"), "the tables by label")
+_CHARSET: Final = Option("utf-8", CHARSET, "of characters")
+_DECIMAL_NO_SCALE: Final = Option(
+    "floating", choice("floating", "zero"), "what DECIMAL(p) is: a floating-point decimal, or of scale 0"
+)
+_MAX_RECORD: Final = Option(DEFAULT_MAX_RECORD, integer(1), "bytes of a record at most")
+
+
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How a stream is read. Raises ConfigError naming the option that is wrong.
+    """How a stream is read (spec/gbase-cdc.md 3.2 to 4). Raises ConfigError."""
 
-    ``labels``: label (number or its text) -> ``db:owner.table``; ``keys``: ``owner.table`` or table -> key columns;
-    ``max_record`` bytes of a record at most; ``max_open_bytes`` of open transactions in memory; ``restart``: the
-    token of the last run. The others: spec/gbase-cdc.md 3.2 to 4.
-    """
-
-    labels: Mapping[int | str, str] = field(default_factory=dict)
-    keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    charset: str = "utf-8"
-    charset_errors: str = "strict"
-    char_trim: bool = True
-    decimal_no_scale: str = "floating"
-    size_order: str = "auto"
-    varchar_prefix: str | int = "auto"
-    max_record: int = DEFAULT_MAX_RECORD
-    max_open_bytes: int = 256 << 20
-    empty_transactions: bool = False
-    duplicate_begin: str = "raise"
-    orphans: str = "skip"
-    restart: Token | Mapping[str, str | None] | str | None = None
+    labels: Mapping[int | str, str] = shared(_LABELS)
+    keys: Mapping[str, Sequence[str]] = option({}, LIST_OBJECT, "key columns by owner.table or table")
+    charset: str = shared(_CHARSET)
+    charset_errors: str = option("strict", choice("strict", "replace"), "bytes that are not of the charset")
+    char_trim: bool = option(True, FLAG, "cut the trailing blanks of CHAR")
+    decimal_no_scale: str = shared(_DECIMAL_NO_SCALE)
+    size_order: str = option("auto", choice("auto", "little", "big"), "byte order of the size of a row")
+    varchar_prefix: str | int = option("auto", choice("auto", 1, 2), "bytes of the length of a VARCHAR")
+    max_record: int = shared(_MAX_RECORD)
+    max_open_bytes: int = option(256 << 20, integer(1), "bytes of open transactions in memory")
+    empty_transactions: bool = option(False, FLAG, "count transactions without changes")
+    duplicate_begin: str = option("raise", choice("raise", "replace"), "a transaction that begins twice")
+    orphans: str = option("skip", choice("skip", "raise"), "records of a transaction that did not begin")
+    restart: Token | Mapping[str, str | None] | str | None = option(
+        None, Kind(Token.of, "a restart token"), "the token of the last run"
+    )
 
     def __post_init__(self) -> None:
-        _check(self)
-        _positive(self, "max_record", "max_open_bytes")
-        _mappings(self, "labels", "keys")
-        labels = _labels(self.labels)
-        for table, key in self.keys.items():
-            if isinstance(key, str) or not all(isinstance(name, str) for name in key):
-                raise ConfigError(f"keys[{table!r}] is {key!r}; give the names of the key columns as a list")
-        object.__setattr__(self, "labels", labels)
-        object.__setattr__(self, "restart", None if self.restart is None else Token.of(self.restart))
+        check(self)
 
     @property
     def text(self) -> TextOptions:
@@ -149,72 +162,34 @@ Complete = Callable[[str | None, str, Sequence[tuple[str, Value]] | None], Row |
 """Gives the whole row of (schema, table, key), None if there is none (spec/change-model.md 4)."""
 
 
+def _parse_user_ids(value: Any) -> Mapping[str, int]:
+    user_ids: Mapping[str, int] = OBJECT.parse(value)
+    for user, number in user_ids.items():
+        if not isinstance(number, int) or not 0 <= number < 1 << 32:
+            raise ValueError(f"{number!r}, of {user!r}, is no id of a user")
+    return user_ids
+
+
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How a stream is written. Raises ConfigError naming the option that is wrong.
+    """How a stream is written (spec/gbase-cdc.md 3.2, 3.3). Raises ConfigError.
 
-    ``labels``: label -> ``db:owner.table``, the tables in the order of their TABSCHEM records; ``tables``:
-    ``owner.table`` or table -> its columns as TABSCHEM spells them; ``catalog``: a JSON catalogue, for those that
-    ``tables`` does not name; ``complete``: gives whole rows;
-    ``user_ids``: name of a user -> operating system id; ``first_sequence``: that of the first record; ``max_record``:
-    bytes of a record at most. The others: spec/gbase-cdc.md 3.2, 3.3.
+    The order of ``labels`` is that of the tables' TABSCHEM records.
     """
 
-    labels: Mapping[int | str, str] = field(default_factory=dict)
-    tables: Mapping[str, str] = field(default_factory=dict)
-    catalog: CatalogOption = None
-    charset: str = "utf-8"
-    decimal_no_scale: str = "floating"
-    size_order: str = "little"
-    varchar_prefix: int | str = 2
-    complete: Complete | None = None
-    user_ids: Mapping[str, int] = field(default_factory=dict)
-    first_sequence: int = 1 << 32 | 0x18
-    max_record: int = DEFAULT_MAX_RECORD
+    labels: Mapping[int | str, str] = shared(_LABELS)
+    tables: Mapping[str, str] = option({}, TEXT_OBJECT, "columns as TABSCHEM spells them, by owner.table or table")
+    catalog: CatalogOption = shared(CATALOG)
+    charset: str = shared(_CHARSET)
+    decimal_no_scale: str = shared(_DECIMAL_NO_SCALE)
+    size_order: str = option("little", choice("little", "big"), "byte order of the size of a row")
+    varchar_prefix: int | str = option(2, choice(1, 2), "bytes of the length of a VARCHAR")
+    complete: Complete | None = option(None, FUNCTION, "gives the whole row of schema, table and key")
+    user_ids: Mapping[str, int] = option(
+        {}, Kind(_parse_user_ids, "an object of numbers"), "operating system ids by the names of users"
+    )
+    first_sequence: int = option(1 << 32 | 0x18, integer(1, (1 << 63) - 1), "sequence of the first record")
+    max_record: int = shared(_MAX_RECORD)
 
     def __post_init__(self) -> None:
-        _check(self)
-        if self.size_order == "auto" or self.varchar_prefix == "auto":
-            raise ConfigError("size_order and varchar_prefix of a writer cannot be auto; use little or big, 1 or 2")
-        _positive(self, "max_record", "first_sequence")
-        _mappings(self, "labels", "tables", "user_ids")
-        for user, number in self.user_ids.items():
-            if not isinstance(number, int) or not 0 <= number < 1 << 32:
-                raise ConfigError(f"user_ids[{user!r}] is {number!r}; give an operating system user id")
-        if self.first_sequence >= 1 << 63:
-            raise ConfigError(f"first_sequence is {self.first_sequence}; give a number of 8 bytes that leaves room")
-        if self.complete is not None and not callable(self.complete):
-            raise ConfigError("complete is no callable; it is given (schema, table, key) and returns the row or None")
-        object.__setattr__(self, "labels", _labels(self.labels))
-
-
-def _check(options: ReadOptions | WriteOptions) -> None:
-    for name, legal in _CHOICES.items():
-        value = getattr(options, name, legal[0])
-        if value not in legal or (isinstance(value, bool) and not isinstance(legal[0], bool)):
-            raise ConfigError(f"{name} {value!r} is unknown; use {' or '.join(map(str, legal))}")
-    check_charset(options.charset)
-
-
-def _positive(options: ReadOptions | WriteOptions, *names: str) -> None:
-    for name in names:
-        value = getattr(options, name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ConfigError(f"{name} is {value!r}; give a number above 0")
-
-
-def _mappings(options: ReadOptions | WriteOptions, *names: str) -> None:
-    for name in names:
-        if not isinstance(getattr(options, name), Mapping):
-            raise ConfigError(f"{name} is {getattr(options, name)!r}; give an object")
-
-
-def _labels(given: Mapping[int | str, str]) -> dict[int, str]:
-    try:
-        labels = {int(label): str(name) for label, name in given.items()}
-    except (ValueError, TypeError):
-        raise ConfigError(f"labels are numbers, not {', '.join(map(repr, given))}") from None
-    for label in labels:
-        if not 0 <= label < 1 << 32:
-            raise ConfigError(f"label {label} is no unsigned number of 4 bytes")
-    return labels
+        check(self)

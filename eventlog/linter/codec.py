@@ -9,7 +9,7 @@ from datetime import datetime
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
-from eventlog.changes.format import check_charset
+from eventlog.core.options import CHARSET
 from eventlog.errors import ConfigError
 from eventlog.linter.attributes import ColumnAttrs, TableAttrs, Typ
 from eventlog.linter.errors import RowDecodeError, RowEncodeError
@@ -78,7 +78,7 @@ class EmulatorCodec:
     name = "eventlog-emulator-1"
 
     def __init__(self, charset: str = "utf-8") -> None:
-        check_charset(charset)
+        CHARSET.parse(charset)
         self._charset = codecs.lookup(charset).name
         self._segments: dict[TableAttrs, tuple[_Segment, ...]] = {}
         self._writers: dict[TableAttrs, tuple[_Writer, ...]] = {}

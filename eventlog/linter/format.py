@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from eventlog.changes.catalog_option import CatalogOption
-from eventlog.changes.format import Format, Report, parse_options
+from eventlog.changes.catalog_option import CATALOG, CatalogOption
+from eventlog.changes.format import Format, Report
+from eventlog.core.options import STRING, Option, check, integer, option, parse_all_options, shared
 from eventlog.errors import ConfigError, FormatError, with_location
 from eventlog.files.atomic import directory_of, whole_path
 from eventlog.files.inputs import files_in
@@ -28,7 +29,7 @@ from eventlog.linter.attributes import (
 )
 from eventlog.linter.database import QueuePoller
 from eventlog.linter.errors import MissingColumn
-from eventlog.linter.reader import QueueReader, ReaderOptions
+from eventlog.linter.reader import DISPATCH_ATTRS, QueueReader, ReaderOptions
 from eventlog.linter.rows import DATA_SIZE, QUEUE_COLUMNS, QueueRow, column_values, queue_rows
 from eventlog.linter.writer import QueueWriter, WriterOptions, first_address, next_address
 from eventlog.model import Change
@@ -254,37 +255,43 @@ _WRITERS: Final[Mapping[str, Callable[[Path, Sequence[str], Iterable[Sequence[An
 }
 
 
+_ATTRS: Final = Option(None, STRING, "the file of DISPATCH_ATTRS, if it does not lie beside the queue")
+_QUEUE_TABLE: Final = Option(database.QUEUE, STRING, "the queue in a database")
+_ATTRS_TABLE: Final = Option(database.ATTRS, STRING, "the description of its tables")
+_SCHEMA: Final = Option(None, STRING, "schema of both")
+
+
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     """Options of a source beside those of the reader.
 
-    ``attrs``: the file of DISPATCH_ATTRS if it does not lie beside the queue; ``dispatch_attrs``: the tables
-    themselves, in the place of a file or table; ``queue_table``, ``attrs_table``, ``schema``, ``batch_rows`` of a
-    database. ``catalog`` may be given, since a conversion gives it to both sides: a queue describes its tables itself.
+    ``catalog`` may be given, since a conversion gives it to both sides: a queue describes its tables itself.
     """
 
-    attrs: str | None = None
-    dispatch_attrs: Mapping[Any, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    queue_table: str = database.QUEUE
-    attrs_table: str = database.ATTRS
-    schema: str | None = None
-    batch_rows: int = 10_000
-    catalog: CatalogOption = None
+    attrs: str | None = shared(_ATTRS)
+    dispatch_attrs: Mapping[Any, Sequence[Mapping[str, Any]]] = shared(DISPATCH_ATTRS)
+    queue_table: str = shared(_QUEUE_TABLE)
+    attrs_table: str = shared(_ATTRS_TABLE)
+    schema: str | None = shared(_SCHEMA)
+    batch_rows: int = option(10_000, integer(1), "rows of a database that are read at once")
+    catalog: CatalogOption = shared(CATALOG)
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 @dataclass(frozen=True, slots=True)
 class TargetOptions:
-    """Options of a target beside those of the writer.
+    """Options of a target beside those of the writer. The tables of a database are made if they are not there."""
 
-    ``files``: csv, jsonl or parquet, what is written to a directory; ``attrs``: the file of DISPATCH_ATTRS if it shall
-    not lie beside the queue; ``queue_table``, ``attrs_table``, ``schema`` of a database, made if they are not there.
-    """
+    files: str = option("csv", STRING, "csv, jsonl or parquet: what is written to a directory")
+    attrs: str | None = shared(_ATTRS)
+    queue_table: str = shared(_QUEUE_TABLE)
+    attrs_table: str = shared(_ATTRS_TABLE)
+    schema: str | None = shared(_SCHEMA)
 
-    files: str = "csv"
-    attrs: str | None = None
-    queue_table: str = database.QUEUE
-    attrs_table: str = database.ATTRS
-    schema: str | None = None
+    def __post_init__(self) -> None:
+        check(self)
 
 
 def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
@@ -293,8 +300,7 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
 
     Raises ConfigError, FormatError, DatabaseError.
     """
-    place, rest = _split(SourceOptions, options, "the reader of linter")
-    reader_options = parse_options(ReaderOptions, {"final": True, **rest}, "the reader of linter")
+    place, reader_options = _reader_options(options)
     for change in _changes(source, place, reader_options, report):
         report.read += 1
         yield change
@@ -331,8 +337,7 @@ def export_reader(source: str, options: Mapping[str, Any], report: Report) -> Qu
 
     Raises ConfigError, FormatError.
     """
-    place, rest = _split(SourceOptions, options, "the reader of linter")
-    reader_options = parse_options(ReaderOptions, {"final": True, **rest}, "the reader of linter")
+    place, reader_options = _reader_options(options)
     return _export_reader(export_files(Path(source))[1], place, reader_options, report)
 
 
@@ -350,8 +355,7 @@ def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], re
 
     Raises ConfigError, FormatError, DatabaseError.
     """
-    place, rest = _split(TargetOptions, options, "the writer of linter")
-    writer_options = parse_options(WriterOptions, rest, "the writer of linter")
+    place, writer_options = parse_all_options((TargetOptions, WriterOptions), options, "the writer of linter")
     if "://" in target:
         _write_database(changes, target, place, writer_options, report)
         return
@@ -378,11 +382,8 @@ def _write_database(
         database.insert_rows(connection, queue, writer.rows(changes))
 
 
-def _split(kind: type[Any], options: Mapping[str, Any], what: str) -> tuple[Any, dict[str, Any]]:
-    """The options of a place, and the others."""
-    own = {one.name for one in fields(kind)}
-    place = parse_options(kind, {name: value for name, value in options.items() if name in own}, what)
-    return place, {name: value for name, value in options.items() if name not in own}
+def _reader_options(options: Mapping[str, Any]) -> list[Any]:
+    return parse_all_options((SourceOptions, ReaderOptions), {"final": True, **options}, "the reader of linter")
 
 
 FORMAT = Format("linter", read, write)

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from eventlog.changes.format import Report
+from eventlog.core.options import (
+    CHARSET,
+    FLAG,
+    OBJECT,
+    STRING,
+    TEXT_OBJECT,
+    Kind,
+    Option,
+    check,
+    choice,
+    number,
+    option,
+    shared,
+)
 from eventlog.errors import ConfigError, NotExpressible, SchemaMissing
 from eventlog.linter import transactions as operations
-from eventlog.linter.attributes import TableAttrs
+from eventlog.linter.attributes import TableAttrs, attrs_of_option
 from eventlog.linter.codec import RowCodec, row_codec
 from eventlog.linter.errors import RowDecodeError
 from eventlog.linter.rows import Destination, QueueRow, blob_attr, server_zone, stripped, to_utc
 from eventlog.linter.transactions import (
+    FIELDS,
+    ORDERS,
+    PROSE,
     Ended,
     Operation,
     Selection,
     Transactions,
-    check_order_by,
     in_order,
     place_of_token,
     restart_token,
@@ -29,59 +45,72 @@ from eventlog.linter.transactions import (
 from eventlog.model import Change, ChangeOp, Value, differing
 
 
+def parse_place(value: Any) -> Sequence[str | None]:
+    """Server, owner and table, each a text or None. Raises ValueError."""
+    if isinstance(value, list | tuple) and len(value) == 3 and all(isinstance(one, str | None) for one in value):
+        return value
+    raise ValueError
+
+
+def _parse_tables(value: Any) -> Mapping[Any, str]:
+    tables: Mapping[Any, str] = TEXT_OBJECT.parse(value)
+    named_tables(tables)
+    return tables
+
+
+def _parse_dispatch_attrs(value: Any) -> Mapping[Any, Sequence[Mapping[str, Any]]]:
+    tables: Mapping[Any, Sequence[Mapping[str, Any]]] = OBJECT.parse(value)
+    attrs_of_option(tables)
+    return tables
+
+
+def _parse_codec(value: Any) -> RowCodec | str:
+    row_codec(value)
+    codec: RowCodec | str = value
+    return codec
+
+
+TIMEZONE: Final = Option("UTC", STRING, "zone that the server's clock runs in")
+TABLES: Final = Option(
+    {}, Kind(_parse_tables, 'an object such as {"7": "app.item"}'), "owner.table by the number of the table"
+)
+DISPATCH_ATTRS: Final = Option(
+    {}, Kind(_parse_dispatch_attrs, "an object: number of the table -> list of columns"), "the tables themselves"
+)
+CODEC_CHARSET: Final = Option("utf-8", CHARSET, "of the emulator's codec")
+
+
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
-    """The reader's options under the names of spec/linter-queue.md, and ``charset`` of the emulator's codec.
+    """The reader's options under the names of spec/linter-queue.md. Raises ConfigError."""
 
-    ``order_tolerance`` in seconds; ``destination`` (server, owner, table), None = any; ``tables`` owner.table by the
-    number of the table; ``restart`` the token of an earlier read. Raises ConfigError.
-    """
-
-    typ_table: str = "fields"
-    timezone: str = "UTC"
-    order_by: str = "syslog"
-    order_tolerance: float = 7200
-    final: bool = False
-    restart: str | None = None
-    dbnode: str | None = None
-    destinations: str = "first"
-    destination: tuple[str | None, str | None, str | None] | None = None
-    tables: Mapping[Any, str] = field(default_factory=dict)
-    codec: RowCodec | str = "none"
-    charset: str = "utf-8"
-    on_row_error: str = "raise"
-    blob_operations: str = "skip"
+    typ_table: str = option("fields", choice(FIELDS.name, PROSE.name), "which table of TYP is in force")
+    timezone: str = shared(TIMEZONE)
+    order_by: str = option("syslog", choice(*ORDERS), "the order of operations")
+    order_tolerance: float = option(7200, number(0), "seconds that rows may come late, with order_by = oper_date")
+    final: bool = option(False, FLAG, "nothing is kept for another read")
+    restart: str | None = option(None, STRING, "the token of an earlier read")
+    dbnode: str | None = option(None, STRING, "read the changes of this node alone")
+    destinations: str = option("first", choice("first", "all"), "which of several destinations a change is read for")
+    destination: Sequence[str | None] | None = option(
+        None, Kind(parse_place, "a list of server, owner and table, null for any"), "read what goes there"
+    )
+    tables: Mapping[Any, str] = shared(TABLES)
+    codec: RowCodec | str = option(
+        "none", Kind(_parse_codec, "none, eventlog-emulator-1 or an object"), "of row images"
+    )
+    charset: str = shared(CODEC_CHARSET)
+    on_row_error: str = option("raise", choice("raise", "raw"), "a row that cannot be decoded")
+    blob_operations: str = option("skip", choice("skip", "raise"), "operations on a BLOB alone")
 
     def __post_init__(self) -> None:
-        for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                raise ConfigError(f"{name} {getattr(self, name)!r} is unknown; use {' or '.join(known)}")
-        if not isinstance(self.order_tolerance, int | float) or not self.order_tolerance >= 0:
-            raise ConfigError(f"order_tolerance {self.order_tolerance!r} is no number of seconds")
-        if self.destination is not None and not is_place(self.destination):
-            raise ConfigError(f"destination {self.destination!r} is not server, owner and table, None for any")
-        check_order_by(self.order_by)
+        check(self)
         if self.restart is not None:
-            place_of_token(str(self.restart), self.order_by)
-        named_tables(self.tables)
-
-
-_CHOICES = {
-    "destinations": ("first", "all"),
-    "on_row_error": ("raise", "raw"),
-    "blob_operations": ("skip", "raise"),
-}
-
-
-def is_place(value: object) -> bool:
-    """Whether this is server, owner and table, each a text or None."""
-    return isinstance(value, list | tuple) and len(value) == 3 and all(isinstance(one, str | None) for one in value)
+            place_of_token(self.restart, self.order_by)
 
 
 def named_tables(option: Mapping[Any, str]) -> dict[int, tuple[str | None, str]]:
     """Schema and table by number, of the option ``tables``. Raises ConfigError."""
-    if not isinstance(option, Mapping):
-        raise ConfigError('tables is no object of names by the number of the table, such as {"7": "app.item"}')
     names: dict[int, tuple[str | None, str]] = {}
     for tabnum, name in option.items():
         owner, dot, table = str(name).partition(".")
@@ -186,7 +215,7 @@ class QueueReader:
         changes = []
         target: _Target | None = None
         same: tuple[Any, Any] = None, None
-        for number, (row, part1, part2) in enumerate(made, 1):
+        for ordinal, (row, part1, part2) in enumerate(made, 1):
             oper_date, _, dbnode, _, address, typ, _, channel, tabnum, row_id, _, _, destination, _ = row
             if target is None or tabnum is not same[0] or destination is not same[1]:
                 same = tabnum, destination
@@ -221,8 +250,8 @@ class QueueReader:
                     changed,
                     f"{commit}{address:016x}",
                     transaction_id,
-                    number,
-                    number == last,
+                    ordinal,
+                    ordinal == last,
                     commit_time,
                     None,
                     extras,

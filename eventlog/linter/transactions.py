@@ -227,19 +227,13 @@ def where(row: QueueRow) -> str:
 _log = logging.getLogger(__name__)
 
 _TOKEN: Final = re.compile("(?:([0-9a-f]{12}):)?([0-9a-f]{16})")
-_ORDERS: Final = {"syslog": ("syslog_addr", "extdata"), "oper_date": ("oper_date", "syslog_addr", "extdata")}
-
-
-def check_order_by(order_by: str) -> None:
-    """Whether the option ``order_by`` is ``syslog`` or ``oper_date``. Raises ConfigError."""
-    if order_by not in ("syslog", "oper_date"):
-        raise ConfigError(f"order_by {order_by!r} is unknown; use syslog or oper_date (spec/linter-queue.md 5)")
+ORDERS: Final = {"syslog": ("syslog_addr", "extdata"), "oper_date": ("oper_date", "syslog_addr", "extdata")}
 
 
 def in_order(rows: Iterable[QueueRow], order_by: str) -> list[QueueRow]:
     """The rows in the order of the option ``order_by`` (spec/linter-queue.md 5)."""
     ordered = list(rows)
-    for column in reversed(_ORDERS[order_by]):  # one after the other: no tuple a row
+    for column in reversed(ORDERS[order_by]):  # one after the other: no tuple a row
         ordered.sort(key=attrgetter(column))
     return ordered
 
@@ -318,7 +312,7 @@ class Transactions:
         by_syslog = self.order_by == "syslog"
         behind = None if token is None else place_of_token(token, self.order_by)
         if self.kept:
-            key = attrgetter(*_ORDERS[self.order_by])
+            key = attrgetter(*ORDERS[self.order_by])
             rows = merge(self.kept, rows, key=key)
         is_operation, commit = self.table.operations, self.table.commit
         ends = (commit, self.table.rollback)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from eventlog.changes.catalog_option import CatalogOption, database_of
+from eventlog.changes.catalog_option import CATALOG, CatalogOption, database_of
 from eventlog.changes.format import Report
+from eventlog.core.options import ANY, FUNCTION, STRING, Kind, check, choice, integer, option, shared
 from eventlog.errors import (
     ConfigError,
     FormatError,
@@ -21,7 +22,7 @@ from eventlog.errors import (
 from eventlog.linter.attributes import TableAttrs, attrs_of_option, attrs_of_table, column_value
 from eventlog.linter.codec import RowCodec, row_codec
 from eventlog.linter.errors import RowEncodeError
-from eventlog.linter.reader import is_place, named_tables
+from eventlog.linter.reader import CODEC_CHARSET, DISPATCH_ATTRS, TABLES, TIMEZONE, named_tables, parse_place
 from eventlog.linter.rows import CHAR_WIDTHS, DATA_SIZE, MASK_64, Destination, QueueRow, from_utc, server_zone
 from eventlog.linter.transactions import COMMIT, DELETE, INSERT, ROLLBACK, UPDATE
 from eventlog.model import Change, ChangeOp, Row, Value, column_name, goes_on
@@ -123,42 +124,38 @@ Key = tuple[tuple[str, Value], ...]
 Complete = Callable[[str | None, str, Key | None], Row | None]
 
 
+def _parse_destinations(value: Any) -> Sequence[Sequence[str | None]]:
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError
+    return [parse_place(one) for one in value]
+
+
 @dataclass(frozen=True, slots=True)
 class WriterOptions:
-    """The writer's options, those of spec/linter-queue.md 8 under its names. The tables are described by
+    """The writer's options, those of spec/linter-queue.md 8 under its names. Raises ConfigError.
 
-    ``dispatch_attrs``  a list of columns by number of the table (``attrs_of_option``), with
-    ``tables``          ``owner.table`` by number, and
-    ``catalog``         tables that are not in ``dispatch_attrs``, numbered by ``tables`` or behind those there.
-
-    ``destinations``: (server, owner, table), None = owner or table of the change; ``dbnode``, ``channel``: what the
-    columns hold; ``timezone`` that of OPER_DATE. Raises ConfigError.
+    The tables are described by ``dispatch_attrs`` with their names in ``tables``; those that are not by ``catalog``,
+    numbered by ``tables`` or behind the numbers there.
     """
 
-    codec: RowCodec | str = "eventlog-emulator-1"
-    charset: str = "utf-8"
-    timezone: str = "UTC"
-    continuation_lengths: str = "per_row"
-    truncate: str = "raise"
-    complete: Complete | None = None
-    dispatch_attrs: Mapping[Any, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    tables: Mapping[Any, str] = field(default_factory=dict)
-    catalog: CatalogOption = None
-    destinations: Sequence[Sequence[str | None]] = (("", None, None),)
-    dbnode: str = "EVENTLOG"
-    channel: int = 0
+    codec: RowCodec | str = option("eventlog-emulator-1", ANY, "of row images")
+    charset: str = shared(CODEC_CHARSET)
+    timezone: str = shared(TIMEZONE)
+    continuation_lengths: str = option("per_row", STRING, "the lengths in continuation rows")
+    truncate: str = option("raise", choice("raise", "deletes"), "what is written for a TRUNCATE")
+    complete: Complete | None = option(None, FUNCTION, "gives the whole row of schema, table and key")
+    dispatch_attrs: Mapping[Any, Sequence[Mapping[str, Any]]] = shared(DISPATCH_ATTRS)
+    tables: Mapping[Any, str] = shared(TABLES)
+    catalog: CatalogOption = shared(CATALOG)
+    destinations: Sequence[Sequence[str | None]] = option(
+        (("", None, None),), Kind(_parse_destinations, "a list of lists of server, owner and table"),
+        "where changes go; null for owner or table of the change",
+    )  # fmt: skip
+    dbnode: str = option("EVENTLOG", STRING, "what the column DBNODE holds")
+    channel: int = option(0, integer(), "what the column CHANNEL holds")
 
     def __post_init__(self) -> None:
-        if self.truncate not in ("raise", "deletes"):
-            raise ConfigError(f"truncate {self.truncate!r} is unknown; use raise or deletes")
-        if self.complete is not None and not callable(self.complete):
-            raise ConfigError("complete is no callable; it is given (schema, table, key) and returns the row or None")
-        if (
-            not isinstance(self.destinations, list | tuple)
-            or not self.destinations
-            or not all(map(is_place, self.destinations))
-        ):
-            raise ConfigError("destinations is no list of (server, owner, table), with null for those of the change")
+        check(self)
 
 
 class _Target(NamedTuple):

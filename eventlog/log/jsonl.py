@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from eventlog.changes import json_form as change_json
-from eventlog.changes.catalog_option import CatalogOption, database_of
-from eventlog.changes.format import Format, Report, parse_options
+from eventlog.changes.catalog_option import CATALOG, CatalogOption, database_of
+from eventlog.changes.format import Format, Report
 from eventlog.changes.keys import class_of_change
 from eventlog.core.catalog import Catalog, ObjectClass, build_catalog
+from eventlog.core.options import check, parse_options, shared
 from eventlog.core.typed import typed_by
 from eventlog.core.values import ColumnType
 from eventlog.errors import FormatError, RowError
@@ -21,22 +22,20 @@ from eventlog.model import Change, Value
 
 
 @dataclass(frozen=True, slots=True)
-class JsonlReaderOptions:
-    """``catalog``: path of a JSON catalogue, by which texts become dates, decimals and so on; else text stays text."""
+class JsonlOptions:
+    """By the catalogue the reader makes dates, decimals and so on of texts. The writer takes it, as every format does,
+    and does not use it: values say their types.
+    """
 
-    catalog: CatalogOption = None
+    catalog: CatalogOption = shared(CATALOG)
 
-
-@dataclass(frozen=True, slots=True)
-class JsonlWriterOptions:
-    """``catalog`` is accepted like by every format, and not used: values say their types."""
-
-    catalog: CatalogOption = None
+    def __post_init__(self) -> None:
+        check(self)
 
 
 def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
     """The changes of a file, one a line. A line that is none is passed over with its number."""
-    chosen = parse_options(JsonlReaderOptions, options, "the jsonl reader")
+    chosen = parse_options(JsonlOptions, options, "the jsonl reader")
     database = database_of(chosen.catalog)
     catalog = None if database is None else build_catalog(database)
     with Path(source).open("rb") as file:
@@ -52,7 +51,7 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
 
 def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
     """Changes as lines of a file, whole or not at all."""
-    parse_options(JsonlWriterOptions, options, "the jsonl writer")
+    parse_options(JsonlOptions, options, "the jsonl writer")
     with whole_file(target) as file:
         for change in changes:
             file.write(change_json.dumps(change).encode("utf-8", "surrogatepass") + b"\n")

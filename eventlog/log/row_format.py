@@ -4,16 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from eventlog.changes.catalog_option import CatalogOption, database_of, keys_of
-from eventlog.changes.format import Format, Report, parse_options
+from eventlog.changes.catalog_option import CATALOG, EXISTING_KEYS, CatalogOption, database_of, keys_of
+from eventlog.changes.format import Format, Report
 from eventlog.changes.from_rows import GroupReading
+from eventlog.core import parameters
 from eventlog.core.catalog import Catalog, Database, build_catalog
+from eventlog.core.options import (
+    FLAG,
+    STRING,
+    TEXT_OBJECT,
+    TEXTS,
+    Kind,
+    Option,
+    check,
+    integer,
+    option,
+    parse_options,
+    shared,
+)
 from eventlog.core.values import ValueOptions
-from eventlog.errors import ConfigError, FormatError
+from eventlog.errors import FormatError
 from eventlog.files.spool import spooled
 from eventlog.log.database import LiveDatabase, is_url, live
 from eventlog.log.files import file_format_of, read_rows, write_rows
@@ -25,66 +39,71 @@ from eventlog.model import Change, LogRow
 _STATUS: Final = "NSWEF"
 
 
+def _parse_status(value: Any) -> str:
+    status: str = STRING.parse(value)
+    if not status or status.strip(_STATUS):
+        raise ValueError
+    return status
+
+
+_SCHEMA_NAME: Final = Option(None, STRING, "schema of the live log and its classes")
+_COLUMN_MAP: Final = Option(None, TEXT_OBJECT, "the standard names and their real names")
+_FILE_FORMAT: Final = Option(None, STRING, "jsonl, csv or parquet, if the file's name does not say it")
+
+
 @dataclass(frozen=True, slots=True)
 class LogReaderOptions:
     """Options of the reader; those of spec/event-log.md 9 under their names there.
 
-    ``schema``: that of the changes; default that of the catalogue. ``catalog``: path of a JSON catalogue, else the
-    tables of the database are asked, else everything is text. ``database_url``: where to query back, for rows in files.
-    ``status``: the letters of the rows that are read. ``sort``: the file is not in the order of record_id; it is sorted
-    in memory. ``file_format``: jsonl, csv or parquet where the file's name does not say it.
+    The tables are those of ``catalog``, else of the database, else everything is text.
     """
 
-    schema: str | None = None
-    catalog: CatalogOption = None
-    database_url: str | None = None
-    schema_name: str | None = None
-    log_table: str = "eventlog"
-    tables: Sequence[str] | None = None
-    meta_identifiers: bool = True
-    layout: str = "2.x"
-    column_map: Mapping[str, str] | None = None
-    column_sort: str = "bytes"
-    fold_distance: int = 1000
-    fold_span: int = 10000
-    time_zone: str = "UTC"
-    char_padding: str = "trim"
-    special_times: str = "text"
-    driver_user: str | None = None
-    status: str = _STATUS
-    sort: bool = False
-    file_format: str | None = None
+    schema: str | None = option(None, STRING, "schema of the changes; default: that of the catalogue")
+    catalog: CatalogOption = shared(CATALOG)
+    database_url: str | None = option(None, STRING, "where to query back, for rows in files")
+    schema_name: str | None = shared(_SCHEMA_NAME)
+    log_table: str = shared(parameters.LOG_TABLE)
+    tables: Sequence[str] | None = option(None, TEXTS, "parent tables and views that are classes; default: all")
+    meta_identifiers: bool = shared(parameters.META_IDENTIFIERS)
+    layout: str = shared(parameters.LAYOUT)
+    column_map: Mapping[str, str] | None = shared(_COLUMN_MAP)
+    column_sort: str = shared(parameters.COLUMN_SORT)
+    fold_distance: int = shared(parameters.FOLD_DISTANCE)
+    fold_span: int = shared(parameters.FOLD_SPAN)
+    time_zone: str = shared(parameters.TIME_ZONE)
+    char_padding: str = shared(parameters.CHAR_PADDING)
+    special_times: str = shared(parameters.SPECIAL_TIMES)
+    driver_user: str | None = option(None, STRING, "the publisher's database user, whose rows are left out")
+    status: str = option(_STATUS, Kind(_parse_status, f"letters of {_STATUS}"), "status of the rows that are read")
+    sort: bool = option(False, FLAG, "the file is not in the order of record_id: sort it in memory")
+    file_format: str | None = shared(_FILE_FORMAT)
 
     def __post_init__(self) -> None:
-        if isinstance(self.tables, str):
-            raise ConfigError(f"option 'tables' of the eventlog reader is {self.tables!r}: a list of names is needed")
-        unknown = [letter for letter in self.status if letter not in _STATUS]
-        if unknown or not self.status:
-            raise ConfigError(f"status {self.status!r} of the eventlog reader: letters of {_STATUS} are needed")
+        check(self)
 
 
 @dataclass(frozen=True, slots=True)
 class LogWriterOptions:
-    """Options of the writer.
+    """Options of the writer (spec/triggers.md 1)."""
 
-    ``style`` of all tables, ``styles`` of single ones (spec/triggers.md 1). ``schema``: that of the log; default that
-    of the catalogue, else of the first change that has one. ``existing_keys``: the keys that a TRUNCATE deletes, by
-    table, or a function. ``first_record_id``: files only, a live table numbers its rows.
-    """
+    style: str = option("field", STRING, "what is logged")
+    styles: Mapping[str, str] = option({}, TEXT_OBJECT, "what is logged of single tables")
+    schema: str | None = option(
+        None, STRING, "schema of the log; default: that of the catalogue, else of the first change that has one"
+    )
+    catalog: CatalogOption = shared(CATALOG)
+    existing_keys: Any = shared(EXISTING_KEYS)
+    time_zone: str = shared(parameters.TIME_ZONE)
+    first_record_id: int = option(1, integer(), "that of the first row of a file; a live table numbers its rows")
+    schema_name: str | None = shared(_SCHEMA_NAME)
+    log_table: str = shared(parameters.LOG_TABLE)
+    layout: str = shared(parameters.LAYOUT)
+    column_map: Mapping[str, str] | None = shared(_COLUMN_MAP)
+    column_sort: str = shared(parameters.COLUMN_SORT)
+    file_format: str | None = shared(_FILE_FORMAT)
 
-    style: str = "field"
-    styles: Mapping[str, str] = field(default_factory=dict)
-    schema: str | None = None
-    catalog: CatalogOption = None
-    existing_keys: Any = None
-    time_zone: str = "UTC"
-    first_record_id: int = 1
-    schema_name: str | None = None
-    log_table: str = "eventlog"
-    layout: str = "2.x"
-    column_map: Mapping[str, str] | None = None
-    column_sort: str = "bytes"
-    file_format: str | None = None
+    def __post_init__(self) -> None:
+        check(self)
 
 
 def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from eventlog.config.load import Config, WatchSettings, connection_url
 from eventlog.core.catalog import Catalog, Database, build_catalog, match_name
 from eventlog.core.events import EventOptions
+from eventlog.core.options import same_fields
 from eventlog.core.values import ValueOptions
 from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError, EventlogError, TriggerError, together
 from eventlog.publisher.context import Context, Counters, PublisherOptions
@@ -287,31 +288,19 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
     """
     settings = config.publisher
     user = own_user(config, current_user, fold_name)
+    changed = {
+        "driver_user": None if settings.allow_loopback else user,
+        # A file or a stream is written in order, by one thread: its lines would mix, and its names depend on luck.
+        "concurrency": settings.concurrency if config.sink.type in ("http", "python") else 1,
+        "time_of_day": settings.time_of_day or (),
+        "heartbeat_interval": settings.heartbeat_interval * 60.0,
+    }
     return PublisherOptions(
-        batch_size=settings.batch_size,
-        query_limit=settings.query_limit,
-        flight_rows=settings.flight_rows,
-        mark_interval=settings.mark_interval,
-        fold_distance=settings.fold_distance,
-        fold_span=settings.fold_span,
-        driver_user=None if settings.allow_loopback else user,
+        **{**same_fields(settings, PublisherOptions), **changed},
         leave_loopback=settings.loopback_rows == "leave",
         delete_loopback=settings.loopback_rows == "consume" and _is_given(config, "publisher.loopback_rows"),
         loopback_is_meant=_is_given(config, "publisher.loopback_rows") or _is_given(config, "publisher.allow_loopback"),
-        delete_from_log=settings.delete_from_log,
         park=settings.on_retry == "park",
-        max_parked=settings.max_parked,
-        retry_initial=settings.retry_initial,
-        retry_max=settings.retry_max,
-        polling_interval=settings.polling_interval,
-        # A file or a stream is written in order, by one thread: its lines would mix, and its names depend on luck.
-        concurrency=settings.concurrency if config.sink.type in ("http", "python") else 1,
-        time_of_day=settings.time_of_day or (),
-        notify=settings.notify,
-        heartbeat_interval=settings.heartbeat_interval * 60.0,
-        post_poll_statements=settings.post_poll_statements,
-        handle_future_events=settings.handle_future_events,
-        event_time_zone=settings.event_time_zone,
         events=EventOptions(_insert_query_back(config), config.format.noop_updates),
     )
 
@@ -379,19 +368,7 @@ def output_format(config: Config) -> OutputFormat:
     from eventlog.qlik.message_options import WriteOptions
     from eventlog.qlik.registry import open_registry
 
-    options = WriteOptions(
-        encoding=settings.encoding,
-        metadata=settings.metadata,
-        metadata_topic=settings.metadata_topic,
-        names=settings.names,
-        external_schema_id=settings.external_schema_id,
-        logical_types=settings.logical_types,
-        namespace=settings.namespace,
-        topic=config.sink.topic,
-        key=settings.key,
-        server=settings.server,
-        task=settings.task,
-    )
+    options = WriteOptions(**{**same_fields(settings, WriteOptions), "topic": config.sink.topic})
     url = settings.registry if settings.metadata == "registry" else None
     registry = None if url is None else open_registry(url)
     return QlikMessages(options, value_options(config), registry)

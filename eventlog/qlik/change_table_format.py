@@ -11,7 +11,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
-from eventlog.changes.format import Format, Report, parse_options
+from eventlog.changes.format import Format, Report
+from eventlog.core.options import parse_options
 from eventlog.errors import FormatError, NotExpressible
 from eventlog.files.spool import spooled
 from eventlog.model import Change

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
-from eventlog.changes.catalog_option import CatalogOption, database_of
+from eventlog.changes.catalog_option import CATALOG, CatalogOption, database_of
+from eventlog.core.options import FLAG, OBJECT, STRING, Kind, Option, check, choice, integer, option, shared
 from eventlog.errors import ConfigError
 from eventlog.qlik.change_rows import DEFAULT_HEADERS, check_headers
 from eventlog.qlik.columns import QlikColumn, columns_from_json, columns_of, key_of
@@ -16,95 +17,96 @@ from eventlog.qlik.control_tables import Partitioning
 FILE_FORMATS: Final = ("csv", "json", "parquet")
 
 _TABLE_MEMBERS: Final = {"columns", "key"}
-_WIDEST_OFFSET: Final = 1024
+_WIDEST_OFFSET: Final = 1023
+
+
+def _parse_suffix(value: Any) -> str:
+    suffix: str = STRING.parse(value)
+    if not suffix or not suffix.isprintable() or "/" in suffix:
+        raise ValueError
+    return suffix
+
+
+def _parse_prefix(value: Any) -> str:
+    prefix: str = STRING.parse(value)
+    if not prefix.isprintable():
+        raise ValueError
+    return prefix
+
+
+def _parse_tables(value: Any) -> Mapping[str, Mapping[str, Any]]:
+    tables: Mapping[str, Mapping[str, Any]] = OBJECT.parse(value)
+    described(tables)
+    return tables
+
+
+_TABLES: Final = Option(
+    {}, Kind(_parse_tables, "an object: <schema>.<table> -> {columns, key}"),
+    "columns and key per <schema>.<table>, both optional",
+)  # fmt: skip
+_SUFFIX: Final = Option("__ct", Kind(_parse_suffix, "a text such as __ct"), "what the names of change tables end with")
+_HEADER_PREFIX: Final = Option("header__", Kind(_parse_prefix, "a text"), "what the names of header columns begin with")
+_MASK_OFFSET: Final = Option(None, integer(0, _WIDEST_OFFSET), "columns before the first one that has a bit in masks")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Options of the reader.
+    """Options of the reader. Raises ConfigError.
 
-    ``schema``: that of all changes, instead of that of each table. ``tables``: per ``<schema>.<table>``, which tables
-    are read and what is known of them: ``{"columns": [...], "key": [...]}``, both optional; without it all tables that
-    are found, values as they are stored, the key from the masks of deletes. ``catalog``: a JSON catalogue with the
-    columns and keys of tables that ``tables`` does not describe. ``suffix``, ``header_prefix``, ``mask_offset``: how
-    the tables and their columns are named and counted. ``byteorder`` of binary masks.
-    ``absent_nulls``: what NULL under a clear mask bit of an update is, ``null`` or ``absent`` = not known.
-    ``partitioned``: read only the partitions that attrep_cdc_partitions lists. ``ddl_history``: take the column lists
-    of masks from attrep_ddl_history. ``input_complete`` False: more rows may come, so the last transaction is not known
-    to be whole and a last before image waits. ``task``: the task's name, for extras. ``file_format``: read only files
-    of this format. Raises ConfigError.
+    ``tables`` says which tables are read; without it all tables are, values as they are stored, the key from the masks
+    of deletes. ``input_complete`` False: the last transaction is not known to be whole, and a last before image waits.
     """
 
-    schema: str | None = None
-    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    catalog: CatalogOption = None
-    suffix: str = "__ct"
-    header_prefix: str = "header__"
-    mask_offset: int | None = None
-    byteorder: Literal["little", "big", "auto"] = "little"
-    absent_nulls: Literal["null", "absent"] = "null"
-    partitioned: bool = False
-    ddl_history: bool = False
-    input_complete: bool = True
-    task: str | None = None
-    file_format: str | None = None
+    schema: str | None = option(None, STRING, "schema of all changes, instead of that of each table")
+    tables: Mapping[str, Mapping[str, Any]] = shared(_TABLES)
+    catalog: CatalogOption = shared(CATALOG)
+    suffix: str = shared(_SUFFIX)
+    header_prefix: str = shared(_HEADER_PREFIX)
+    mask_offset: int | None = shared(_MASK_OFFSET)
+    byteorder: Literal["little", "big", "auto"] = option("little", choice("little", "big", "auto"), "of binary masks")
+    absent_nulls: Literal["null", "absent"] = option(
+        "null", choice("null", "absent"), "what NULL under a clear mask bit of an update is; absent = not known"
+    )
+    partitioned: bool = option(False, FLAG, "read only the partitions that attrep_cdc_partitions lists")
+    ddl_history: bool = option(False, FLAG, "take the column lists of masks from attrep_ddl_history")
+    input_complete: bool = option(True, FLAG, "no more rows come")
+    task: str | None = option(None, STRING, "the task's name, for extras")
+    file_format: str | None = option(None, choice(*FILE_FORMATS), "read only files of this format")
 
     def __post_init__(self) -> None:
-        _check_common(self.suffix, self.header_prefix, self.mask_offset)
-        _texts(schema=self.schema, task=self.task)
-        described(self.tables)
-        _one_of("byteorder", self.byteorder, ("little", "big", "auto"))
-        _one_of("absent_nulls", self.absent_nulls, ("null", "absent"))
-        for name in ("partitioned", "ddl_history", "input_complete"):
-            _one_of(name, getattr(self, name), (True, False))
-        if self.file_format is not None:
-            _one_of("file_format", self.file_format, FILE_FORMATS)
+        check(self)
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Options of the writer.
+    """Options of the writer. Raises ConfigError.
 
-    ``tables``: the columns and key per ``<schema>.<table>``; ``catalog``: a JSON catalogue that has them; a table that
-    neither describes has those that its changes show, for which they are all kept in a file. ``suffix``,
-    ``header_prefix``, ``headers``, ``mask_offset``: how tables and columns are named and counted. ``before_images``:
-    write B rows. ``byteorder``, ``empty_mask`` of binary masks. ``refresh``: skip rows of an initial load, or insert
-    them. ``partitioned``: write partition_name by ``partition_seconds`` and ``partition_base``, and list ended
-    partitions; ``close_partitions``: list those that have not ended as well. ``server``, ``task``: whose rows and state
-    these are. ``file_format`` of files: csv, json or parquet. Raises ConfigError.
+    A table that neither ``tables`` nor ``catalog`` describes has the columns that its changes show, for which they are
+    all kept in a file.
     """
 
-    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    catalog: CatalogOption = None
-    suffix: str = "__ct"
-    header_prefix: str = "header__"
-    headers: Sequence[str] = DEFAULT_HEADERS
-    mask_offset: int | None = None
-    before_images: bool = True
-    byteorder: Literal["little", "big"] = "little"
-    empty_mask: Literal["empty", "null"] = "empty"
-    refresh: Literal["skip", "insert"] = "skip"
-    partitioned: bool = False
-    partition_seconds: int = 3600
-    partition_base: str = "1970-01-01T00:00:00"
-    close_partitions: bool = False
-    server: str = "eventlog"
-    task: str = "eventlog"
-    file_format: str = "csv"
+    tables: Mapping[str, Mapping[str, Any]] = shared(_TABLES)
+    catalog: CatalogOption = shared(CATALOG)
+    suffix: str = shared(_SUFFIX)
+    header_prefix: str = shared(_HEADER_PREFIX)
+    headers: Sequence[str] = option(
+        DEFAULT_HEADERS, Kind(check_headers, f"a list of {', '.join(DEFAULT_HEADERS)}"), "the header columns"
+    )
+    mask_offset: int | None = shared(_MASK_OFFSET)
+    before_images: bool = option(True, FLAG, "write B rows")
+    byteorder: Literal["little", "big"] = option("little", choice("little", "big"), "of binary masks")
+    empty_mask: Literal["empty", "null"] = option("empty", choice("empty", "null"), "a binary mask without bits")
+    refresh: Literal["skip", "insert"] = option("skip", choice("skip", "insert"), "rows of an initial load")
+    partitioned: bool = option(False, FLAG, "write partition_name, and list ended partitions")
+    partition_seconds: int = option(3600, integer(1), "length of a partition")
+    partition_base: str = option("1970-01-01T00:00:00", STRING, "where one partition begins")
+    close_partitions: bool = option(False, FLAG, "list partitions that have not ended as well")
+    server: str = option("eventlog", STRING, "whose rows and state these are")
+    task: str = option("eventlog", STRING, "whose rows and state these are")
+    file_format: str = option("csv", choice(*FILE_FORMATS), "of files")
 
     def __post_init__(self) -> None:
-        _check_common(self.suffix, self.header_prefix, self.mask_offset)
-        _texts(server=self.server, task=self.task)
-        if self.server is None or self.task is None:
-            raise ConfigError("server and task of change tables are texts")
-        described(self.tables)
-        check_headers(self.headers)
-        _one_of("byteorder", self.byteorder, ("little", "big"))
-        _one_of("empty_mask", self.empty_mask, ("empty", "null"))
-        _one_of("refresh", self.refresh, ("skip", "insert"))
-        for name in ("before_images", "partitioned", "close_partitions"):
-            _one_of(name, getattr(self, name), (True, False))
-        _one_of("file_format", self.file_format, FILE_FORMATS)
+        check(self)
         self.partitioning()
 
     def partitioning(self) -> Partitioning | None:
@@ -128,8 +130,6 @@ class Described(NamedTuple):
 
 def described(tables: Mapping[str, Mapping[str, Any]], catalog: CatalogOption = None) -> dict[str, Described]:
     """The options ``tables`` and ``catalog``, by ``<schema>.<table>``. Raises ConfigError."""
-    if not isinstance(tables, Mapping):
-        raise ConfigError("tables is an object: <schema>.<table> -> {columns, key}")
     result = _catalogued(catalog)
     for name, given in tables.items():
         what = f"table {name!r}"
@@ -161,24 +161,3 @@ def _catalogued(catalog: CatalogOption) -> dict[str, Described]:
 def full_name(schema: str | None, table: str) -> str:
     """``<schema>.<table>``, the name that options know a table by."""
     return table if schema is None else f"{schema}.{table}"
-
-
-def _check_common(suffix: object, header_prefix: object, mask_offset: object) -> None:
-    if not isinstance(suffix, str) or not suffix or not suffix.isprintable() or "/" in suffix:
-        raise ConfigError(f"suffix of change tables is a text such as __ct, not {suffix!r}")
-    if not isinstance(header_prefix, str) or not header_prefix.isprintable():
-        raise ConfigError(f"header_prefix of change tables is a text, not {header_prefix!r}")
-    is_number = isinstance(mask_offset, int) and not isinstance(mask_offset, bool)
-    if mask_offset is not None and not (is_number and 0 <= mask_offset < _WIDEST_OFFSET):  # type: ignore[operator]
-        raise ConfigError(f"mask_offset of change tables is a number of columns below 1024, not {mask_offset!r}")
-
-
-def _texts(**options: object) -> None:
-    for name, value in options.items():
-        if value is not None and not isinstance(value, str):
-            raise ConfigError(f"{name} of change tables is a text, not {value!r}")
-
-
-def _one_of(name: str, value: object, allowed: Sequence[object]) -> None:
-    if not any(value is one or (isinstance(one, str) and value == one) for one in allowed):
-        raise ConfigError(f"{name} = {value!r} of change tables is none of {', '.join(map(str, allowed))}")

@@ -18,7 +18,8 @@ from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any, Final
 
-from eventlog.changes.format import Format, Report, parse_options
+from eventlog.changes.format import Format, Report
+from eventlog.core.options import parse_options
 from eventlog.errors import (
     ConfigError,
     FormatError,

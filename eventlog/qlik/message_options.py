@@ -3,134 +3,111 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from math import inf
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
+from eventlog.core.options import FLAG, OBJECT, STRING, Kind, check, choice, number, option
 from eventlog.errors import ConfigError
-from eventlog.qlik.columns import QlikColumn, columns_from_json
+
+if TYPE_CHECKING:
+    from eventlog.qlik.columns import QlikColumn
 
 Columns = Mapping[str, Sequence[str | Mapping[str, Any]]]
 
 DEFAULT_METADATA_TOPIC: Final = "eventlog.metadata"
 
 
+def _parse_columns(value: Any) -> Columns:
+    # The settings of eventlog.toml declare options by those below, and do without columns.
+    from eventlog.qlik.columns import columns_from_json
+
+    columns: Columns = OBJECT.parse(value)
+    for full_name, listed in columns.items():
+        columns_from_json(listed, what=full_name)
+    return columns
+
+
+def _parse_properties(value: Any) -> Mapping[str, Any]:
+    properties: Mapping[str, Any] = OBJECT.parse(value)
+    for name, one in properties.items():
+        if not isinstance(name, str) or not isinstance(one, str | int | float):
+            raise ValueError(f"property {name!r} is no text, number or truth value")  # noqa: TRY004
+    return properties
+
+
+_COLUMNS: Final = Kind(_parse_columns, "an object: <schema>.<table> -> list of columns")
+_PROPERTIES: Final = Kind(_parse_properties, "an object: librdkafka's names -> values", confidential=True)
+_NULLABLE: Final = Kind(lambda value: None if value is None else STRING.parse(value), "a text, or null")
+
+
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Options of the reader.
+    """Options of the reader. Raises ConfigError."""
 
-    ``schema``, ``table``: whose messages they are where neither they, their metadata nor their topic says so.
-    ``columns``: per ``<schema>.<table>``, names or objects with name, type and pk, for messages without schema.
-    ``topic``: the one topic of all tables, whose name says nothing of a table. ``metadata_topic``: where MD messages
-    are, read along from Kafka. ``metadata_wait``: seconds that a message waits for its MD. ``byteorder`` of binary
-    masks. ``registry``: URL of the schema registry. ``follow``: go on at the end of a topic. ``properties``:
-    librdkafka's settings. Raises ConfigError.
-    """
-
-    schema: str | None = None
-    table: str | None = None
-    columns: Columns = field(default_factory=dict)
-    topic: str | None = None
-    metadata_topic: str | None = DEFAULT_METADATA_TOPIC
-    metadata_wait: float = 30.0
-    byteorder: str = "little"
-    registry: str | None = None
-    follow: bool = False
-    properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    schema: str | None = option(
+        None, STRING, "schema of messages of which neither they, their metadata nor their topic says it"
+    )
+    table: str | None = option(None, STRING, "their table")
+    columns: Columns = option({}, _COLUMNS, "names, or objects with name, type and pk, for messages without schema")
+    topic: str | None = option(None, STRING, "the one topic of all tables, whose name says nothing of a table")
+    metadata_topic: str | None = option(
+        DEFAULT_METADATA_TOPIC, _NULLABLE, "where MD messages are, read along from Kafka"
+    )
+    metadata_wait: float = option(30.0, number(0), "seconds that a message waits for its MD")
+    byteorder: str = option("little", choice("little", "big", "auto"), "of binary masks")
+    registry: str | None = option(None, STRING, "URL of the schema registry")
+    follow: bool = option(False, FLAG, "go on at the end of a topic")
+    properties: Mapping[str, Any] = option({}, _PROPERTIES, "settings of librdkafka")
 
     def __post_init__(self) -> None:
-        _texts(self, "schema", "table", "topic", "metadata_topic", "registry")
-        wait = self.metadata_wait
-        if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait < inf:
-            raise ConfigError(f"metadata_wait of the Qlik messages is a number of seconds, not {wait!r}")
-        _one_of("byteorder", self.byteorder, "little", "big", "auto")
-        _one_of("follow", self.follow, True, False)
-        _check_columns(self.columns)
-        _check_properties(self.properties)
+        check(self)
 
     def columns_of(self, full_name: str) -> tuple[QlikColumn, ...] | None:
-        """The columns that the options give a table, None if they name it not. Raises ConfigError."""
-        given = self.columns.get(full_name)
-        return None if given is None else columns_from_json(given, what=full_name)
+        """The columns that the options give a table, None if they do not name it. Raises ConfigError."""
+        from eventlog.qlik.columns import columns_from_json
+
+        listed = self.columns.get(full_name)
+        return None if listed is None else columns_from_json(listed, what=full_name)
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Options of the writer.
+    """Options of the writer, those of [format] among them. Raises ConfigError."""
 
-    ``encoding`` json or avro. ``columns``: per ``<schema>.<table>``, as of the reader; a table that they do not name
-    has those that its changes show. ``metadata``: publish MD messages to ``metadata_topic``, use a registry (Avro
-    only, ``registry`` is its URL), or none. ``names``: where schema and table stand. ``topic``: one for all tables,
-    None = one a table. ``key`` of the records. ``namespace``: what stands before ``.<schema>.<table>`` in Avro names,
-    default ``com.attunity.queue.msg.<task>``. ``server``, ``task``: lineage. ``last_sequence``: the highest change_seq
-    that was written before. ``input_complete``: whether the last transaction of the input is known to end there.
-    ``properties``: librdkafka's settings. Raises ConfigError.
-    """
-
-    encoding: str = "json"
-    columns: Columns = field(default_factory=dict)
-    metadata: str = "publish"
-    metadata_topic: str = DEFAULT_METADATA_TOPIC
-    registry: str | None = None
-    names: str = "message"
-    external_schema_id: bool = False
-    logical_types: bool = True
-    namespace: str | None = None
-    topic: str | None = None
-    key: str = "primary_key"
-    on_truncate: str = "skip"
-    server: str = "eventlog"
-    task: str = "eventlog"
-    byteorder: str = "little"
-    last_sequence: str | None = None
-    input_complete: bool = True
-    properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    encoding: str = option("json", choice("json", "avro"), "JSON or Avro")
+    columns: Columns = option(
+        {}, _COLUMNS, "as of the reader; a table that they do not name has those that its changes show"
+    )
+    metadata: str = option(
+        "publish", choice("publish", "none", "registry"), "publish metadata, or register schemas (Avro)"
+    )
+    metadata_topic: str = option(DEFAULT_METADATA_TOPIC, STRING, "where metadata are published to")
+    registry: str | None = option(
+        None, STRING, "URL of the schema registry; user:password by EVENTLOG_REGISTRY_AUTH",
+        example="https://registry:8081",
+    )  # fmt: skip
+    names: str = option("message", choice("message", "headers", "off"), "where schema and table stand")
+    external_schema_id: bool = option(False, FLAG, "the header externalSchemaId")
+    logical_types: bool = option(True, FLAG, "logical types of Avro")
+    namespace: str | None = option(
+        None, STRING, "what stands before .<schema>.<table> in Avro names", example="com.attunity.queue.msg.hr"
+    )
+    topic: str | None = option(None, STRING, "one for all tables; default: one a table")
+    key: str = option("primary_key", choice("none", "table", "primary_key"), "key of the records")
+    on_truncate: str = option("skip", choice("skip", "error"), "what a TRUNCATE, which messages cannot say, does")
+    server: str = option("eventlog", STRING, "server in the lineage")
+    task: str = option("eventlog", STRING, "task in the lineage")
+    byteorder: str = option("little", choice("little", "big"), "of binary masks")
+    last_sequence: str | None = option(None, STRING, "the highest change_seq that was written before")
+    input_complete: bool = option(True, FLAG, "the last transaction of the input is known to end there")
+    properties: Mapping[str, Any] = option({}, _PROPERTIES, "settings of librdkafka")
 
     def __post_init__(self) -> None:
-        _texts(self, "registry", "namespace", "topic", "last_sequence")
-        _texts(self, "metadata_topic", "server", "task", is_needed=True)
-        _one_of("encoding", self.encoding, "json", "avro")
-        _one_of("metadata", self.metadata, "publish", "none", "registry")
-        _one_of("names", self.names, "message", "headers", "off")
-        _one_of("key", self.key, "none", "table", "primary_key")
-        _one_of("on_truncate", self.on_truncate, "skip", "error")
-        _one_of("byteorder", self.byteorder, "little", "big")
-        for name in ("external_schema_id", "logical_types", "input_complete"):
-            _one_of(name, getattr(self, name), True, False)
-        _check_columns(self.columns)
-        _check_properties(self.properties)
+        check(self)
         if self.metadata == "registry" and self.encoding != "avro":
             raise ConfigError("metadata = registry is for encoding = avro only; set encoding, or metadata = publish")
 
     @property
     def base_namespace(self) -> str:
-        """What stands before ``.<schema>.<table>`` in Avro names."""
+        """What stands before ``.<schema>.<table>`` in Avro names, by default ``com.attunity.queue.msg.<task>``."""
         return self.namespace if self.namespace is not None else f"com.attunity.queue.msg.{self.task}"
-
-
-def _one_of(name: str, value: object, *allowed: object) -> None:
-    if not any(type(value) is type(one) and value == one for one in allowed):
-        raise ConfigError(f"{name} = {value!r} of the Qlik messages is none of {', '.join(map(str, allowed))}")
-
-
-def _texts(options: object, *names: str, is_needed: bool = False) -> None:
-    for name in names:
-        value = getattr(options, name)
-        if not isinstance(value, str) and (is_needed or value is not None):
-            raise ConfigError(f"{name} of the Qlik messages is a text, not {value!r}")
-
-
-def _check_properties(properties: object) -> None:
-    """Names with values as librdkafka takes them. A value is not shown: it may be a secret."""
-    if not isinstance(properties, Mapping):
-        raise ConfigError("properties of the Qlik messages are an object: librdkafka's names -> values")
-    for name, value in properties.items():
-        if not isinstance(name, str) or not isinstance(value, str | int | float):
-            raise ConfigError(f"property {name!r} of the Qlik messages is a text, a number or a truth value")
-
-
-def _check_columns(columns: Columns) -> None:
-    if not isinstance(columns, Mapping):
-        raise ConfigError("columns of the Qlik messages are an object: <schema>.<table> -> list of columns")
-    for full_name, given in columns.items():
-        columns_from_json(given, what=full_name)

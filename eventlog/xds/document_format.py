@@ -10,13 +10,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from eventlog import __version__
-from eventlog.changes.catalog_option import CatalogOption, database_of, keys_of
-from eventlog.changes.format import Format, Report, parse_options
+from eventlog.changes.catalog_option import CATALOG, EXISTING_KEYS, CatalogOption, database_of, keys_of
+from eventlog.changes.format import Format, Report
 from eventlog.changes.from_events import event_to_change
 from eventlog.changes.to_events import EventWriting, change_to_events
+from eventlog.core import parameters
 from eventlog.core.catalog import Catalog, build_catalog
-from eventlog.core.values import ValueOptions, converter, parse_type, with_special_values
+from eventlog.core.options import STRING, check, choice, integer, option, parse_options, shared
+from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, FormatError, XdsError
 from eventlog.files.atomic import whole_directory, whole_file
 from eventlog.files.inputs import files_in
@@ -25,62 +26,46 @@ from eventlog.xds.reader import DEFAULT_LIMIT, Document, read_events
 from eventlog.xds.writer import Header, file_form, line_form, write_event
 
 _HIGHEST_LIMIT: Final = 1 << 40
-_WIDEST_INDENT: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentReaderOptions:
-    """Options of the reader; those of spec/event-log.md 9 say how the documents were written.
+    """Options of the reader; those of spec/event-log.md 9 say how the documents were written."""
 
-    ``catalog``: path of a JSON catalogue that types values further. ``limit``: bytes of the largest document.
-    """
-
-    catalog: CatalogOption = None
-    time_syntax: str = "integer"
-    time_zone: str = "UTC"
-    char_padding: str = "trim"
-    special_times: str = "text"
-    meta_identifiers: bool = True
-    referential: str = "value"
-    limit: int = DEFAULT_LIMIT
+    catalog: CatalogOption = shared(CATALOG)
+    time_syntax: str = shared(parameters.TIME_SYNTAX)
+    time_zone: str = shared(parameters.TIME_ZONE)
+    char_padding: str = shared(parameters.CHAR_PADDING)
+    special_times: str = shared(parameters.SPECIAL_TIMES)
+    meta_identifiers: bool = shared(parameters.META_IDENTIFIERS)
+    referential: str = shared(parameters.REFERENTIAL)
+    limit: int = option(DEFAULT_LIMIT, integer(1, _HIGHEST_LIMIT), "bytes of the largest document")
 
     def __post_init__(self) -> None:
-        if not 1 <= self.limit <= _HIGHEST_LIMIT:
-            raise ConfigError(f"limit {self.limit} of the xds reader: 1 to {_HIGHEST_LIMIT} bytes a document")
+        check(self)
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentWriterOptions:
-    """Options of the writer, those of spec/event-log.md 9 under their names there.
+    """Options of the writer, those of spec/event-log.md 9 under their names there."""
 
-    ``form``: ``lines`` (one envelope a line) or ``directory`` (one envelope a file, ``indent`` blanks a level).
-    ``existing_keys``: the keys that a TRUNCATE deletes, by table, or a function.
-    """
-
-    catalog: CatalogOption = None
-    time_syntax: str = "integer"
-    time_zone: str = "UTC"
-    char_padding: str = "trim"
-    special_times: str = "text"
-    insert_query_back: str = "modify"
-    meta_identifiers: bool = True
-    referential: str = "value"
-    batch_size: int = 128
-    product_name: str = "eventlog"
-    product_version: str = __version__
-    form: str = "lines"
-    indent: int = 0
-    existing_keys: Any = None
+    catalog: CatalogOption = shared(CATALOG)
+    time_syntax: str = shared(parameters.TIME_SYNTAX)
+    time_zone: str = shared(parameters.TIME_ZONE)
+    char_padding: str = shared(parameters.CHAR_PADDING)
+    special_times: str = shared(parameters.SPECIAL_TIMES)
+    insert_query_back: str = shared(parameters.INSERT_QUERY_BACK)
+    meta_identifiers: bool = shared(parameters.META_IDENTIFIERS)
+    referential: str = shared(parameters.REFERENTIAL)
+    batch_size: int = shared(parameters.BATCH_SIZE)
+    product_name: str = shared(parameters.PRODUCT_NAME, kind=STRING)
+    product_version: str = shared(parameters.PRODUCT_VERSION, kind=STRING)
+    form: str = option("lines", choice("lines", "directory"), "an envelope a line, or an envelope a file")
+    indent: int = shared(parameters.INDENT)
+    existing_keys: Any = shared(EXISTING_KEYS)
 
     def __post_init__(self) -> None:
-        if self.form not in ("lines", "directory"):
-            raise ConfigError(f"form {self.form!r} of the xds writer is unknown: use lines or directory")
-        if self.insert_query_back not in ("modify", "add"):
-            raise ConfigError(f"insert_query_back {self.insert_query_back!r} is unknown: use modify or add")
-        if not 1 <= self.batch_size <= 128:
-            raise ConfigError(f"batch_size {self.batch_size} of the xds writer: 1 to 128 events a document")
-        if not 0 <= self.indent <= _WIDEST_INDENT:
-            raise ConfigError(f"indent {self.indent} of the xds writer: 0 to {_WIDEST_INDENT} blanks a level")
+        check(self)
 
 
 def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
@@ -113,10 +98,7 @@ _Options: TypeAlias = "DocumentReaderOptions | DocumentWriterOptions"
 
 
 def _values(options: _Options) -> ValueOptions:
-    values = ValueOptions(options.time_syntax, options.time_zone, options.char_padding, options.special_times)
-    for name in ("timestamp", "char(1)"):  # an unknown option value is refused before anything is read
-        converter(with_special_values(parse_type(name), "postgresql", values), values)
-    return values
+    return ValueOptions(options.time_syntax, options.time_zone, options.char_padding, options.special_times)
 
 
 def _catalog(options: _Options, values: ValueOptions) -> Catalog | None:

@@ -8,9 +8,9 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
-from eventlog.changes.format import parse_options
 from eventlog.config.load import Config
 from eventlog.core.events import Decided, Outgoing
+from eventlog.core.options import parse_options, same_fields
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.qlik import change_table_options, message_options
@@ -119,22 +119,8 @@ def output_of(
 
 def _message_options(config: Config, options: Mapping[str, Any]) -> message_options.WriteOptions:
     """Those of ``[format]``, as the publisher takes them, under those of the request."""
-    settings = config.format
-    own = {
-        "encoding": settings.encoding,
-        "metadata": settings.metadata,
-        "metadata_topic": settings.metadata_topic,
-        "registry": settings.registry,
-        "names": settings.names,
-        "external_schema_id": settings.external_schema_id,
-        "logical_types": settings.logical_types,
-        "namespace": settings.namespace,
-        "topic": config.sink.topic,
-        "key": settings.key,
-        "server": settings.server,
-        "task": settings.task,
-    }
-    chosen = parse_options(message_options.WriteOptions, {**own, **options}, "the backlog's Qlik messages")
+    configured = {**same_fields(config.format, message_options.WriteOptions), "topic": config.sink.topic}
+    chosen = parse_options(message_options.WriteOptions, {**configured, **options}, "the backlog's Qlik messages")
     if chosen.metadata == "registry" and chosen.registry is None:
         raise ConfigError("metadata = registry of the Qlik messages needs the option registry, its URL")
     return chosen

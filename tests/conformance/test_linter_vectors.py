@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from vector_cases import known_members
 
-from eventlog.changes.format import Report, parse_options
+from eventlog.changes.format import Report
 from eventlog.changes.json_form import to_json, value_from_json, value_to_json
+from eventlog.core.options import parse_options
 from eventlog.errors import EventlogError, FormatError, UnknownOperation
 from eventlog.linter import errors
 from eventlog.linter.attributes import TableAttrs, Typ, attrs_of_option

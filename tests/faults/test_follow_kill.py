@@ -24,7 +24,7 @@ from lxml import etree
 
 from eventlog.changes.format import Report
 from eventlog.changes.to_events import change_to_events
-from eventlog.config.options import toml
+from eventlog.core.options import toml
 from eventlog.gbase import format
 from eventlog.gbase.emulator.scenarios import T1, drain, new_server, open_session
 from eventlog.linter import database

@@ -204,7 +204,7 @@ def test_options_that_are_wrong_leave_nothing_behind(spark: SparkSession, source
     SAMPLES["G"](source / "a.cdc")
     out = str(tmp_path / "out")
     for map, message in (
-        ({"reader": {"lables": {}}}, "'lables' of .* is not known: do you mean labels"),
+        ({"reader": {"lables": {}}}, "lables is not known; the nearest known one is labels"),
         ({**MAP, "writer": {"form": "lines"}}, "'form' of .* is not known"),
     ):
         with pytest.raises(ConfigError, match=message):

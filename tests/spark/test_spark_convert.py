@@ -262,7 +262,7 @@ def test_what_cannot_be_converted_is_passed_over_or_stops_it(spark: SparkSession
     with pytest.raises(CaptureFailed, match=r"b: .*b\.xmll, line 7"):
         xds_to_jsonl(spark, source, tmp_path / "strict", strict=True)
     assert not (tmp_path / "strict" / "_SUCCESS").exists()
-    with pytest.raises(ConfigError, match="a: option 'limits' of the xds reader is not known: do you mean limit"):
+    with pytest.raises(ConfigError, match="a: the xds reader: limits is not known; the nearest known one is limit"):
         convert("xds", "jsonl", str(source), str(tmp_path / "wrong"), {"limits": 1}, spark=spark)
 
 

@@ -195,5 +195,5 @@ def test_what_is_no_directory_of_change_tables_is_named(spark: SparkSession, tmp
         read_changes(spark, str(tmp_path / "nowhere"))
     with pytest.raises(FormatError, match="names end in __ct"):
         read_changes(spark, str(tmp_path))
-    with pytest.raises(ConfigError, match="do you mean suffix"):
+    with pytest.raises(ConfigError, match="nearest known one is suffix"):
         read_changes(spark, str(tmp_path), {"sufix": "_x"})

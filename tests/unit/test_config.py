@@ -14,9 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eventlog.cli.init import template
+from eventlog.config.kinds import split_statements
 from eventlog.config.load import Config, connection_url, effective, load, masked, with_own_password
-from eventlog.config.options import options_of, parse_boolean, split_statements, toml
 from eventlog.config.settings import SECTIONS, FormatSettings, PublisherSettings
+from eventlog.core.options import options_of, parse_boolean, toml
 from eventlog.errors import ConfigError
 
 
@@ -120,9 +121,9 @@ def test_options_of_the_format_are_taken_in_both_sections(file: Any, section: st
 @pytest.mark.parametrize(
     ("text", "environ", "message"),
     [
-        ("[publisher]\nbatch_sise = 1", {}, "batch_sise is not known; the nearest known key is publisher.batch_size"),
-        ("[database]\nbatch_size = 1", {}, "the nearest known key is publisher.batch_size"),
-        ("[publihser]\nbatch_size = 1", {}, r"the nearest known section is \[publisher\]"),
+        ("[publisher]\nbatch_sise = 1", {}, "batch_sise is not known; the nearest known one is publisher.batch_size"),
+        ("[database]\nbatch_size = 1", {}, "the nearest known one is publisher.batch_size"),
+        ("[publihser]\nbatch_size = 1", {}, r"the nearest known one is \[publisher\]"),
         ("publisher = 1", {}, "is to be a section"),
         ("watch = 1", {}, r"\[\[watch\]\]"),
         ("watch = [1]", {}, r"\[\[watch\]\]"),
@@ -158,7 +159,7 @@ def test_options_of_the_format_are_taken_in_both_sections(file: Any, section: st
         ("", {"EVENTLOG_PUBLISHER_BATCHSIZE": "1"}, "nearest known one is EVENTLOG_PUBLISHER_BATCH_SIZE"),
         ("[[watch]]\nstyle = 'field'", {}, "watch 1: give one of table, tables and view"),
         ("[[watch]]\ntable = 'a'\nview = 'b'", {}, "give one of table, tables and view"),
-        ("[[watch]]\ntable = 'a'\nstile = 'field'", {}, "nearest known key is style"),
+        ("[[watch]]\ntable = 'a'\nstile = 'field'", {}, "nearest known one is style"),
         ("[[watch]]\ntable = 'a'\nstyle = 'fields'", {}, "legal: field | remove_all"),
         ("[[watch]]\ntable = 'a'\ncolumns = ['b']\nexclude = ['c']", {}, "either columns or exclude"),
         ("[[watch]]\nview = 'a'", {}, "needs base"),

@@ -22,7 +22,7 @@ from eventlog import cli
 from eventlog.changes.format import Report
 from eventlog.changes.to_events import change_to_events
 from eventlog.config.load import load
-from eventlog.config.options import toml
+from eventlog.core.options import toml
 from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError
 from eventlog.gbase.emulator.server import EmulatorConnection, Switches
 from eventlog.gbase.session import Capture

@@ -177,7 +177,11 @@ def test_a_directory_without_exports_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "error"),
-    [({"codecs": "none"}, "do you mean codec"), ({"order_by": "x"}, "order_by"), ({"batch_row": 1}, "not known")],
+    [
+        ({"codecs": "none"}, "nearest known one is codec"),
+        ({"order_by": "x"}, "order_by"),
+        ({"batch_row": 1}, "not known"),
+    ],
 )
 def test_options_that_are_not_known_are_refused(options: dict[str, Any], error: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=error):

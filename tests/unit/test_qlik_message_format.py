@@ -155,7 +155,7 @@ def test_the_files_of_a_directory_continue_one_another(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"colums": {}}, "do you mean columns"),
+        ({"colums": {}}, "nearest known one is columns"),
         ({"metadata": "registry", "encoding": "avro"}, "needs the option registry"),
     ],
 )

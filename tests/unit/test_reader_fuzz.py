@@ -17,9 +17,9 @@ from loss_table import CATALOG
 
 from eventlog.changes.catalog_option import database_of
 from eventlog.config.load import SECTIONS, load
-from eventlog.config.options import options_of, toml
 from eventlog.convert import convert, format_named, read_map
 from eventlog.core.catalog import build_catalog
+from eventlog.core.options import options_of, toml
 from eventlog.errors import EventlogError
 
 OPTIONS: list[dict[str, Any]] = [{}, {"catalog": CATALOG}]

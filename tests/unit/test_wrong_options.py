@@ -18,7 +18,7 @@ from eventlog.convert import convert, format_named, in_own_options
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.gbase import options as gbase
 from eventlog.linter import format, reader, writer
-from eventlog.log.jsonl import JsonlReaderOptions, JsonlWriterOptions
+from eventlog.log.jsonl import JsonlOptions
 from eventlog.log.row_format import LogReaderOptions, LogWriterOptions
 from eventlog.publisher.stream.open import source_of as source_for
 from eventlog.qlik import change_table_options, message_options
@@ -37,7 +37,7 @@ class Form(NamedTuple):
 FORMS: Final = (
     Form("xds", "one.xmll", (DocumentReaderOptions,), (DocumentWriterOptions,)),
     Form("eventlog", "one.jsonl", (LogReaderOptions,), (LogWriterOptions,)),
-    Form("jsonl", "one.jsonl", (JsonlReaderOptions,), (JsonlWriterOptions,)),
+    Form("jsonl", "one.jsonl", (JsonlOptions,), (JsonlOptions,)),
     Form("gbase", "one.cdc", (gbase.ReadOptions,), (gbase.WriteOptions,)),
     Form(
         "linter",
@@ -92,27 +92,42 @@ def test_an_option_of_any_value_is_taken_or_refused(form: Form, side: str, tmp_p
 @pytest.mark.parametrize(
     ("format", "side", "options", "part"),
     [
-        ("gbase", "reader", {"keys": {"item": 7}}, r"keys.*\{'item': 7\}: an object of lists of texts is needed"),
-        ("gbase", "reader", {"charset": 7}, "charset 7 is unknown"),
-        ("gbase", "reader", {"charset": "hex"}, "charset 'hex' is unknown"),
-        ("gbase", "reader", {"labels": {"1": 7}}, "labels.*: an object of texts is needed"),
-        ("gbase", "writer", {"tables": {"item": 7}}, "tables.*: an object of texts is needed"),
-        ("linter", "reader", {"charset": 7}, "'charset' of the reader of linter is 7: a text is needed"),
-        ("linter", "reader", {"codec": "eventlog-emulator-1", "charset": "hex"}, "charset 'hex' is unknown"),
-        ("linter", "reader", {"timezone": 7}, "'timezone' of the reader of linter is 7: a text is needed"),
-        ("linter", "reader", {"queue_table": 7}, "'queue_table' of the reader of linter is 7: a text is needed"),
-        ("linter", "writer", {"channel": "a"}, "'channel' of the writer of linter is 'a': a whole number is needed"),
-        ("linter", "writer", {"files": 7}, "'files' of the writer of linter is 7: a text is needed"),
-        ("eventlog", "reader", {"column_map": 7}, "column_map.* is 7: an object of texts is needed"),
-        ("eventlog", "reader", {"column_map": {"status": 7}}, "column_map.*: an object of texts is needed"),
-        ("eventlog", "reader", {"tables": ["item", 7]}, "tables.*: a list of texts is needed"),
-        ("eventlog", "reader", {"schema": 7}, "'schema' of the eventlog reader is 7: a text is needed"),
-        ("eventlog", "writer", {"styles": {"item": 7}}, "styles.*: an object of texts is needed"),
-        ("eventlog", "reader", {"catalog": 7}, "'catalog' of the eventlog reader is 7: a text or an object"),
+        ("gbase", "reader", {"keys": {"item": 7}}, r"keys = \{ item = 7 \} .*: an object of lists of texts"),
+        ("gbase", "reader", {"charset": 7}, "charset: 7 is no character set"),
+        ("gbase", "reader", {"charset": "hex"}, "charset: 'hex' is no character set"),
+        ("gbase", "reader", {"labels": {"1": 7}}, "labels.*: an object of texts"),
+        ("gbase", "writer", {"tables": {"item": 7}}, "tables.*: an object of texts"),
+        ("linter", "reader", {"charset": 7}, "the reader of linter: charset: 7 is no character set"),
+        ("linter", "reader", {"codec": "eventlog-emulator-1", "charset": "hex"}, "charset: 'hex' is no character set"),
+        ("linter", "reader", {"timezone": 7}, "the reader of linter: timezone = 7 is not allowed; legal: a text"),
+        ("linter", "reader", {"queue_table": 7}, "the reader of linter: queue_table = 7 is not allowed; legal: a text"),
+        (
+            "linter",
+            "writer",
+            {"channel": "a"},
+            "the writer of linter: channel = .a. is not allowed; legal: a whole number",
+        ),
+        ("linter", "writer", {"files": 7}, "the writer of linter: files = 7 is not allowed; legal: a text"),
+        ("eventlog", "reader", {"column_map": 7}, "column_map = 7 is not allowed; legal: an object of texts"),
+        ("eventlog", "reader", {"column_map": {"status": 7}}, "column_map.*: an object of texts"),
+        ("eventlog", "reader", {"tables": ["item", 7]}, "tables.*: a list of texts"),
+        ("eventlog", "reader", {"schema": 7}, "the eventlog reader: schema = 7 is not allowed; legal: a text"),
+        ("eventlog", "writer", {"styles": {"item": 7}}, "styles.*: an object of texts"),
+        (
+            "eventlog",
+            "reader",
+            {"catalog": 7},
+            "the eventlog reader: catalog = 7 is not allowed; legal: a path, or an object",
+        ),
         ("eventlog", "writer", {"existing_keys": {"item": 7}}, "keys of 'item' in existing_keys"),
-        ("xds", "reader", {"limit": 0}, "limit 0 of the xds reader"),
-        ("xds", "writer", {"indent": 10**30}, "indent .* of the xds writer: 0 to 16"),
-        ("jsonl", "reader", {"catalog": []}, r"'catalog' of the jsonl reader is \[\]: a text or an object"),
+        ("xds", "reader", {"limit": 0}, "the xds reader: limit = 0 is not allowed"),
+        ("xds", "writer", {"indent": 10**30}, r"the xds writer: indent = .*; legal: 0\.\.16"),
+        (
+            "jsonl",
+            "reader",
+            {"catalog": []},
+            r"the jsonl reader: catalog = \[\] is not allowed; legal: a path, or an object",
+        ),
     ],
 )
 def test_an_option_of_a_wrong_type_is_named_with_what_is_needed(

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from eventlog.changes.catalog_option import database_of, read_catalog
-from eventlog.changes.format import Report, parse_options
+from eventlog.changes.format import Report
 from eventlog.changes.to_events import EventWriting
 from eventlog.config.load import Config, PublisherSettings, SourceSettings
-from eventlog.config.options import options_of, toml
 from eventlog.convert import in_own_options
 from eventlog.core.catalog import Catalog, build_catalog
+from eventlog.core.options import options_of, parse_options, toml
 from eventlog.errors import ConfigError
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open import publisher_options, value_options, xds_format
@@ -256,16 +256,15 @@ _COUNTING: Final = frozenset({
 })  # fmt: skip
 """Of [publisher]."""
 
-_OF_ALL: Final = frozenset({"type", "reader", "catalog"})
+_OPTIONS: Final = options_of(SourceSettings)
 _OF_FILE: Final = frozenset({"position_file"})
 _OF_TABLE: Final = frozenset({"position_url", "position_url_file", "position_password", "position_table"})
 _OF_KIND: Final = {
     "a capture in files": frozenset({"path", "poll_interval"}),
     "a capture on standard input": frozenset({"path"}),
     "a session with a server": frozenset({"connect", "server", "capture"}),
-    "linter": frozenset({"url", "url_file", "password", "queue_table", "attrs_table", "schema_name", "poll_interval"}),
-    "qlik-messages": frozenset({"brokers", "topics", "properties", "user", "password"}),
 }
+"""Of the options for gbase, those that count for each kind of its sources."""
 
 
 def check_options(config: Config) -> None:
@@ -273,7 +272,8 @@ def check_options(config: Config) -> None:
     settings, kind = config.source, _kind(config.source)
     place = _OF_FILE if settings.position_file is not None else _OF_TABLE
     for name in _given(config, "source", SourceSettings):
-        if name not in _OF_ALL | _OF_KIND[kind] | _OF_FILE | _OF_TABLE:
+        only_for = _OPTIONS[name].only_for
+        if only_for and (settings.type not in only_for.split(", ") or name not in _OF_KIND.get(kind, {name})):
             raise ConfigError(f"{config.sources[f'source.{name}']} has no meaning for {kind}: leave it out")
         if name in (_OF_FILE | _OF_TABLE) - place:
             raise ConfigError(

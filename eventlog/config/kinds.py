@@ -1,0 +1,174 @@
+"""The kinds of options that eventlog.toml alone has: SQL, times of day, names of columns, secrets and the like."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from eventlog.core.options import STRING, TEXT, Kind, parse_name, parse_names
+from eventlog.model import LogRow
+
+
+def _parse_times(value: Any) -> tuple[datetime.time, ...]:
+    items = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
+    times = set()
+    for item in items:
+        if isinstance(item, str) and re.fullmatch(r"\s*[0-9]{2}:[0-9]{2}:[0-9]{2}\s*", item, re.ASCII):
+            item = datetime.time.fromisoformat(item.strip())
+        if not isinstance(item, datetime.time) or item.microsecond:
+            raise ValueError
+        times.add(item)
+    if not times:
+        raise ValueError
+    return tuple(sorted(times))
+
+
+_SQL_PIECE: Final = re.compile(
+    r"""
+    (?P<comment> --[^\n]*+ | /\*)
+    | [eE]'(?:[^'\\]|\\.|'')*+ (?: ' | (?P<escaped>))   # PostgreSQL: a backslash escapes
+    | '[^']*+' | "[^"]*+" | `[^`]*+`
+    | \$(?P<tag>(?:[^\W\d]\w*+)?)\$ (?: .*? \$(?P=tag)\$ | (?P<open>))
+    | \w[\w$]*+                         # a word, whose letters and dollars begin nothing
+    | \s++
+    | [^;'"`]
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+_COMMENT_ENDS: Final = re.compile(r"/\*|\*/")
+
+
+def split_statements(sql: str) -> tuple[str, ...]:
+    """SQL split at ``;`` outside quotes and comments (spec/event-log.md 9); statements of nothing but blanks and
+    comments are left out.
+
+    Quotes are ``'``, ``"``, a backtick, and PostgreSQL's ``E''`` and ``$tag$``; comments ``--`` and ``/* */``,
+    which may be nested. Raises ValueError for a quote or comment that does not end.
+    """
+    statements, start, at, says = [], 0, 0, False
+    while at < len(sql):
+        if sql[at] == ";":
+            if says:
+                statements.append(sql[start:at])
+            at = start = at + 1
+            says = False
+            continue
+        piece = _SQL_PIECE.match(sql, at)
+        if piece is None or piece["open"] is not None or piece["escaped"] is not None:
+            raise ValueError(f"the quote at offset {at} does not end")
+        if piece["comment"] == "/*":
+            at = _end_of_comment(sql, at)
+            continue
+        says = says or not (piece["comment"] or piece[0].isspace())
+        at = piece.end()
+    if says:
+        statements.append(sql[start:])
+    return tuple(statement.strip() for statement in statements)
+
+
+def _end_of_comment(sql: str, begin: int) -> int:
+    """Behind a comment; where those in it do not all end, behind its first end, as other databases than PostgreSQL
+    have it.
+    """
+    depth, first = 0, None
+    for mark in _COMMENT_ENDS.finditer(sql, begin):
+        depth += 1 if mark[0] == "/*" else -1
+        if mark[0] == "*/":
+            first = first or mark.end()
+        if depth == 0:
+            return mark.end()
+    if first is None:
+        raise ValueError(f"the comment at offset {begin} does not end")
+    return first
+
+
+def _parse_statements(value: Any) -> tuple[str, ...]:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ValueError
+    return tuple(statement for text in texts for statement in split_statements(text))
+
+
+def _parse_column_map(value: Any) -> Mapping[str, str]:
+    if not isinstance(value, dict):
+        raise ValueError  # noqa: TRY004
+    real = {str(name).lower(): parse_name(column) for name, column in value.items()}
+    if unknown := sorted(set(real) - set(LogRow._fields)):
+        raise ValueError(f"{unknown[0]} is no standard name")
+    if missing := [name for name in LogRow._fields if name not in real]:
+        raise ValueError(f"{missing[0]} is missing")
+    if len({column.lower() for column in real.values()}) < len(real):
+        raise ValueError("two standard names have the same column")
+    return {name: real[name] for name in LogRow._fields}
+
+
+def _pairs_of_text(text: str) -> dict[str, str]:
+    return {name.strip(): value.strip() for name, _, value in (part.partition("=") for part in text.split(","))}
+
+
+def _parse_publication_mode(value: Any) -> int:
+    if value == 2:
+        raise ValueError("2 (triggerless) is not done: the publisher reads what triggers log")
+    if value != 1 or isinstance(value, bool):
+        raise ValueError
+    return 1
+
+
+_SECRET_PROPERTY: Final = re.compile(r"password|secret|\.pem$|oauthbearer\.config", re.IGNORECASE)
+
+
+def librdkafka(section: str) -> Kind:
+    """Settings of librdkafka. A secret among them is refused: who logs in is told by the environment."""
+    user = f"EVENTLOG_{section.upper()}_USER"
+    password = f"EVENTLOG_{section.upper()}_PASSWORD"
+
+    def parse(value: Any) -> Mapping[str, Any]:
+        if not isinstance(value, dict) or not all(isinstance(one, str | int | float) for one in value.values()):
+            raise ValueError
+        for name in filter(_SECRET_PROPERTY.search, value):
+            instead = f"what logs in by user and password is {user} and {password}"
+            if name in ("sasl.password", "sasl.username"):
+                instead = f"set {user} and {password}"
+            elif "key" in name:
+                instead = "name a file of the key that needs none, by ssl.key.location"
+            raise ValueError(f"{name} is a secret, which does not belong here; {instead}")
+        return dict(value)
+
+    return Kind(parse, '{ "linger.ms" = 20, ... }, without secrets', _pairs_of_text, confidential=True)
+
+
+def _parse_mapping(value: Any) -> Mapping[str, Mapping[str, str]]:
+    if (
+        not isinstance(value, dict)
+        or not value
+        or not all(isinstance(columns, dict) and columns for columns in value.values())
+    ):
+        raise ValueError
+    return {table: {column: parse_name(to) for column, to in columns.items()} for table, columns in value.items()}
+
+
+def _parse_table(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or not value:
+        raise ValueError
+    return dict(value)
+
+
+def _parse_lists(value: Any) -> Mapping[str, tuple[str, ...]]:
+    lists = _parse_table(value)
+    if not all(isinstance(names, list) for names in lists.values()):
+        raise ValueError
+    return {parse_name(name): parse_names(names) for name, names in lists.items()}
+
+
+URL: Final = Kind(TEXT.parse, "postgresql+psycopg://user@host:5432/database or the like", confidential=True)
+SECRET: Final = Kind(STRING.parse, "text", confidential=True)
+TIMES: Final = Kind(_parse_times, "hh:mm:ss, comma-separated")
+STATEMENTS: Final = Kind(_parse_statements, "SQL, split at ; outside quotes and comments")
+COLUMN_MAP: Final = Kind(_parse_column_map, f"a column for each of {', '.join(LogRow._fields)}", _pairs_of_text)
+PUBLICATION_MODE: Final = Kind(_parse_publication_mode, "1 only", int)
+BASE: Final = Kind(_parse_mapping, "{ base table = { base column = view column, ... }, ... }")
+TABLE: Final = Kind(_parse_table, "a table of options; as text: JSON", json.loads)
+LISTS: Final = Kind(_parse_lists, "{ name = [name, ...], ... }; as text: JSON", json.loads)

@@ -1,0 +1,360 @@
+"""How options are declared and checked: those of eventlog.toml, and those of the formats' readers and writers.
+
+An option is a field of a frozen dataclass, made by ``option``: its kind, default, line of help and, if it has them, its
+aliases and the types that it is for stand in one place. ``parse_options``, ``eventlog.config.load``,
+``eventlog config``, ``eventlog init`` and the documentation go by it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import json
+import re
+import zoneinfo
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from eventlog.errors import ConfigError, together, with_location
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of value.
+
+    ``parse`` takes what TOML, JSON or Python gives, and takes what it returned as well. It raises ConfigError, or
+    ValueError, whose text (if any) is a reason. ``legal`` says in words what is allowed. ``from_text`` makes of the
+    text of an environment variable or a flag what TOML would have given. A value of a ``confidential`` kind is in no
+    message and no repr.
+    """
+
+    parse: Callable[[Any], Any]
+    legal: str
+    from_text: Callable[[str], Any] = str
+    confidential: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """The declaration of one option. An option whose default is None takes None.
+
+    ``only_for``: the types of sink, source or format that the option belongs to, with commas; empty = all of its
+    section. ``aliases`` are the vendor's tags, ``alias_values`` what their values mean (by their text). ``idm`` is the
+    default in profile ``idm``, None if the profile does not differ. ``example`` is what ``init`` writes for an option
+    without default. ``secret`` options come from the environment alone and are never shown.
+    """
+
+    default: Any
+    kind: Kind
+    about: str
+    only_for: str = ""
+    aliases: tuple[str, ...] = ()
+    alias_values: Mapping[str, str] = field(default_factory=dict)
+    idm: Any = None
+    example: Any = ""
+    secret: bool = False
+
+    @property
+    def help(self) -> str:
+        """The line of help: what the option is for, and what it does."""
+        return f"{self.only_for}: {self.about}" if self.only_for else self.about
+
+
+def option(default: Any, kind: Kind, about: str, **more: Any) -> Any:
+    """A dataclass field that is an option. ``more``: the other fields of ``Option``."""
+    return shared(Option(default, kind, about, **more))
+
+
+def shared(declared: Option, **changed: Any) -> Any:
+    """A dataclass field that is an option declared elsewhere. ``changed``: fields of ``Option`` that differ here."""
+    declared = replace(declared, **changed)
+    default: Any = {"default": declared.default}
+    if isinstance(declared.default, dict):
+        default = {"default_factory": dict}
+    return field(**default, repr=not declared.kind.confidential, metadata={"option": declared})
+
+
+def options_of(settings: type) -> dict[str, Option]:
+    """The options that a dataclass declares, by name, in its order."""
+    return {f.name: f.metadata["option"] for f in fields(settings) if "option" in f.metadata}
+
+
+def same_fields(settings: Any, kind: type) -> dict[str, Any]:
+    """The values of the fields that ``kind`` has by the same name: to make one of ``kind`` from settings."""
+    known = {one.name for one in fields(kind)}
+    return {one.name: getattr(settings, one.name) for one in fields(settings) if one.name in known}
+
+
+# --- checking ---------------------------------------------------------------------------------------------------------
+
+Options = TypeVar("Options")
+
+
+def parse_options(kind: type[Options], values: Mapping[str, Any], whose: str) -> Options:
+    """Values by name as the options class ``kind``, which calls ``check``. ``whose`` options they are begins messages.
+
+    Raises one ConfigError for all names that are not known and all values that are not allowed.
+    """
+    options: Options
+    (options,) = parse_all_options((kind,), values, whose)
+    return options
+
+
+def parse_all_options(kinds: Sequence[type], values: Mapping[str, Any], whose: str) -> list[Any]:
+    """As ``parse_options``: one of each class, whose names differ."""
+    known = [name for kind in kinds for name in options_of(kind)]
+    errors: list[ConfigError] = [unknown(name, nearest(str(name), known)) for name in values if name not in known]
+    parsed = []
+    for kind in kinds:
+        try:
+            parsed.append(kind(**{name: values[name] for name in options_of(kind) if name in values}))
+        except ConfigError as error:
+            errors.append(error)
+    if errors:
+        raise with_location(together(errors), whose)
+    return parsed
+
+
+def check(options: Any) -> None:
+    """Put every value as its kind reads it, for ``__post_init__`` of an options class.
+
+    Raises one ConfigError for all values that are not allowed.
+    """
+    errors: list[ConfigError] = []
+    for name, declared in options_of(type(options)).items():
+        try:
+            object.__setattr__(options, name, parse_value(declared, getattr(options, name), name))
+        except ConfigError as error:
+            errors.append(error)
+    if errors:
+        raise together(errors)
+
+
+def parse_value(declared: Option, value: Any, name: str) -> Any:
+    """A value as the kind of its option reads it. Raises ConfigError, which begins with the name."""
+    if value is None and declared.default is None:
+        return None
+    kind = declared.kind
+    try:
+        return kind.parse(value)
+    except ConfigError as error:
+        raise with_location(error, name) from None
+    except (ValueError, RecursionError) as error:
+        text = "the value" if kind.confidential else _shown(value)
+        reason = f" ({error})" if str(error) else ""
+        raise ConfigError(f"{name} = {text} is not allowed{reason}; legal: {kind.legal}") from None
+
+
+def unknown(name: str, nearest: str) -> ConfigError:
+    """The error of a name that is none of those known."""
+    return ConfigError(f"{name} is not known; the nearest known one is {nearest}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The most alike of the known names."""
+    return difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)[0]
+
+
+_LONGEST: Final = 200
+"""Characters of a value in a message."""
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = toml(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, a thousand tables in each other
+        return f"a {type(value).__name__} that is too large to show"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+# --- kinds ------------------------------------------------------------------------------------------------------------
+
+
+def parse_boolean(value: Any) -> bool:
+    """A boolean: TOML's own, or ``1 yes true`` / ``0 no false`` in any case (spec/event-log.md 9).
+
+    Raises ValueError.
+    """
+    word = str(value).strip().lower()
+    if isinstance(value, bool | int | str) and word in ("1", "yes", "true"):
+        return True
+    if isinstance(value, bool | int | str) and word in ("0", "no", "false"):
+        return False
+    raise ValueError
+
+
+def integer(low: int | None = None, high: int | None = None) -> Kind:
+    """Whole numbers from ``low`` to ``high``, None = without bound."""
+
+    def parse(value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError  # noqa: TRY004
+        if (low is not None and value < low) or (high is not None and value > high):
+            raise ValueError
+        return value
+
+    legal = "a whole number" if low is None else f"{low} or more" if high is None else f"{low}..{high}"
+    return Kind(parse, legal, int)
+
+
+def number(low: float, high: float | None = None) -> Kind:
+    """Finite numbers from ``low`` to ``high``, None = without bound; fractions too."""
+
+    def parse(value: Any) -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise ValueError  # noqa: TRY004
+        try:
+            exact = float(value)
+        except OverflowError:
+            raise ValueError from None
+        if not isfinite(exact) or exact < low or (high is not None and exact > high):
+            raise ValueError
+        return exact
+
+    return Kind(parse, f"a number, {low:g} or more" if high is None else f"a number from {low:g} to {high:g}", float)
+
+
+def choice(*values: str | int) -> Kind:
+    """One of some values, written exactly so."""
+
+    def parse(value: Any) -> Any:
+        if not any(type(value) is type(one) and value == one for one in values):
+            raise ValueError
+        return value
+
+    return Kind(parse, " | ".join(map(str, values)))
+
+
+def _parse_string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError  # noqa: TRY004 - every kind raises ValueError
+    return value
+
+
+def _parse_text(value: Any) -> str:
+    text = _parse_string(value).strip()
+    if not text or "\0" in text:
+        raise ValueError
+    return text
+
+
+def parse_name(value: Any) -> str:
+    """A name, not stripped: a quoted identifier may end with a blank. Raises ValueError."""
+    name = _parse_string(value)
+    if not name or "\0" in name:
+        raise ValueError
+    return name
+
+
+def _parse_flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError  # noqa: TRY004
+    return value
+
+
+def _parse_path(value: Any) -> Path:
+    return value if isinstance(value, Path) else Path(_parse_text(value))
+
+
+def parse_names(value: Any) -> tuple[str, ...]:
+    """Names in a list, or in text with separators; at least one, none twice. Raises ValueError."""
+    names = re.split(r"[;,\s]+", value.strip(" \t\r\n;,")) if isinstance(value, str) else value
+    if not isinstance(names, list | tuple):
+        raise ValueError  # noqa: TRY004
+    result = tuple(parse_name(name) for name in names)
+    if not result:
+        raise ValueError
+    if len(set(result)) < len(result):
+        raise ValueError("a name stands twice")
+    return result
+
+
+def _parse_texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple):
+        raise ValueError  # noqa: TRY004
+    return tuple(map(_parse_string, value))
+
+
+def _parse_object(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError  # noqa: TRY004
+    return value
+
+
+def _parse_function(value: Any) -> Any:
+    if not callable(value):
+        raise ValueError  # noqa: TRY004
+    return value
+
+
+def _parse_zone(value: Any) -> str:
+    zone = _parse_text(value)
+    if zone.upper() == "UTC":
+        return "UTC"
+    try:
+        zoneinfo.ZoneInfo(zone)
+    except (OSError, ValueError, zoneinfo.ZoneInfoNotFoundError):
+        raise ValueError("this machine knows no such zone") from None
+    return zone
+
+
+def _parse_charset(value: Any) -> str:
+    try:
+        "".encode(value)
+    except (LookupError, TypeError, ValueError):  # hex and the like are no character sets
+        raise ConfigError(f"{value!r} is no character set; use a name such as utf-8 or gb18030") from None
+    return str(value)
+
+
+def object_of(kind: Kind, legal: str) -> Kind:
+    """Objects whose values are of a kind."""
+
+    def parse(value: Any) -> dict[Any, Any]:
+        return {name: kind.parse(one) for name, one in _parse_object(value).items()}
+
+    return Kind(parse, legal, json.loads)
+
+
+ANY: Final = Kind(lambda value: value, "any value")
+STRING: Final = Kind(_parse_string, "a text")
+TEXT: Final = Kind(_parse_text, "text that is not empty")
+FLAG: Final = Kind(_parse_flag, "true | false", json.loads)
+BOOLEAN: Final = Kind(parse_boolean, "1 yes true / 0 no false")
+PATH: Final = Kind(_parse_path, "a path")
+ZONE: Final = Kind(_parse_zone, "UTC or a zone such as Europe/Berlin")
+CHARSET: Final = Kind(_parse_charset, "the name of a character set")
+FUNCTION: Final = Kind(_parse_function, "a function")
+NAMES: Final = Kind(parse_names, "a list of names, or text with the separators ; , blank; no name twice")
+TEXTS: Final = Kind(_parse_texts, "a list of texts", json.loads)
+OBJECT: Final = Kind(_parse_object, "an object", json.loads)
+TEXT_OBJECT: Final = object_of(STRING, "an object of texts")
+LIST_OBJECT: Final = object_of(TEXTS, "an object of lists of texts")
+
+
+def toml(value: Any) -> str:
+    """A value of any kind as TOML writes it, null as JSON does."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case float() if value.is_integer():
+            return str(int(value))
+        case int() | float():
+            return str(value)
+        case datetime.time():
+            return value.isoformat()
+        case list() | tuple():
+            return "[" + ", ".join(toml(item) for item in value) + "]"
+        case dict():
+            return "{ " + ", ".join(f"{_toml_key(key)} = {toml(item)}" for key, item in value.items()) + " }"
+    # JSON's string is TOML's, but that TOML wants DEL escaped.
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _toml_key(key: Any) -> str:
+    name = str(key)
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml(name)
