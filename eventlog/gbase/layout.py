@@ -45,13 +45,6 @@ def _key_reader(names: Sequence[str]) -> Callable[[Row], Key]:
     return lambda row: tuple([(name, row[name]) for name in names])
 
 
-@dataclass(slots=True)
-class SizeOrder:
-    """The byte order of size arrays that this stream has shown so far."""
-
-    found: str | None = None
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
     """How rows of one label are read. ``columns`` and ``names`` in stream order: fixed ones, then variable ones.
@@ -84,15 +77,16 @@ class Layout:
 
 
 class Layouts(dict[int, Layout]):
-    """The layouts in force, by label. ``define`` takes a TABSCHEM record, which replaces that of its label. ``order``:
-    what the size arrays of the stream have shown.
+    """The layouts in force, by label. ``define`` takes a TABSCHEM record, which replaces that of its label.
+
+    ``size_order``: the byte order that the size arrays of the stream have shown so far.
     """
 
     def __init__(self, options: ReadOptions, counters: Counter[str]) -> None:
         super().__init__()
         self._options = options
         self._counters = counters
-        self.order = SizeOrder()
+        self.size_order: str | None = None
 
     def define(self, record: bytes, header_size: int) -> Layout:
         """The layout of a TABSCHEM record. Raises UnknownType, SchemaMismatch, ConfigError for a key column that is
@@ -108,7 +102,7 @@ class Layouts(dict[int, Layout]):
             if name not in names:
                 raise ConfigError(f"key column {name!r} of {table!r} is not captured: captured are {', '.join(names)}")
         qualified = table if schema is None else f"{schema}.{table}"
-        sizes = _sizes_reader(qualified, columns, options.size_order, self.order)
+        sizes = _sizes_reader(qualified, columns, options.size_order, self)
         layout = self[label] = Layout(
             label,
             schema,
@@ -118,7 +112,7 @@ class Layouts(dict[int, Layout]):
             None if key is None else _key_reader(key),
             SIZES_AT + 4 * variable,
             sizes,
-            _row_decoder(qualified, columns, sizes, options, self.order, self._count_lenient),
+            _row_decoder(qualified, columns, sizes, options, self),
         )
         return layout
 
@@ -143,7 +137,8 @@ class Layouts(dict[int, Layout]):
             f"a row has the label {label}, which no TABSCHEM record has described: read the capture from its start"
         )
 
-    def _count_lenient(self) -> None:
+    def count_lenient(self) -> None:
+        """A DATETIME was read leniently."""
         self._counters["datetime_lenient"] += 1
 
 
@@ -155,7 +150,7 @@ def _sequence(record: bytes) -> int:
 SizesReader = Callable[[bytes, int], Sequence[int]]
 
 
-def _sizes_reader(table: str, columns: Sequence[Column], size_order: str, order: SizeOrder) -> SizesReader:
+def _sizes_reader(table: str, columns: Sequence[Column], size_order: str, layouts: Layouts) -> SizesReader:
     variable = [column.name for column in columns if column.type.variable]
     fixed_bytes = sum(column.type.width for column in columns if not column.type.variable)
     little, big = (struct.Struct(f"{sign}{len(variable)}I").unpack_from for sign in "<>")
@@ -188,14 +183,14 @@ def _sizes_reader(table: str, columns: Sequence[Column], size_order: str, order:
     def choose(sizes: Sequence[int], record: bytes, payload: int) -> Sequence[int]:
         fits_little = min(sizes) >= 1 and sum(sizes) <= payload
         if fits_little and payload < _AMBIGUOUS_FROM:
-            order.found = "little"
+            layouts.size_order = "little"
             return sizes
         swapped = big(record, SIZES_AT)
         fits_big = min(swapped) >= 1 and sum(swapped) <= payload
         if fits_little and fits_big:
-            return swapped if order.found == "big" else sizes
+            return swapped if layouts.size_order == "big" else sizes
         if fits_little or fits_big:
-            order.found = "little" if fits_little else "big"
+            layouts.size_order = "little" if fits_little else "big"
             return sizes if fits_little else swapped
         raise unfit(record, payload, "either byte order")
 
@@ -212,11 +207,10 @@ def _row_decoder(
     columns: Sequence[Column],
     read_sizes: SizesReader,
     options: ReadOptions,
-    order: SizeOrder,
-    on_lenient: Callable[[], None],
+    layouts: Layouts,
 ) -> Callable[[bytes, int], list[Value]]:
     prefix = options.varchar_prefix if isinstance(options.varchar_prefix, int) else None
-    codecs = [codec(column.type, options.text, prefix, on_lenient) for column in columns]
+    codecs = [codec(column.type, options.text, prefix, layouts.count_lenient) for column in columns]
     fixed = [column.type.slot for column in columns if not column.type.variable]
     fields = struct.Struct(">" + "".join(fixed))
     unpack, fixed_bytes, fixed_count = fields.unpack_from, fields.size, len(fixed)
@@ -240,8 +234,8 @@ def _row_decoder(
         sizes: Sequence[int] = little(record, sizes_at) if length < longest else (0,)
         if end + sum(sizes) != length or 0 in sizes:
             sizes = read_sizes(record, header_size)
-        elif order.found is None:
-            order.found = "little"
+        elif layouts.size_order is None:
+            layouts.size_order = "little"
         values = list(unpack(record, header_size))
         place = 0
         try:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from eventlog.gbase.errors import ColumnError, at_offset
-from eventlog.gbase.layout import Layout, Layouts, SizeOrder
+from eventlog.gbase.layout import Layout, Layouts
 from eventlog.gbase.open_transaction import Entry
 from eventlog.gbase.options import ReadOptions, Token
 from eventlog.gbase.records import Framer, moment
@@ -46,9 +46,13 @@ class StreamReader:
         return self._transactions.token
 
     @property
-    def size_order(self) -> SizeOrder:
-        """What the stream has shown of its size arrays; who goes on in the midst of it gives it to the next reader."""
-        return self._layouts.order
+    def size_order(self) -> str | None:
+        """The byte order that size arrays have shown; a reader that goes on within a stream is given it."""
+        return self._layouts.size_order
+
+    @size_order.setter
+    def size_order(self, order: str | None) -> None:
+        self._layouts.size_order = order
 
     def transactions(self, data: bytes | bytearray | memoryview) -> Iterator[Committed]:
         """The transactions that are committed with ``data``; with ``empty_transactions`` empty ones too."""

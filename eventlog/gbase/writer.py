@@ -35,16 +35,13 @@ _MAX_DIGITS: Final = 32
 _BYTES_A_CHARACTER: Final = 4
 
 
-class Payload(NamedTuple):
-    """A row as its record holds it: sizes of the variable slots, and the bytes of all columns."""
-
-    sizes: list[int]
-    data: bytes
+RowWriter = Callable[[Row], tuple[list[int], bytes]]
+"""Writes a row as its record holds it: sizes of the variable slots, and the bytes of all columns."""
 
 
 def row_writer(
     table: str, columns: Sequence[Column], text: TextOptions, varchar_prefix: int, on_cut: Callable[[str], None]
-) -> Callable[[Row], Payload]:
+) -> RowWriter:
     """The function that writes rows of a table; ``columns`` in stream order, a row holds them all.
 
     ``on_cut`` is called with the column whose value lost its end. It raises NotExpressible, ValueRange naming the
@@ -52,7 +49,7 @@ def row_writer(
     """
     codecs = [(column, codec(column.type, text, varchar_prefix)) for column in columns]
 
-    def write(row: Row) -> Payload:
+    def write(row: Row) -> tuple[list[int], bytes]:
         sizes, slots = [], []
         for column, (null, write_value, _) in codecs:
             value = row[column.name]
@@ -67,7 +64,7 @@ def row_writer(
             elif column.type.qualifier is not None and cuts_off(value, column.type.qualifier):
                 on_cut(column.name)
             slots.append(slot)
-        return Payload(sizes, b"".join(slots))
+        return sizes, b"".join(slots)
 
     return write
 
@@ -196,7 +193,7 @@ class _Table(NamedTuple):
     name: str
     columns: tuple[Column, ...]
     names: frozenset[str]
-    payload: Callable[[Row], Payload]
+    payload: RowWriter
 
 
 class _Writer:

@@ -17,7 +17,7 @@ import pytest
 from follow_world import ITEM, OPTIONS, Receiver, Stream, files, following, position_at, running, saved_at
 
 from eventlog.errors import ConfigError
-from eventlog.gbase.emulator.server import Switches
+from eventlog.gbase.emulator.session import Switches
 from eventlog.gbase.errors import FramingError, SessionDead
 from eventlog.gbase.records import Framer
 from eventlog.publisher.stream.capture_files import CaptureFiles, CapturePlace

@@ -13,7 +13,8 @@ import pytest
 
 from eventlog.gbase import records
 from eventlog.gbase.emulator.scenarios import ALL, LABELS, SCENARIOS, T1, drain, new_server, open_session, play
-from eventlog.gbase.emulator.server import CdcServer, Done, Switches, Work
+from eventlog.gbase.emulator.server import CdcServer, Done, Work
+from eventlog.gbase.emulator.session import Switches
 from eventlog.gbase.emulator.workload import Workload, stream
 from eventlog.gbase.errors import ERROR_NUMBERS, SessionDead
 from eventlog.gbase.options import ReadOptions

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from eventlog.gbase.emulator.server import CdcServer, Switches
+from eventlog.gbase.emulator.server import CdcServer
+from eventlog.gbase.emulator.session import Switches
 from eventlog.gbase.emulator.workload import ALL_TYPES, extreme_row, null_row
 from eventlog.model import Row
 

@@ -7,23 +7,19 @@ from __future__ import annotations
 
 import re
 import threading
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any, Final, NamedTuple
 
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.gbase import records
 from eventlog.gbase.column_types import split_columns
-from eventlog.gbase.emulator.session import Capture, Session, capture_columns
+from eventlog.gbase.emulator.session import LogRecord, ServerLog, Session, Switches, capture_columns
 from eventlog.gbase.errors import ERROR_NUMBERS, LOGGING_IN_USE, UnknownType
 from eventlog.gbase.options import parse_table_name
 from eventlog.model import ChangeOp, Row
 
-_PAGE: Final = 0x1000
-_PAGE_HEADER: Final = 0x18
-_SMALLEST: Final = 0x40
-_COLUMN_SIZE: Final = 8  # what a column of a row takes in the log, about
 _FIRST_TIME: Final = 1742727439
 
 OK: Final = 0
@@ -36,20 +32,22 @@ APIVERS, NODB, NOTAB, TABPROPERTIES, NOCOL, NOSESS, NOREOPEN, TABCAPTURED, TABNO
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Switches:
-    """How the server behaves (spec/gbase-cdc.md 6)."""
+class _Refused(Exception):  # no error of ours: the answer of a call
+    """A call is answered with this number."""
 
-    size_order: str = "little"
-    varchar_prefix: int = 2
-    max_recs: int = 64
-    read_bytes: int = 65536
-    stale_tail: bool = False
-    timeout_every: int = 0
-    extra_header: int = 0
-    log_start: int = 11
-    log_size: int = 1 << 24
-    keep_logs: int = 6
+
+def _answering(call: Callable[..., int]) -> Callable[..., int]:
+    """A call of the interface: a NULL among its arguments is ARGNULL, what is refused its number."""
+
+    @wraps(call)
+    def answering(*arguments: Any) -> int:
+        try:
+            return ARGNULL if None in arguments else call(*arguments)
+        except _Refused as refused:
+            (answer,) = refused.args
+            return int(answer)
+
+    return answering
 
 
 @dataclass(slots=True)
@@ -60,17 +58,6 @@ class ServerTable:
     columns: Mapping[str, str]
     kind: str = "table"
     full_row_logging: bool = False
-
-
-class LogRecord(NamedTuple):
-    """A record of the log: ``numbers`` are its fields behind sequence and transaction id."""
-
-    sequence: int
-    number: int
-    tx: int
-    table: str | None = None
-    row: Row | None = None
-    numbers: tuple[int, ...] = ()
 
 
 class Done(NamedTuple):
@@ -151,9 +138,7 @@ class CdcServer:
         self.switches = switches or Switches()
         self.tables: dict[str, ServerTable] = {}
         self._on_commit = on_commit
-        self._log: list[LogRecord] = []
-        self._dropped = 0  # records that stood in front of _log[0]
-        self._next = self.switches.log_start << 32 | _PAGE_HEADER
+        self._log = ServerLog(self.switches)
         self._time = _FIRST_TIME
         self._busy: set[int] = set()
         self._sessions: dict[int, Session] = {}
@@ -181,24 +166,22 @@ class CdcServer:
     @property
     def next_sequence(self) -> int:
         """The sequence of the next record."""
-        return self._next
+        return self._log.next_sequence
 
     @property
     def oldest_sequence(self) -> int:
         """The lowest sequence that can be activated at."""
-        return max((self._next >> 32) - self.switches.keep_logs + 1, self.switches.log_start) << 32 | _PAGE_HEADER
+        return self._log.oldest_sequence
 
     def log(
         self, number: int, tx: int, table: str | None = None, row: Row | None = None, numbers: tuple[int, ...] = ()
     ) -> int:
         """Write a log record; gives its sequence."""
         with self._changed:
-            sequence = self._next
-            self._log.append(LogRecord(sequence, number, tx, table, row, numbers))
-            size = _SMALLEST + _COLUMN_SIZE * len(row or ())
-            self._advance(size)
+            record = LogRecord(self._log.next_sequence, number, tx, table, row, numbers)
+            self._log.append(record)
             self._changed.notify_all()
-        return sequence
+        return record.sequence
 
     def end(self, work: Work, number: int) -> None:
         """End a transaction by COMMTX or RBTX."""
@@ -213,57 +196,24 @@ class CdcServer:
         with self._changed:
             for session in self._sessions.values():
                 if session.cursor is not None:
-                    session.fail(self._dropped + len(self._log), ERROR_NUMBERS[error], dead)
+                    session.fail(ERROR_NUMBERS[error], dead)
             self._changed.notify_all()
-
-    def _advance(self, size: int) -> None:
-        at = self._next & 0xFFFFFFFF
-        while size > 0:
-            room = _PAGE - (at & 0xFFF)
-            if room - size >= _SMALLEST:
-                at += size
-                break
-            size -= room
-            at = (at & ~0xFFF) + _PAGE + _PAGE_HEADER
-        if at < self.switches.log_size:
-            self._next = self._next & ~0xFFFFFFFF | at
-            return
-        self._next = (self._next >> 32) + 1 << 32 | _PAGE_HEADER
-        oldest = bisect_left(self._log, self.oldest_sequence, key=lambda record: record.sequence)
-        del self._log[:oldest]
-        self._dropped += oldest
-
-    def record_at(self, place: int) -> LogRecord | None:
-        """The log record at a place counted from the very first one; None at the end. Raises IndexError if its log is
-        kept no more.
-        """
-        if place < self._dropped:
-            raise IndexError(place)
-        return self._log[place - self._dropped] if place - self._dropped < len(self._log) else None
 
     # --- the calls (spec/gbase-cdc.md 1)
 
-    def cdc_opensess(
-        self, server: str | None, session: int | None, timeout: int | None, max_recs: int | None, major: int | None,
-        minor: int | None,
-    ) -> int:  # fmt: skip
+    @_answering
+    def cdc_opensess(self, server: str, session: int, timeout: int, max_recs: int, major: int, minor: int) -> int:
         """A session id, or a negative error. ``timeout`` in seconds, of which only the sign counts here."""
-        if None in (server, session, timeout, max_recs, major, minor):
-            return ARGNULL
         if major != 1 or minor not in (0, 1):
             return APIVERS
-        assert timeout is not None
         self._last_session += 1
-        self._sessions[self._last_session] = Session(self, self._last_session, timeout, max_recs or 0)
+        self._sessions[self._last_session] = Session(self._log, self.switches, timeout, max_recs)
         return self._last_session
 
-    def cdc_set_fullrowlogging(self, table: str | None, on: int | None) -> int:
+    @_answering
+    def cdc_set_fullrowlogging(self, table: str, on: int) -> int:
         """0 or an error; -19816 for switching it off while the table is captured."""
-        if table is None or on is None:
-            return ARGNULL
         found = self._find(table)
-        if isinstance(found, int):
-            return found
         if found.kind != "table":
             return TABPROPERTIES
         if not on and any(table in session.captures for session in self._sessions.values()):
@@ -271,18 +221,10 @@ class CdcServer:
         found.full_row_logging = bool(on)
         return OK
 
-    def cdc_startcapture(
-        self, session: int | None, zero: int | None, table: str | None, columns: str | None, label: int | None
-    ) -> int:
+    @_answering
+    def cdc_startcapture(self, session: int, zero: int, table: str, columns: str, label: int) -> int:
         """0 or an error."""
-        if session is None or zero is None or table is None or columns is None or label is None:
-            return ARGNULL
-        opened = self._sessions.get(session)
-        if opened is None:
-            return NOSESS
-        found = self._find(table)
-        if isinstance(found, int):
-            return found
+        opened, found = self._opened(session), self._find(table)
         names = [name.strip() for name in columns.split(",")]
         if any(name not in found.columns for name in names):
             return NOCOL
@@ -294,81 +236,76 @@ class CdcServer:
             captured = capture_columns({name: found.columns[name] for name in names})
         except UnknownType:
             return TABPROPERTIES
-        opened.start(Capture(table, label, captured))
+        opened.start(table, label, captured)
         return OK
 
-    def cdc_activatesess(self, session: int | None, position: int | None) -> int:
+    @_answering
+    def cdc_activatesess(self, session: int, position: int) -> int:
         """0 or an error. ``position`` 0 is now."""
-        if session is None or position is None:
-            return ARGNULL
-        opened = self._sessions.get(session)
-        if opened is None:
-            return NOSESS
+        opened = self._opened(session)
         if opened.cursor is not None:
             return NOREOPEN
-        if position and not self.oldest_sequence <= position <= self._next:
+        if position and not self.oldest_sequence <= position <= self.next_sequence:
             return LSN
-        place = bisect_left(self._log, position or self._next, key=lambda record: record.sequence)
-        opened.activate(self._dropped + place)
+        opened.activate(self._log.place_of(position or self.next_sequence))
         return OK
 
-    def cdc_read(self, session: int | None, buffer: bytearray) -> int:
+    @_answering
+    def cdc_read(self, session: int, buffer: bytearray) -> int:
         """Fill the buffer: the number of bytes that are valid, or an error."""
-        if session is None:
-            return ARGNULL
         with self._changed:
-            opened = self._sessions.get(session)
-            if opened is None or opened.cursor is None:
+            opened = self._opened(session)
+            if opened.cursor is None:
                 return NOSESS
             while opened.timeout < 0 and not opened.has_data():
                 self._changed.wait()
-                if session not in self._sessions:
-                    return NOSESS
+                self._opened(session)
             return opened.read(buffer)
 
     def has_data(self, session: int) -> bool:
         """Whether a read would return more than a TIMEOUT. No call of the interface: for those who drive both ends."""
         return self._sessions[session].has_data()
 
-    def cdc_recboundary(self, session: int | None) -> int:
+    @_answering
+    def cdc_recboundary(self, session: int) -> int:
         """0 or an error: the next read begins with the start of the record that was being returned."""
-        return self._call(session, Session.to_boundary)
-
-    def cdc_deactivatesess(self, session: int | None) -> int:
-        """0 or an error."""
-        return self._call(session, Session.deactivate)
-
-    def cdc_endcapture(self, session: int | None, zero: int | None, table: str | None) -> int:
-        """0 or an error."""
-        if session is None or zero is None or table is None:
-            return ARGNULL
-        opened = self._sessions.get(session)
-        if opened is None:
-            return NOSESS
-        return OK if opened.captures.pop(table, None) is not None else TABNOTCAPTURED
-
-    def cdc_closesess(self, session: int | None) -> int:
-        """0 or an error."""
-        with self._changed:
-            answer = self._call(session, lambda opened: self._sessions.pop(opened.id))
-            self._changed.notify_all()
-        return answer
-
-    def _call(self, session: int | None, act: Callable[[Session], object]) -> int:
-        if session is None:
-            return ARGNULL
-        opened = self._sessions.get(session)
-        if opened is None:
-            return NOSESS
-        act(opened)
+        self._opened(session).to_boundary()
         return OK
 
-    def _find(self, name: str) -> ServerTable | int:
+    @_answering
+    def cdc_deactivatesess(self, session: int) -> int:
+        """0 or an error."""
+        self._opened(session).deactivate()
+        return OK
+
+    @_answering
+    def cdc_endcapture(self, session: int, zero: int, table: str) -> int:
+        """0 or an error."""
+        return OK if self._opened(session).captures.pop(table, None) is not None else TABNOTCAPTURED
+
+    @_answering
+    def cdc_closesess(self, session: int) -> int:
+        """0 or an error."""
+        with self._changed:
+            self._opened(session)
+            del self._sessions[session]
+            self._changed.notify_all()
+        return OK
+
+    def _opened(self, session: int) -> Session:
+        if session not in self._sessions:
+            raise _Refused(NOSESS)
+        return self._sessions[session]
+
+    def _find(self, name: str) -> ServerTable:
         if name in self.tables:
             return self.tables[name]
         database = parse_table_name(name).database
-        return NOTAB if any(parse_table_name(known).database == database for known in self.tables) else NODB
+        has_database = any(parse_table_name(known).database == database for known in self.tables)
+        raise _Refused(NOTAB if has_database else NODB)
 
+
+# --- as a DB-API connection -------------------------------------------------------------------------------------------
 
 _CALL: Final = re.compile(r"EXECUTE FUNCTION (cdc_[a-z_]+)\(([?, ]*)\)")
 _FUNCTIONS: Final = frozenset((

@@ -10,7 +10,8 @@ from decimal import Decimal
 from typing import Final
 
 from eventlog.gbase.column_types import Column, Kind, parse_type, split_columns
-from eventlog.gbase.emulator.server import CdcServer, Switches, Work
+from eventlog.gbase.emulator.server import CdcServer, Work
+from eventlog.gbase.emulator.session import Switches
 from eventlog.gbase.packed import DAY, FIELDS, FRACTION, MONTH, SECOND, YEAR, Qualifier, holds
 from eventlog.model import ChangeOp, Row, Value
 

@@ -171,7 +171,7 @@ class CaptureFiles:
         try:
             if saved is not None:
                 self._recognise(saved)
-                stream.reader.size_order.found = saved.size_order
+                stream.reader.size_order = saved.size_order
                 yield from track.read(_Piece(FilePlace("", 0), saved.tables))
             for piece in self._pieces(None if saved is None else saved.restart, once):
                 if not piece.data:
@@ -309,7 +309,7 @@ class _Track:
         place = CapturePlace(
             self._place(restart),
             self.landmarks.tables(),
-            self.stream.reader.size_order.found,
+            self.stream.reader.size_order,
             read,
             digest_of(self.known),
             tuple(one.file for start, one in self.starts if start > restart and one.file != read.file),
