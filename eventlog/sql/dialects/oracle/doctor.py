@@ -32,7 +32,6 @@ from eventlog.sql.doctor.facts import AnswerFunction, LogTrigger, Numbering, Orp
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, logged_secrets
 
-
 # --- the log ----------------------------------------------------------------------------------------------------------
 
 
