@@ -12,50 +12,43 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyspark.sql import SparkSession
 from sqlalchemy import Connection
 
 from eventlog.config.load import Config
-from eventlog.core.events import Outgoing
 from eventlog.errors import ConfigError
-from eventlog.model import SUCCESS, Status
+from eventlog.model import Status
 from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.cycle import rebuild, recorded_ids
-from eventlog.publisher.delivery import Parking
+from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.flight import Flight, decode
-from eventlog.publisher.marks import Marks
 from eventlog.publisher.metrics import warn_of_loopback
 from eventlog.publisher.open import class_names, class_schema, open_context, with_tables
+from eventlog.qlik import sequence
 from eventlog.qlik.errors import SequenceExhausted
-from eventlog.qlik.sequence import WriterState, resume
+from eventlog.qlik.file_tables import STATE_FILE
 from eventlog.sql.bulk import Part
 from eventlog.sql.connection import as_database_errors, describe
 from eventlog.sql.rows import read_inflight
-from eventlog.sql.windows import to_ranges
-from eventlog.xds.writer import write_outgoing
-from spark.job import Job, Numbered, Output, snapshot_context, without_settings_of_others
+from spark.job import Job, Numbered, Output, without_settings_of_others
 from spark.log_source import PARTITION_ROWS, place_for
-from spark.output import formats as outputs
-from spark.output import manifest
-from spark.output import tables as table_output
-from spark.output.directory import Directory
-from spark.output.formats import BadLine
-from spark.output.manifest import FlightReport, Manifest
-from spark.output.part_files import COMPRESSIONS, OutputFile
-from spark.output.xds import About, about_of, write_documents
+from spark.output.directory import MANIFEST, Claim, Directory, begin, finish, resume
+from spark.output.formats import format_named
+from spark.output.part_files import COMPRESSIONS, IDS, MARKED, Manifest, PartReport, manifest_of, part_report
 from spark.session import Done, as_spark_failed, cores_of, is_local, open_session, shown, spark_progress
-from spark.stages import fold, in_flight, read, shuffle, write
+from spark.stages import fold, read, shuffle, write
+from spark.stages.in_flight import Recorded, write_flights
 from spark.stages.marks import is_marked, mark
 
 _log = logging.getLogger("eventlog.backlog")
@@ -64,6 +57,10 @@ _BUCKETS_A_CORE = 2
 _BUCKET_ROWS = 2_000_000
 _LAST = 2**63 - 1
 _LEAST_FILE_BYTES = 128 * 1024
+_NAMES = re.compile(
+    rf"{IDS}|{MARKED}|{re.escape(STATE_FILE)}|part-\d{{6,}}-\d{{5,}}\.(?:xmll|xml|parquet|jsonl)(?:\.gz|\.zst)?"
+)
+"""What the files and folders of an output directory are called, beside the folders of change tables."""
 _NUMBERS = 10**19
 """Change numbers that there are (spec/qlik.md 3)."""
 
@@ -120,22 +117,50 @@ def run(config: Config, request: Request) -> Report:
     began = time.monotonic()
     directory = Directory(request.out)
     with open_context(config, Counters()) as context:
-        log, database = str(context.log), describe(context.connection.engine.url)
-        found = manifest.finished(directory, log, database, request.format)
+        manifest = _resume(context, directory, request.format)
+        is_resumed = manifest is not None
         converted = began
-        made = found
-        if made is None:
-            made = _convert(config, request, context, directory)
+        if manifest is None:
+            manifest = _convert(config, request, context, directory)
             converted = time.monotonic()
-        marked = _mark(request, context, directory, made) if request.mark else None
+        marked = _mark(request, context, directory, manifest) if request.mark else None
         if marked:
-            warn_of_loopback(context, made.totals.get("rows_loopback", 0))
+            warn_of_loopback(context, manifest.totals.get("rows_loopback", 0))
     ended = time.monotonic()
-    return Report(made, found is not None, marked, ended - began, converted - began, ended - converted)
+    return Report(manifest, is_resumed, marked, ended - began, converted - began, ended - converted)
+
+
+def _claim(context: Context) -> Claim:
+    """What an output directory says of the log that it is of."""
+    log, database = str(context.log), describe(context.connection.engine.url)
+
+    def describe_other(said: Mapping[str, Any]) -> str:
+        return f"documents of the log {said['log']} of {said['database']}, not of {log} of {database}"
+
+    return Claim("backlog job", {"log": log, "database": database}, describe_other, _NAMES)
+
+
+def _resume(context: Context, directory: Directory, format: str) -> Manifest | None:
+    """The manifest of a directory that is finished. Raises ConfigError as ``spark.output.directory.resume``, and for
+    one that is finished in another format.
+    """
+    value = resume(directory, _claim(context))
+    if value is None:
+        return None
+    try:
+        manifest = manifest_of(value)
+    except (KeyError, TypeError) as error:
+        raise ConfigError(f"{directory.location}/{MANIFEST} is damaged ({error}); give another directory") from None
+    if manifest.format != format:
+        raise ConfigError(
+            f"{directory.location} is finished already, in the format {manifest.format}, not {format}; give another "
+            "directory"
+        )
+    return manifest
 
 
 def _check(config: Config, request: Request) -> None:
-    outputs.check(request.format, request.form)
+    format_named(request.format, request.form)
     if request.compression not in COMPRESSIONS:
         raise ConfigError(f"compression {request.compression!r} is unknown: use {', '.join(COMPRESSIONS)}")
     if request.max_file_bytes < _LEAST_FILE_BYTES:
@@ -150,29 +175,31 @@ def _check(config: Config, request: Request) -> None:
         raise ConfigError("publisher_disabled is set: nothing is published; take it out to convert the backlog")
 
 
-def _mark(request: Request, context: Context, directory: Directory, made: Manifest) -> int:
-    if is_marked(directory, made) and not made.in_flight:
+def _mark(request: Request, context: Context, directory: Directory, manifest: Manifest) -> int:
+    if is_marked(directory, manifest) and not manifest.in_flight:
         return 0
     seen = [0]
-    total = made.totals.get("rows_read", 0)
+    total = manifest.totals.get("rows_read", 0)
 
     def done(rows: int) -> None:
         seen[0] += rows
 
     with shown("marking", lambda: Done(seen[0] / max(1, total), seen[0], 0), request.quiet):
-        return mark(context, directory, made, request.connections or min(4, os.cpu_count() or 1), done)
+        return mark(context, directory, manifest, request.connections or min(4, os.cpu_count() or 1), done)
 
 
 def _convert(config: Config, request: Request, context: Context, directory: Directory) -> Manifest:
     started = datetime.now(UTC)
-    output = outputs.output_of(
-        config,
+    form = format_named(request.format)
+    file_form = request.form or form.FORMS[0]
+    output = Output(
+        directory.path if directory.is_local else directory.location,
+        file_form,
+        request.compression,
+        request.max_file_bytes,
+        config.publisher.batch_size,
         request.format,
-        request.options,
-        directory=directory.path if directory.is_local else directory.location,
-        form=request.form,
-        compression=request.compression,
-        max_bytes=request.max_file_bytes,
+        form.read_options(config, request.options, file_form),
     )
     engine = context.connection.engine
     with ExitStack() as stack:
@@ -201,13 +228,9 @@ def _convert(config: Config, request: Request, context: Context, directory: Dire
             started=started,
             before=_before(request, output, sum(part.rows for part in parts)),
         )
-        manifest.begin(
-            directory,
-            str(context.log),
-            describe(engine.url),
-            table_output.folders(job) if job.output.format == "qlik-change-table" else [],
-        )
-        recorded = _write_flights(job, directory, flights)
+        begin(directory, _claim(context), form.folders(job))
+        directory.make(IDS)
+        recorded = write_flights(job, directory, flights)
         job = replace(job, before=recorded.numbered)
         reports = _run_job(spark, job, request) if parts else []
     return _finish(context, directory, job, recorded, reports)
@@ -216,9 +239,9 @@ def _convert(config: Config, request: Request, context: Context, directory: Dire
 def _before(request: Request, output: Output, rows: int) -> Numbered:
     """Where numbering begins. Raises BadSequence, SequenceExhausted."""
     last = request.last_sequence
-    if last is None and output.messages is not None:
-        last = output.messages.last_sequence
-    prefix, number = resume(last)
+    if last is None:
+        last = getattr(output.options, "last_sequence", None)  # which change tables do not have
+    prefix, number = sequence.resume(last)
     if number + 2 * rows >= _NUMBERS:
         raise SequenceExhausted(f"no numbers are left for {rows} rows behind {last}; begin a new task")
     return Numbered(number, prefix)
@@ -244,8 +267,8 @@ def _buckets(request: Request, cores: int, rows: int) -> int:
     return min(buckets, request.connections) if request.connections else buckets
 
 
-def _run_job(spark: SparkSession, job: Job, request: Request) -> list[manifest.PartReport]:
-    """The three stages (``reading``, ``folding``, ``writing``); the reports of the parts in their order."""
+def _run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport]:
+    """The three stages (``read``, ``fold``, ``write``); the reports of the parts in their order."""
     context = spark.sparkContext
     events = context.accumulator(0)
     count = events.add
@@ -282,72 +305,18 @@ def _run_job(spark: SparkSession, job: Job, request: Request) -> list[manifest.P
     except KeyboardInterrupt:
         context.cancelJobGroup(job.name)
         raise
-    return sorted((manifest.part_report(json.loads(row.report)) for row in found), key=lambda report: report.part)
-
-
-class _Recorded(NamedTuple):
-    """What became of what is in flight: its flights, files and counts, and what was numbered up to here."""
-
-    flights: list[FlightReport]
-    files: list[OutputFile]
-    counts: dict[str, int]
-    numbered: Numbered
-
-
-def _write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) -> _Recorded:
-    """What is in flight, exactly as it was recorded: the same rows, event-ids and envelopes, oldest first."""
-    if job.output.format != "xds":
-        written = in_flight.write(job, directory, flights)
-        told = [_report_flight(directory, *flight) for flight in written.flights]
-        return _Recorded(told, written.files, written.counts, written.numbered)
-    recorded: list[FlightReport] = []
-    envelopes: list[list[Outgoing]] = []
-    counts: dict[str, int] = {}
-    for flight in flights:
-        with snapshot_context(job) as context:
-            rebuilt = rebuild(context, flight, Parking(0, 0))
-        marks = Marks()
-        events = 0
-        for envelope in rebuilt.envelopes:
-            sent = [event for event in envelope.events if event.operation is not None]
-            if sent:
-                envelopes.append(sent)
-                events += len(sent)
-            marks.add_answered(envelope.events, SUCCESS)
-        good = [record_id for letter, ids in marks.letters.items() if letter != Status.ERROR for record_id in ids]
-        bad = [(row.record_id, row.code, row.message) for row in marks.errors]
-        every = sorted({*good, *(record_id for record_id, _, _ in bad)})
-        recorded.append(_report_flight(directory, flight, every, bad, events))
-        counts["rows_in_flight"] = counts.get("rows_in_flight", 0) + len(every)
-        counts["rows_bad"] = counts.get("rows_bad", 0) + len(bad)
-    sent_events = list(chain.from_iterable(envelopes))
-    for event in sent_events:
-        if event.operation is not None:
-            counts[event.operation] = counts.get(event.operation, 0) + 1
-    ids = [int(event.event_id) for event in sent_events]
-    about: list[About] = list(map(about_of, sent_events))
-    texts = [[write_outgoing(event) for event in envelope] for envelope in envelopes]
-    files = write_documents(directory, job.output, job.config, 0, texts, ids, about)
-    return _Recorded(recorded, files, counts, job.before)
-
-
-def _report_flight(
-    directory: Directory, flight: Flight, every: Sequence[int], bad: Sequence[BadLine], events: int
-) -> FlightReport:
-    name = f"{manifest.IDS}/flight-{flight.number:012d}.parquet"
-    write.write_ids(directory, name, to_ranges(every), bad)
-    return FlightReport(flight.number, name, len(every), events)
+    return sorted((part_report(json.loads(row.report)) for row in found), key=lambda report: report.part)
 
 
 def _finish(
-    context: Context, directory: Directory, job: Job, recorded: _Recorded, reports: Sequence[manifest.PartReport]
+    context: Context, directory: Directory, job: Job, recorded: Recorded, reports: Sequence[PartReport]
 ) -> Manifest:
-    totals = dict(recorded.counts)
+    counts = Counter(recorded.counts)
     for report in reports:
-        for name, number in report.counts.items():
-            totals[name] = totals.get(name, 0) + number
+        counts.update(report.counts)
     files = [*recorded.files, *(file for report in reports for file in report.files)]
-    totals |= {
+    totals = {
+        **counts,
         "rows_read": sum(report.rows_read for report in reports),
         "rows_loopback": sum(report.rows_loopback for report in reports),
         "events": sum(file.events for file in files),
@@ -355,12 +324,13 @@ def _finish(
         "files": len(files),
         "bytes": sum(file.bytes for file in files),
     }
-    state = max([job.before.state, *(WriterState(*report.state) for report in reports)])
-    if job.output.format == "qlik-change-table":
-        table_output.finish(job, directory, files, state)
-    made = Manifest(
-        log=str(context.log),
-        database=describe(context.connection.engine.url),
+    state = max([job.before.state, *(sequence.WriterState(*report.state) for report in reports)])
+    sizes: dict[str, int | None] = {file.name: file.bytes for file in files}
+    written = [*(flight.ids for flight in recorded.flights), *(report.ids for report in reports)]
+    written += format_named(job.output.format).finish(job, directory, files, state)
+    claim = _claim(context)
+    manifest = Manifest(
+        **claim.identity,
         snapshot=job.snapshot,
         started=job.started.isoformat(timespec="seconds"),
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -371,8 +341,8 @@ def _finish(
         format=job.output.format,
         last_sequence=f"{state.prefix}{state.number:019}" if state.prefix else "",
     )
-    manifest.finish(directory, made)
-    return made
+    finish(directory, claim, asdict(manifest), sizes | dict.fromkeys(written))
+    return manifest
 
 
 def main() -> None:

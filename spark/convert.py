@@ -16,14 +16,15 @@ import json
 import shutil
 import sys
 import tempfile
+import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -32,10 +33,10 @@ from eventlog.changes.format import PROBLEMS_KEPT, Report
 from eventlog.convert import format_named, in_own_options, read_options
 from eventlog.errors import ConfigError, EventlogError, FormatError
 from eventlog.log.files import FILE_FORMATS
+from eventlog.model import Change
 from spark.captures import Capture, captures
-from spark.output.conversion_directory import TEMPORARY, abandon, begin, finish, finished, reopen
-from spark.progress import followed, progress_of
-from spark.session import as_spark_failed, open_session, shown, tune_collector
+from spark.output.directory import TEMPORARY, Claim, Directory, abandon, begin, finish, reopen, resume
+from spark.session import Done, as_spark_failed, open_session, shown, tune_collector
 from spark.sorting import Read, work_on
 
 
@@ -139,16 +140,18 @@ def convert(
     _check_writer(job)
     found = captures(source_format, source, job.reader)
     outputs = [_output_name(job, capture) for capture in found]
-    what = {
+    identity = {
         "from": source_format,
         "to": target_format,
         "source": str(Path(source).resolve()),
         "options": _digest({"strict": strict, **options._asdict()}),
     }
-    known = finished(job.target, what, outputs)
+    claim = Claim("conversion", identity, _described)
+    directory = Directory(job.target)
+    known = resume(directory, claim, outputs)
     kept: list[CaptureReport] = []
     if known is not None:
-        reports = [CaptureReport(**one) for one in known]
+        reports = [CaptureReport(**one) for one in known["captures"]]
         failed = {one.name for one in reports if one.failed is not None}
         found = [capture for capture in found if capture.name in failed]
         if not found:
@@ -156,18 +159,23 @@ def convert(
         kept = [one for one in reports if one.name not in {capture.name for capture in found}]
     session = spark or open_session(master, "eventlog convert")
     if known is None:
-        begin(job.target, what, outputs)
+        begin(directory, claim, outputs)
     else:
-        reopen(job.target, what, outputs)
+        reopen(directory, claim, outputs)
     try:
         done = sorted([*kept, *_run(session, job, found)], key=lambda report: report.name)
         _check(done, strict)
     except ConfigError:
         if known is None:
-            abandon(job.target)  # so that the command with better options may use it
+            abandon(directory)  # so that the command with better options may use it
         raise
-    finish(job.target, what, [asdict(report) for report in done])
+    written = {report.output: None for report in done if report.failed is None}
+    finish(directory, claim, {"captures": [asdict(report) for report in done]}, written)
     return Conversion(tuple(done), resumed=False)
+
+
+def _described(said: Mapping[str, Any]) -> str:
+    return f"{said['source']} converted from {said['from']} to {said['to']} with its own options"
 
 
 def _check_writer(job: _Job) -> None:
@@ -216,7 +224,7 @@ def _run(spark: SparkSession, job: _Job, found: Sequence[Capture]) -> list[Captu
             yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(report))]})
 
     what_then = f"nothing in {job.target} counts; run the same command again"
-    with shown("converting", progress_of(job.target, found), job.quiet), as_spark_failed(what_then):
+    with shown("converting", _progress_of(job, found), job.quiet), as_spark_failed(what_then):
         rows = frame.mapInArrow(convert_all, "report string").collect()
     return [CaptureReport(**json.loads(row.report)) for row in rows]
 
@@ -244,7 +252,7 @@ def _convert(job: _Job, capture: Capture, read: Read) -> CaptureReport:
     try:
         written = place / (_file_in(job) if is_directory else output)
         write = format_named(job.target_format).write
-        write(changes if job.quiet else followed(changes, job.target, capture), str(written), job.writer, report)
+        write(changes if job.quiet else _followed(changes, job, capture), str(written), job.writer, report)
         _move(place if is_directory else written, Path(job.target, output))
     except EventlogError as error:  # foreseeable: another attempt would say the same
         failed, by_options = str(error), isinstance(error, ConfigError)
@@ -261,6 +269,63 @@ def _move(made: Path, final: Path) -> None:
         # Moved, not removed: an attempt that outlives the job finds _temporary gone, and harms nothing.
         final.replace(made.with_name(f"{made.name}-before"))
     made.replace(final)
+
+
+# --- progress ---------------------------------------------------------------------------------------------------------
+
+_CHANGES: Final = 500
+_SECONDS: Final = 0.5
+
+
+def _followed(changes: Iterable[Change], job: _Job, capture: Capture) -> Iterator[Change]:
+    """The changes as they come; now and then a file of the capture says how many there were.
+
+    Accumulators would not do, since Spark brings them to the driver when a task has ended.
+    """
+    file = _progress_file(job, capture)
+    said = time.monotonic()
+    number = 0
+    for change in changes:
+        yield change
+        number += 1
+        if number % _CHANGES == 0 and time.monotonic() - said > _SECONDS:
+            said = time.monotonic()
+            file.write_text(json.dumps((number, False)))
+    file.write_text(json.dumps((number, True)))
+
+
+def _progress_of(job: _Job, found: Sequence[Capture]) -> Callable[[], Done]:
+    """A function that tells how far the conversion of these captures is.
+
+    The share is that of the captures' bytes. Of a capture that is being read it is reckoned from its changes, as soon
+    as another has shown how many bytes a change takes.
+    """
+    sizes: list[int] = []
+
+    def now() -> Done:
+        if not sizes:
+            sizes.extend(max(capture.size(), 1) for capture in found)
+        said = [(*_changes_so_far(job, capture), size) for capture, size in zip(found, sizes, strict=True)]
+        ended = [(changes, size) for changes, has_ended, size in said if has_ended]
+        bytes_of_change = sum(size for _, size in ended) / max(sum(changes for changes, _ in ended), 1)
+        done = sum(size if has_ended else min(changes * bytes_of_change, size) for changes, has_ended, size in said)
+        changes = sum(changes for changes, _, _ in said)
+        return Done(done / sum(sizes), changes, 0, "changes", f"{len(ended)} of {len(found)} captures")
+
+    return now
+
+
+def _changes_so_far(job: _Job, capture: Capture) -> tuple[int, bool]:
+    """How many changes of a capture have been read, and whether there are no more."""
+    try:
+        changes, has_ended = json.loads(_progress_file(job, capture).read_text())
+    except (OSError, ValueError):  # not begun, or being written just now
+        return 0, False
+    return changes, has_ended
+
+
+def _progress_file(job: _Job, capture: Capture) -> Path:
+    return Path(job.target, TEMPORARY, f"{capture.name}.progress")
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
@@ -16,7 +16,6 @@ from eventlog.config.settings import SinkSettings
 from eventlog.core.catalog import Catalog, Database
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.open import catalog_of, xds_format
-from eventlog.qlik import change_table_options, message_options
 from eventlog.qlik.sequence import WriterState
 from eventlog.sql.bulk import Part
 from eventlog.sql.connection import connect
@@ -67,7 +66,7 @@ class Output:
 
     ``directory``: a path or a URI that driver and workers all reach. ``form``: lines, documents or parquet, of change
     tables parquet, csv or json; ``compression``: none, gzip or zstd; ``max_bytes`` of a file; ``batch_size`` events an
-    envelope. ``format``: xds, qlik-messages (``messages`` are its options) or qlik-change-table (``tables``).
+    envelope. ``format``: xds, qlik-messages or qlik-change-table; ``options``: those of the writer of the latter two.
     """
 
     directory: str
@@ -76,8 +75,7 @@ class Output:
     max_bytes: int
     batch_size: int
     format: str = "xds"
-    messages: message_options.WriteOptions | None = None
-    tables: change_table_options.WriteOptions | None = None
+    options: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,19 @@
-"""The output directory, on this machine or where its URI says: files appear whole, under their names, or not at all."""
+"""An output directory appears whole, says whose it is, and can be taken up again.
+
+``_STARTED`` is written first and ``_SUCCESS`` last; in between nothing in the directory counts. A run begins
+(``resume`` says whether it may, ``begin``), puts its parts into the directory, each under its name only when it is
+whole, and finishes: every file is verified, then the manifest is written, then ``_SUCCESS``.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from re import Pattern
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,11 +23,18 @@ from eventlog.errors import ConfigError
 from eventlog.files.fsync import sync_path
 
 TEMPORARY: Final = "_temporary"
-"""The folder of what is being written."""
+"""The folder of what is not complete. Spark and Hadoop ignore names that begin with an underscore."""
+
+STARTED: Final = "_STARTED"
+SUCCESS: Final = "_SUCCESS"
+MANIFEST: Final = "_manifest.json"
+_FORM: Final = 1
 
 
 class Directory:
-    """The output directory, on this machine or where its URI says. Raises ConfigError if it cannot be used."""
+    """The files of a local path or a URI (``s3://``, ``gs://``, ``abfss://``, ``hdfs://``), as driver and workers alike
+    see them. Raises ConfigError if the location cannot be used.
+    """
 
     def __init__(self, location: str) -> None:
         self.location = location
@@ -31,40 +48,47 @@ class Directory:
         self.is_local = isinstance(self._fs, fs.LocalFileSystem)
 
     def within(self, name: str) -> str:
-        return f"{self.path}/{name}"
+        """The path of a name in the directory; of an empty one that of the directory itself."""
+        return f"{self.path}/{name}" if name else self.path
 
-    def names(self) -> dict[str, int | None]:
-        """Files and folders by name (files with their sizes), at the first level; empty if it does not exist."""
-        found = self._fs.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
-        return {info.base_name: info.size if info.is_file else None for info in found}
+    def names(self) -> list[str]:
+        """Files and folders at the first level; none if the directory does not exist."""
+        return [info.base_name for info in self._fs.get_file_info(fs.FileSelector(self.path, allow_not_found=True))]
 
-    def files(self) -> dict[str, int]:
-        """All files, in folders too, by their names within the directory, with their sizes."""
-        found = self._fs.get_file_info(fs.FileSelector(self.path, recursive=True))
-        return {info.path.removeprefix(self.path).lstrip("/"): info.size for info in found if info.is_file}
+    def sizes(self, names: Collection[str]) -> dict[str, int | None]:
+        """The files and folders of these names that are there, with the sizes of files."""
+        infos = self._fs.get_file_info(list(map(self.within, names)))
+        there = zip(names, infos, strict=True)
+        return {name: info.size if info.is_file else None for name, info in there if info.type != fs.FileType.NotFound}
 
-    def is_file(self) -> bool:
-        return bool(self._fs.get_file_info(self.path).type == fs.FileType.File)
+    def exists(self, name: str) -> bool:
+        """Whether there is a file or folder of this name."""
+        return bool(self.sizes([name]))
 
     def make(self, name: str = "") -> None:
-        self._fs.create_dir(self.within(name) if name else self.path, recursive=True)
+        """Make the directory, or a folder in it, and those it stands in."""
+        self._fs.create_dir(self.within(name), recursive=True)
 
     def read(self, name: str) -> bytes:
+        """The content of a file. Raises OSError."""
         with self._fs.open_input_stream(self.within(name)) as stream:
             return bytes(stream.read())
 
-    def exists(self, name: str) -> bool:
-        return bool(self._fs.get_file_info(self.within(name)).type != fs.FileType.NotFound)
-
     def write(self, name: str, content: bytes) -> None:
         """A small file, whole or not at all, on the disk when this returns."""
-        temporary = f"{TEMPORARY}-{uuid.uuid4().hex}"
-        with self.open(temporary) as stream:
+        with self.new_file(name, f"{TEMPORARY}-") as stream:
             stream.write(content)
+
+    @contextmanager
+    def new_file(self, name: str, temporary: str = f"{TEMPORARY}/") -> Iterator[Any]:
+        """A stream to a file that gets its name when the block ends; ``temporary``: how its name begins until then."""
+        temporary = f"{temporary}{uuid.uuid4().hex}"
+        with self.open(temporary) as stream:
+            yield stream
         self.settle(temporary, name)
 
     def open(self, name: str) -> Any:
-        """A stream to a new file. Raises ConfigError if its folder is not there, as where workers have another disk."""
+        """A stream to a new file. Raises ConfigError if its folder is missing, as if workers have another disk."""
         try:
             return self._fs.open_output_stream(self.within(name))
         except FileNotFoundError:
@@ -74,18 +98,162 @@ class Directory:
             ) from None
 
     def settle(self, temporary: str, name: str) -> None:
-        """Give a finished file its name. On this machine it is on the disk then; its directory is not yet."""
+        """Give a finished file its name. On this machine the file is on the disk then, its name not before ``sync``."""
         if self.is_local:
             sync_path(self.within(temporary))
         self._fs.move(self.within(temporary), self.within(name))
 
     def sync(self, name: str = "") -> None:
-        """Make the names in the directory durable."""
+        """Make the names in the directory, or in a folder of it, durable."""
         if self.is_local:
-            sync_path(self.within(name) if name else self.path)
+            sync_path(self.within(name))
 
     def delete(self, name: str) -> None:
-        if self._fs.get_file_info(self.within(name)).is_file:
+        """Delete a file, or a folder with all that it holds."""
+        if self.sizes([name])[name] is not None:
             self._fs.delete_file(self.within(name))
         else:
             self._fs.delete_dir(self.within(name))
+
+
+# --- begin, take up again, finish -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Whose a directory is. ``job``: what writes there, for messages.
+
+    ``identity``: what ``_STARTED`` and the manifest say of the job; only a job that says the same may take the
+    directory up. ``describe``: for messages, what a directory of another identity holds. ``names``: what files of the
+    job are called beside the outputs that each run names.
+    """
+
+    job: str
+    identity: Mapping[str, str]
+    describe: Callable[[Mapping[str, Any]], str]
+    names: Pattern[str] | None = None
+
+    def is_own(self, name: str) -> bool:
+        """Whether a file or folder is the job's, whatever a run has named."""
+        own = name in (STARTED, SUCCESS, MANIFEST) or name.startswith(TEMPORARY)
+        return own or (self.names is not None and self.names.fullmatch(name) is not None)
+
+
+def resume(directory: Directory, claim: Claim, outputs: Collection[str] = ()) -> Mapping[str, Any] | None:
+    """The manifest of a directory that is finished, None if a run may begin there. ``outputs``: what it would write.
+
+    Raises ConfigError for a directory that is somebody else's, or another job's.
+    """
+    location = directory.location
+    if directory.sizes([""]).get("") is not None:
+        raise ConfigError(f"{location} is a file; give a directory that is empty or does not exist")
+    names = directory.names()
+    if all(name.startswith(TEMPORARY) for name in names):  # a run was killed before it could say whose it is
+        return None
+    said = _said(directory, names)
+    if not claim.identity.keys() <= said.keys():
+        raise ConfigError(
+            f"{location} is not empty and not the output of a {claim.job}; nothing in it was touched. Give a directory "
+            "that is empty or does not exist"
+        )
+    if {name: said[name] for name in claim.identity} != claim.identity:
+        raise ConfigError(f"{location} holds {claim.describe(said)}; give another directory")
+    if _is_finished(names):
+        if said.get("form") != _FORM:
+            raise ConfigError(f"{location}/{MANIFEST} is of another version of eventlog; give another directory")
+        return said
+    foreign = sorted(name for name in names if not claim.is_own(name) and name not in {*outputs, *_outputs(said)})
+    if foreign:
+        raise ConfigError(
+            f"{location} is the output of an unfinished {claim.job}, but holds {foreign[0]}, which is not of it; "
+            "nothing was touched. Move it away, or give another directory"
+        )
+    return None
+
+
+def begin(directory: Directory, claim: Claim, outputs: Collection[str]) -> None:
+    """Make the directory ours and empty: what an unfinished run left is discarded. ``outputs``: what will be made."""
+    directory.make()
+    names = directory.names()
+    _start(directory, claim, {*outputs, *_outputs(_said(directory, names))})
+    for name in sorted(names):
+        if name != STARTED:
+            directory.delete(name)
+    directory.make(TEMPORARY)
+
+
+def reopen(directory: Directory, claim: Claim, outputs: Collection[str]) -> None:
+    """Make a finished directory an unfinished one in which everything stays."""
+    _start(directory, claim, outputs)
+    directory.delete(SUCCESS)
+    directory.make(TEMPORARY)
+
+
+def abandon(directory: Directory) -> None:
+    """Empty a directory that was begun: nothing in it counts, and another job may have it."""
+    for name in sorted(directory.names(), key=STARTED.__eq__):
+        directory.delete(name)
+
+
+def finish(directory: Directory, claim: Claim, manifest: Mapping[str, Any], files: Mapping[str, int | None]) -> None:
+    """Verify that every file or folder is there, write the manifest, and then ``_SUCCESS``. Raises ConfigError.
+
+    ``files``: their names, with the sizes that are known.
+    """
+    there = directory.sizes(files)
+    for name, size in files.items():
+        if name not in there or (size is not None and there[name] != size):
+            raise ConfigError(
+                f"{directory.location} does not hold {name} as it was written; is it a directory that the driver and "
+                "all workers reach under the same name?"
+            )
+    directory.delete(TEMPORARY)
+    folders = sorted(_folders_of(files))
+    for folder in folders:
+        directory.sync(folder)
+    own = [name for name in folders if "/" not in name and not claim.is_own(name)]
+    value = {"form": _FORM, **claim.identity, **manifest, "folders": own}
+    directory.write(MANIFEST, (json.dumps(value, indent=1) + "\n").encode())
+    directory.sync()
+    directory.write(SUCCESS, b"")
+    directory.sync()
+    directory.delete(STARTED)
+
+
+def _start(directory: Directory, claim: Claim, outputs: Collection[str]) -> None:
+    directory.write(STARTED, json.dumps({**claim.identity, "outputs": sorted(outputs)}).encode())
+
+
+def _is_finished(names: Collection[str]) -> bool:
+    return MANIFEST in names and SUCCESS in names
+
+
+def _said(directory: Directory, names: Collection[str]) -> Mapping[str, Any]:
+    """What a directory says of itself; nothing if it is not of ours."""
+    is_started = STARTED in names and not _is_finished(names)
+    name = STARTED if is_started else MANIFEST
+    return _parse(directory, name) if name in names else {}
+
+
+def _outputs(said: Mapping[str, Any]) -> list[str]:
+    """What a run of ours has said that it makes, or has made."""
+    return [*said.get("outputs", ()), *said.get("folders", ())]
+
+
+def _folders_of(files: Iterable[str]) -> set[str]:
+    """The folders that files stand in, and those that these stand in."""
+    folders = set()
+    for name in files:
+        *inside, _ = name.split("/")
+        folders |= {"/".join(inside[:depth]) for depth in range(1, len(inside) + 1)}
+    return folders
+
+
+def _parse(directory: Directory, name: str) -> dict[str, Any]:
+    try:
+        value = json.loads(directory.read(name))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{directory.location}/{name} cannot be read ({error}); give another directory") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{directory.location}/{name} is damaged; give another directory")
+    return value

@@ -1,27 +1,28 @@
-"""What one format makes of groups after precedence, where they were folded: in the first or second stage."""
+"""What a format is to a backlog job: a module of this package, with the functions of ``OutputFormat``."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from eventlog.config.load import Config
 from eventlog.core.events import Decided, Outgoing
-from eventlog.core.options import parse_options, same_fields
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
-from eventlog.qlik import change_table_options, message_options
 from eventlog.qlik.sequence import WriterState
-from spark.job import NOTHING, Job, Numbered, Output
+from spark.job import NOTHING, Job, Numbered
+from spark.output.directory import Directory
 from spark.output.part_files import OutputFile
 
 BadLine = tuple[int, str, str]
 """record_id, code and message of a row that gets E."""
 
 Counts = dict[str, int]
+
+RECEIVER: Final = "receiver"
+"""The code of a row whose event the format cannot hold (spec/event-log.md 10)."""
 
 
 class Rendered(NamedTuple):
@@ -37,30 +38,64 @@ class Rendered(NamedTuple):
     taken: Numbered = NOTHING
 
 
-class Written(NamedTuple):
-    """What the third stage wrote of a part, in queue order; ``state`` of the sequence writer at its end."""
-
-    files: list[OutputFile]
-    state: WriterState
-
-
 Render = Callable[[Sequence[Decided], Sequence[int], Mapping[int, LogRow]], Rendered]
 """Groups in queue order, their places in it, and, for formats that need them, their rows as the log has them."""
 
-FORMATS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "xds": ("spark.output.xds", ("lines", "documents", "parquet")),
-    "qlik-messages": ("spark.output.messages", ("lines",)),
-    "qlik-change-table": ("spark.output.tables", ("parquet", "csv", "json")),
+
+class OutputFormat(Protocol):
+    """One format. ``FORMS``: the forms that its files may have, the usual one first."""
+
+    @property
+    def FORMS(self) -> tuple[str, ...]: ...  # noqa: N802 - a constant of the module
+
+    def read_options(self, config: Config, options: Mapping[str, Any], form: str) -> Any:
+        """The writer's options, as configuration and request give them. Raises ConfigError."""
+        ...
+
+    def renderer(self, job: Job) -> Render:
+        """What makes blobs of groups, in the stage that folds them."""
+        ...
+
+    def write(
+        self,
+        job: Job,
+        directory: Directory,
+        part: int,
+        blobs: Sequence[Any],
+        before: Numbered,
+        sequences: Mapping[int, str],
+    ) -> tuple[list[OutputFile], Numbered]:
+        """The blobs of a part in queue order as files, numbered on from ``before``; what is numbered at its end.
+
+        ``sequences`` by place: those of messages that have been sent already, which keep them.
+        """
+        ...
+
+    def folders(self, job: Job) -> list[str]:
+        """The folders that the output may have. Raises FormatError, MaskTooWide for classes that it cannot hold."""
+        ...
+
+    def finish(self, job: Job, directory: Directory, files: Sequence[OutputFile], state: WriterState) -> list[str]:
+        """Write what stands in the directory once; its names."""
+        ...
+
+
+FORMATS: Final[Mapping[str, str]] = {
+    "xds": "spark.output.xds",
+    "qlik-messages": "spark.output.messages",
+    "qlik-change-table": "spark.output.tables",
 }
-"""The formats by name: the module of each, and the forms that its files may have, the usual one first."""
-
-RECEIVER: Final = "receiver"
-"""The code of a row whose event the format cannot hold (spec/event-log.md 10)."""
+"""The formats by name, with the module of each."""
 
 
-def module_of(job: Job) -> Any:
-    """The module of the job's format: ``renderer(job)`` gives its ``Render``, ``write`` makes files of its blobs."""
-    return import_module(FORMATS[job.output.format][0])
+def format_named(name: str, form: str | None = None) -> OutputFormat:
+    """A format. Raises ConfigError if there is none of this name, or if it has no such form."""
+    if name not in FORMATS:
+        raise ConfigError(f"format {name!r} is unknown: use {', '.join(FORMATS)}")
+    module = cast("OutputFormat", import_module(FORMATS[name]))
+    if form is not None and form not in module.FORMS:
+        raise ConfigError(f"form {form!r} is unknown: files of {name} are {', '.join(module.FORMS)}")
+    return module
 
 
 def counts_of(events: Sequence[Outgoing]) -> Counter[str]:
@@ -82,55 +117,3 @@ def bad_of(events: Sequence[Outgoing]) -> list[BadLine]:
     """The rows whose value read back cannot be written."""
     special = [event.fates for event in events if event.fates is not None]
     return [(row.record_id, row.code, row.message) for fates in special for row in fates.bad]
-
-
-def check(format: str, form: str | None) -> None:
-    """Raises ConfigError for a format that there is not, or a form that it does not have."""
-    if format not in FORMATS:
-        raise ConfigError(f"format {format!r} is unknown: use {', '.join(FORMATS)}")
-    _, forms = FORMATS[format]
-    if form is not None and form not in forms:
-        raise ConfigError(f"form {form!r} is unknown: files of {format} are {', '.join(forms)}")
-
-
-def output_of(
-    config: Config,
-    format: str,
-    options: Mapping[str, Any],
-    *,
-    directory: str,
-    form: str | None,
-    compression: str,
-    max_bytes: int,
-) -> Output:
-    """Where the output of a job goes and in what form. Raises ConfigError for the options of its format."""
-    form = FORMATS[format][1][0] if form is None else form
-    output = Output(directory, form, compression, max_bytes, config.publisher.batch_size, format)
-    match format:
-        case "qlik-messages":
-            return replace(output, messages=_message_options(config, options))
-        case "qlik-change-table":
-            return replace(output, tables=_table_options(config, options, form))
-        case _:
-            if options:
-                raise ConfigError("format xds takes no options of --map: set them in [format] of the configuration")
-            return output
-
-
-def _message_options(config: Config, options: Mapping[str, Any]) -> message_options.WriteOptions:
-    """Those of ``[format]``, as the publisher takes them, under those of the request."""
-    configured = {**same_fields(config.format, message_options.WriteOptions), "topic": config.sink.topic}
-    chosen = parse_options(message_options.WriteOptions, {**configured, **options}, "the backlog's Qlik messages")
-    if chosen.metadata == "registry" and chosen.registry is None:
-        raise ConfigError("metadata = registry of the Qlik messages needs the option registry, its URL")
-    return chosen
-
-
-def _table_options(config: Config, options: Mapping[str, Any], form: str) -> change_table_options.WriteOptions:
-    own = {"server": config.format.server, "task": config.format.task, **options, "file_format": form}
-    chosen = parse_options(change_table_options.WriteOptions, own, "the backlog's change tables")
-    if chosen.tables or chosen.catalog is not None:
-        raise ConfigError(
-            "the change tables of a backlog have the columns of the database; leave out tables and catalog"
-        )
-    return chosen

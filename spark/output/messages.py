@@ -9,25 +9,30 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from eventlog.changes.from_events import outgoing_reader
+from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog
 from eventlog.core.events import Decided, Outgoing, build_event
+from eventlog.core.options import parse_options, same_fields
 from eventlog.core.typed import moment_reader
 from eventlog.core.values import ValueOptions
-from eventlog.errors import BadValue, FormatError, RowError
+from eventlog.errors import BadValue, ConfigError, FormatError, RowError
 from eventlog.model import Change, LogRow
 from eventlog.publisher.open import value_options
 from eventlog.publisher.qlik_messages import class_columns
 from eventlog.qlik.message_format import line_of
+from eventlog.qlik.message_options import WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.registry import open_registry
 from eventlog.qlik.sequence import WriterState, raise_to, time_prefix
 from spark.job import Job, Numbered, catalog
 from spark.output.directory import Directory
-from spark.output.formats import RECEIVER, Render, Rendered, Written, bad_of, counts_of
+from spark.output.formats import RECEIVER, Render, Rendered, bad_of, counts_of
 from spark.output.part_files import BLOCK_BYTES, COMPRESS, ENDINGS, OutputFile, PartFiles
+
+FORMS: Final = ("lines",)
 
 _HOLE: Final = WriterState("9999123123595999", 8 * 10**18 + secrets.randbelow(10**18))
 """The state of a writer whose next sequence no data can hold: no time is later than its prefix, none knows its number.
@@ -44,6 +49,15 @@ _TABLE: Final = 5
 
 Lines = tuple[list[Line], dict[str, bytes]]
 """Lines, and the metadata messages of their tables, which may be none."""
+
+
+def read_options(config: Config, options: Mapping[str, Any], form: str) -> WriteOptions:
+    """Those of ``[format]``, as the publisher takes them, under those of the request."""
+    own = {**same_fields(config.format, WriteOptions), "topic": config.sink.topic}
+    chosen = parse_options(WriteOptions, {**own, **options}, "the backlog's Qlik messages")
+    if chosen.metadata == "registry" and chosen.registry is None:
+        raise ConfigError("metadata = registry of the Qlik messages needs the option registry, its URL")
+    return chosen
 
 
 def renderer(job: Job) -> Render:
@@ -98,8 +112,7 @@ def _change_reader(classes: Catalog, values: ValueOptions) -> Callable[[Outgoing
 
 def _line_writer(job: Job) -> Callable[[Change, int], tuple[Line, bytes | None]]:
     """The function that writes the message of a change at a place, with the metadata message of its table."""
-    options = job.output.messages
-    assert options is not None
+    options: WriteOptions = job.output.options
     classes = catalog(job)
     names = {cls.name: _full_name(classes.schema, cls.name) for cls in classes.classes}
     columns = {names[cls.name]: class_columns(cls) for cls in classes.classes}
@@ -133,33 +146,27 @@ def _encoded(sequence: str) -> bytes:
     return sequence.encode().hex().upper().encode()
 
 
-def write(job: Job, directory: Directory, part: int, blobs: Sequence[Lines], before: Numbered) -> Written:
+def write(
+    job: Job, directory: Directory, part: int, blobs: Sequence[Lines], before: Numbered, sequences: Mapping[int, str]
+) -> tuple[list[OutputFile], Numbered]:
     """The messages of a part in queue order, numbered on from what was before, as lines of files."""
     lines = sorted(line for blob in blobs for line in blob[0])
     descriptions = {table: text for blob in blobs for table, text in blob[1].items()}
-    after, sequences = sequences_of(before, lines, {})
-    files = write_lines(job, directory, part, lines, sequences, descriptions, before.tables)
-    return Written(files, after.state)
-
-
-def sequences_of(before: Numbered, lines: Sequence[Line], given: Mapping[int, str]) -> tuple[Numbered, list[str]]:
-    """The sequences of lines in their order, numbered on from what was before (spec/qlik.md 3), and what was numbered
-    then. ``given`` by place: sequences that are kept as they are.
-    """
     number, prefix, tables = before
-    sequences = []
+    numbered = []
     for place, _, _, numbers, own, _ in lines:
-        if place in given:
-            prefix, number = raise_to(WriterState(prefix, number), given[place])
-            sequences.append(given[place])
-            continue
-        prefix = max(prefix, own)
-        number += numbers
-        sequences.append(f"{prefix}{number:019}")
-    return Numbered(number, prefix, tables | {line[_TABLE] for line in lines}), sequences
+        if place in sequences:
+            prefix, number = raise_to(WriterState(prefix, number), sequences[place])
+            numbered.append(sequences[place])
+        else:
+            prefix = max(prefix, own)
+            number += numbers
+            numbered.append(f"{prefix}{number:019}")
+    files = _write_lines(job, directory, part, lines, numbered, descriptions, tables)
+    return files, Numbered(number, prefix, tables | {line[_TABLE] for line in lines})
 
 
-def write_lines(
+def _write_lines(
     job: Job,
     directory: Directory,
     part: int,
@@ -172,8 +179,7 @@ def write_lines(
     ``described``.
     """
     output = job.output
-    assert output.messages is not None
-    encode = _encoded if output.messages.encoding == "avro" else str.encode
+    encode = _encoded if output.options.encoding == "avro" else str.encode
     compress = COMPRESS[output.compression]
     ending = ENDINGS[output.compression]
     known = set(described)
@@ -215,3 +221,13 @@ def write_lines(
 
 def _name(part: int, ending: str, number: int) -> str:
     return f"part-{part:06d}-{number:05d}.jsonl{ending}"
+
+
+def folders(job: Job) -> list[str]:
+    """There are none."""
+    return []
+
+
+def finish(job: Job, directory: Directory, files: Sequence[OutputFile], state: WriterState) -> list[str]:
+    """Nothing stands beside the files of the parts."""
+    return []

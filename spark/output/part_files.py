@@ -1,11 +1,11 @@
-"""The files of a part, one after the other, none larger than it may be, each under its name only when it is whole."""
+"""The files of a part, none larger than it may be, and what the manifest of a backlog says of them."""
 
 from __future__ import annotations
 
 import gzip
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,13 +13,10 @@ import pyarrow.parquet as pq
 
 from spark.output.directory import TEMPORARY, Directory
 
-COMPRESSIONS: Final = ("none", "gzip", "zstd")
-ENDINGS: Final = {"none": "", "gzip": ".gz", "zstd": ".zst"}
-"""What a compressed file's name ends in; Parquet compresses inside."""
-BLOCK_BYTES: Final = 2**20
-"""What is compressed at a time, as a member of its own: so the size of a file is known before it is too large."""
-
-PARQUET_FOOTER: Final = 64 * 1024
+IDS: Final = "_ids"
+"""The folder of the files that name every row that was read."""
+MARKED: Final = "_marked"
+"""The folder that says which parts are marked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +31,93 @@ class OutputFile:
     documents: int
     first_id: int
     last_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartReport:
+    """What a part became. ``first`` and ``last`` record_id that were read; ``ids``: the file that names all of them.
+
+    ``state``: greatest time prefix and last number of the formats that number, up to the end of the part.
+    """
+
+    part: int
+    first: int
+    last: int
+    rows_read: int
+    rows_loopback: int
+    ids: str
+    files: tuple[OutputFile, ...]
+    counts: dict[str, int] = field(default_factory=dict)
+    state: tuple[str, int] = ("", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class FlightReport:
+    """A recorded flight that stands in the output: its number, the file that names its rows, its documents."""
+
+    flight: int
+    ids: str
+    rows: int
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a finished directory holds. ``totals``: counters of spec/event-log.md 11, and events by operation.
+
+    ``format``: xds, qlik-messages or qlik-change-table; of the latter two ``last_sequence`` is the highest change
+    sequence.
+    """
+
+    log: str
+    database: str
+    snapshot: str
+    started: str
+    finished: str
+    totals: Mapping[str, int]
+    in_flight: tuple[FlightReport, ...]
+    in_flight_files: tuple[OutputFile, ...]
+    parts: tuple[PartReport, ...]
+    format: str = "xds"
+    last_sequence: str = ""
+
+    @property
+    def files(self) -> list[OutputFile]:
+        """The files of documents, in queue order."""
+        return [*self.in_flight_files, *(file for part in self.parts for file in part.files)]
+
+
+def manifest_of(value: Mapping[str, Any]) -> Manifest:
+    """A manifest from its JSON form. Raises KeyError, TypeError for what is none."""
+    known = {name: value[name] for name in ("log", "database", "snapshot", "started", "finished", "totals")}
+    return Manifest(
+        **known,
+        in_flight=tuple(FlightReport(**flight) for flight in value["in_flight"]),
+        in_flight_files=_files(value["in_flight_files"]),
+        parts=tuple(map(part_report, value["parts"])),
+        format=value.get("format", "xds"),
+        last_sequence=value.get("last_sequence", ""),
+    )
+
+
+def part_report(value: Mapping[str, Any]) -> PartReport:
+    """A report from its JSON form."""
+    return PartReport(**{**value, "files": _files(value["files"])})
+
+
+def _files(values: Sequence[Mapping[str, Any]]) -> tuple[OutputFile, ...]:
+    return tuple(OutputFile(**file) for file in values)
+
+
+# --- files ---
+
+COMPRESSIONS: Final = ("none", "gzip", "zstd")
+ENDINGS: Final = {"none": "", "gzip": ".gz", "zstd": ".zst"}
+"""What a compressed file's name ends in; Parquet compresses inside."""
+BLOCK_BYTES: Final = 2**20
+"""What is compressed at a time, as a member of its own: so the size of a file is known before it is too large."""
+
+PARQUET_FOOTER: Final = 64 * 1024
 
 
 def _gzip(content: bytes) -> bytes:

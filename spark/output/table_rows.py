@@ -67,8 +67,8 @@ def tables(job: Job) -> dict[str, Table]:
 
 def options_of(job: Job) -> WriteOptions:
     """The options of the job's change tables."""
-    assert job.output.tables is not None
-    return job.output.tables
+    options: WriteOptions = job.output.options
+    return options
 
 
 def _table(cls: ObjectClass, schema: str | None, options: WriteOptions) -> Table:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eventlog.config.load import Config
+from eventlog.core.options import parse_options, same_fields
+from eventlog.errors import ConfigError
 from eventlog.files.tabular import SUFFIXES, csv_line
 from eventlog.qlik.change_rows import OPERATIONS, PARTITION_NAME
 from eventlog.qlik.change_table_options import WriteOptions
@@ -34,28 +37,43 @@ from eventlog.qlik.sequence import LENGTH, PREFIX_LENGTH, UNKNOWN_TRANSACTION, W
 from eventlog.qlik.stored_values import FileColumn, converter, open_part
 from spark.job import Job, Numbered
 from spark.output.directory import Directory
-from spark.output.formats import Written
 from spark.output.part_files import COMPRESS, ENDINGS, PARQUET_FOOTER, OutputFile, PartFiles
 from spark.output.table_rows import Blob, Table, options_of, renderer, tables
 
-__all__ = ["finish", "folders", "renderer", "write"]
+__all__ = ["FORMS", "finish", "folders", "read_options", "renderer", "write"]
+
+FORMS: Final = ("parquet", "csv", "json")
 
 _GROUP_ROWS: Final = 20_000
 _CONTROL_TIMES: Final = frozenset({"PARTITION_START_TIME", "PARTITION_END_TIME"})
 _NUMBER_LENGTH: Final = LENGTH - PREFIX_LENGTH
 
 
-def write(job: Job, directory: Directory, part: int, blobs: Sequence[Blob], before: Numbered) -> Written:
+def read_options(config: Config, options: Mapping[str, Any], form: str) -> WriteOptions:
+    """Those of ``[format]`` under those of the request."""
+    own = {**same_fields(config.format, WriteOptions), **options, "file_format": form}
+    chosen = parse_options(WriteOptions, own, "the backlog's change tables")
+    if chosen.tables or chosen.catalog is not None:
+        raise ConfigError(
+            "the change tables of a backlog have the columns of the database; leave out tables and catalog"
+        )
+    return chosen
+
+
+def write(
+    job: Job, directory: Directory, part: int, blobs: Sequence[Blob], before: Numbered, sequences: Mapping[int, str]
+) -> tuple[list[OutputFile], Numbered]:
     """The rows of a part in queue order, numbered on from what was before, as files of their tables."""
     own = tables(job)
     found = {name: _sorted(_read(name, blobs)) for name in sorted({name for blob in blobs for name in blob})}
     if not found:
-        return Written([], before.state)
-    sequences = list(_sequences(list(found.values()), before.state))
+        return [], before
+    numbered = list(_sequences(list(found.values()), before))
     files: list[OutputFile] = []
-    for (name, rows), numbered in zip(found.items(), sequences, strict=True):
-        files += _write_table(job, directory, part, own[name], rows, numbered)
-    return Written(files, resume(max(numbered[-1].as_py() for numbered in sequences)))
+    for (name, rows), of_table in zip(found.items(), numbered, strict=True):
+        files += _write_table(job, directory, part, own[name], rows, of_table)
+    prefix, number = resume(max(of_table[-1].as_py() for of_table in numbered))
+    return files, Numbered(number, prefix)
 
 
 def _read(name: str, blobs: Sequence[Blob]) -> pa.Table:
@@ -67,15 +85,15 @@ def _sorted(rows: pa.Table) -> pa.Table:
     return rows.take(pc.sort_indices(rows, [("place", "ascending"), ("numbers", "descending")])).combine_chunks()
 
 
-def _sequences(found: Sequence[pa.Table], state: WriterState) -> Iterator[pa.Array]:
+def _sequences(found: Sequence[pa.Table], before: Numbered) -> Iterator[pa.Array]:
     """The change_seq of each table's rows: one sequence over the rows of all tables (spec/qlik.md 3)."""
     every = pa.concat_tables(
         rows.select(["place", "numbers", "prefix"]).append_column("table", pa.array([n] * len(rows), pa.int32()))
         for n, rows in enumerate(found)
     )
     every = _sorted(every)
-    numbers = pc.add(pc.cumulative_sum(every["numbers"].cast(pa.uint64())), pa.scalar(state.number, pa.uint64()))
-    prefixes = pc.cumulative_max(every["prefix"].cast(pa.int64()), start=int(state.prefix or 0))
+    numbers = pc.add(pc.cumulative_sum(every["numbers"].cast(pa.uint64())), pa.scalar(before.number, pa.uint64()))
+    prefixes = pc.cumulative_max(every["prefix"].cast(pa.int64()), start=int(before.prefix or 0))
     sequences = pc.binary_join_element_wise(
         pc.utf8_lpad(prefixes.cast(pa.string()), PREFIX_LENGTH, "0"),
         pc.utf8_lpad(numbers.cast(pa.string()), _NUMBER_LENGTH, "0"),
@@ -192,7 +210,7 @@ def _file(folder: str, part: int, ending: str, number: int) -> str:
 # --- at the end -------------------------------------------------------------------------------------------------------
 
 
-def finish(job: Job, directory: Directory, files: Sequence[OutputFile], state: WriterState) -> None:
+def finish(job: Job, directory: Directory, files: Sequence[OutputFile], state: WriterState) -> list[str]:
     """The partitions that can be read, for ``attrep_cdc_partitions``, and the state of the sequence writer."""
     options = options_of(job)
     by_folder = {table.folder: table for table in tables(job).values()}
@@ -202,24 +220,28 @@ def finish(job: Job, directory: Directory, files: Sequence[OutputFile], state: W
         if options.close_partitions or has_ended(partition, state):
             table = by_folder[folder]
             rows.append(ControlRow(options.server, options.task, partition.name, *partition, table.schema, table.name))
+    written = [STATE_FILE]
     if rows:
-        _write_control(directory, options.file_format, sorted(rows, key=lambda row: (row[3], row[-2:])))
+        ordered = sorted(rows, key=lambda row: (row[3], row[-2:]))
+        written.append(_write_control(directory, options.file_format, ordered))
     directory.write(STATE_FILE, (json.dumps(state._asdict()) + "\n").encode())
+    return written
 
 
-def _write_control(directory: Directory, file_format: Any, rows: Sequence[ControlRow]) -> None:
+def _write_control(directory: Directory, file_format: Any, rows: Sequence[ControlRow]) -> str:
     columns = [FileColumn(QlikColumn(name, "DATETIME" if name in _CONTROL_TIMES else "STRING"), name in _CONTROL_TIMES)
                for name in CONTROL_COLUMNS]  # fmt: skip
     convert = converter(file_format, columns, CONTROL_TABLE)
-    name = f"part-000000-00001{SUFFIXES[file_format]}"
     with tempfile.TemporaryDirectory(prefix="eventlog-") as place:
-        path = Path(place) / name
+        path = Path(place) / f"part-000000-00001{SUFFIXES[file_format]}"
         with open_part(path, file_format, columns) as put:
             for row in rows:
                 put(convert(row))
         content = path.read_bytes()
     directory.make(CONTROL_TABLE)
-    directory.write(f"{CONTROL_TABLE}/{name}", content)
+    name = f"{CONTROL_TABLE}/{path.name}"
+    directory.write(name, content)
+    return name
 
 
 def folders(job: Job) -> list[str]:

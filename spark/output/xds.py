@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
+from itertools import chain
+from typing import Any, Final
 
 import pyarrow as pa
 
 from eventlog.config.load import Config
 from eventlog.core.events import Decided, Outgoing, association_of, build_event
+from eventlog.errors import ConfigError
 from eventlog.model import LogRow
+from eventlog.qlik.sequence import WriterState
 from eventlog.xds.writer import Header, file_form, line_form, write_outgoing
 from spark.job import Job, Numbered, Output
 from spark.output.directory import Directory
-from spark.output.formats import Render, Rendered, Written, bad_of, counts_of
+from spark.output.formats import Render, Rendered, bad_of, counts_of
 from spark.output.part_files import BLOCK_BYTES, COMPRESS, ENDINGS, PARQUET_FOOTER, OutputFile, PartFiles
 
 PARQUET_COLUMNS: Final = ("event_id", "class", "operation", "association", "document")
+
+FORMS: Final = ("lines", "documents", "parquet")
 
 About = tuple[str, str, str, str]
 """What Parquet tells of an event beside its document: event_id, class, operation, association."""
@@ -26,16 +31,16 @@ _SUFFIXES: Final = {"lines": ".xmll", "documents": ".xml", "parquet": ".parquet"
 _GROUP_EVENTS: Final = 5_000
 
 
-def write_documents(
+def _write_documents(
+    job: Job,
     directory: Directory,
-    output: Output,
-    config: Config,
     part: int,
     envelopes: Sequence[Sequence[str]],
     ids: Sequence[int],
     about: Sequence[About],
 ) -> list[OutputFile]:
     """The envelopes of a part as files. ``ids``: the record_ids of the events' first rows; ``about``: for Parquet."""
+    output, config = job.output, job.config
     header = Header(config.format.product_name, config.format.product_version)
     writer = PartFiles(directory, partial(_name, output, part), output.max_bytes, output.compression)
     try:
@@ -122,6 +127,12 @@ Events = tuple[list[int], list[str], list[About]]
 """Events in queue order: first record_ids, texts, and for Parquet what is told of them."""
 
 
+def read_options(config: Config, options: Mapping[str, Any], form: str) -> None:
+    """There are none. Raises ConfigError for those of the request."""
+    if options:
+        raise ConfigError("format xds takes no options of --map: set them in [format] of the configuration")
+
+
 def renderer(job: Job) -> Render:
     """Groups to the texts of their events."""
     options = job.options.events
@@ -132,14 +143,14 @@ def renderer(job: Job) -> Render:
         built = [(place, event) for place, event in zip(places, events, strict=True) if event.operation is not None]
         blob: Events | None = None
         if built:
-            about = [about_of(event) for _, event in built] if is_told else []
+            about = [_about_of(event) for _, event in built] if is_told else []
             blob = [place for place, _ in built], [write_outgoing(event) for _, event in built], about
         return Rendered(blob, bad_of(events), counts_of(events))
 
     return render
 
 
-def about_of(event: Outgoing) -> About:
+def _about_of(event: Outgoing) -> About:
     """What Parquet tells of an event."""
     assert event.object_id is not None
     assert event.operation is not None
@@ -147,7 +158,9 @@ def about_of(event: Outgoing) -> About:
     return event.sent_id, object_class.name, event.operation, association_of(event)
 
 
-def write(job: Job, directory: Directory, part: int, blobs: Sequence[Events], before: Numbered) -> Written:
+def write(
+    job: Job, directory: Directory, part: int, blobs: Sequence[Events], before: Numbered, sequences: Mapping[int, str]
+) -> tuple[list[OutputFile], Numbered]:
     """The events of a part in queue order, as envelopes in files."""
     ids = [place for blob in blobs for place in blob[0]]
     texts = [text for blob in blobs for text in blob[1]]
@@ -157,4 +170,25 @@ def write(job: Job, directory: Directory, part: int, blobs: Sequence[Events], be
     size = job.output.batch_size
     envelopes = [texts[start : start + size] for start in range(0, len(texts), size)]
     in_order = [ids[i] for i in order], [about[i] for i in order if about]
-    return Written(write_documents(directory, job.output, job.config, part, envelopes, *in_order), before.state)
+    return _write_documents(job, directory, part, envelopes, *in_order), before
+
+
+def write_envelopes(
+    job: Job, directory: Directory, part: int, envelopes: Sequence[Sequence[Outgoing]]
+) -> list[OutputFile]:
+    """Events that have been in their envelopes before."""
+    events = list(chain.from_iterable(envelopes))
+    texts = [list(map(write_outgoing, envelope)) for envelope in envelopes]
+    return _write_documents(
+        job, directory, part, texts, [int(event.event_id) for event in events], list(map(_about_of, events))
+    )
+
+
+def folders(job: Job) -> list[str]:
+    """There are none."""
+    return []
+
+
+def finish(job: Job, directory: Directory, files: Sequence[OutputFile], state: WriterState) -> list[str]:
+    """Nothing stands beside the files of the parts."""
+    return []

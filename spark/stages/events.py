@@ -5,19 +5,15 @@ from __future__ import annotations
 import marshal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Final, cast
-
-from sqlalchemy import Connection
+from typing import Final
 
 from eventlog.core.events import Decided, asks_for_values, decide
 from eventlog.core.fold import Group, first_id
 from eventlog.model import LogRow
-from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.open import xds_format
+from eventlog.publisher.context import Context
 from eventlog.sql.connection import as_database_errors
-from eventlog.sql.registry import for_url
-from spark.job import NOTHING, Job, Numbered, catalog, snapshot_context, total
-from spark.output.formats import BadLine, module_of
+from spark.job import NOTHING, Job, Numbered, snapshot_context, total
+from spark.output.formats import BadLine, format_named
 from spark.stages.shuffle import EVENTS, FATES, Blob, Fates
 
 _BLOB_EVENTS: Final = 2_000
@@ -30,7 +26,7 @@ class Builder:
         self.taken: dict[int, Numbered] = {}
         self._job = job
         self._stack = stack
-        self._render = module_of(job).renderer(job)
+        self._render = format_named(job.output.format).renderer(job)
         self._context: Context | None = None
 
     def blobs(self, groups: Sequence[Group], log_rows: Mapping[int, LogRow]) -> Iterator[Blob]:
@@ -63,23 +59,12 @@ class Builder:
             by_part.setdefault(self._job.part_of(line[0]), []).append(line)
         for number, lines in by_part.items():
             fates = Fates(lines, dict(counts) if number == part else {})
-            yield Blob(FATES, number, places[0], marshal.dumps(tuple(fates)))
+            yield Blob(FATES, number, places[0], marshal.dumps((*fates,)))
 
     def _decided(self, groups: Sequence[Group]) -> list[Decided]:
+        if not any(map(asks_for_values, groups)):
+            return [(group, None, None) for group in groups]
         if self._context is None:
-            self._context = self._new_context(reads=False)
-        if any(map(asks_for_values, groups)):
-            if self._context.connection is None:
-                self._context = self._new_context(reads=True)
-            with as_database_errors(self._context.connection):
-                return decide(groups, self._context.query_back)
-        return decide(groups, self._context.query_back)
-
-    def _new_context(self, *, reads: bool) -> Context:
-        job = self._job
-        if reads:
-            return self._stack.enter_context(snapshot_context(job))
-        # Nothing is queried back, so nothing is connected to.
-        nowhere = cast("Connection", None)
-        dialect = for_url(job.place.url)
-        return Context(nowhere, dialect, job.place.log, catalog(job), job.options, xds_format(job.config), Counters())
+            self._context = self._stack.enter_context(snapshot_context(self._job))
+        with as_database_errors(self._context.connection):
+            return decide(groups, self._context.query_back)

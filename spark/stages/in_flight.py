@@ -1,4 +1,6 @@
-"""Recorded flights in formats that number their output: the same events, rebuilt as recorded, oldest flight first."""
+"""What is in flight goes to part 0 of the output, exactly as it was recorded: the same rows, event-ids and envelopes,
+oldest flight first.
+"""
 
 from __future__ import annotations
 
@@ -7,101 +9,105 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from eventlog.core.events import Decided, Outgoing
+from eventlog.core.events import Outgoing
 from eventlog.core.fold import first_id
-from eventlog.model import LogRow
+from eventlog.model import Operation
 from eventlog.publisher.context import Context
-from eventlog.publisher.cycle import recorded_groups
+from eventlog.publisher.cycle import RecordedGroups, build_recorded, recorded_groups
 from eventlog.publisher.flight import Flight
 from eventlog.qlik.sequence import is_sequence, sequence_at
-from spark.job import Job, Numbered, snapshot_context, total
-from spark.output import messages as message_output
+from eventlog.sql.windows import to_ranges
+from spark.job import Job, Numbered, snapshot_context
+from spark.output import xds
 from spark.output.directory import Directory
-from spark.output.formats import BadLine, Counts, module_of
-from spark.output.part_files import OutputFile
+from spark.output.formats import BadLine, Counts, bad_of, format_named
+from spark.output.part_files import IDS, FlightReport, OutputFile
+from spark.stages.write import write_ids
 
 
-class Rebuilt(NamedTuple):
-    """A flight as the snapshot has it: its groups with their recorded events, their rows, those that are bad now, and
-    what is counted of good ones.
-    """
+class Recorded(NamedTuple):
+    """What became of all flights: their reports, files and counts, and what is numbered up to here."""
 
-    decided: list[Decided]
-    recorded: list[Outgoing]
-    log_rows: dict[int, LogRow]
-    bad: list[BadLine]
-    remarks: Counter[str]
-
-
-class Written(NamedTuple):
-    """What became of all flights: of each its rows and the bad ones among them, the events it holds; the files; counts;
-    what was numbered up to here.
-    """
-
-    flights: list[tuple[Flight, list[int], list[BadLine], int]]
+    flights: list[FlightReport]
     files: list[OutputFile]
     counts: Counts
     numbered: Numbered
 
 
-def rebuild(context: Context, flight: Flight) -> Rebuilt:
-    """The groups of a flight, of the rows that still have status N; a row that now fails the checks becomes E."""
-    recorded = list(flight.events())
-    groups = recorded_groups(context, recorded)
-    kept = [(event, decided) for event, decided in zip(recorded, groups.decided, strict=True) if decided[1] is not None]
-    bad = [(row.record_id, row.code, row.message) for row in groups.bad.values()]
-    remarks = Counter([remark.counter for remark in groups.remarks])
-    return Rebuilt([decided for _, decided in kept], [event for event, _ in kept], groups.log_rows, bad, remarks)
-
-
-def write(job: Job, directory: Directory, flights: Sequence[Flight]) -> Written:
-    """All flights as part 0. Messages keep the sequences that their flight's line gives them."""
-    module = module_of(job)
-    render = module.renderer(job)
-    blobs: list[Any] = []
-    files: list[OutputFile] = []
-    firsts: list[int] = []
-    told: list[tuple[Flight, list[int], list[BadLine], int]] = []
-    sequences: list[str] = []
+def write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) -> Recorded:
+    """The events of flights, rebuilt of the rows that still have status N; rows that fail the checks now become E."""
+    part = _Envelopes(job) if job.output.format == "xds" else _Rendered(job)
+    reports: list[FlightReport] = []
     counts: Counter[str] = Counter()
-    numbered = job.before
     for flight in flights:
         with snapshot_context(job) as context:
-            rebuilt = rebuild(context, flight)
-        places = [len(firsts) + n for n in range(len(rebuilt.decided))]
-        firsts += [first_id(group) for group, _, _ in rebuilt.decided]
-        made = render(rebuilt.decided, places, rebuilt.log_rows)
-        bad = sorted({*rebuilt.bad, *made.bad})
-        counts.update(made.counts)
-        counts.update(rebuilt.remarks)
-        counts.update(rows_in_flight=len(rebuilt.log_rows), rows_bad=len(bad))
-        events = sum(made.counts.get(operation, 0) for operation in ("add", "modify", "delete"))
-        told.append((flight, sorted(rebuilt.log_rows), bad, events))
-        if made.blob is None:
-            continue
-        blobs.append(made.blob)
-        if job.output.format == "qlik-messages":
-            given = _recorded_sequences(flight, places, rebuilt.recorded)
-            numbered, own = message_output.sequences_of(numbered, made.blob[0], given)
-            sequences += own
-        else:
-            numbered = total((numbered, made.taken))
-    if job.output.format == "qlik-messages":
-        lines = [line for blob in blobs for line in blob[0]]
-        descriptions = {table: text for blob in blobs for table, text in blob[1].items()}
-        files = message_output.write_lines(job, directory, 0, lines, sequences, descriptions, ())
-    elif blobs:
-        files = module.write(job, directory, 0, blobs, job.before).files
-    return Written(told, [_with_ids(file, firsts) for file in files], dict(counts), numbered)
+            recorded = list(flight.events())
+            groups = recorded_groups(context, recorded)
+            bad, counted = part.add(context, flight, recorded, groups)
+        counts.update(counted)
+        counts.update(rows_in_flight=len(groups.log_rows), rows_bad=len(bad))
+        ids = f"{IDS}/flight-{flight.number:012d}.parquet"
+        write_ids(directory, ids, to_ranges(sorted(groups.log_rows)), bad)
+        events = sum(counted[operation] for operation in (Operation.ADD, Operation.MODIFY, Operation.DELETE))
+        reports.append(FlightReport(flight.number, ids, len(groups.log_rows), events))
+    files, numbered = part.write(job, directory)
+    return Recorded(reports, files, dict(counts), numbered)
 
 
-def _recorded_sequences(flight: Flight, places: Sequence[int], recorded: Sequence[Outgoing]) -> dict[int, str]:
-    """By place the sequences that the events of a flight bore when they were sent; none if it was of another format."""
-    if not is_sequence(flight.first):
-        return {}
-    return {place: sequence_at(flight.first, event.place) for place, event in zip(places, recorded, strict=True)}
+class _Envelopes:
+    """XDS documents: events keep their envelopes, and the event-ids that they have been sent under."""
+
+    def __init__(self, job: Job) -> None:
+        self._envelopes: list[list[Outgoing]] = []
+
+    def add(
+        self, context: Context, flight: Flight, recorded: Sequence[Outgoing], groups: RecordedGroups
+    ) -> tuple[list[BadLine], Counter[str]]:
+        """The next flight; its bad rows and what is counted."""
+        built = build_recorded(context, recorded, groups)
+        events = iter(built)
+        for _, envelope in flight.envelopes:
+            sent = [event for _, event in zip(envelope, events, strict=False) if event.operation is not None]
+            if sent:
+                self._envelopes.append(sent)
+        return bad_of(built), Counter([event.operation for event in built if event.operation is not None])
+
+    def write(self, job: Job, directory: Directory) -> tuple[list[OutputFile], Numbered]:
+        """The files of all flights, and what is numbered up to here."""
+        return xds.write_envelopes(job, directory, 0, self._envelopes), job.before
 
 
-def _with_ids(file: OutputFile, firsts: Sequence[int]) -> OutputFile:
-    """A file whose places are those among all events in flight, with record_ids in their stead."""
-    return replace(file, first_id=firsts[file.first_id], last_id=firsts[file.last_id])
+class _Rendered:
+    """Formats that number their output. Messages keep the sequences that the line of their flight gives them."""
+
+    def __init__(self, job: Job) -> None:
+        self._format = format_named(job.output.format)
+        self._render = self._format.renderer(job)
+        self._blobs: list[Any] = []
+        self._firsts: list[int] = []
+        self._sequences: dict[int, str] = {}
+
+    def add(
+        self, context: Context, flight: Flight, recorded: Sequence[Outgoing], groups: RecordedGroups
+    ) -> tuple[list[BadLine], Counter[str]]:
+        """The next flight; its bad rows and what is counted."""
+        left = [(event, each) for event, each in zip(recorded, groups.decided, strict=True) if each[0]]
+        decided = [each for _, each in left]
+        places = range(len(self._firsts), len(self._firsts) + len(decided))
+        self._firsts += [first_id(group) for group, _, _ in decided]
+        if is_sequence(flight.first):  # else it was recorded by a publisher of another format
+            for place, (event, _) in zip(places, left, strict=True):
+                self._sequences[place] = sequence_at(flight.first, event.place)
+        blob, unwritten, counts, _ = self._render(decided, places, groups.log_rows)
+        if blob is not None:
+            self._blobs.append(blob)
+        counted = Counter(counts)
+        counted.update(remark.counter for remark in groups.remarks)
+        failed = [(row.record_id, row.code, row.message) for row in groups.bad.values()]
+        return sorted({*failed, *unwritten}), counted
+
+    def write(self, job: Job, directory: Directory) -> tuple[list[OutputFile], Numbered]:
+        """The files of all flights, and what is numbered up to here."""
+        files, numbered = self._format.write(job, directory, 0, self._blobs, job.before, self._sequences)
+        firsts = self._firsts  # the places are those among all events in flight
+        return [replace(file, first_id=firsts[file.first_id], last_id=firsts[file.last_id]) for file in files], numbered

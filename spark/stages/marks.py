@@ -22,7 +22,7 @@ from eventlog.sql.connection import as_database_errors
 from eventlog.sql.rows import add_errors, read_inflight, strike_inflight
 from eventlog.sql.windows import to_ranges
 from spark.output.directory import Directory
-from spark.output.manifest import MARKED, Manifest
+from spark.output.part_files import MARKED, Manifest
 from spark.stages.read import is_of
 
 _BATCH_ROWS: Final = 20_000

@@ -31,7 +31,7 @@ from spark.output.formats import BadLine
 from spark.session import tune_collector
 from spark.stages.events import Builder
 from spark.stages.fold import Borders
-from spark.stages.shuffle import READ, ROWS, TAKEN, Blob, ReadRows, as_batch, kinds_of, pack_rows, write_run
+from spark.stages.shuffle import FATES, ROWS, TAKEN, Blob, Fates, as_batch, kinds_of, pack_rows, write_run
 
 FIELDS_WITH_TIME: Final = (*QUEUE_FIELDS, "event_time")
 """What formats need that say when a change was made."""
@@ -64,8 +64,8 @@ def _read_part(job: Job, number: int) -> list[Blob]:
         built += builder.blobs(borders.final_at_end(folder.close(None)), part.log_rows)
     if not part.ids:
         return []
-    read = ReadRows(to_ranges(part.ids), part.bad, part.loopback, dict(part.remarks))
-    run = [Blob(READ, number, 0, marshal.dumps((*read,))), *built]
+    fates = Fates(part.bad, dict(part.remarks), to_ranges(part.ids), part.loopback)
+    run = [Blob(FATES, number, 0, marshal.dumps((*fates,))), *built]
     blobs = [write_run(Directory(job.output.directory), number, run)]
     numbers = {kind: i for i, kind in enumerate(kinds_of(catalog(job)))}
     border = sorted(borders.rows, key=itemgetter(0))

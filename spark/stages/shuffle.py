@@ -27,15 +27,13 @@ ROWS: Final = 0
 """Good rows of some objects, for the bucket that is the target."""
 TAKEN: Final = 1
 """What the events of a part take of the numbering, for any bucket: (part, the fields of ``Numbered``)."""
-READ: Final = 2
-"""What was read of a part: see ``ReadRows``. The target of this and all that follow is a part."""
-EVENTS: Final = 3
-"""What is written of a part, in the terms of its format."""
-FATES: Final = 4
+EVENTS: Final = 2
+"""What is written of a part, in the terms of its format. The target of this and all that follow is a part."""
+FATES: Final = 3
 """What became of rows: see ``Fates``."""
-BEFORE: Final = 5
+BEFORE: Final = 4
 """What is numbered before the part: the fields of ``Numbered``."""
-RUN: Final = 6
+RUN: Final = 5
 """The name of a file that holds blobs of the part, and the checksum of its content."""
 
 SCHEMA: Final = "kind int, target int, first_id bigint, blob binary"
@@ -44,22 +42,16 @@ _ARROW: Final = pa.schema(
 )
 
 
-class ReadRows(NamedTuple):
-    """What was read: ranges of record_ids, the bad rows among them, the number of loopback rows, what was counted of
-    good rows.
-    """
-
-    ranges: list[tuple[int, int]]
-    bad: list[BadLine]
-    loopback: int
-    remarks: Counts
-
-
 class Fates(NamedTuple):
-    """Rows that cannot be written, and how many rows had which fate."""
+    """What became of rows: those that get E, and how many had which fate.
+
+    Where they are read, also ``ranges`` of all record_ids that were read, and how many ``loopback`` rows there were.
+    """
 
     bad: list[BadLine]
     counts: Counts
+    ranges: list[tuple[int, int]] | tuple[()] = ()
+    loopback: int = 0
 
 
 class RunDamaged(EventlogError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import marshal
-import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 from eventlog.model import Status
 from eventlog.sql.windows import Ranges
 from spark.job import Job, Numbered, total
-from spark.output.directory import TEMPORARY, Directory
-from spark.output.formats import BadLine, Counts, Written, module_of
-from spark.output.manifest import IDS, PartReport
+from spark.output.directory import Directory
+from spark.output.formats import BadLine, format_named
+from spark.output.part_files import IDS, PartReport
 from spark.session import tune_collector
-from spark.stages.shuffle import BEFORE, EVENTS, FATES, READ, RUN, Blob, Fates, ReadRows, of_batch, read_run
+from spark.stages.shuffle import BEFORE, EVENTS, FATES, RUN, Blob, Fates, of_batch, read_run
 
 SCHEMA: Final = "report string"
 
@@ -61,7 +61,7 @@ class _Part:
         self.loopback = 0
         self.built: list[Any] = []
         self.before: list[Numbered] = []
-        self.counts: Counts = {}
+        self.counts: Counter[str] = Counter()
 
     def take(self, blob: Blob, directory: Directory) -> None:
         if blob.kind == RUN:
@@ -69,30 +69,22 @@ class _Part:
                 self.take(inner, directory)
             return
         content = marshal.loads(blob.content)  # noqa: S302 - made in this job
-        if blob.kind == READ:
-            read = ReadRows(*content)
-            self.ranges += read.ranges
-            self.bad += read.bad
-            self.loopback += read.loopback
-            self._count(read.remarks)
-        elif blob.kind == FATES:
+        if blob.kind == FATES:
             fates = Fates(*content)
             self.bad += fates.bad
-            self._count(fates.counts)
+            self.counts.update(fates.counts)
+            self.ranges += fates.ranges
+            self.loopback += fates.loopback
         elif blob.kind == BEFORE:
             self.before.append(Numbered(*content))
         else:
             assert blob.kind == EVENTS
             self.built.append(content)
 
-    def _count(self, counts: Counts) -> None:
-        for name, number in counts.items():
-            self.counts[name] = self.counts.get(name, 0) + number
-
     def write(self, job: Job, directory: Directory) -> PartReport:
         built, self.built = self.built, []
         before = total((job.before, *self.before))
-        written: Written = module_of(job).write(job, directory, self.number, built, before)
+        files, numbered = format_named(job.output.format).write(job, directory, self.number, built, before, {})
         ranges = sorted(self.ranges)
         name = f"{IDS}/part-{self.number:06d}.parquet"
         write_ids(directory, name, ranges, self.bad)
@@ -101,9 +93,8 @@ class _Part:
             counts["rows_bad"] = len(self.bad)
         rows = sum(last - first + 1 for first, last in ranges)
         first, last = ranges[0][0], ranges[-1][1]
-        return PartReport(
-            self.number, first, last, rows, self.loopback, name, tuple(written.files), counts, written.state
-        )
+        state = numbered.state
+        return PartReport(self.number, first, last, rows, self.loopback, name, tuple(files), counts, state)
 
 
 def write_ids(directory: Directory, name: str, read: Ranges, bad: Iterable[tuple[int, str, str]]) -> None:
@@ -118,10 +109,8 @@ def write_ids(directory: Directory, name: str, read: Ranges, bad: Iterable[tuple
     table = pa.Table.from_arrays(
         [pa.array(column, kind.type) for column, kind in zip(columns, _IDS_SCHEMA, strict=True)], schema=_IDS_SCHEMA
     )
-    temporary = f"{TEMPORARY}/{uuid.uuid4().hex}"
-    with directory.open(temporary) as stream:
+    with directory.new_file(name) as stream:
         pq.write_table(table, stream, compression="zstd")
-    directory.settle(temporary, name)
 
 
 def _without(ranges: Ranges, ids: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -58,13 +58,13 @@ def test_a_row_committed_late_inside_the_range_is_not_marked_and_is_published_la
         early.exec_driver_sql(_LATE, ("idu=2",))
         early.commit()
         (late_id,) = late.exec_driver_sql(f"SELECT max(record_id) FROM {LOG}").one()
-        finish = backlog.manifest.finish
+        finish = backlog.finish
 
         def commit_then_finish(*arguments: object) -> None:
             late.commit()  # after the snapshot, before the marks
             finish(*arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(backlog.manifest, "finish", commit_then_finish)
+        monkeypatch.setattr(backlog, "finish", commit_then_finish)
         out = tmp_path / "out"
         report = convert(config_of(log), out, mark=True)
     late_id = min(i for i, letter in statuses(log).items() if letter == "N")

@@ -103,7 +103,7 @@ def test_an_unfinished_job_is_discarded_and_begun_anew(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(backlog.manifest, "finish", die)
+        patch.setattr(backlog, "finish", die)
         with pytest.raises(KeyboardInterrupt):
             convert(config_of(full_log), out, mark=True, partition_rows=500)
     assert files_of(out)

@@ -46,11 +46,11 @@ from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.qlik.envelope import Message
 from eventlog.qlik.message_format import read_lines
 from eventlog.qlik.sequence import WriterState, next_sequence, sequence_at
+from spark import backlog
 from spark.backlog import Report as BacklogReport
 from spark.change_frame import change_of
 from spark.change_tables import read_changes
 from spark.messages import read_messages
-from spark.output import manifest
 
 ROWS = 3_000
 
@@ -267,7 +267,7 @@ def test_an_unfinished_job_is_begun_anew_and_a_finished_one_only_marks(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(manifest, "finish", die)
+        patch.setattr(backlog, "finish", die)
         with pytest.raises(KeyboardInterrupt):
             convert(config_of(log), out, format="qlik-change-table", options=partitioned, mark=True)
     assert not (out / "_SUCCESS").exists()
