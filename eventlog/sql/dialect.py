@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
@@ -19,44 +21,18 @@ from sqlalchemy import URL, Connection
 from sqlalchemy.types import TypeEngine
 
 from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectClass
-from eventlog.core.values import Kind
+from eventlog.core.values import ColumnType, Kind
 from eventlog.model import LogRow, QueueRow, queue_rows
-from eventlog.sql.bulk import Part
+from eventlog.sql.bulk import Part, check_letter, cut
 from eventlog.sql.doctor.facts import Answer, AnswerFunction
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import fetch, fetch_chunks, run_as_it_stands, run_many, without_collector
 from eventlog.sql.triggers.plan import InstalledTrigger, TableSql, TriggerPlan
 from eventlog.sql.triggers.watch import Watch
 from eventlog.sql.windows import Batch, DueWindow, Queue, Ranges, Selection, Window
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-CAPABILITIES: Final[Mapping[str, str]] = {
-    "server": "the database is a server, not a file",
-    "schemas": "tables stand in schemas",
-    "roles": "sessions have users, with rights; triggers log them as perpetrator",
-    "sequences": "numbers come from sequences",
-    "partial_indexes": "an index can hold the rows N alone",
-    "transactional_ddl": "DDL is part of a transaction and goes back with it",
-    "concurrent_writers": "several transactions write at the same time",
-    "statement_capture": "capture = statement",
-    "truncate": "TRUNCATE is captured",
-    "partitions": "partitioned tables",
-    "deferrable_keys": "primary keys that are checked later than row by row",
-    "fixed_char": "CHAR(n) values are padded with blanks",
-    "boolean": "a boolean type whose text is true and false",
-    "single_precision": "a type of approximate numbers of 32 bits",
-    "exact_decimals": "exact numbers keep all their digits",
-    "time_types": "types of dates and times",
-    "time_zones": "a timestamp type that knows its zone",
-    "empty_text": "'' is a value of its own, not NULL",
-    "binary_values": "binary columns are logged by value (spec/triggers.md 6.1)",
-    "owner_look_up": "a child row's DELETE looks whether its owner is still there (spec/triggers.md 2)",
-    "key_cascades": "child rows that follow their owner's new key log that themselves, after it (spec/triggers.md 2)",
-    "upsert_captured": "a row that INSERT replaces is logged as gone",
-    "wake": "a writer wakes a publisher that sleeps (spec/triggers.md 8)",
-}
-"""What a database may be able to do: names for ``Dialect.capabilities``, and what each means."""
 
 WRITES: Final = "eventlog_writes"
 """Key of ``Connection.info``: the transactions of this session are going to write (``eventlog.sql.connection``)."""
@@ -66,6 +42,8 @@ CurrentRow = dict[str, list[str | None]]
 row otherwise."""
 
 LogRows = Generator[list[LogRow], None, None]
+
+_AS_ROW: Final = partial(tuple.__new__, LogRow)  # what LogRow._make does, without a Python frame a row
 
 
 class Wake(Protocol):
@@ -129,11 +107,6 @@ class Triggers:
     facts: Callable[[Connection, Database, LogTable, Collection[str]], Mapping[str, Any]] | None = None
 
 
-def run_as_it_stands(conn: Connection, statement: str) -> None:
-    """Run SQL text: no colon in it begins a parameter, no percent sign is doubled."""
-    conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
-
-
 class Dialect(ABC):
     """One database: what the core asks of it. A database's package overrides what is its own.
 
@@ -144,7 +117,7 @@ class Dialect(ABC):
 
     name: str
     capabilities: frozenset[str]
-    """Names of ``CAPABILITIES``."""
+    """Names of ``eventlog.sql.registry.CAPABILITIES``."""
     driver: str
     """The SQLAlchemy driver name that its URLs get."""
     package: str = "eventlog-publisher"
@@ -247,49 +220,116 @@ class Dialect(ABC):
         """
         return None
 
-    # The log
+    # The log. Its statements are those of ``log_sql`` (spec/event-log.md 8.1, 8.4).
+
+    log_sql: ClassVar[Mapping[str, str]]
+    """The statements of log.sql by name, with ``{words}``: ``{log}``, ``{fields}``, the fields of ``LogRow`` for their
+    columns, and what ``log_times`` gives."""
+    last_record_id: int = 2**63 - 1
+    """The greatest record_id that there can be."""
+    local_now: str
+    """SQL of the server's local time."""
 
     @abstractmethod
+    def log_field(self, field: str, column: str, column_type: ColumnType | None) -> str:
+        """SQL of a field of ``LogRow`` as it is read: record_id and event_type integers (0 for what can be none), all
+        others text.
+        """
+
+    @abstractmethod
+    def log_times(self, column: str, column_type: ColumnType | None, now: str) -> Mapping[str, str]:
+        """The words of ``log_sql`` that tell of event_time. ``now``: ``utc_now`` or ``local_now``."""
+
+    def bindable(self, sql: str) -> str:
+        """SQL text as it stands in a statement with parameters."""
+        return sql
+
+    def log_statement(self, log: LogTable, name: str, event_time_zone: str = "utc", **words: str) -> str:
+        """A statement of ``log_sql`` for this log: all that is put into its text are quoted identifiers and ``words``.
+
+        ``event_time_zone``: utc or local, what event_time is in.
+        """
+        return self.log_sql[name].format(**{**_log_words(self, log, event_time_zone), **words})
+
+    def log_fields(self, log: LogTable, fields: Sequence[str]) -> str:
+        """The word ``{fields}`` of ``log_sql``."""
+        types = dict(zip(LogRow._fields, log.types, strict=False))
+        columns = {
+            field: self.bindable(self.quote(column)) for field, column in zip(LogRow._fields, log.columns, strict=True)
+        }
+        return ", ".join(self.log_field(field, columns[field], types.get(field)) for field in fields)
+
+    def choose_plans(self, conn: Connection) -> None:
+        """Say how the statements of the log are to be planned, before it is read or marked."""
+
     def read_window(self, conn: Connection, log: LogTable, window: Window) -> list[LogRow]:
         """The rows N of a window, in record_id order (spec/event-log.md 8.1)."""
+        return self.log_rows(conn, self.log_statement(log, window.statement), window.parameters(self.last_record_id))
 
     def read_queue(self, conn: Connection, log: LogTable, window: Window) -> list[QueueRow]:
         """What the publisher looks at of the rows of ``read_window``."""
         return list(queue_rows(self.read_window(conn, log, window)))
 
-    @abstractmethod
     def window_chunks(self, conn: Connection, log: LogTable, window: Window, size: int) -> LogRows:
         """The rows of a window by one statement, hence of one snapshot, in lists of ``size``, the last of fewer.
 
         To be closed by a reader that does not come to its end.
         """
+        parameters = window.parameters(self.last_record_id)
+        return self._log_chunks(conn, self.log_statement(log, window.statement), parameters, size)
 
-    @abstractmethod
     def due_chunks(self, conn: Connection, log: LogTable, window: DueWindow, size: int) -> LogRows:
         """As ``window_chunks``: the rows N that are due, in the order of event_time and record_id."""
+        parameters = window.parameters(self.last_record_id)
+        return self._log_chunks(conn, self.log_statement(log, "read_due"), parameters, size)
 
-    @abstractmethod
     def due_until(self, conn: Connection, log: LogTable, event_time_zone: str = "utc") -> str:
         """The database's clock now, in the terms of event_time: which rows are due (spec/event-log.md 8.1)."""
+        ((now,),) = self.fetch(conn, self.log_statement(log, "due_until", event_time_zone), {})
+        return str(now)
+
+    def queue(self, conn: Connection, log: LogTable, event_time_zone: str = "utc") -> Queue:
+        """How many rows have status N, and the age of the oldest by the database's clock (spec/event-log.md 11)."""
+        ((rows, oldest),) = self.fetch(conn, self.log_statement(log, "queue", event_time_zone), {})
+        return Queue(int(rows), None if oldest is None else float(oldest))
 
     @abstractmethod
     def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
         """The rows of these record_ids, whatever their status, in record_id order."""
 
-    @abstractmethod
     def mark(self, conn: Connection, log: LogTable, letter: str, ranges: Ranges) -> int:
         """Give the rows of these record_ids that still have status N another letter; how many they were."""
+        return self.change_rows(conn, self.log_statement(log, "mark"), ranges, letter=letter)
 
-    @abstractmethod
     def delete(self, conn: Connection, log: LogTable, ranges: Ranges) -> int:
         """Delete the rows of these record_ids that still have status N; how many they were."""
+        return self.change_rows(conn, self.log_statement(log, "delete"), ranges)
 
-    @abstractmethod
-    def queue(self, conn: Connection, log: LogTable, event_time_zone: str = "utc") -> Queue:
-        """How many rows have status N, and the age of the oldest by the database's clock (spec/event-log.md 11).
+    def change_rows(self, conn: Connection, statement: str, ranges: Ranges, **values: object) -> int:
+        """Run a statement for the rows of these record_ids, ``:first`` to ``:last``; how many rows it changed."""
+        return run_many(conn, statement, [{"first": first, "last": last, **values} for first, last in ranges])
 
-        ``event_time_zone``: utc or local, what event_time is in.
-        """
+    def log_rows(self, conn: Connection, statement: str, parameters: Mapping[str, object]) -> list[LogRow]:
+        """The rows of a statement that selects ``{fields}``."""
+        self.choose_plans(conn)
+        with without_collector():
+            return list(map(_AS_ROW, self.fetch(conn, statement, parameters)))
+
+    def _log_chunks(self, conn: Connection, statement: str, parameters: Mapping[str, object], size: int) -> LogRows:
+        self.choose_plans(conn)
+        with closing(self.fetch_chunks(conn, statement, parameters, size)) as chunks:
+            for rows in chunks:
+                yield list(map(_AS_ROW, rows))
+
+    def fetch(self, conn: Connection, statement: str, parameters: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        """The rows of a statement as the driver makes them."""
+        return fetch(conn, statement, parameters)
+
+    def fetch_chunks(
+        self, conn: Connection, statement: str, parameters: Mapping[str, object], size: int
+    ) -> Generator[list[tuple[Any, ...]], None, None]:
+        """The same in lists of ``size``, the last of fewer, all of one snapshot."""
+        return fetch_chunks(conn, statement, parameters, size)
 
     def open_writers(self, conn: Connection, log: LogTable) -> frozenset[str] | None:
         """Names of the other sessions' transactions that have written the log and are open; None = cannot be told."""
@@ -473,7 +513,6 @@ class Dialect(ABC):
     def join_snapshot(self, conn: Connection, snapshot: str) -> None:
         """See what another transaction exported: the first thing in a transaction. Raises DatabaseError."""
 
-    @abstractmethod
     def log_parts(
         self, conn: Connection, log: LogTable, status: str | None, first: int, last: int, rows: int, at_least: int
     ) -> list[Part]:
@@ -482,6 +521,25 @@ class Dialect(ABC):
         ``status`` None: whatever their status. ``at_least``: so many parts, if there are enough rows for it to be worth
         it. The ranges cover all record_ids from ``first`` (1 or more) to the last row that is there now.
         """
+        bounds = {"first": max(first, 1), "last": min(last, self.last_record_id)}
+        has_status = self.bindable(self.has_status(log, status))
+        count = self.log_statement(log, "count_part", has_status=has_status)
+        ((total, greatest),) = self.fetch(conn, count, bounds)
+        if not total:
+            return []
+        size = cut(int(total), rows, at_least)
+        cuts = self.log_statement(log, "cut_part", has_status=has_status)
+        firsts = [int(record_id) for (record_id,) in self.fetch(conn, cuts, {**bounds, "part_size": size})]
+        firsts[0] = bounds["first"]
+        lasts = [*(after - 1 for after in firsts[1:]), int(greatest)]
+        sizes = [size] * (len(firsts) - 1) + [int(total) - size * (len(firsts) - 1)]
+        return list(map(Part, firsts, lasts, sizes))
+
+    def has_status(self, log: LogTable, status: str | None) -> str:
+        """SQL: the row has this status letter, as a literal, so that the queue's index serves; None = any."""
+        if status is None:
+            return "1 = 1"
+        return f"{self.quote(log.columns[LogRow._fields.index('status')])} = '{check_letter(status)}'"
 
     @abstractmethod
     def read_part(
@@ -491,3 +549,22 @@ class Dialect(ABC):
 
         ``snapshot`` None = as the log is now. Raises DatabaseError, and ConfigError if a library is not installed.
         """
+
+
+@lru_cache(maxsize=64)
+def _log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[str, str]:
+    """What is put into the text of a statement of ``log_sql``."""
+    columns = {
+        field: dialect.bindable(dialect.quote(column))
+        for field, column in zip(LogRow._fields, log.columns, strict=True)
+    }
+    time_type = dict(zip(LogRow._fields, log.types, strict=False)).get("event_time")
+    # A column that knows its zone holds the moment itself.
+    is_zoned = time_type is not None and time_type.kind is Kind.TIMESTAMPTZ
+    now = dialect.local_now if event_time_zone == "local" and not is_zoned else dialect.utc_now
+    return {
+        "log": dialect.bindable(dialect.qualified(log.schema, log.name)),
+        "fields": dialect.log_fields(log, LogRow._fields),
+        **columns,
+        **dialect.log_times(columns["event_time"], time_type, now),
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Final
 
@@ -14,6 +15,33 @@ from eventlog.sql.dialect import Dialect
 SUPPORTED: Final = ("postgresql", "oracle", "sqlite")
 EMBEDDED: Final = "embedded"
 """The scheme of ``embedded:///DIRECTORY``: a PostgreSQL of its own in a directory."""
+
+CAPABILITIES: Final[Mapping[str, str]] = {
+    "server": "the database is a server, not a file",
+    "schemas": "tables stand in schemas",
+    "roles": "sessions have users, with rights; triggers log them as perpetrator",
+    "sequences": "numbers come from sequences",
+    "partial_indexes": "an index can hold the rows N alone",
+    "transactional_ddl": "DDL is part of a transaction and goes back with it",
+    "concurrent_writers": "several transactions write at the same time",
+    "statement_capture": "capture = statement",
+    "truncate": "TRUNCATE is captured",
+    "partitions": "partitioned tables",
+    "deferrable_keys": "primary keys that are checked later than row by row",
+    "fixed_char": "CHAR(n) values are padded with blanks",
+    "boolean": "a boolean type whose text is true and false",
+    "single_precision": "a type of approximate numbers of 32 bits",
+    "exact_decimals": "exact numbers keep all their digits",
+    "time_types": "types of dates and times",
+    "time_zones": "a timestamp type that knows its zone",
+    "empty_text": "'' is a value of its own, not NULL",
+    "binary_values": "binary columns are logged by value (spec/triggers.md 6.1)",
+    "owner_look_up": "a child row's DELETE looks whether its owner is still there (spec/triggers.md 2)",
+    "key_cascades": "child rows that follow their owner's new key log that themselves, after it (spec/triggers.md 2)",
+    "upsert_captured": "a row that INSERT replaces is logged as gone",
+    "wake": "a writer wakes a publisher that sleeps (spec/triggers.md 8)",
+}
+"""What a database may be able to do: names for ``Dialect.capabilities``, and what each means."""
 
 _ALIASES: Final = {"postgres": "postgresql", EMBEDDED: "postgresql"}
 

@@ -11,7 +11,7 @@ import pytest
 from eventlog.cli import run
 from eventlog.errors import ConfigError
 from eventlog.sql import registry
-from eventlog.sql.dialect import CAPABILITIES
+from eventlog.sql.registry import CAPABILITIES
 
 CATALOG = {
     "dialect": "any",

@@ -7,16 +7,15 @@ The questions are the named statements of the file ``doctor.sql`` of each dialec
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
-from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from sqlalchemy import Connection
 
 from eventlog.model import LogRow
 from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.statements import statements
 
 if TYPE_CHECKING:
     from eventlog.sql.dialect import Dialect
@@ -178,7 +177,7 @@ def ask(
     """The database's answers to a question, as records. ``about``: what a statement binds or a function takes."""
     if (function := dialect.answers.get(question)) is not None:
         rows = function(conn, **(about if log is None else about | {"log": log}))
-    elif (statement := _statements(dialect.name).get(question)) is not None:
+    elif (statement := statements(f"eventlog.sql.dialects.{dialect.name}", "doctor.sql").get(question)) is not None:
         names = {} if log is None else _names(dialect, log)
         values = about if log is None else about | _values(dialect, log)
         binds = {bind: values[bind] for bind in _BIND.findall(statement)}
@@ -192,9 +191,9 @@ def repairs(conn: Connection, dialect: Dialect, name: str, log: LogTable, **more
     """Statements of ``doctor.sql`` that are shown and not run, with the names of this log and further ones."""
     if name in dialect.answers:
         return tuple(ask(conn, dialect, name, str, log))
-    statements = _statements(dialect.name)[name].split(";\n")
+    parts = statements(f"eventlog.sql.dialects.{dialect.name}", "doctor.sql")[name].split(";\n")
     all_names = _names(dialect, log) | more
-    return tuple(sql.format(**all_names) for sql in statements if log.schema is not None or "{schema}" not in sql)
+    return tuple(sql.format(**all_names) for sql in parts if log.schema is not None or "{schema}" not in sql)
 
 
 _BIND: Final = re.compile(r"(?<![:\w\\]):([a-z_]+)\b")
@@ -237,12 +236,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     return value
-
-
-@cache
-def _statements(dialect: str) -> Mapping[str, str]:
-    """The statements of a dialect's ``doctor.sql`` by name, without their comments."""
-    script = resources.files(f"eventlog.sql.dialects.{dialect}").joinpath("doctor.sql").read_text(encoding="utf-8")
-    script = re.sub(r"^(?!-- name: )--.*\n", "", script, flags=re.MULTILINE)
-    _, *parts = re.split(r"^-- name: (\w+)$", script, flags=re.MULTILINE)
-    return {name: sql.strip().rstrip(";") for name, sql in zip(parts[::2], parts[1::2], strict=True)}

@@ -12,15 +12,15 @@ from eventlog.core.catalog import Attribute, Catalog, Column, Database, ForeignK
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import EventType, LogRow
 from eventlog.sql import migrations
-from eventlog.sql.dialects.oracle import DIALECT, bulk, ddl, lock, log, resync
+from eventlog.sql.dialects.oracle import DIALECT, bulk, ddl, lock, resync
 from eventlog.sql.dialects.oracle.compile import compile_triggers
 from eventlog.sql.dialects.oracle.identity import IDENTITY
 from eventlog.sql.dialects.oracle.query_back import child_statement, own_statement
 from eventlog.sql.dialects.oracle.reflect import fingerprint_statement
 from eventlog.sql.dialects.oracle.script import script
-from eventlog.sql.dialects.oracle.session import statements
 from eventlog.sql.dialects.oracle.types import column_type
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import statements
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.plan import Action, TriggerPlan
 from eventlog.sql.triggers.watch import Watch, exclusions
@@ -228,25 +228,25 @@ def cases() -> Cases:
         "query_back": tuple(_query_back()),
         "resync": tuple(_resync()),
         "catalogue": (
-            *statements("reflect.sql").values(),
-            *statements("installed.sql").values(),
-            statements("doctor.sql")["numberings"],
-            statements("doctor.sql")["scaled"],
+            *statements("eventlog.sql.dialects.oracle", "reflect.sql").values(),
+            *statements("eventlog.sql.dialects.oracle", "installed.sql").values(),
+            statements("eventlog.sql.dialects.oracle", "doctor.sql")["numberings"],
+            statements("eventlog.sql.dialects.oracle", "doctor.sql")["scaled"],
             fingerprint_statement(2),
         ),
         "identity": (IDENTITY,),
         "lock": (lock.request_block(LOG), lock.release_block(LOG), lock.row_lock(LOG)),
         "bulk": (
-            bulk.select_rows(LOG, "4711", "N", LogRow._fields),
-            bulk.select_rows(ODD_LOG, None, None, ("record_id", "event_time")),
+            bulk.select_rows(LOG, "4711", DIALECT.has_status(LOG, "N"), LogRow._fields),
+            bulk.select_rows(ODD_LOG, None, DIALECT.has_status(ODD_LOG, None), ("record_id", "event_time")),
         ),
     }
 
 
 def _log_statements() -> Iterator[str]:
     for of in (LOG, ODD_LOG):
-        for name in statements("log.sql"):
-            yield log.statement(of, name)
+        for name in DIALECT.log_sql:
+            yield DIALECT.log_statement(of, name, ids=":id0", has_status=DIALECT.has_status(of, "N"))
 
 
 def _query_back() -> Iterator[str]:

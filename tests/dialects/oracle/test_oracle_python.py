@@ -24,7 +24,7 @@ from eventlog.errors import BadValue, ConfigError, DatabaseAway, DatabaseError, 
 from eventlog.model import EventType, LogRow
 from eventlog.sql.bulk import arrow_schema
 from eventlog.sql.connection import as_database_errors, connect
-from eventlog.sql.dialects.oracle import DIALECT, bulk, doctor, lock, log, resync, triggers
+from eventlog.sql.dialects.oracle import DIALECT, bulk, doctor, lock, resync, triggers
 from eventlog.sql.dialects.oracle.compare import compare_table, drop_all, table_sql
 from eventlog.sql.dialects.oracle.compile import Compiled, compile_triggers
 from eventlog.sql.dialects.oracle.ddl import create_functions
@@ -32,10 +32,11 @@ from eventlog.sql.dialects.oracle.installed import Installed, Trigger
 from eventlog.sql.dialects.oracle.query_back import NoSuchValueError, bound, key_reader, query_back
 from eventlog.sql.dialects.oracle.reflect import database
 from eventlog.sql.dialects.oracle.script import ddl_lock_timeout, script
-from eventlog.sql.dialects.oracle.session import CHUNKS, chunks, statements
+from eventlog.sql.dialects.oracle.session import CHUNKS, chunks, may_run
 from eventlog.sql.dialects.oracle.text import fold_name, key_value, named, own_name, quote_identifier, spelled
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.registry import for_url, load
+from eventlog.sql.statements import statements
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.plan import TriggerPlan
 from eventlog.sql.triggers.watch import Watch
@@ -112,22 +113,22 @@ def test_the_dialect_is_found_by_its_url() -> None:
 def test_a_window_is_read_with_bound_values_and_rows_are_log_rows() -> None:
     row = (7, "N", 2, "2024-01-02 03:04:05.000000000", "U", "USR", "IDU=1", "FNAME", "a", "b")
     recorder = conn([row])
-    assert log.read_window(recorder, LOG, Window(0, None, 10)) == [LogRow(*row)]
+    assert DIALECT.read_window(recorder, LOG, Window(0, None, 10)) == [LogRow(*row)]
     ((statement, binds),) = recorder.run
-    assert binds == {"first": 1, "last": log.LAST, "limit": 10}
+    assert binds == {"first": 1, "last": DIALECT.last_record_id, "limit": 10}
     assert "ROWNUM <= :limit" in statement
     assert recorder.connection.driver_connection.outputtypehandler is None
 
 
 def test_rows_of_one_user_are_left_alone_in_a_window() -> None:
     recorder = conn([])
-    log.read_window(recorder, LOG, Window(5, 9, None, "EVENTLOG  "))
-    assert recorder.run[0][1] == {"first": 5, "last": 9, "limit": log.LAST, "perpetrator": "EVENTLOG"}
+    DIALECT.read_window(recorder, LOG, Window(5, 9, None, "EVENTLOG  "))
+    assert recorder.run[0][1] == {"first": 5, "last": 9, "limit": DIALECT.last_record_id, "perpetrator": "EVENTLOG"}
 
 
 def test_marks_are_one_array_bind_of_ranges() -> None:
     recorder = conn()
-    assert log.mark(recorder, LOG, "S", [(1, 3), (7, 7)]) == 2
+    assert DIALECT.mark(recorder, LOG, "S", [(1, 3), (7, 7)]) == 2
     ((statement, binds),) = recorder.run
     assert statement.startswith("UPDATE")
     assert binds == [{"letter": "S", "first": 1, "last": 3}, {"letter": "S", "first": 7, "last": 7}]
@@ -138,7 +139,7 @@ def test_rows_are_read_by_long_ranges_and_by_lists_of_single_ids() -> None:
         return (record_id, "S", 4, None, None, "USR", "IDU=1", None, None, None)
 
     recorder = conn([row(100), row(101)], [row(2), row(7)])
-    found = log.read_rows(recorder, LOG, [(2, 2), (6, 7), (100, 1000)])
+    found = DIALECT.read_rows(recorder, LOG, [(2, 2), (6, 7), (100, 1000)])
     assert [one.record_id for one in found] == [2, 7, 100, 101]
     (_, by_range), (listed, by_ids) = recorder.run
     assert by_range == {"first": 100, "last": 1000}
@@ -163,14 +164,14 @@ def test_without_the_grant_and_without_a_row_to_lock_the_grant_is_asked_for() ->
 
 def test_no_range_is_no_statement() -> None:
     recorder = conn()
-    assert log.mark(recorder, LOG, "S", []) == 0
-    assert log.delete(recorder, LOG, []) == 0
+    assert DIALECT.mark(recorder, LOG, "S", []) == 0
+    assert DIALECT.delete(recorder, LOG, []) == 0
     assert recorder.run == []
 
 
 def test_due_rows_are_read_behind_a_place() -> None:
     recorder = conn([])
-    list(log.due_chunks(recorder, LOG, DueWindow("2024-01-01 00:00:00", ("2023-12-31 00:00:00", 5), 10), 2))
+    list(DIALECT.due_chunks(recorder, LOG, DueWindow("2024-01-01 00:00:00", ("2023-12-31 00:00:00", 5), 10), 2))
     assert recorder.run[0][1] == {
         "until": "2024-01-01 00:00:00",
         "after_time": "2023-12-31 00:00:00",
@@ -183,7 +184,7 @@ def test_due_rows_are_read_behind_a_place() -> None:
 def test_a_place_among_due_rows_is_compared_in_utc_whether_event_time_has_a_zone_or_not() -> None:
     recorder = conn([])
     after = ("2023-12-31 00:00:00.000000000Z", 5)
-    list(log.due_chunks(recorder, LOG, DueWindow("2024-01-01 00:00:00", after, 10), 2))
+    list(DIALECT.due_chunks(recorder, LOG, DueWindow("2024-01-01 00:00:00", after, 10), 2))
     assert recorder.run[0][1]["after_time"] == "2023-12-31 00:00:00.000000000"
 
 
@@ -203,7 +204,7 @@ class Refusing(Recorder):
 
 @pytest.mark.parametrize(("code", "may"), [(942, False), (1031, False), (2289, False), (41900, False), (1456, True)])
 def test_a_right_is_known_by_the_error_also_in_a_transaction_that_is_read_only(code: int, may: bool) -> None:
-    assert log.may_run(cast("Any", Refusing(code)), "DELETE FROM T WHERE 1 = 0") is may
+    assert may_run(cast("Any", Refusing(code)), "DELETE FROM T WHERE 1 = 0") is may
 
 
 @pytest.mark.parametrize(
@@ -357,7 +358,7 @@ def test_a_national_char_is_compared_in_its_own_length_whatever_its_character_se
     # NCHAR(1000) is too long where the national character set is UTF8 (ORA-00910).
     assert bound(column("K", "NCHAR", 16), ":k0") == "CAST(:k0 AS NCHAR(8))"
     assert bound(column("K", "NCHAR", 2000), ":k0") == "CAST(:k0 AS NCHAR(1000))"
-    assert "c.char_length * 2" in statements("reflect.sql")["columns"]
+    assert "c.char_length * 2" in statements("eventlog.sql.dialects.oracle", "reflect.sql")["columns"]
 
 
 def test_keys_that_no_row_can_have_are_not_asked_for() -> None:
@@ -795,14 +796,14 @@ def test_the_last_batch_of_a_resync_is_known_by_its_size() -> None:
 
 def test_parts_cover_all_record_ids() -> None:
     recorder = conn([(25, 90)], [(11,), (41,), (80,)])
-    assert bulk.parts(recorder, LOG, "N", 0, 10**40, 10, 1) == [(1, 40, 9), (41, 79, 9), (80, 90, 7)]
+    assert DIALECT.log_parts(recorder, LOG, "N", 0, 10**40, 10, 1) == [(1, 40, 9), (41, 79, 9), (80, 90, 7)]
 
 
 def test_what_is_no_system_change_number_never_gets_into_a_statement() -> None:
     with pytest.raises(DatabaseError):
-        bulk.select_rows(LOG, "1; DROP TABLE x", "N", ("record_id",))
+        bulk.select_rows(LOG, "1; DROP TABLE x", "1 = 1", ("record_id",))
     with pytest.raises(ConfigError):
-        bulk.select_rows(LOG, None, "N' OR '1'='1", ("record_id",))
+        DIALECT.has_status(LOG, "N' OR '1'='1")
 
 
 def test_a_data_frame_becomes_a_batch_of_the_fields_asked_for() -> None:

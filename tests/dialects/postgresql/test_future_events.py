@@ -20,7 +20,6 @@ from eventlog.publisher.open import open_context, open_unlocked
 from eventlog.publisher.sinks import Document
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.dialects.postgresql import log as postgresql_log
 from eventlog.sql.locate import locate_log
 
 PAST = [f"2020-01-01 00:00:0{second}" for second in range(10)]
@@ -256,9 +255,9 @@ def test_the_window_is_read_by_the_index_of_the_queue(log: sa.Engine) -> None:
             )
         )
     with log.connect() as conn:
-        postgresql_log._by_index(conn)
+        DIALECT.choose_plans(conn)
         opened = locate_log(conn, DIALECT, name="eventlog")
-        statement = postgresql_log._statement(opened, "read_due")
+        statement = DIALECT.log_statement(opened, "read_due")
         parameters = {"until": FUTURE, "after_time": None, "after_id": 0, "limit": 10, "perpetrator": None}
         plan = "\n".join(row[0] for row in conn.exec_driver_sql("EXPLAIN " + statement, parameters))
     assert "Index Scan using idx_eventlog_1" in plan

@@ -16,7 +16,7 @@ from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableEr
 from eventlog.model import LogRow
 from eventlog.sql import migrations, registry
 from eventlog.sql.connection import connect
-from eventlog.sql.dialects.postgresql import DIALECT, log
+from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.locate import check_rights, locate_log
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.rows import (
@@ -277,8 +277,8 @@ def test_chunks_that_are_left_close_their_cursor(conn: Connection, opened: LogTa
 
 def plan(conn: Connection, opened: LogTable, name: str, parameters: dict[str, object]) -> str:
     """The plan of a statement as it is run. The log's indexes are all that it may use."""
-    log._by_index(conn)
-    rows = conn.exec_driver_sql("EXPLAIN " + log._statement(opened, name), parameters)
+    DIALECT.choose_plans(conn)
+    rows = conn.exec_driver_sql("EXPLAIN " + DIALECT.log_statement(opened, name), parameters)
     return "\n".join(row[0] for row in rows)
 
 

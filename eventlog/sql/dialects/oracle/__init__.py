@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import sqlalchemy as sa
 from sqlalchemy import URL, Connection
 
 from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectClass
-from eventlog.core.values import Kind
+from eventlog.core.values import ColumnType, Kind
 from eventlog.model import LogRow
 from eventlog.sql.bulk import Part
 from eventlog.sql.dialect import CurrentRow, Dialect, LogRows, Triggers
 from eventlog.sql.dialects.oracle import bulk, ddl, doctor, lock, resync, script, text, triggers
-from eventlog.sql.dialects.oracle import log as log_rows
 from eventlog.sql.dialects.oracle.identity import identity
 from eventlog.sql.dialects.oracle.installed import shows_triggers
 from eventlog.sql.dialects.oracle.query_back import query_back
 from eventlog.sql.dialects.oracle.reflect import fingerprint, reflect
 from eventlog.sql.dialects.oracle.rerun import guarded, rerunnable
 from eventlog.sql.dialects.oracle.running import run
-from eventlog.sql.dialects.oracle.session import CONNECT_ADVICE, SESSION, begin_publishing, connect_args, fetch, passes
+from eventlog.sql.dialects.oracle.session import (
+    CONNECT_ADVICE,
+    SESSION,
+    begin_publishing,
+    chunks,
+    connect_args,
+    fetch,
+    fetch_chunks,
+    missing_rights,
+    passes,
+)
 from eventlog.sql.doctor.facts import Answer
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.windows import Batch, DueWindow, Queue, Ranges, Selection, Window
+from eventlog.sql.statements import statements
+from eventlog.sql.windows import Batch, DueWindow, Ranges, Selection
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_SHORT: Final = 50
+"""How many record_ids a range has that is read id by id."""
 
 
 class Oracle(Dialect):
@@ -72,6 +87,9 @@ class Oracle(Dialect):
     answers: ClassVar = doctor.ANSWERS
     column_types: ClassVar = ddl.TYPES
     queue_index = ("status", "record_id")
+    log_sql = statements(__package__, "log.sql")
+    last_record_id = 10**38 - 1
+    local_now = "CAST(SYSTIMESTAMP AS TIMESTAMP)"  # of the server's own zone, not of the session's
     utc_now = "SYS_EXTRACT_UTC(SYSTIMESTAMP)"
     prologue = script.PROLOGUE
     epilogue = ("COMMIT;",)
@@ -98,9 +116,6 @@ class Oracle(Dialect):
     def current_user(self, conn: Connection) -> str:
         return lock.current_user(conn)
 
-    def local_time(self, conn: Connection) -> datetime:
-        return log_rows.local_time(conn)
-
     def value_text(self, column: Column, ref: str) -> str:
         return text.value_text(column, ref)
 
@@ -109,33 +124,6 @@ class Oracle(Dialect):
 
     def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
         return fingerprint(conn, catalog)
-
-    def read_window(self, conn: Connection, log: LogTable, window: Window) -> list[LogRow]:
-        return log_rows.read_window(conn, log, window)
-
-    def window_chunks(self, conn: Connection, log: LogTable, window: Window, size: int) -> LogRows:
-        return log_rows.window_chunks(conn, log, window, size)
-
-    def due_chunks(self, conn: Connection, log: LogTable, window: DueWindow, size: int) -> LogRows:
-        return log_rows.due_chunks(conn, log, window, size)
-
-    def due_until(self, conn: Connection, log: LogTable, event_time_zone: str = "utc") -> str:
-        return log_rows.due_until(conn, log, event_time_zone)
-
-    def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
-        return log_rows.read_rows(conn, log, ranges)
-
-    def mark(self, conn: Connection, log: LogTable, letter: str, ranges: Ranges) -> int:
-        return log_rows.mark(conn, log, letter, ranges)
-
-    def delete(self, conn: Connection, log: LogTable, ranges: Ranges) -> int:
-        return log_rows.delete(conn, log, ranges)
-
-    def queue(self, conn: Connection, log: LogTable, event_time_zone: str = "utc") -> Queue:
-        return log_rows.queue(conn, log, event_time_zone)
-
-    def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
-        return log_rows.missing_rights(conn, log, deletes)
 
     def query_back(
         self,
@@ -188,15 +176,10 @@ class Oracle(Dialect):
     def join_snapshot(self, conn: Connection, snapshot: str) -> None:
         bulk.join(conn, snapshot)
 
-    def log_parts(
-        self, conn: Connection, log: LogTable, status: str | None, first: int, last: int, rows: int, at_least: int
-    ) -> list[Part]:
-        return bulk.parts(conn, log, status, first, last, rows, at_least)
-
     def read_part(
         self, url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
-        return bulk.read(url, log, snapshot, status, part, fields)
+        return bulk.read(url, log, snapshot, self.has_status(log, status), part, fields)
 
     def begin_publishing(self, conn: Connection) -> None:
         begin_publishing(conn)
@@ -212,6 +195,56 @@ class Oracle(Dialect):
 
     def spelled(self, name: str) -> str:
         return text.spelled(name)
+
+    def log_field(self, field: str, column: str, column_type: ColumnType | None) -> str:
+        if field == "event_time":
+            return self.value_text(Column(field, column_type or ColumnType(Kind.TIMESTAMP)), column)
+        if field == "event_type":
+            # Of a scale, so that the driver makes an integer of it.
+            number = f"CASE WHEN ABS({column}) < 1000 THEN {column} WHEN {column} IS NOT NULL THEN 0 END"
+            return f"CAST({number} AS NUMBER(4))"
+        return column
+
+    def log_times(self, column: str, column_type: ColumnType | None, now: str) -> Mapping[str, str]:
+        # The moment itself, whatever zone it is told in; texts of it are in UTC.
+        is_zoned = column_type is not None and column_type.kind is Kind.TIMESTAMPTZ
+        return {"time": f"SYS_EXTRACT_UTC({column})" if is_zoned else column, "now": now}
+
+    def fetch(self, conn: Connection, statement: str, parameters: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        return fetch(conn, statement, parameters)
+
+    def fetch_chunks(
+        self, conn: Connection, statement: str, parameters: Mapping[str, object], size: int
+    ) -> Generator[list[tuple[Any, ...]], None, None]:
+        return fetch_chunks(conn, statement, parameters, size)
+
+    def due_chunks(self, conn: Connection, log: LogTable, window: DueWindow, size: int) -> LogRows:
+        if window.after is not None and window.after[0] is not None:
+            # Of a log whose event_time has a zone: it is compared in UTC.
+            window = replace(window, after=(window.after[0].removesuffix("Z"), window.after[1]))
+        return super().due_chunks(conn, log, window, size)
+
+    def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
+        # A statement each for the long ranges; the ids of the short ones, of which there may be thousands, in IN lists.
+        rows: list[LogRow] = []
+        short: list[int] = []
+        for first, last in ranges:
+            if last - first < _SHORT:
+                short += range(first, last + 1)
+            else:
+                rows += self.log_rows(conn, self.log_statement(log, "read_rows"), {"first": first, "last": last})
+        for ids in chunks(short):
+            binds = {f"id{place}": record_id for place, record_id in enumerate(ids)}
+            statement = self.log_statement(log, "read_ids", ids=", ".join(f":{bind}" for bind in binds))
+            rows += self.log_rows(conn, statement, binds)
+        return sorted(rows)
+
+    def local_time(self, conn: Connection) -> datetime:
+        ((now,),) = fetch(conn, f"SELECT {self.local_now} FROM DUAL")  # noqa: S608 - a constant
+        return cast(datetime, now)
+
+    def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
+        return missing_rights(conn, log, deletes)
 
     def is_letter(self, column: str) -> str:
         return ddl.is_letter(column)

@@ -14,8 +14,7 @@ from sqlalchemy import URL, Connection
 from eventlog.core.values import Kind
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.model import LogRow
-from eventlog.sql.bulk import Part, arrow_schema, check_letter, cut
-from eventlog.sql.dialects.oracle.log import LAST
+from eventlog.sql.bulk import Part, arrow_schema
 from eventlog.sql.dialects.oracle.session import SESSION, fetch
 from eventlog.sql.dialects.oracle.text import qualified, quote_identifier
 from eventlog.sql.log_table import LogTable
@@ -48,37 +47,8 @@ def _scn(snapshot: str) -> str:
     return snapshot
 
 
-def parts(
-    conn: Connection, log: LogTable, status: str | None, first: int, last: int, rows: int, at_least: int
-) -> list[Part]:
-    """Ranges of record_ids that hold about equal numbers of rows of a status, at most ``rows``, in ascending order.
-
-    ``status`` None: whatever their status. ``at_least``: so many parts, if there are enough rows for it to be worth it.
-    The ranges cover all record_ids from ``first`` (1 or more) to the last row that is there now.
-    """
-    record_id = _column(log, "record_id")
-    bounds = {"first": max(first, 1), "last": min(last, LAST)}
-    first = bounds["first"]
-    ids = f"{record_id} BETWEEN :first AND :last"
-    where = f"FROM {qualified(log.schema, log.name)} WHERE {_has_status(log, status)} AND {ids}"
-    ((total, greatest),) = fetch(conn, f"SELECT COUNT(*), MAX({record_id}) {where}", bounds)
-    if not total:
-        return []
-    size = cut(int(total), rows, at_least)
-    numbered = f"SELECT {record_id} AS record_id, ROW_NUMBER() OVER (ORDER BY {record_id}) AS n {where}"
-    found = fetch(
-        conn,
-        f"SELECT record_id FROM ({numbered}) WHERE MOD(n - 1, :part_size) = 0 ORDER BY 1",  # noqa: S608 - quoted names
-        {**bounds, "part_size": size},
-    )
-    firsts = [first, *(int(record_id) for (record_id,) in found[1:])]
-    lasts = [*(after - 1 for after in firsts[1:]), int(greatest)]
-    sizes = [size] * (len(firsts) - 1) + [int(total) - size * (len(firsts) - 1)]
-    return list(map(Part, firsts, lasts, sizes))
-
-
 def read(
-    url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
+    url: URL, log: LogTable, snapshot: str | None, has_status: str, part: Part, fields: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a part in record_id order; one connection, open while the batches are taken.
 
@@ -100,7 +70,7 @@ def read(
                 for statement in SESSION:
                     cursor.execute(statement)
             frames = connection.fetch_df_batches(
-                select_rows(log, snapshot, status, fields),
+                select_rows(log, snapshot, has_status, fields),
                 {"first": part.first, "last": part.last},
                 size=_BATCH_ROWS,
             )
@@ -120,7 +90,7 @@ def typed(table: Any, schema: Any) -> Any:
     return table.rename_columns(schema.names).cast(schema, safe=False)
 
 
-def select_rows(log: LogTable, snapshot: str | None, status: str | None, fields: Sequence[str]) -> str:
+def select_rows(log: LogTable, snapshot: str | None, has_status: str, fields: Sequence[str]) -> str:
     """The statement that reads fields of ``LogRow`` of the rows from ``:first`` to ``:last`` in record_id order.
 
     Numbers have eighteen digits, so that they come as integers; event_time is a timestamp in UTC.
@@ -130,13 +100,8 @@ def select_rows(log: LogTable, snapshot: str | None, status: str | None, fields:
     record_id = _column(log, "record_id")
     return (
         f"SELECT {selected} FROM {qualified(log.schema, log.name)}{as_of}"  # noqa: S608 - quoted names, digits
-        f" WHERE {_has_status(log, status)} AND {record_id} BETWEEN :first AND :last ORDER BY {record_id}"
+        f" WHERE {has_status} AND {record_id} BETWEEN :first AND :last ORDER BY {record_id}"
     )
-
-
-def _has_status(log: LogTable, status: str | None) -> str:
-    """SQL: the row has this status letter, as a literal, so that the index serves."""
-    return "1 = 1" if status is None else f"{_column(log, 'status')} = '{check_letter(status)}'"
 
 
 def _selected(log: LogTable, field: str) -> str:

@@ -12,7 +12,7 @@ from sqlalchemy.types import TypeEngine
 
 from eventlog.sql.dialects.oracle.compile import render_base64_function, render_quote_function
 from eventlog.sql.dialects.oracle.script import unless
-from eventlog.sql.dialects.oracle.session import fetch, statements
+from eventlog.sql.dialects.oracle.session import fetch
 from eventlog.sql.dialects.oracle.text import (
     base64_function,
     own_name,
@@ -22,6 +22,7 @@ from eventlog.sql.dialects.oracle.text import (
     spelled,
 )
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import statements
 
 _EXISTS: Final = -955
 _NO_SEQUENCE: Final = -2289
@@ -73,7 +74,7 @@ def record_id(of: LogTable, comment: str) -> sa.Column[Any]:
 def half_made(conn: Connection, of: LogTable) -> bool:
     """Whether a table of the log's name is there from a migration of ours that broke off: its sequence is there too."""
     binds = {"owner": of.schema, "name": own_name("seq_{}_1", of.name)}
-    return bool(fetch(conn, statements("installed.sql")["sequence"], binds))
+    return bool(fetch(conn, statements(__package__, "installed.sql")["sequence"], binds))
 
 
 def is_letter(column: str) -> str:

@@ -17,8 +17,7 @@ from eventlog.sql.dialects.oracle.compile import Compiled, CompiledTrigger
 from eventlog.sql.dialects.oracle.ddl import number_sequence
 from eventlog.sql.dialects.oracle.installed import MARKER, Installed, Trigger, find_log, read_installed
 from eventlog.sql.dialects.oracle.lock import call, current_user
-from eventlog.sql.dialects.oracle.log import may_run
-from eventlog.sql.dialects.oracle.session import error_code, fetch, statements
+from eventlog.sql.dialects.oracle.session import error_code, fetch, may_run
 from eventlog.sql.dialects.oracle.text import (
     base64_function,
     literal,
@@ -30,6 +29,7 @@ from eventlog.sql.dialects.oracle.text import (
 from eventlog.sql.dialects.oracle.types import Family, family
 from eventlog.sql.doctor.facts import AnswerFunction, LogTrigger, Numbering, Orphan, Unreadable
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import statements
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, logged_secrets
 
 # --- the log ----------------------------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ def numberings(conn: Connection, log: LogTable) -> list[Numbering]:
     names = {"owner": log.schema, "name": own_name("seq_{}_1", log.name)}
     answer = []
     for owner, name, cache, step, cycles, ordered, of_session in fetch(
-        conn, statements("doctor.sql")["numberings"], names
+        conn, statements(__package__, "doctor.sql")["numberings"], names
     ):
         sequence = qualified(owner, name)
         # The cache is the instance's, and sessions take their numbers from it one by one.
@@ -63,7 +63,7 @@ _NO_COLUMN: Final = 904
 
 def _is_scaled(conn: Connection, names: dict[str, str | None]) -> bool:
     try:
-        return bool(fetch(conn, statements("doctor.sql")["scaled"], names))
+        return bool(fetch(conn, statements(__package__, "doctor.sql")["scaled"], names))
     except DBAPIError as error:
         if error_code(error) != _NO_COLUMN:
             raise
@@ -127,7 +127,7 @@ def _unreadable(
 
 def _rights_to_apply(conn: Connection, schema: str, **_: Any) -> Iterator[tuple[str]]:
     """What this session's user lacks to apply triggers to tables of a schema, in words."""
-    privileges = {row[0] for row in fetch(conn, statements("doctor.sql")["rights"])}
+    privileges = {row[0] for row in fetch(conn, statements(__package__, "doctor.sql")["rights"])}
     if "CREATE ANY TRIGGER" in privileges:
         return
     user = current_user(conn)

@@ -11,9 +11,10 @@ from typing import Final
 from sqlalchemy import Connection
 
 from eventlog.errors import LogTableError
-from eventlog.sql.dialects.oracle.session import fetch, statements
+from eventlog.sql.dialects.oracle.session import fetch
 from eventlog.sql.dialects.oracle.text import own_name, qualified
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import statements
 
 MARKER: Final = re.compile("-- (eventlog sha256:([0-9a-f]{64}) log (.*))")
 """The comment in the sources of our triggers, whichever log they write: whole, the hash, the log as SQL."""
@@ -75,7 +76,7 @@ class Installed:
 
 def find_log(conn: Connection, log: LogTable) -> LogTable:
     """The log as it is there. Raises LogTableError if it is not."""
-    found = fetch(conn, statements("installed.sql")["log"], {"owner": log.schema, "name": log.name})
+    found = fetch(conn, statements(__package__, "installed.sql")["log"], {"owner": log.schema, "name": log.name})
     if not found:
         raise LogTableError(f"the log {log} is missing: run `eventlog db upgrade` first")
     return replace(log, schema=found[0][0], name=found[0][1])
@@ -84,12 +85,12 @@ def find_log(conn: Connection, log: LogTable) -> LogTable:
 def read_installed(conn: Connection, log: LogTable) -> Installed:
     """The triggers of a log, and those of others beside them."""
     sources: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for schema, name, type_, line in fetch(conn, statements("installed.sql")["sources"]):
+    for schema, name, type_, line in fetch(conn, statements(__package__, "installed.sql")["sources"]):
         if type_ == "TRIGGER":
             sources[schema, name].append(line or "")
     triggers: defaultdict[TableName, list[Trigger]] = defaultdict(list)
     for schema, name, owner, table, type_, event, status, validity in fetch(
-        conn, statements("installed.sql")["triggers"]
+        conn, statements(__package__, "installed.sql")["triggers"]
     ):
         lines = sources.get((schema, name))
         triggers[owner, table].append(
@@ -105,19 +106,19 @@ def read_installed(conn: Connection, log: LogTable) -> Installed:
             )
         )
     follows: defaultdict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
-    for schema, name, other_schema, other in fetch(conn, statements("installed.sql")["ordering"]):
+    for schema, name, other_schema, other in fetch(conn, statements(__package__, "installed.sql")["ordering"]):
         follows[schema, name].add((other_schema, other))
     return Installed(dict(triggers), qualified(log.schema, log.name), dict(follows))
 
 
 def shows_triggers(conn: Connection, schema: str) -> bool:
     """Whether this session is shown the triggers on a schema's tables: where it is not, none of them is missing."""
-    return bool(fetch(conn, statements("installed.sql")["sees_triggers"], {"owner": schema}))
+    return bool(fetch(conn, statements(__package__, "installed.sql")["sees_triggers"], {"owner": schema}))
 
 
 def missing_functions(conn: Connection, log: LogTable) -> list[str]:
     """The names of the functions of a log that are not there, as a log that somebody else made has none."""
     names = {"quote": own_name("proc_{}_quote", log.name), "base64": own_name("proc_{}_base64", log.name)}
-    found = fetch(conn, statements("installed.sql")["functions"], {"owner": log.schema, **names})
+    found = fetch(conn, statements(__package__, "installed.sql")["functions"], {"owner": log.schema, **names})
     there = {row[0] for row in found}
     return [name for name in names.values() if name not in there]

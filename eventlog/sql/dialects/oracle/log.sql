@@ -50,7 +50,7 @@ WHERE {status} = 'N' AND {record_id} BETWEEN :first AND :last
 
 -- name: queue
 -- Rows N and the oldest event_time among them, as seconds before the clock.
-SELECT COUNT(*), (CAST({now} AS DATE) - CAST(MIN({event_time}) AS DATE)) * 86400
+SELECT COUNT(*), (CAST({now} AS DATE) - CAST(MIN({time}) AS DATE)) * 86400
 FROM {log}
 WHERE {status} = 'N'
 
@@ -65,15 +65,32 @@ FROM (
     SELECT *
     FROM {log}
     WHERE {status} = 'N' AND {record_id} > 0
-      AND ({event_time} IS NULL OR {event_time} <= TO_TIMESTAMP(:until, 'SYYYY-MM-DD HH24:MI:SS.FF9'))
+      AND ({time} IS NULL OR {time} <= TO_TIMESTAMP(:until, 'SYYYY-MM-DD HH24:MI:SS.FF9'))
       AND (
-        {event_time} > TO_TIMESTAMP(:after_time, 'SYYYY-MM-DD HH24:MI:SS.FF9')
-        OR (:after_time IS NULL AND {event_time} IS NOT NULL)
+        {time} > TO_TIMESTAMP(:after_time, 'SYYYY-MM-DD HH24:MI:SS.FF9')
+        OR (:after_time IS NULL AND {time} IS NOT NULL)
         OR ({record_id} > :after_id
-            AND ({event_time} = TO_TIMESTAMP(:after_time, 'SYYYY-MM-DD HH24:MI:SS.FF9')
-                OR (:after_time IS NULL AND {event_time} IS NULL)))
+            AND ({time} = TO_TIMESTAMP(:after_time, 'SYYYY-MM-DD HH24:MI:SS.FF9')
+                OR (:after_time IS NULL AND {time} IS NULL)))
       )
       AND (:perpetrator IS NULL OR {perpetrator} IS NULL OR RTRIM({perpetrator}, ' ') <> :perpetrator)
-    ORDER BY {event_time} NULLS FIRST, {record_id}
+    ORDER BY {time} NULLS FIRST, {record_id}
 )
 WHERE ROWNUM <= :limit
+
+-- name: count_part
+-- How many rows a range of record_ids holds, and the last of them.
+SELECT COUNT(*), MAX({record_id})
+FROM {log}
+WHERE {has_status} AND {record_id} BETWEEN :first AND :last
+
+-- name: cut_part
+-- The first record_id of each part of equal size.
+SELECT record_id
+FROM (
+    SELECT {record_id} AS record_id, ROW_NUMBER() OVER (ORDER BY {record_id}) AS n
+    FROM {log}
+    WHERE {has_status} AND {record_id} BETWEEN :first AND :last
+)
+WHERE MOD(n - 1, :part_size) = 0
+ORDER BY 1

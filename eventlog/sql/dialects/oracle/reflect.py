@@ -10,9 +10,10 @@ from sqlalchemy import Connection
 
 from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, Table
 from eventlog.errors import DatabaseError
-from eventlog.sql.dialects.oracle.session import chunks, fetch, statements
+from eventlog.sql.dialects.oracle.session import chunks, fetch
 from eventlog.sql.dialects.oracle.text import spelled
 from eventlog.sql.dialects.oracle.types import column_type
+from eventlog.sql.statements import statements
 
 Rows = Sequence[tuple[Any, ...]]
 
@@ -24,14 +25,14 @@ def reflect(conn: Connection, schema: str | None) -> Database:
     ``schema.table``. Raises DatabaseError if the schema is missing.
     """
     asked = None if schema is None else spelled(schema)
-    found = fetch(conn, statements("reflect.sql")["schema"], {"owner": asked})
+    found = fetch(conn, statements(__package__, "reflect.sql")["schema"], {"owner": asked})
     if not found:
         what = "the connection has no current schema" if asked is None else f"there is no schema {asked!r}"
         raise DatabaseError(f"{what} in this database; set schema_name to one that exists")
     owner = str(found[0][0])
     rows = {
         name: fetch(conn, statement, {"owner": owner})
-        for name, statement in statements("reflect.sql").items()
+        for name, statement in statements(__package__, "reflect.sql").items()
         if name != "schema"
     }
     return database(owner, rows["columns"], rows["keys"], rows["unique_indexes"], rows["foreign_keys"])
@@ -73,7 +74,7 @@ def database(owner: str, columns: Rows, keys: Rows, unique_indexes: Rows, foreig
 def fingerprint_statement(size: int) -> str:
     """SQL of a text that changes with the columns and keys of ``size`` tables: two hashes of all that tells of them."""
     names = ", ".join(f":t{n}" for n in range(size))
-    return statements("fingerprint.sql")["fingerprint"].replace("{tables}", names)
+    return statements(__package__, "fingerprint.sql")["fingerprint"].replace("{tables}", names)
 
 
 def fingerprint(conn: Connection, catalog: Catalog) -> str:

@@ -12,11 +12,11 @@ from eventlog.core import table_key
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.values import Kind
 from eventlog.model import LogRow
-from eventlog.sql.dialects.oracle.log import lacking
 from eventlog.sql.dialects.oracle.query_back import bound, by_text, key_reader, log_text, selected
-from eventlog.sql.dialects.oracle.session import fetch, many
+from eventlog.sql.dialects.oracle.session import fetch, lacking
 from eventlog.sql.dialects.oracle.text import key_value, qualified, quote_identifier
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import run_many
 from eventlog.sql.windows import Batch, Selection
 
 
@@ -55,7 +55,7 @@ def estimate(conn: Connection, walk: Walk, position: str | None) -> int:
 def write_keys(conn: Connection, log: LogTable, selection: Selection, keys: Sequence[str]) -> None:
     """Log the objects with these canonical keys, in their order."""
     row = {"event_type": int(selection.event_type), "class_name": selection.class_name}
-    many(conn, insert_statement(log), [{**row, "table_key": key} for key in keys])
+    run_many(conn, insert_statement(log), [{**row, "table_key": key} for key in keys])
 
 
 def missing_rights(conn: Connection, log: LogTable, resumable: bool) -> list[str]:

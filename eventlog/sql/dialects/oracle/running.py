@@ -5,10 +5,10 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from eventlog.errors import DatabaseError
-from eventlog.sql.dialect import run_as_it_stands
 from eventlog.sql.dialects.oracle.compare import drop_trigger
 from eventlog.sql.dialects.oracle.script import made_by
-from eventlog.sql.dialects.oracle.session import fetch, statements
+from eventlog.sql.dialects.oracle.session import fetch
+from eventlog.sql.statements import run_as_it_stands, statements
 
 
 def run(conn: Connection, statement: str) -> None:
@@ -25,7 +25,7 @@ def run(conn: Connection, statement: str) -> None:
 
 def _check(conn: Connection, type_: str, schema: str | None, name: str) -> None:
     binds = {"owner": schema, "name": name, "object_type": type_}
-    errors = fetch(conn, statements("installed.sql")["errors"], binds)
+    errors = fetch(conn, statements(__package__, "installed.sql")["errors"], binds)
     if not errors:
         return
     line, position, text = errors[0]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
-from importlib import resources
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
+
+from eventlog.model import LogRow
+from eventlog.sql import statements as driver
+from eventlog.sql.dialects.oracle.text import qualified, quote_identifier
+from eventlog.sql.log_table import LogTable
 
 SESSION: Final = (
     # What a session can change in the text of values and in what is equal: pinned (spec/triggers.md 6).
@@ -70,12 +73,7 @@ def begin_publishing(conn: Connection) -> None:
 def fetch(conn: Connection, statement: str, parameters: Mapping[str, object] | None = None) -> list[tuple[Any, ...]]:
     """The rows of a statement as the driver makes them, large objects as text or bytes with their row."""
     with _own_types(conn):
-        result = conn.exec_driver_sql(statement, dict(parameters or {}))
-        try:
-            assert result.cursor is not None
-            return list(result.cursor.fetchall())
-        finally:
-            result.close()
+        return driver.fetch(conn, statement, parameters or {})
 
 
 def fetch_chunks(
@@ -83,24 +81,7 @@ def fetch_chunks(
 ) -> Generator[list[tuple[Any, ...]], None, None]:
     """The same in lists of ``size``, the last of fewer."""
     with _own_types(conn):
-        result = conn.exec_driver_sql(statement, dict(parameters))
-    try:
-        assert result.cursor is not None
-        is_full = True
-        while is_full:
-            rows = list(result.cursor.fetchmany(size))
-            is_full = len(rows) == size
-            yield rows
-    finally:
-        result.close()
-
-
-def many(conn: Connection, statement: str, rows: Sequence[Mapping[str, object]]) -> int:
-    """Run a statement for each of the rows by one array bind; how many rows of the database that changed."""
-    if not rows:
-        return 0
-    done = conn.exec_driver_sql(statement, [dict(row) for row in rows], execution_options={"preserve_rowcount": True})
-    return int(done.rowcount)
+        yield from driver.fetch_chunks(conn, statement, parameters, size)
 
 
 CHUNKS: Final = (1, 10, 100, 900)
@@ -115,17 +96,6 @@ def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
         piece = list(values[start : start + CHUNKS[-1]])
         size = next(size for size in CHUNKS if size >= len(piece))
         yield piece + piece[-1:] * (size - len(piece))
-
-
-@cache
-def statements(name: str) -> dict[str, str]:
-    """The statements of a file beside this module by name, without their comments."""
-    text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
-    named = (part.partition("\n") for part in text.split("-- name: ")[1:])
-    return {
-        which.strip(): "\n".join(line for line in statement.strip().split("\n") if not line.startswith("--"))
-        for which, _, statement in named
-    }
 
 
 def error_code(error: DBAPIError) -> int:
@@ -179,3 +149,51 @@ def _own_types(conn: Connection) -> Iterator[None]:
         yield
     finally:
         driver.outputtypehandler, dialect.arraysize = before
+
+
+# --- rights -----------------------------------------------------------------------------------------------------------
+
+
+def missing_rights(conn: Connection, log: LogTable, deletes: bool) -> list[str]:
+    """The rights that this session's user lacks to publish the log, in words; empty if it has them all.
+
+    Each is tried by a statement that changes nothing: rights come by roles and by system privileges as well.
+    """
+    status = log.columns[LogRow._fields.index("status")]
+    inflight = ("SELECT", "INSERT", "UPDATE", "DELETE")
+    missing = lacking(conn, log, log.name, ("SELECT", "UPDATE", *(["DELETE"] if deletes else [])), status)
+    missing += lacking(conn, log, log.error_table, ("INSERT",), "RECORD_ID")
+    missing += lacking(conn, log, log.inflight_table, inflight, "FLIGHT_NO")
+    if not may_run(conn, f"SELECT {qualified(log.schema, log.flight_sequence)}.NEXTVAL FROM DUAL WHERE 1 = 0"):  # noqa: S608 - a quoted name
+        missing.append(f"SELECT on sequence {log.flight_sequence}")
+    return missing
+
+
+_TRIED: Final = {
+    "SELECT": "SELECT 1 FROM {table} WHERE 1 = 0",
+    "INSERT": "INSERT INTO {table} ({column}) SELECT NULL FROM DUAL WHERE 1 = 0",
+    "UPDATE": "UPDATE {table} SET {column} = {column} WHERE 1 = 0",
+    "DELETE": "DELETE FROM {table} WHERE 1 = 0",
+}
+
+
+def lacking(conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str) -> list[str]:
+    """Which of the rights on a table of a log this session lacks, in words. ``column``: one to try them on."""
+    names = {"table": qualified(log.schema, table), "column": quote_identifier(column)}
+    return [f"{right} on table {table}" for right in rights if not may_run(conn, _TRIED[right].format(**names))]
+
+
+_NO_RIGHT: Final = frozenset({942, 1031, 2289, 41900})  # no such table (or no right to see it), no right, no sequence
+_READ_ONLY: Final = 1456  # found when the statement runs, as in doctor's transaction: the rights are looked at before
+
+
+def may_run(conn: Connection, statement: str) -> bool:
+    """Whether this session has the rights to run a statement that changes nothing."""
+    try:
+        conn.exec_driver_sql(statement, execution_options={"no_parameters": True}).close()
+    except DBAPIError as error:
+        code = error_code(error)
+        if code not in _NO_RIGHT and code != _READ_ONLY:
+            raise
+        return code == _READ_ONLY
+    return True

@@ -13,7 +13,6 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql.connection import as_database_errors
-from eventlog.sql.dialect import run_as_it_stands
 from eventlog.sql.dialects.oracle import doctor
 from eventlog.sql.dialects.oracle.compare import by_table, claims, compare_table, digest_of, drop_all, table_sql
 from eventlog.sql.dialects.oracle.compile import Compiled, Taken, compile_triggers
@@ -31,6 +30,7 @@ from eventlog.sql.dialects.oracle.running import run
 from eventlog.sql.dialects.oracle.script import ddl_lock_timeout
 from eventlog.sql.dialects.oracle.session import error_code
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import run_as_it_stands
 from eventlog.sql.triggers.declared import TableTriggers, declared_triggers
 from eventlog.sql.triggers.plan import NO_LONGER_WATCHED, Action, InstalledTrigger, TableSql, TriggerPlan
 from eventlog.sql.triggers.watch import Watch

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import sqlalchemy as sa
 from sqlalchemy import URL, Connection
 
 from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectClass
-from eventlog.model import LogRow, QueueRow
+from eventlog.core.values import ColumnType, Kind
+from eventlog.model import QUEUE_FIELDS, LogRow, QueueRow
 from eventlog.sql.bulk import Part
-from eventlog.sql.dialect import CurrentRow, Dialect, LogRows, Triggers
+from eventlog.sql.dialect import CurrentRow, Dialect, Triggers
 from eventlog.sql.dialects.postgresql import (
     arrow,
     guard,
@@ -38,7 +39,8 @@ from eventlog.sql.dialects.postgresql.session import SESSION, read_only
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, fold_name, value_text
 from eventlog.sql.dialects.postgresql.triggers import render_quote_function
 from eventlog.sql.log_table import LogTable, cut_name
-from eventlog.sql.windows import Batch, DueWindow, Queue, Ranges, Selection, Window
+from eventlog.sql.statements import fetch, statements, without_collector
+from eventlog.sql.windows import Batch, Ranges, Selection, Window
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,6 +111,11 @@ class PostgreSQL(Dialect):
         "digest": sa.CHAR(64),
         **dict.fromkeys(("name", "key", "value", "code", "text"), sa.Text()),
     }
+    log_sql = statements(__package__, "log.sql")
+    # The session's own zone is UTC, whatever the server's is: where a session would begin, and the application's do.
+    local_now = (
+        "(clock_timestamp() AT TIME ZONE (SELECT reset_val FROM pg_catalog.pg_settings WHERE name = 'TimeZone'))"
+    )
     utc_now = "(clock_timestamp() AT TIME ZONE 'UTC')"
     snapshot_options: ClassVar = {"isolation_level": snapshots.ISOLATION}
 
@@ -131,9 +138,6 @@ class PostgreSQL(Dialect):
     def current_user(self, conn: Connection) -> str:
         return lock.current_user(conn)
 
-    def local_time(self, conn: Connection) -> datetime:
-        return log_rows.local_time(conn)
-
     def value_text(self, column: Column, ref: str) -> str:
         return value_text(column, ref)
 
@@ -142,36 +146,6 @@ class PostgreSQL(Dialect):
 
     def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
         return fingerprint(conn, catalog)
-
-    def read_window(self, conn: Connection, log: LogTable, window: Window) -> list[LogRow]:
-        return log_rows.read_window(conn, log, window)
-
-    def read_queue(self, conn: Connection, log: LogTable, window: Window) -> list[QueueRow]:
-        return log_rows.read_queue(conn, log, window)
-
-    def window_chunks(self, conn: Connection, log: LogTable, window: Window, size: int) -> LogRows:
-        return log_rows.window_chunks(conn, log, window, size)
-
-    def due_chunks(self, conn: Connection, log: LogTable, window: DueWindow, size: int) -> LogRows:
-        return log_rows.due_chunks(conn, log, window, size)
-
-    def due_until(self, conn: Connection, log: LogTable, event_time_zone: str = "utc") -> str:
-        return log_rows.due_until(conn, log, event_time_zone)
-
-    def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
-        return log_rows.read_rows(conn, log, ranges)
-
-    def mark(self, conn: Connection, log: LogTable, letter: str, ranges: Ranges) -> int:
-        return log_rows.mark(conn, log, letter, ranges)
-
-    def delete(self, conn: Connection, log: LogTable, ranges: Ranges) -> int:
-        return log_rows.delete(conn, log, ranges)
-
-    def queue(self, conn: Connection, log: LogTable, event_time_zone: str = "utc") -> Queue:
-        return log_rows.queue(conn, log, event_time_zone)
-
-    def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
-        return log_rows.missing_rights(conn, log, deletes)
 
     def query_back(
         self,
@@ -228,27 +202,85 @@ class PostgreSQL(Dialect):
     def join_snapshot(self, conn: Connection, snapshot: str) -> None:
         snapshots.join(conn, snapshot)
 
-    def log_parts(
-        self, conn: Connection, log: LogTable, status: str | None, first: int, last: int, rows: int, at_least: int
-    ) -> list[Part]:
-        return snapshots.parts(conn, log, status, first, last, rows, at_least)
-
     def read_part(
         self, url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
-        return arrow.read(url, log, snapshot, status, part, fields)
-
-    def open_writers(self, conn: Connection, log: LogTable) -> frozenset[str]:
-        return log_rows.open_writers(conn, log)
-
-    def are_open(self, conn: Connection, writers: frozenset[str]) -> bool:
-        return log_rows.are_open(conn, writers)
+        return arrow.read(url, log, snapshot, self.has_status(log, status), part, fields)
 
     def read_only(self, conn: Connection) -> str | None:
         return read_only(conn)
 
     def fold_name(self, name: str) -> str:
         return fold_name(name)
+
+    def bindable(self, sql: str) -> str:
+        return sql.replace("%", "%%")  # the driver reads % in the text of a statement with parameters
+
+    def log_field(self, field: str, column: str, column_type: ColumnType | None) -> str:
+        if field not in ("record_id", "event_type"):
+            return f"{column}::text"
+        if column_type is not None and column_type.bits:
+            return column
+        # numeric, which is wider than bigint and knows NaN: what bigint cannot hold is no event type
+        bounds = f"{column} BETWEEN {-self.last_record_id} AND {self.last_record_id}"
+        return f"CASE WHEN {bounds} THEN {column}::bigint WHEN {column} IS NOT NULL THEN 0 END"
+
+    def log_times(self, column: str, column_type: ColumnType | None, now: str) -> Mapping[str, str]:
+        is_zoned = column_type is not None and column_type.kind is Kind.TIMESTAMPTZ
+        return {"time": f"({column} AT TIME ZONE 'UTC')" if is_zoned else f"{column}::timestamp", "now": now}
+
+    def choose_plans(self, conn: Connection) -> None:
+        log_rows.index_plans(conn)
+
+    def read_queue(self, conn: Connection, log: LogTable, window: Window) -> list[QueueRow]:
+        # No more is read than what is looked at, as the driver makes it.
+        statement = self.log_statement(log, window.statement, fields=self.log_fields(log, QUEUE_FIELDS))
+        self.choose_plans(conn)
+        with without_collector():
+            return cast("list[QueueRow]", fetch(conn, statement, window.parameters(self.last_record_id)))
+
+    def fetch_chunks(
+        self, conn: Connection, statement: str, parameters: Mapping[str, object], size: int
+    ) -> Generator[list[tuple[Any, ...]], None, None]:
+        return log_rows.fetch_chunks(conn, statement, parameters, size)
+
+    def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
+        return self.log_rows(conn, self.log_statement(log, "read_rows"), _bounds(ranges))
+
+    def change_rows(self, conn: Connection, statement: str, ranges: Ranges, **values: object) -> int:
+        self.choose_plans(conn)
+        return conn.exec_driver_sql(statement, {**_bounds(ranges), **values}).rowcount
+
+    def open_writers(self, conn: Connection, log: LogTable) -> frozenset[str]:
+        statement = self.log_statement(log, "open_writers")
+        return frozenset(name for (name,) in fetch(conn, statement, {"table": self.qualified(log.schema, log.name)}))
+
+    def are_open(self, conn: Connection, writers: frozenset[str]) -> bool:
+        return writers <= {name for (name,) in fetch(conn, self.log_sql["are_open"], {"writers": list(writers)})}
+
+    def local_time(self, conn: Connection) -> datetime:
+        return cast(datetime, conn.exec_driver_sql(f"SELECT {self.local_now}").scalar_one())
+
+    def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
+        needed = [
+            ("table", log.name, "SELECT"),
+            *([("table", log.name, "DELETE")] if deletes else []),
+            ("table", log.error_table, "INSERT"),
+            *(("table", log.inflight_table, right) for right in ("SELECT", "INSERT", "UPDATE", "DELETE")),
+            ("sequence", log.flight_sequence, "USAGE"),
+        ]
+        if log.schema is not None and not _has_right(conn, "schema", log.schema, "USAGE"):
+            return [f"USAGE on schema {log.schema}"]
+        missing = [
+            f"{right} on {kind} {name}"
+            for kind, name, right in needed
+            if not _has_right(conn, kind, self.qualified(log.schema, name), right)
+        ]
+        status = log.columns[LogRow._fields.index("status")]
+        asked = "SELECT has_column_privilege(%(name)s, %(column)s::text, 'UPDATE')"
+        if not conn.exec_driver_sql(asked, {"name": self.qualified(log.schema, log.name), "column": status}).scalar():
+            missing.append(f"UPDATE on column {status} of table {log.name}")
+        return missing
 
     def is_letter(self, column: str) -> str:
         return f"{self.quote(column)} ~ '^[A-Za-z]$'"
@@ -281,6 +313,15 @@ class PostgreSQL(Dialect):
 
     def guard_by_checks(self, log: LogTable) -> list[str]:
         return guard.by_checks(log)
+
+
+def _bounds(ranges: Ranges) -> dict[str, object]:
+    return {"lo": [first for first, _ in ranges], "hi": [last for _, last in ranges]}
+
+
+def _has_right(conn: Connection, kind: str, name: str, right: str) -> bool:
+    statement = f"SELECT has_{kind}_privilege(%(name)s, %(right)s)"
+    return bool(conn.exec_driver_sql(statement, {"name": name, "right": right}).scalar())
 
 
 DIALECT: Final = PostgreSQL()

@@ -21,7 +21,7 @@ _ARGUMENTS: Final = {"connect_timeout": "10", "application_name": "eventlog", "c
 
 
 def read(
-    url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
+    url: URL, log: LogTable, snapshot: str | None, has_status: str, part: Part, fields: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a part in record_id order; one connection, open while the batches are taken. Raises DatabaseError."""
     try:
@@ -37,7 +37,7 @@ def read(
             cursor.adbc_statement.set_options(**{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(_BATCH_BYTES)})
             for statement in (*SESSION, *snapshots.begin(snapshot)):
                 cursor.execute(statement)
-            cursor.execute(snapshots.select_rows(log, status, part, fields))
+            cursor.execute(snapshots.select_rows(log, has_status, part, fields))
             schema = arrow_schema(fields)
             for batch in cursor.fetch_record_batch():
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)

@@ -24,7 +24,7 @@ LIMIT %(limit)s::bigint
 -- lock that any INSERT takes before it draws a number.
 SELECT DISTINCT virtualtransaction
 FROM pg_catalog.pg_locks
-WHERE locktype = 'relation' AND relation = %(log)s::regclass AND mode = 'RowExclusiveLock' AND granted
+WHERE locktype = 'relation' AND relation = %(table)s::regclass AND mode = 'RowExclusiveLock' AND granted
   AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
   AND pid IS DISTINCT FROM pg_backend_pid()
 
@@ -65,22 +65,13 @@ WHERE {status} = 'N'
 
 -- name: queue
 -- Rows N and the age of the oldest in seconds.
-SELECT count(*), extract(epoch FROM {utc_now} - min({time}) FILTER (WHERE isfinite({event_time})))::float8
-FROM {log}
-WHERE {status} = 'N'
-
--- name: queue_local
--- The same; event_time is the server's local time.
-SELECT count(*), extract(epoch FROM {local_now} - min({time}) FILTER (WHERE isfinite({event_time})))::float8
+SELECT count(*), extract(epoch FROM {now} - min({time}) FILTER (WHERE isfinite({event_time})))::float8
 FROM {log}
 WHERE {status} = 'N'
 
 -- name: due_until
 -- The clock that event_time is compared with.
-SELECT {utc_now}::text
-
--- name: due_until_local
-SELECT {local_now}::text
+SELECT {now}::text
 
 -- name: read_due
 -- The rows N whose time has come, behind a place in their order. A row without time is due, and first.
@@ -94,3 +85,20 @@ WHERE {status} = 'N' AND {record_id} > 0
        OR {perpetrator} IS NULL OR rtrim({perpetrator}::text, ' ') COLLATE "C" <> %(perpetrator)s::text)
 ORDER BY coalesce({time}, '-infinity'), {record_id}
 LIMIT %(limit)s::bigint
+
+-- name: count_part
+-- How many rows a range of record_ids holds, and the last of them.
+SELECT count(*), max({record_id})::bigint
+FROM {log}
+WHERE {has_status} AND {record_id} BETWEEN %(first)s::bigint AND %(last)s::bigint
+
+-- name: cut_part
+-- The first record_id of each part of equal size.
+SELECT record_id::bigint
+FROM (
+    SELECT {record_id} AS record_id, row_number() OVER (ORDER BY {record_id}) AS n
+    FROM {log}
+    WHERE {has_status} AND {record_id} BETWEEN %(first)s::bigint AND %(last)s::bigint
+) AS rows
+WHERE (n - 1) %% %(part_size)s::bigint = 0
+ORDER BY 1

@@ -26,8 +26,9 @@ from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.errors import BadValue
-from eventlog.sql.dialects.postgresql.log import fetch, usual_plans
+from eventlog.sql.dialects.postgresql.log import usual_plans
 from eventlog.sql.dialects.postgresql.text import key_value, quote_identifier, relation, value_text
+from eventlog.sql.statements import fetch
 
 if TYPE_CHECKING:
     from eventlog.sql.dialect import CurrentRow

@@ -18,7 +18,6 @@ from eventlog.core import table_key
 from eventlog.core.catalog import Column, ObjectClass
 from eventlog.core.values import Kind
 from eventlog.model import LogRow
-from eventlog.sql.dialects.postgresql.log import fetch
 from eventlog.sql.dialects.postgresql.text import (
     is_one_spelling,
     key_text,
@@ -29,6 +28,7 @@ from eventlog.sql.dialects.postgresql.text import (
 )
 from eventlog.sql.dialects.postgresql.triggers import render_quote_function
 from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.statements import fetch
 from eventlog.sql.windows import Batch, Selection
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from eventlog.core.values import Kind
 from eventlog.errors import DatabaseError
 from eventlog.model import LogRow
-from eventlog.sql.bulk import Part, check_letter, cut
+from eventlog.sql.bulk import Part
 from eventlog.sql.dialects.postgresql.text import qualified, quote_identifier
 from eventlog.sql.log_table import LogTable
 
@@ -62,33 +62,7 @@ def begin(snapshot: str | None) -> Sequence[str]:
     return [f"BEGIN ISOLATION LEVEL {ISOLATION} READ ONLY", *adopted, *plans]
 
 
-def parts(
-    conn: Connection, log: LogTable, status: str | None, first: int, last: int, rows: int, at_least: int
-) -> list[Part]:
-    """Ranges of record_ids that hold about equal numbers of rows of a status, at most ``rows``, in ascending order.
-
-    ``status`` None: whatever their status. ``at_least``: so many parts, if there are enough rows for it to be worth it.
-    The ranges cover all record_ids from ``first`` (1 or more) to the last row that is there now.
-    """
-    record_id = _column(log, "record_id")
-    first, last = max(first, 1), min(last, _LAST)
-    where = f"FROM {_name(log)} WHERE {_has_status(log, status)} AND {record_id} BETWEEN {first:d} AND {last:d}"
-    total, greatest = conn.exec_driver_sql(_plain(f"SELECT count(*), max({record_id})::bigint {where}")).one()
-    if not total:
-        return []
-    size = cut(total, rows, at_least)
-    numbered = f"SELECT {record_id} AS record_id, row_number() OVER (ORDER BY {record_id}) AS n {where}"
-    found = conn.exec_driver_sql(
-        _plain(f"SELECT record_id::bigint FROM ({numbered}) AS rows WHERE (n - 1) % {size:d} = 0 ORDER BY 1")  # noqa: S608
-    )
-    firsts = [int(record_id) for (record_id,) in found]
-    firsts[0] = first
-    lasts = [*(after - 1 for after in firsts[1:]), int(greatest)]
-    sizes = [size] * (len(firsts) - 1) + [total - size * (len(firsts) - 1)]
-    return list(map(Part, firsts, lasts, sizes))
-
-
-def select_rows(log: LogTable, status: str | None, part: Part, fields: Sequence[str]) -> str:
+def select_rows(log: LogTable, has_status: str, part: Part, fields: Sequence[str]) -> str:
     """The statement that reads fields of ``LogRow`` of a part's rows in record_id order.
 
     record_id and event_type are bigint, event_time is timestamp (in UTC if the column knows its zone, NULL if it is not
@@ -97,21 +71,9 @@ def select_rows(log: LogTable, status: str | None, part: Part, fields: Sequence[
     selected = ", ".join(f"{_typed(log, field)} AS {field}" for field in fields)
     record_id = _column(log, "record_id")
     return (
-        f"SELECT {selected} FROM {_name(log)} WHERE {_has_status(log, status)}"  # noqa: S608 - quoted names, integers
+        f"SELECT {selected} FROM {_name(log)} WHERE {has_status}"  # noqa: S608 - quoted names, integers
         f" AND {record_id} BETWEEN {part.first:d} AND {part.last:d} ORDER BY {record_id}"
     )
-
-
-def _plain(statement: str) -> str:
-    """A statement without parameters, as the driver takes it."""
-    return statement.replace("%", "%%")
-
-
-def _has_status(log: LogTable, status: str | None) -> str:
-    """SQL: the row has this status letter, as a literal, so that the partial index of the rows N serves."""
-    if status is None:
-        return "true"
-    return f"{_column(log, 'status')} = '{check_letter(status)}'"
 
 
 def _typed(log: LogTable, field: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -10,18 +12,19 @@ import sqlalchemy as sa
 from sqlalchemy import URL, Connection
 
 from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectClass
+from eventlog.core.values import ColumnType
 from eventlog.model import LogRow
 from eventlog.sql.bulk import Part
-from eventlog.sql.dialect import CurrentRow, Dialect, LogRows, Triggers
+from eventlog.sql.dialect import CurrentRow, Dialect, Triggers
 from eventlog.sql.dialects.sqlite import doctor, lock, resync, session, triggers
-from eventlog.sql.dialects.sqlite import log as log_rows
 from eventlog.sql.dialects.sqlite import snapshot as snapshots
 from eventlog.sql.dialects.sqlite.identity import identity
 from eventlog.sql.dialects.sqlite.query_back import query_back
 from eventlog.sql.dialects.sqlite.reflect import fingerprint, reflect
-from eventlog.sql.dialects.sqlite.text import MAX_IDENTIFIER, value_text
+from eventlog.sql.dialects.sqlite.text import MAX_IDENTIFIER, UTC_NOW, instant, strftime, value_text
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.windows import Batch, DueWindow, Queue, Ranges, Selection, Window
+from eventlog.sql.statements import statements
+from eventlog.sql.windows import Batch, Ranges, Selection
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +57,9 @@ class SQLite(Dialect):
         "time": sa.TIMESTAMP(),
         **dict.fromkeys(("status", "event_time", "name", "key", "value", "code", "digest", "text"), sa.Text()),
     }
-    utc_now = f"({log_rows.UTC_NOW})"
+    log_sql = statements(__package__, "log.sql")
+    local_now = strftime("'now', 'localtime'")
+    utc_now = f"({UTC_NOW})"
 
     def connect_args(self, timeout: int) -> Mapping[str, object]:
         return session.connect_args(timeout)
@@ -64,15 +69,6 @@ class SQLite(Dialect):
         # A statement waits so long for a lock.
         conn.exec_driver_sql(f"PRAGMA busy_timeout = {int(seconds) * 1000}")
 
-    def session_id(self, conn: Connection) -> str:
-        return lock.session_id(conn)
-
-    def current_user(self, conn: Connection) -> str:
-        return lock.current_user(conn)
-
-    def local_time(self, conn: Connection) -> datetime:
-        return log_rows.local_time(conn)
-
     def value_text(self, column: Column, ref: str) -> str:
         return value_text(column, ref)
 
@@ -81,33 +77,6 @@ class SQLite(Dialect):
 
     def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
         return fingerprint(conn, catalog)
-
-    def read_window(self, conn: Connection, log: LogTable, window: Window) -> list[LogRow]:
-        return log_rows.read_window(conn, log, window)
-
-    def window_chunks(self, conn: Connection, log: LogTable, window: Window, size: int) -> LogRows:
-        return log_rows.window_chunks(conn, log, window, size)
-
-    def due_chunks(self, conn: Connection, log: LogTable, window: DueWindow, size: int) -> LogRows:
-        return log_rows.due_chunks(conn, log, window, size)
-
-    def due_until(self, conn: Connection, log: LogTable, event_time_zone: str = "utc") -> str:
-        return log_rows.due_until(conn, log, event_time_zone)
-
-    def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
-        return log_rows.read_rows(conn, log, ranges)
-
-    def mark(self, conn: Connection, log: LogTable, letter: str, ranges: Ranges) -> int:
-        return log_rows.mark(conn, log, letter, ranges)
-
-    def delete(self, conn: Connection, log: LogTable, ranges: Ranges) -> int:
-        return log_rows.delete(conn, log, ranges)
-
-    def queue(self, conn: Connection, log: LogTable, event_time_zone: str = "utc") -> Queue:
-        return log_rows.queue(conn, log, event_time_zone)
-
-    def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
-        return log_rows.missing_rights(conn, log, deletes)
 
     def query_back(
         self,
@@ -131,9 +100,6 @@ class SQLite(Dialect):
     def unlock(self, conn: Connection, log: LogTable) -> None:
         lock.unlock(conn, log)
 
-    def next_flight(self, conn: Connection, log: LogTable) -> int:
-        return log_rows.next_flight(conn, log)
-
     def identity(self, conn: Connection, log: LogTable) -> str:
         return identity(conn, log)
 
@@ -152,23 +118,13 @@ class SQLite(Dialect):
         resync.write_keys(conn, log, selection, keys)
 
     def missing_resync_rights(self, conn: Connection, log: LogTable, resumable: bool) -> list[str]:
-        return resync.missing_rights(conn, log, resumable)
+        return self.missing_rights(conn, log, False)
 
     def export_snapshot(self, conn: Connection) -> str:
         return snapshots.export(conn)
 
     def join_snapshot(self, conn: Connection, snapshot: str) -> None:
         snapshots.join(conn, snapshot)
-
-    def log_parts(
-        self, conn: Connection, log: LogTable, status: str | None, first: int, last: int, rows: int, at_least: int
-    ) -> list[Part]:
-        return snapshots.parts(conn, log, status, first, last, rows, at_least)
-
-    def read_part(
-        self, url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
-    ) -> Iterator[pa.RecordBatch]:
-        return snapshots.read(url, log, snapshot, status, part, fields)
 
     def begin(self, conn: Connection) -> None:
         session.begin(conn)
@@ -182,11 +138,61 @@ class SQLite(Dialect):
     def refuses(self, error: BaseException) -> bool:
         return session.refuses(error)
 
+    def session_id(self, conn: Connection) -> str:
+        return f"{os.getpid()}-{id(conn.connection.dbapi_connection)}"
+
+    def current_user(self, conn: Connection) -> str:
+        return ""  # no users: triggers log none as perpetrator
+
+    def local_time(self, conn: Connection) -> datetime:
+        return datetime.now()
+
+    def log_field(self, field: str, column: str, column_type: ColumnType | None) -> str:
+        if field == "record_id":
+            return column
+        if field == "event_type":
+            return f"CASE typeof({column}) WHEN 'integer' THEN {column} WHEN 'null' THEN NULL ELSE 0 END"
+        return f"CAST({column} AS TEXT)"
+
+    def log_times(self, column: str, column_type: ColumnType | None, now: str) -> Mapping[str, str]:
+        return {"now": now, "time": instant(column), "until": instant(":until"), "after": instant(":after_time")}
+
+    def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
+        parameters = {"ranges": json.dumps(list(map(list, ranges)))}
+        return self.log_rows(conn, self.log_statement(log, "read_rows"), parameters)
+
     def open_writers(self, conn: Connection, log: LogTable) -> frozenset[str]:
-        return log_rows.open_writers(conn, log)
+        return frozenset()  # one transaction writes at a time, and draws no record_id below those that can be seen
 
     def are_open(self, conn: Connection, writers: frozenset[str]) -> bool:
-        return log_rows.are_open(conn, writers)
+        return not writers
+
+    def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
+        file = session.file_of(conn)
+        if file is None:
+            return []
+        # The directory too: SQLite keeps its journal there, and the publisher its lock.
+        return [f"write access to {str(path)!r}" for path in (file, file.parent) if not os.access(path, os.W_OK)]
+
+    def next_flight(self, conn: Connection, log: LogTable) -> int:
+        # By a table whose numbers are never used again.
+        table = self.quote(log.flight_sequence)
+        number = conn.exec_driver_sql(f"INSERT INTO {table} DEFAULT VALUES RETURNING flight_no").scalar_one()  # noqa: S608
+        conn.exec_driver_sql(f"DELETE FROM {table}")  # noqa: S608 - quoted identifiers
+        return int(number)
+
+    def read_part(
+        self, url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        columns = dict(zip(LogRow._fields, map(self.quote, log.columns), strict=True))
+        selected = {field: self.log_field(field, columns[field], None) for field in fields}
+        selected |= {"event_time": strftime(columns["event_time"]), "status": f"rtrim({columns['status']}, ' ')"}
+        statement = (
+            f"SELECT {', '.join(selected[field] for field in fields)} FROM {self.quote(log.name)}"  # noqa: S608 - quoted
+            f" WHERE {self.has_status(log, status)} AND {columns['record_id']} BETWEEN {part.first:d} AND {part.last:d}"
+            f" ORDER BY {columns['record_id']}"
+        )
+        return snapshots.read(url, snapshot, statement, fields)
 
     def is_letter(self, column: str) -> str:
         return f"{self.quote(column)} GLOB '[A-Za-z]'"

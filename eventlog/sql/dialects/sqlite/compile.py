@@ -17,9 +17,9 @@ from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
 from eventlog.errors import TriggerError
 from eventlog.model import EventType
-from eventlog.sql.dialects.sqlite.log import UTC_NOW
 from eventlog.sql.dialects.sqlite.text import (
     MAX_IDENTIFIER,
+    UTC_NOW,
     is_changed,
     is_one_spelling,
     key_text,

@@ -11,11 +11,13 @@ from sqlalchemy import Connection
 
 from eventlog.sql.dialects.sqlite.installed import Installed, all_triggers, read_installed
 from eventlog.sql.dialects.sqlite.session import file_of
-from eventlog.sql.dialects.sqlite.statements import read
 from eventlog.sql.dialects.sqlite.text import quote_identifier
 from eventlog.sql.doctor.facts import AnswerFunction, IndexColumn, LogTrigger, Orphan
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import statements
 from eventlog.sql.triggers.declared import TableTriggers, logged_secrets, undecided_views
+
+_SQL: Final = statements(__package__, "doctor.sql")
 
 
 def _indexes(conn: Connection, log: LogTable) -> Iterator[IndexColumn]:
@@ -23,7 +25,7 @@ def _indexes(conn: Connection, log: LogTable) -> Iterator[IndexColumn]:
     keys = [row.name for row in conn.exec_driver_sql("SELECT name FROM pragma_table_info(?) WHERE pk", (log.name,))]
     if len(keys) == 1:
         yield IndexColumn("primary key", True, keys[0], None)
-    for name, column, sql in conn.exec_driver_sql(read("doctor.sql")["index_columns"], {"log_name": log.name}):
+    for name, column, sql in conn.exec_driver_sql(_SQL["index_columns"], {"log_name": log.name}):
         predicate = re.search(r"\bWHERE\b(.*)$", sql or "", re.DOTALL | re.IGNORECASE)
         yield IndexColumn(name, True, column, predicate[1].strip() if predicate else None)
 
@@ -36,7 +38,7 @@ def _installed_triggers(conn: Connection, log: LogTable) -> Iterator[LogTrigger]
 
 def _orphans(conn: Connection) -> Iterator[Orphan]:
     """Triggers of ours whose log is gone."""
-    tables = {quote_identifier(row.name) for row in conn.exec_driver_sql(read("doctor.sql")["tables"])}
+    tables = {quote_identifier(row.name) for row in conn.exec_driver_sql(_SQL["tables"])}
     for trigger in all_triggers(conn):
         log = "" if trigger.marker is None else trigger.marker.partition(" log ")[2]
         if trigger.marker is not None and log not in tables:

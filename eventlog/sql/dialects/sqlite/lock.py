@@ -74,16 +74,6 @@ def unlock(conn: Connection, log: LogTable) -> None:
         _give_back(file, path)
 
 
-def session_id(conn: Connection) -> str:
-    """Which connection of which process."""
-    return f"{os.getpid()}-{id(conn.connection.dbapi_connection)}"
-
-
-def current_user(_conn: Connection) -> str:
-    """SQLite has no users: triggers log none as perpetrator."""
-    return ""
-
-
 def _give_back(file: IO[Any], path: Path) -> None:
     """Take the lock file away while it is still ours, then let go of it."""
     if not file.closed:

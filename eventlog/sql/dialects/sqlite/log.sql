@@ -53,3 +53,20 @@ WHERE {status} = 'N' AND {record_id} > 0
   AND (:perpetrator IS NULL OR {perpetrator} IS NULL OR rtrim({perpetrator}, ' ') COLLATE BINARY <> :perpetrator)
 ORDER BY {time}, {record_id}
 LIMIT :limit
+
+-- name: count_part
+-- How many rows a range of record_ids holds, and the last of them.
+SELECT count(*), max({record_id})
+FROM {log}
+WHERE {has_status} AND {record_id} BETWEEN :first AND :last
+
+-- name: cut_part
+-- The first record_id of each part of equal size.
+SELECT record_id
+FROM (
+    SELECT {record_id} AS record_id, row_number() OVER (ORDER BY {record_id}) AS n
+    FROM {log}
+    WHERE {has_status} AND {record_id} BETWEEN :first AND :last
+)
+WHERE (n - 1) % :part_size = 0
+ORDER BY 1

@@ -23,8 +23,8 @@ from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.errors import BadValue
-from eventlog.sql.dialects.sqlite.log import fetch
 from eventlog.sql.dialects.sqlite.text import quote_identifier, value_text
+from eventlog.sql.statements import fetch
 
 if TYPE_CHECKING:
     from eventlog.sql.dialect import CurrentRow

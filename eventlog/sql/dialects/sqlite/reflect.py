@@ -10,8 +10,8 @@ from sqlalchemy import Connection, Row
 
 from eventlog.core.catalog import Column, Database, ForeignKey, Table, match_name
 from eventlog.core.values import Kind
-from eventlog.sql.dialects.sqlite.statements import read
 from eventlog.sql.dialects.sqlite.types import column_type
+from eventlog.sql.statements import statements
 
 _STORED = (0, 3)
 
@@ -38,7 +38,7 @@ def fingerprint(conn: Connection, _catalog: object) -> str:
 
 def _grouped(conn: Connection, name: str) -> defaultdict[str, list[Row[Any]]]:
     grouped: defaultdict[str, list[Row[Any]]] = defaultdict(list)
-    for row in conn.exec_driver_sql(read("reflect.sql")[name]):
+    for row in conn.exec_driver_sql(statements(__package__, "reflect.sql")[name]):
         grouped[row.relation].append(row)
     return grouped
 

@@ -14,10 +14,10 @@ from sqlalchemy import Connection
 
 from eventlog.core.catalog import ObjectClass
 from eventlog.model import LogRow
-from eventlog.sql.dialects.sqlite import log as log_rows
 from eventlog.sql.dialects.sqlite.query_back import key_values
-from eventlog.sql.dialects.sqlite.text import key_text, quote_identifier
+from eventlog.sql.dialects.sqlite.text import UTC_NOW, key_text, quote_identifier
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import fetch
 from eventlog.sql.windows import Batch, Selection
 
 _WRITTEN: Final = ("status", "event_type", "event_time", "perpetrator", "table_name", "table_key")
@@ -46,7 +46,7 @@ def write_batch(conn: Connection, walk: Walk, position: str | None, limit: int) 
     statement = (
         f"SELECT {distinct}{text} FROM {quote_identifier(walk.cls.name)} WHERE {condition} ORDER BY {order} LIMIT ?"  # noqa: S608
     )
-    keys = [key for (key,) in log_rows.fetch(conn, statement, (*values, limit))]
+    keys = [key for (key,) in fetch(conn, statement, (*values, limit))]
     write_keys(conn, walk.log, walk.selection, keys)
     return Batch(rows=len(keys), missing=0, position=keys[-1] if keys else position, is_last=len(keys) < limit)
 
@@ -55,7 +55,7 @@ def estimate(conn: Connection, walk: Walk, position: str | None) -> int:
     """How many rows there are behind ``position``. Also tries out the operator's predicate."""
     condition, values = _condition(walk, position)
     statement = f"SELECT count(*) FROM {quote_identifier(walk.cls.name)} WHERE {condition}"  # noqa: S608
-    ((rows,),) = log_rows.fetch(conn, statement, values)
+    ((rows,),) = fetch(conn, statement, values)
     return int(rows)
 
 
@@ -67,14 +67,14 @@ def write_keys(conn: Connection, log: LogTable, selection: Selection, keys: Sequ
     columns = ", ".join(quote_identifier(names[field]) for field in _WRITTEN)
     statement = (
         f"INSERT INTO {quote_identifier(log.name)} ({columns})"  # noqa: S608 - quoted and bound
-        f" VALUES ('N', ?, {log_rows.UTC_NOW}, NULL, ?, ?)"
+        f" VALUES ('N', ?, {UTC_NOW}, NULL, ?, ?)"
     )
     conn.exec_driver_sql(statement, [(int(selection.event_type), selection.class_name, key) for key in keys])
 
 
 def missing_rights(conn: Connection, log: LogTable, _resumable: bool) -> list[str]:
     """What the process may not write, in words."""
-    return log_rows.missing_rights(conn, log, False)
+    return []
 
 
 def _condition(walk: Walk, position: str | None) -> tuple[str, tuple[object, ...]]:

@@ -13,11 +13,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import URL, Connection
 
 from eventlog.errors import DatabaseError
-from eventlog.model import LogRow
-from eventlog.sql.bulk import Part, arrow_batch, check_letter, cut
-from eventlog.sql.dialects.sqlite.log import selected
-from eventlog.sql.dialects.sqlite.text import quote_identifier
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.bulk import arrow_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,44 +34,11 @@ def join(conn: Connection, snapshot: str) -> None:
         raise DatabaseError("the tables have changed since the job began: run the command again")
 
 
-def parts(
-    conn: Connection, log: LogTable, status: str | None, first: int, last: int, rows: int, at_least: int
-) -> list[Part]:
-    """Ranges of record_ids that hold about equal numbers of rows of a status, at most ``rows``, in ascending order.
-
-    ``status`` None: whatever their status. ``at_least``: so many parts, if there are enough rows for it to be worth it.
-    The ranges cover all record_ids from ``first`` (1 or more) to the last row that is there now.
-    """
-    record_id = _column(log, "record_id")
-    first, last = max(first, 1), min(last, _LAST)
-    chosen = f"{_has_status(log, status)} AND {record_id} BETWEEN {first:d} AND {last:d}"
-    where = f"FROM {quote_identifier(log.name)} WHERE {chosen}"
-    total, greatest = conn.exec_driver_sql(f"SELECT count(*), max({record_id}) {where}").one()
-    if not total:
-        return []
-    size = cut(total, rows, at_least)
-    numbered = f"SELECT {record_id} AS record_id, row_number() OVER (ORDER BY {record_id}) AS n {where}"
-    found = conn.exec_driver_sql(f"SELECT record_id FROM ({numbered}) WHERE (n - 1) % {size:d} = 0 ORDER BY 1")  # noqa: S608
-    firsts = [int(record_id) for (record_id,) in found]
-    firsts[0] = first
-    lasts = [*(after - 1 for after in firsts[1:]), int(greatest)]
-    sizes = [size] * (len(firsts) - 1) + [total - size * (len(firsts) - 1)]
-    return list(map(Part, firsts, lasts, sizes))
-
-
-def read(
-    url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    """The rows of a part in record_id order, in one transaction of a connection of its own. Raises DatabaseError."""
-    # connect loads the dialects, of which this is one.
+def read(url: URL, snapshot: str | None, statement: str, fields: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a statement, in one transaction of a connection of its own. Raises DatabaseError."""
+    # connection loads the dialects, of which this is one.
     from eventlog.sql.connection import as_database_errors, connect
 
-    record_id = _column(log, "record_id")
-    statement = (
-        f"SELECT {', '.join(_typed(log, field) for field in fields)} FROM {quote_identifier(log.name)}"  # noqa: S608
-        f" WHERE {_has_status(log, status)} AND {record_id} BETWEEN {part.first:d} AND {part.last:d}"
-        f" ORDER BY {record_id}"
-    )
     with connect(url).connect() as conn, as_database_errors(conn):
         if snapshot is not None:
             join(conn, snapshot)
@@ -84,21 +47,3 @@ def read(
         while rows := result.cursor.fetchmany(_BATCH_ROWS):
             yield arrow_batch(fields, rows)
         result.close()
-
-
-def _has_status(log: LogTable, status: str | None) -> str:
-    """SQL: the row has this status letter, as a literal, so that the partial index of the rows N serves."""
-    return "1" if status is None else f"{_column(log, 'status')} = '{check_letter(status)}'"
-
-
-def _typed(log: LogTable, field: str) -> str:
-    if field == "event_time":
-        # What is no time is none.
-        return f"strftime('%Y-%m-%d %H:%M:%f', {_column(log, field)})"
-    if field == "status":
-        return f"rtrim({_column(log, field)}, ' ')"
-    return selected(log, field)
-
-
-def _column(log: LogTable, field: str) -> str:
-    return quote_identifier(log.columns[LogRow._fields.index(field)])

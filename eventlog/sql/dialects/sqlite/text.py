@@ -13,6 +13,19 @@ MAX_IDENTIFIER: Final = 10_000
 """Bytes. SQLite itself has no limit."""
 
 
+def strftime(arguments: str) -> str:
+    """SQL of a time as event_time holds it; NULL for what is no time."""
+    return f"strftime('%Y-%m-%d %H:%M:%f', {arguments})"
+
+
+UTC_NOW: Final = strftime("'now'")
+
+
+def instant(time: str) -> str:
+    """SQL of a time in one form, so that texts compare as times do; no time at all comes first."""
+    return f"coalesce({strftime(time)}, '')"
+
+
 def quote_identifier(name: str) -> str:
     """A name as an identifier."""
     return '"' + name.replace('"', '""') + '"'

@@ -49,6 +49,17 @@ FROM (
     ORDER BY "EVENT_TIME" NULLS FIRST, "RECORD_ID"
 )
 WHERE ROWNUM <= :limit;
+SELECT COUNT(*), MAX("RECORD_ID")
+FROM "LOGS"."EVENTLOG"
+WHERE "STATUS" = 'N' AND "RECORD_ID" BETWEEN :first AND :last;
+SELECT record_id
+FROM (
+    SELECT "RECORD_ID" AS record_id, ROW_NUMBER() OVER (ORDER BY "RECORD_ID") AS n
+    FROM "LOGS"."EVENTLOG"
+    WHERE "STATUS" = 'N' AND "RECORD_ID" BETWEEN :first AND :last
+)
+WHERE MOD(n - 1, :part_size) = 0
+ORDER BY 1;
 SELECT "c1", "c2", CAST(CASE WHEN ABS("c3") < 1000 THEN "c3" WHEN "c3" IS NOT NULL THEN 0 END AS NUMBER(4)), LTRIM(TO_CHAR(SYS_EXTRACT_UTC("c4"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')), "c5", "c6", "c7", "c8", "c9", "c10"
 FROM (
     SELECT *
@@ -100,3 +111,14 @@ FROM (
     ORDER BY SYS_EXTRACT_UTC("c4") NULLS FIRST, "c1"
 )
 WHERE ROWNUM <= :limit;
+SELECT COUNT(*), MAX("c1")
+FROM "Logs"."Ereignisse 'neu'"
+WHERE "c2" = 'N' AND "c1" BETWEEN :first AND :last;
+SELECT record_id
+FROM (
+    SELECT "c1" AS record_id, ROW_NUMBER() OVER (ORDER BY "c1") AS n
+    FROM "Logs"."Ereignisse 'neu'"
+    WHERE "c2" = 'N' AND "c1" BETWEEN :first AND :last
+)
+WHERE MOD(n - 1, :part_size) = 0
+ORDER BY 1;

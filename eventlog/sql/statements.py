@@ -1,0 +1,78 @@
+"""SQL in files beside a dialect's modules, and how statements run by the driver itself."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from sqlalchemy import Connection
+
+
+def run_as_it_stands(conn: Connection, statement: str) -> None:
+    """Run SQL text: no colon in it begins a parameter, no percent sign is doubled."""
+    conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
+
+
+def fetch(
+    conn: Connection, statement: str, parameters: Mapping[str, object] | tuple[object, ...]
+) -> list[tuple[Any, ...]]:
+    """The rows of a statement as the driver makes them: half the time of SQLAlchemy's, and millions are read."""
+    result = conn.exec_driver_sql(statement, dict(parameters) if isinstance(parameters, Mapping) else parameters)
+    try:
+        assert result.cursor is not None
+        return list(result.cursor.fetchall())
+    finally:
+        result.close()
+
+
+def fetch_chunks(
+    conn: Connection, statement: str, parameters: Mapping[str, object], size: int
+) -> Generator[list[tuple[Any, ...]], None, None]:
+    """The same in lists of ``size``, the last of fewer."""
+    result = conn.exec_driver_sql(statement, dict(parameters))
+    try:
+        assert result.cursor is not None
+        is_full = True
+        while is_full:
+            rows = list(result.cursor.fetchmany(size))
+            is_full = len(rows) == size
+            yield rows
+    finally:
+        result.close()
+
+
+def run_many(conn: Connection, statement: str, rows: Sequence[Mapping[str, object]]) -> int:
+    """Run a statement for each of the rows by one array bind; how many rows of the database that changed."""
+    if not rows:
+        return 0
+    done = conn.exec_driver_sql(statement, [dict(row) for row in rows], execution_options={"preserve_rowcount": True})
+    return int(done.rowcount)
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """The garbage collector stands still: a million new tuples make it search all the others, again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@cache
+def statements(package: str, file: str) -> Mapping[str, str]:
+    """The statements of a file of a package, each below its line ``-- name:``, without comments."""
+    text = resources.files(package).joinpath(file).read_text(encoding="utf-8")
+    named = (part.partition("\n") for part in text.split("-- name: ")[1:])
+    return {
+        name.strip(): "\n".join(line for line in body.split("\n") if not line.lstrip().startswith("--"))
+        .strip()
+        .rstrip(";")
+        for name, _, body in named
+    }
