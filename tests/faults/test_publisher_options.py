@@ -223,6 +223,7 @@ def test_times_of_the_day_replace_the_interval(log: sa.Engine) -> None:
 
     sink = Judge(judge=judge, most=2)
     run(log, sink, change, time_of_day="06:00:00, 12:00:00", polling_interval=1)
+    assert len(sink.seen) == 2
     assert statuses(log) == {1: "S", 2: "S"}
 
 

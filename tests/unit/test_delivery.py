@@ -60,9 +60,10 @@ def judge(**levels: str) -> Callable[[Any], str]:
 
 def test_the_line_is_committed_before_the_first_envelope_leaves(new_world: NewWorld) -> None:
     world = new_world(deletes("1", "2", "3"), batch_size=2)
-    receiver = Receiver()
+    receiver, steps = Receiver(), []
 
     def look(name: str) -> None:
+        steps.append(name)
         assert not world.connection.in_transaction()
         if name == "before send":
             assert world.in_flight() == {1: [[1, [["1", [[1, 1]]], ["2", [[2, 2]]]]], [2, [["3", [[3, 3]]]]]]}
@@ -70,6 +71,7 @@ def test_the_line_is_committed_before_the_first_envelope_leaves(new_world: NewWo
 
     receiver.step = look
     world.run(receiver)
+    assert steps.count("before send") == 2
     assert receiver.sent == [["1", "2"], ["3"]]
     assert world.statuses() == {1: "S", 2: "S", 3: "S"}
     assert world.in_flight() == {}
@@ -78,13 +80,16 @@ def test_the_line_is_committed_before_the_first_envelope_leaves(new_world: NewWo
 def test_nothing_is_marked_before_the_sink_has_made_it_durable(new_world: NewWorld) -> None:
     world = new_world(deletes("1", "2"), batch_size=1)
     receiver = Receiver()
+    durable_at_mark: list[tuple[int, int]] = []
 
     def look(name: str) -> None:
         if name == "mark":
-            assert receiver.flushed == len(receiver.documents)
+            durable_at_mark.append((receiver.flushed, len(receiver.documents)))
 
     world.step = look
     world.run(receiver)
+    assert [sent for _, sent in durable_at_mark] == [2]
+    assert all(flushed == sent for flushed, sent in durable_at_mark)
 
 
 def test_what_the_sink_could_not_make_durable_stays_new_and_is_sent_again(new_world: NewWorld) -> None:
@@ -553,13 +558,12 @@ def test_no_transaction_is_open_while_documents_are_sent(new_world: NewWorld) ->
     world = new_world(rows, batch_size=1, flight_rows=5, query_limit=10, mark_interval=0)
     world.contents = {f"idu={i}": {"fname": ["x"]} for i in range(7)}
     receiver, state = Receiver(judge(e3="retry", e5="lost")), world.start()
-
-    def look(_name: str) -> None:
-        assert not world.connection.in_transaction()
-
-    receiver.step = look
+    in_transaction: list[bool] = []
+    receiver.step = lambda _name: in_transaction.append(world.connection.in_transaction())
     while world.cycle(state, receiver).result is not FlightResult.DONE or state.flights or state.rest:
         pass
+    assert in_transaction
+    assert not any(in_transaction)
 
 
 def test_a_stop_in_the_middle_of_a_flight_marks_what_was_answered(new_world: NewWorld) -> None:
