@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, time, timedelta
 from pathlib import Path
@@ -187,14 +188,20 @@ def test_a_lost_connection_is_no_failed_statement(log: sa.Engine) -> None:
 # Times of the day
 
 
-def clock(context: Context, *times: str) -> Context:
-    """The server's local time at each look; the last one goes on by a minute."""
+def clock(context: Context, looks: list[datetime], *times: str) -> Context:
+    """The server's local time at each look, which is noted; the last one goes on by a minute."""
     last = datetime.fromisoformat(f"2026-03-02 {times[-1]}")
-    told = itertools.chain(
+    local_times = itertools.chain(
         (datetime.fromisoformat(f"2026-03-02 {text}") for text in times),
         (last + timedelta(minutes=minute) for minute in itertools.count(1)),
     )
-    dialect = replace(context.dialect, local_time=lambda _connection: next(told))
+
+    def local_time(_connection: sa.Connection) -> datetime:
+        looks.append(next(local_times))
+        return looks[-1]
+
+    dialect = copy(context.dialect)
+    dialect.local_time = local_time  # type: ignore[method-assign]
     return replace(context, dialect=dialect)
 
 
@@ -204,14 +211,7 @@ def test_times_of_the_day_replace_the_interval(log: sa.Engine) -> None:
     looks: list[datetime] = []
 
     def change(context: Context) -> Context:
-        at_work = clock(context, "05:59:59.98", "05:59:59.99", "06:00:00.01", "11:59:59.98", "11:59:59.99")
-        tell = at_work.dialect.local_time
-
-        def local_time(connection: sa.Connection) -> datetime:
-            looks.append(tell(connection))
-            return looks[-1]
-
-        return replace(at_work, dialect=replace(at_work.dialect, local_time=local_time))
+        return clock(context, looks, "05:59:59.98", "05:59:59.99", "06:00:00.01", "11:59:59.98", "11:59:59.99")
 
     def judge(document: Document) -> Answer:
         if len(sink.seen) == 1:
