@@ -12,8 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from eventlog.changes.catalog_option import database_of, read_catalog
-from eventlog.changes.format import Format, Report
+from eventlog.changes.format import Format, Report, database_of, read_catalog
 from eventlog.core.catalog import Database, database_from_json
 from eventlog.errors import ConfigError, DatabaseError, with_location
 from eventlog.files.atomic import check_parent

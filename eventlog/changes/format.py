@@ -5,12 +5,18 @@ Each format's package holds one ``FORMAT``; ``eventlog.convert`` knows them by n
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
-from eventlog.errors import EventlogError, FormatError, RowError
+from eventlog.changes.keys import Key, class_of
+from eventlog.core.catalog import Catalog, Database, database_from_json
+from eventlog.core.options import ANY, Kind, Option
+from eventlog.core.typed import value_reader
+from eventlog.errors import ConfigError, EventlogError, FormatError, RowError
 from eventlog.model import Change
 
 
@@ -62,3 +68,80 @@ class Format:
     name: str
     read: Read
     write: Write
+
+
+# --- options that formats share ---------------------------------------------------------------------------------------
+
+
+CatalogOption: TypeAlias = str | Database | Mapping[str, Any] | None
+"""A JSON catalogue: its path, its content (the form of the ``database`` member of spec/xds.md 9), or what it means."""
+
+
+def _parse_catalog(value: Any) -> CatalogOption:
+    if not isinstance(value, str | Database | Mapping):
+        raise ValueError  # noqa: TRY004 - every kind raises ValueError
+    return value
+
+
+CATALOG: Final = Option(
+    None, Kind(_parse_catalog, "a path, or an object"), "JSON catalogue of the tables: their columns, types and keys"
+)
+
+EXISTING_KEYS: Final = Option(None, ANY, "the keys that a TRUNCATE deletes, by table, or a function of the table")
+
+
+def database_of(option: CatalogOption) -> Database | None:
+    """The tables that the option ``catalog`` names, None without it. Raises ConfigError."""
+    if option is None or isinstance(option, Database):
+        return option
+    if isinstance(option, Mapping):
+        return database_from_json(option)
+    try:
+        return database_from_json(read_catalog(Path(option)))
+    except ConfigError as error:
+        raise ConfigError(f"{option}: {error}") from None
+
+
+def read_catalog(path: Path) -> Mapping[str, Any]:
+    """The content of a catalogue file, or of its member ``database``. Raises ConfigError."""
+    try:
+        value = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"the catalog {path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"the catalog {path} is not JSON: {error}") from None
+    if not isinstance(value, dict) or not isinstance(value.get("database", value), dict):
+        raise ConfigError(f"the catalog {path} is no JSON object")
+    content: Mapping[str, Any] = value.get("database", value)
+    return content
+
+
+def keys_of(option: Any, catalog: Catalog | None) -> Callable[[str], Iterable[Key] | None] | None:
+    """The option ``existing_keys`` as a function of the table: as it is, or from a mapping of tables to their keys,
+    each an object of key columns, in key order. Raises ConfigError.
+    """
+    if option is None:
+        return None
+    if callable(option):
+        given: Callable[[str], Iterable[Key] | None] = option
+        return given
+    if not isinstance(option, Mapping):
+        raise ConfigError('existing_keys is an object of tables to lists of keys: {"item": [{"id": 7}]}')
+    return {table: _keys(table, keys, catalog) for table, keys in option.items()}.get
+
+
+def _keys(table: str, keys: Any, catalog: Catalog | None) -> list[Key]:
+    if not isinstance(keys, list | tuple):
+        raise ConfigError(f'the keys of {table!r} in existing_keys are no list, such as [{{"id": 7}}]')
+    return [_key(table, key, catalog) for key in keys]
+
+
+def _key(table: str, key: Any, catalog: Catalog | None) -> Key:
+    if not isinstance(key, Mapping):
+        raise ConfigError(f'a key of {table!r} in existing_keys is no object of its columns, such as {{"id": 7}}')
+    object_class = class_of(catalog, table)
+    types = {} if object_class is None else {column.name: column.type for column in object_class.key}
+    return tuple(
+        (name, value_reader(types[name])(value) if isinstance(value, str) and name in types else value)
+        for name, value in key.items()
+    )

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from eventlog.cli.context import Context
+from eventlog.cli.context import Context, master_of, spark_module
 from eventlog.cli.output import note, print_json, result
 from eventlog.convert import read_map
 from eventlog.errors import ConfigError
@@ -83,11 +81,10 @@ def backlog(
     """
     if config_file is not None:
         context = replace(context, config_file=config_file)
-    spark = _module("spark.backlog")
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    spark = spark_module("spark.backlog")
     request = spark.Request(
         out=out,
-        master=master or (None if submitted else "local[*]"),
+        master=master_of(master),
         mark=mark,
         format=file_format,
         options={} if map_file is None else read_options(read_map(map_file), file_format),
@@ -113,16 +110,6 @@ def read_options(map: Mapping[str, Any], file_format: str) -> Mapping[str, Any]:
     if not isinstance(chosen, Mapping):
         raise ConfigError(f"member 'writer' of the map is no object of options of {file_format}")
     return chosen
-
-
-def _module(name: str) -> Any:
-    # Imported only here, when it is asked for: the rest of eventlog knows nothing of Spark.
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise ConfigError(
-            f"Spark is not installed ({error}): install eventlog-publisher[spark], and Java 17 or later"
-        ) from error
 
 
 def tell(report: Any, out: str, mark: bool) -> None:

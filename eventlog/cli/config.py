@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from eventlog.cli.context import Context
-from eventlog.cli.output import print_json, table
+from eventlog.cli.output import json_option, print_json, table
 from eventlog.config.load import effective
 from eventlog.core.options import toml
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+@json_option
 @click.pass_obj
 def config(context: Context, as_json: bool) -> None:
     """Show the settings in effect and where each came from. Secrets are masked."""

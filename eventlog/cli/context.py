@@ -1,17 +1,25 @@
-"""What the global options say, and the configuration that follows from them."""
+"""What the global options say, and what follows from them: the configuration, a session of its database, Spark."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.cli.output import note
-from eventlog.config.load import Config, load
+from eventlog.config.load import Config, connection_url, load
+from eventlog.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+    from eventlog.sql.dialect import Dialect
 
 DEFAULT_FILE: Final = Path("eventlog.toml")
 
@@ -43,3 +51,61 @@ def configure_logging(quiet: bool, verbose: int) -> None:
     level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("eventlog").setLevel(level)
+
+
+# --- the database; SQLAlchemy is heavy, and `eventlog --help` does without it -----------------------------------------
+
+
+def engine_of(config: Config) -> tuple[Engine, Dialect]:
+    """An engine for the configured database, and its dialect. Raises ConfigError; connecting raises DatabaseError."""
+    from eventlog.sql import registry
+    from eventlog.sql.connection import connect
+
+    url = connection_url(config.database)
+    return connect(url), registry.for_url(url)
+
+
+@contextmanager
+def session(config: Config) -> Iterator[tuple[Connection, Dialect]]:
+    """A session of the configured database whose transactions write; the caller commits. Raises DatabaseError."""
+    from eventlog.sql.connection import as_database_errors, will_write
+
+    engine, dialect = engine_of(config)
+    with engine.connect() as conn, as_database_errors(conn):
+        will_write(conn)
+        yield conn, dialect
+
+
+@contextmanager
+def transaction(config: Config) -> Iterator[tuple[Connection, Dialect]]:
+    """One transaction on the configured database that writes, committed at the end. Raises DatabaseError."""
+    with session(config) as (conn, dialect), conn.begin():
+        yield conn, dialect
+
+
+@contextmanager
+def reading(config: Config) -> Iterator[tuple[Connection, Dialect]]:
+    """One transaction on the configured database that only reads. Raises DatabaseError."""
+    from eventlog.sql.connection import as_database_errors
+
+    engine, dialect = engine_of(config)
+    with engine.connect() as conn, as_database_errors(conn), conn.begin():
+        yield conn, dialect
+
+
+# --- Spark ------------------------------------------------------------------------------------------------------------
+
+
+def spark_module(name: str) -> Any:
+    """A module of the package ``spark``, of which eventlog knows nothing else. Raises ConfigError without Spark."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ConfigError(
+            f"Spark is not installed ({error}): install eventlog-publisher[spark], and Java 17 or later"
+        ) from error
+
+
+def master_of(option: str | None) -> str | None:
+    """The Spark master of a command: its option, else what spark-submit says (None), else all cores of this machine."""
+    return option or (None if "PYSPARK_GATEWAY_PORT" in os.environ else "local[*]")

@@ -22,9 +22,8 @@ import click
 
 from eventlog import convert as conversion
 from eventlog.changes.format import Report
-from eventlog.cli.context import Context
+from eventlog.cli.context import Context, master_of, spark_module
 from eventlog.cli.output import note, print_json, result, table
-from eventlog.cli.spark import master_of, spark_module
 from eventlog.config.load import with_own_password
 from eventlog.errors import ConfigError, EventlogError
 

@@ -8,9 +8,8 @@ from typing import Any
 import click
 from sqlalchemy import Connection
 
-from eventlog.cli.context import Context
-from eventlog.cli.database import engine_of, reading, transaction
-from eventlog.cli.output import confirm, print_json, result, sees_terminal, table, yes_option
+from eventlog.cli.context import Context, engine_of, reading, transaction
+from eventlog.cli.output import confirm, json_option, print_json, result, sees_terminal, table, yes_option
 from eventlog.config.load import Config, connection_url
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.publisher.open import find_log
@@ -64,7 +63,7 @@ def upgrade(context: Context, revision: str, companions_only: bool, as_sql: bool
 
 
 @db.command()
-@click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+@json_option
 @click.pass_obj
 def current(context: Context, as_json: bool) -> None:
     """Show which revisions the log has reached, and whether there are newer ones."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import sys
@@ -12,7 +13,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import psycopg
@@ -21,13 +22,12 @@ from rich.syntax import Syntax
 from rich.table import Table as Grid
 from sqlalchemy import URL, make_url, text
 
-from eventlog.cli.context import Context
-from eventlog.cli.database import transaction
+from eventlog.cli.context import Context, transaction
 from eventlog.cli.db import names
 from eventlog.cli.demo_backlog import show_backlog
-from eventlog.cli.demo_forms import show_forms
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
+from eventlog.convert import convert
 from eventlog.model import LogRow
 from eventlog.publisher.context import Context as PublisherContext
 from eventlog.publisher.context import Counters
@@ -298,14 +298,6 @@ def _show_scenes(console: Console, config: Config, documents: Path, played: Sequ
                 )
 
 
-def _show_forms(console: Console, config: Config, of: _Played, directory: Path) -> None:
-    """The change of a scene in three forms."""
-    with open_context(config, Counters()) as context:
-        rows = context.dialect.read_rows(context.connection, context.log, [(of.first, of.last)])
-        database = context.dialect.reflect(context.connection, config.database.schema_name)
-    show_forms(console, rows, database, directory, _broken)
-
-
 def _broken(event: str) -> str:
     """An event with an attribute a line."""
     broken = re.sub(r"(?=<(?:association|add-attr|modify-attr)\b)", "\n  ", event)
@@ -340,3 +332,51 @@ def _show_status(console: Console, config: Config) -> None:
     letters = ", ".join(f"{count} {letter}" for letter, count in sorted(counts.items()))
     console.rule("Status", align="left")
     console.print(f"rows: {letters}; waiting: {'yes' if waiting else 'none'}; in flight: {in_flight}; errors: {errors}")
+
+
+def _show_forms(console: Console, config: Config, played: _Played, directory: Path) -> None:
+    """The change of a scene as an XDS event, as rows of a Qlik change table and as a Qlik message."""
+    with open_context(config, Counters()) as context:
+        rows = context.dialect.read_rows(context.connection, context.log, [(played.first, played.last)])
+        database = context.dialect.reflect(context.connection, config.database.schema_name)
+    console.print()
+    console.rule("One change in three forms, by eventlog convert", align="left")
+    directory.mkdir(exist_ok=True)
+    log = directory / "rows.jsonl"
+    log.write_text("".join(json.dumps(row._asdict()) + "\n" for row in rows), encoding="utf-8")
+
+    def to(form: str, name: str, **options: Any) -> Path:
+        target = directory / name
+        convert("eventlog", form, str(log), str(target),
+                {"reader": {"catalog": database, "schema": database.schema}, "writer": options,
+                 "catalog": database})  # fmt: skip
+        return target
+
+    with to("xds", "event.xmll").open("rb") as stream:
+        events = [event for document in read_lines(stream) for event in document.events]
+    _show_form(console, "xds", *(Syntax(_broken(write_event(event)), "xml", word_wrap=True) for event in events))
+
+    table = to("qlik-change-table", "change_table", file_format="json")
+    _show_form(console, "qlik-change-table", _side_by_side(list(_json_lines(*sorted(table.glob("*__ct/*.json*"))))))
+
+    messages = _json_lines(to("qlik-messages", "messages.jsonl", metadata="none"))
+    _show_form(console, "qlik-messages", *(json.dumps(message, ensure_ascii=False) for message in messages))
+
+
+def _show_form(console: Console, form: str, *shown: Syntax | Grid | str) -> None:
+    console.print(f"[dim]{form}[/dim]")
+    for one in shown:
+        console.print(one)
+
+
+def _json_lines(*files: Path) -> Iterator[dict[str, Any]]:
+    for file in files:
+        yield from map(json.loads, file.read_text(encoding="utf-8").splitlines())
+
+
+def _side_by_side(rows: Sequence[dict[str, Any]]) -> Grid:
+    """A line for each column of the table: there are many."""
+    grid = Grid("column", *("row" for _ in rows), box=None, pad_edge=False, header_style="dim")
+    for name in rows[0]:
+        grid.add_row(name, *("NULL" if row[name] is None else str(row[name]) for row in rows))
+    return grid

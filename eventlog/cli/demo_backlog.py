@@ -15,7 +15,7 @@ from typing import Any, Final
 from rich.console import Console
 from sqlalchemy import text
 
-from eventlog.cli.database import engine_of, transaction
+from eventlog.cli.context import engine_of, transaction
 from eventlog.config.load import Config, load
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.publisher.context import Counters

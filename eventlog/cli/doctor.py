@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from eventlog.cli.context import Context
-from eventlog.cli.output import print_json, result, table
+from eventlog.cli.output import json_option, print_json, result, table
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Effective, effective
 from eventlog.core.options import toml
@@ -24,7 +24,7 @@ COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan"}
 @click.option("--sample", type=click.IntRange(min=1), default=Limits().sample, show_default=True, metavar="ROWS",
               help="How many of the newest rows are looked at for letters and keys.")  # fmt: skip
 @click.option("--ignore", multiple=True, metavar="CODE", help="A finding that is not to count; repeatable.")
-@click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+@json_option
 @click.pass_obj
 def doctor(context: Context, sample: int, ignore: tuple[str, ...], as_json: bool) -> int:
     """Say what is wrong with the log, its triggers and its rows, and what mends it. Nothing is changed.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from eventlog.cli.context import Context
-from eventlog.cli.database import reading
-from eventlog.cli.output import note, print_json, result, table
+from eventlog.cli.context import Context, reading
+from eventlog.cli.output import json_option, note, print_json, result, table
 from eventlog.publisher.open import find_log
 from eventlog.publisher.refused import LINES_READ, as_data, read_refusals
 
@@ -19,7 +18,7 @@ from eventlog.publisher.refused import LINES_READ, as_data, read_refusals
     show_default=True,
     help="Error lines to look at, the newest.",
 )
-@click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+@json_option
 @click.pass_obj
 def errors(context: Context, limit: int, as_json: bool) -> None:
     """Show the rows E and F in groups of one cause, with the reason and the requeue that fits.

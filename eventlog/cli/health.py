@@ -8,14 +8,14 @@ from pathlib import Path
 import click
 
 from eventlog.cli.context import Context
-from eventlog.cli.output import print_json, result
+from eventlog.cli.output import json_option, print_json, result
 from eventlog.errors import ConfigError
 from eventlog.publisher.liveness import read_health
 
 
 @click.command()
 @click.option("--file", "path", type=click.Path(path_type=Path), metavar="FILE", help="In place of health_file.")
-@click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+@json_option
 @click.pass_obj
 def health(context: Context, path: Path | None, as_json: bool) -> int:
     """Say whether the publisher makes progress, by the file that it touches (publisher.health_file).

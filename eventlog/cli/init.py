@@ -67,7 +67,7 @@ def init(context: Context, force: bool, from_driver: Path | None, fill: bool) ->
 def _fill(context: Context, path: Path) -> None:
     """Add a watch for each table to the file, which is written first if it is not there. Raises ConfigError."""
     # Asks the database, which the rest of this command does without.
-    from eventlog.cli.database import reading
+    from eventlog.cli.context import reading
     from eventlog.config.load import load
     from eventlog.publisher.open import class_schema
     from eventlog.sql.locate import new_log

@@ -61,6 +61,7 @@ def progress(label: str, total: int, quiet: bool = False) -> Iterator[Callable[[
         yield lambda done: bar.advance(task, done)
 
 
+json_option = click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, also on a terminal; for scripts.")
 
 

@@ -12,9 +12,8 @@ from typing import Final
 import click
 from sqlalchemy import Connection
 
-from eventlog.cli.context import Context
-from eventlog.cli.database import session
-from eventlog.cli.output import confirm, print_json, progress, result, yes_option
+from eventlog.cli.context import Context, session
+from eventlog.cli.output import confirm, json_option, print_json, progress, result, yes_option
 from eventlog.errors import ConfigError
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.flight import decode
@@ -48,7 +47,7 @@ class Report:
               help="Rest between two batches.")  # fmt: skip
 @yes_option
 @click.option("--dry-run", "dry", is_flag=True, help="Count; remove nothing.")
-@click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+@json_option
 @click.pass_obj
 def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: bool, as_json: bool) -> None:
     """Remove rows of status S and W that are older than AGE, and error lines whose rows are gone.

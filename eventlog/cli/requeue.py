@@ -6,9 +6,8 @@ import re
 
 import click
 
-from eventlog.cli.context import Context
-from eventlog.cli.database import reading, transaction
-from eventlog.cli.output import note, print_json, result, table
+from eventlog.cli.context import Context, reading, transaction
+from eventlog.cli.output import json_option, note, print_json, result, table
 from eventlog.errors import ConfigError
 from eventlog.publisher.open import find_log, own_user, publisher_user
 from eventlog.sql import rows
@@ -20,7 +19,7 @@ from eventlog.sql import rows
 @click.option("--ids", metavar="IDS", help="Only these record_ids, such as 1,2,5-9.")
 @click.option("--force", is_flag=True, help="Also rows that would bring an old value back.")
 @click.option("--dry-run", "dry", is_flag=True, help="Count; change nothing.")
-@click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+@json_option
 @click.pass_obj
 def requeue(
     context: Context, statuses: str | None, loopback: bool, ids: str | None, force: bool, dry: bool, as_json: bool

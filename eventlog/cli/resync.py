@@ -14,13 +14,12 @@ from typing import Final, NamedTuple
 import click
 from sqlalchemy import Connection
 
-from eventlog.cli.context import Context
-from eventlog.cli.database import session
-from eventlog.cli.output import note, print_json, progress, result
+from eventlog.cli.context import Context, session
+from eventlog.cli.output import json_option, note, print_json, progress, result
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.errors import BadTableKey, ConfigError, DatabaseAway, DatabaseError, LogTableError
-from eventlog.files.spool import spooled
+from eventlog.files.lines import spooled
 from eventlog.model import EventType
 from eventlog.publisher.open import find_log, read_catalog
 from eventlog.sql import resync as batches
@@ -95,7 +94,7 @@ class Report:
 @click.option("--resume", is_flag=True, help="Go on where the same command was stopped.")
 @click.option("--restart", is_flag=True, help="Begin again, although the same command is not finished.")
 @click.option("--dry-run", "dry", is_flag=True, help="Count; write nothing.")
-@click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+@json_option
 @click.pass_obj
 def resync(
     context: Context,

@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from eventlog.cli.context import Context
-from eventlog.cli.output import print_json, result, table
+from eventlog.cli.output import json_option, print_json, result, table
 from eventlog.publisher.context import Counters
 from eventlog.publisher.explain import Explanation, explain
 from eventlog.publisher.open import open_unlocked
@@ -21,7 +21,7 @@ SOURCES: Final = {
 
 @click.command()
 @click.argument("record_id", type=click.IntRange(min=1), metavar="RECORD_ID")
-@click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+@json_option
 @click.pass_obj
 def show(context: Context, record_id: int, as_json: bool) -> None:
     """Explain a row of the log: what it is, whether it is good, its group, what precedence did, what became of it.

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Final
 
 import click
 from sqlalchemy import Connection
 
-from eventlog.cli.context import Context
-from eventlog.cli.database import reading
-from eventlog.cli.output import print_json, result, table
-from eventlog.cli.source_status import show_source
+from eventlog.cli.context import Context, reading
+from eventlog.cli.output import json_option, print_json, result, table
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config
 from eventlog.config.settings import SOURCE_FORMATS
@@ -21,6 +20,7 @@ from eventlog.errors import EventlogError
 from eventlog.model import Status
 from eventlog.publisher.flight import decode
 from eventlog.publisher.open import find_log
+from eventlog.publisher.stream.status import SourceStatus, place_in_words, source_status
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import age
@@ -69,7 +69,7 @@ class Report:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+@json_option
 @click.option(
     "--from",
     "source",
@@ -84,7 +84,7 @@ def status(context: Context, as_json: bool, source: str | None) -> None:
     """
     config = context.config(source__type=source)
     if config.source.type is not None:
-        show_source(config, as_json=as_json)
+        _show_source(config, as_json=as_json)
         return
     with reading(config) as (conn, dialect):
         report = _report(conn, dialect, find_log(conn, dialect, config), config)
@@ -171,3 +171,60 @@ def _print(report: Report) -> None:
             result(f"... and {len(report.in_flight) - SHOWN} more (--json lists all)")
     for sentence in report.drift:
         result(f"triggers are not as declared: {sentence}; see `eventlog triggers plan`")
+
+
+# --- a source that is no log ------------------------------------------------------------------------------------------
+
+
+def _show_source(config: Config, *, as_json: bool) -> None:
+    found = source_status(config)
+    now = datetime.now(UTC)
+    if as_json:
+        print_json(_source_data(found, now))
+    else:
+        _print_source(found, now)
+
+
+def _seconds(found: SourceStatus, now: datetime) -> float | None:
+    return None if found.kept.moved is None else (now - found.kept.moved).total_seconds()
+
+
+def _source_data(found: SourceStatus, now: datetime) -> dict[str, object]:
+    kept, behind = found.kept, found.behind
+    return {
+        "source": found.source,
+        "position_in": kept.place,
+        "position": kept.position.token,
+        "moved": kept.moved,
+        "moved_seconds": _seconds(found, now),
+        "flight": kept.position.flight,
+        "publisher_runs": kept.publisher_runs,
+        "behind": None if behind is None else behind.number,
+        "behind_unit": None if behind is None else behind.unit,
+        "behind_unknown": found.unknown,
+        "failures": kept.failures,
+        "newest_failures": [
+            {"time": one.time, "event_id": one.event_id, "code": one.code, "message": one.message}
+            for one in kept.newest
+        ],
+    }
+
+
+def _print_source(found: SourceStatus, now: datetime) -> None:
+    kept = found.kept
+    result(f"source {found.source}: {'a publisher runs' if kept.publisher_runs else 'no publisher runs'}")
+    result(f"position: {place_in_words(found.source, kept.position.token)}")
+    seconds = _seconds(found, now)
+    result(f"kept in {kept.place}{'' if seconds is None else f', last moved {age(seconds)} ago'}")
+    if found.behind is not None:
+        result(f"behind it: {found.behind.number} {found.behind.unit}")
+    if found.unknown is not None:
+        result(f"what is behind it cannot be told: {found.unknown}")
+    if kept.failures is None:
+        result("what failed cannot be told: this user may not read it")
+    if kept.failures:
+        result(f"{kept.failures} failures, which are not tried again{', the newest' if kept.newest else ''}:")
+        table(
+            ("time", "event-id", "code", "message"),
+            [(one.time.isoformat(timespec="seconds"), one.event_id, one.code, one.message) for one in kept.newest],
+        )

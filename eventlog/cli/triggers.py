@@ -12,10 +12,9 @@ from typing import Final
 import click
 from sqlalchemy import Connection
 
-from eventlog.cli.context import Context
-from eventlog.cli.database import reading, transaction
+from eventlog.cli.context import Context, reading, transaction
 from eventlog.cli.db import dialect_option, names, offline, refuse_to_lose_rows
-from eventlog.cli.output import confirm, note, print_json, result, sees_terminal, table, yes_option
+from eventlog.cli.output import confirm, json_option, note, print_json, result, sees_terminal, table, yes_option
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, Database, can_be_class, database_from_json, match_name
 from eventlog.errors import ConfigError, EventlogError, TriggerError, together
@@ -60,7 +59,7 @@ def triggers() -> None:
 
 @triggers.command()
 @click.option("--sql", "as_sql", is_flag=True, help="Print the SQL that apply would run.")
-@click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+@json_option
 @click.option("--check", is_flag=True, help="Exit code 1 if something is to be done.")
 @click.pass_obj
 def plan(context: Context, as_sql: bool, as_json: bool, check: bool) -> int:
@@ -86,7 +85,7 @@ def plan(context: Context, as_sql: bool, as_json: bool, check: bool) -> int:
 @yes_option
 @click.option("--dry-run", "dry", is_flag=True, help="Show what would be done, as `plan` does; change nothing.")
 @click.option("--sql", "as_sql", is_flag=True, help="Print the SQL and run none of it.")
-@click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+@json_option
 @_lock_timeout
 @click.pass_obj
 def apply(context: Context, yes: bool, dry: bool, as_sql: bool, as_json: bool, lock_timeout: float) -> None:
@@ -204,7 +203,7 @@ def _confirm_drop(planned: TriggerPlan, log: str | None) -> None:
 
 @triggers.command()
 @click.option("--sql", "as_sql", is_flag=True, help="Their full SQL, on standard output.")
-@click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+@json_option
 @dialect_option
 @click.option(
     "--catalog",

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from eventlog.errors import ConfigError
-from eventlog.files.fsync import sync_file
 
 _OF_WRITING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """What only writing fails with, so that the file it is said of is ours."""
@@ -125,3 +124,18 @@ def _named(target: Path, written: Path) -> Iterator[None]:
         if error.filename == str(written) or (error.filename is None and error.errno in _OF_WRITING):
             error.filename = str(target)
         raise
+
+
+def sync_file(file: BinaryIO) -> None:
+    """Make the content of a file that is being written durable. Raises OSError."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def sync_path(path: Path | str) -> None:
+    """Make the content of a closed file durable, or the names in a directory. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

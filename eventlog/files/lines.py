@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import pickle
+import re
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
-from typing import Any, BinaryIO, Final
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, BinaryIO, Final, TypeVar
 
 from eventlog.errors import FormatError
 
@@ -83,3 +89,55 @@ def pretty_printed(place: object) -> FormatError:
         f"{place}: no JSON in one line: what begins here goes on over further lines, as in a file that is printed for "
         "people; make a line of each value: jq -c . FILE, of an array jq -c '.[]' FILE"
     )
+
+
+_NUMBER: Final = re.compile("([0-9]+)")
+
+
+def order_of(name: str) -> tuple[tuple[str | int, ...], str]:
+    """What the names of files are sorted by: 9 comes before 10. No two names are equal."""
+    return tuple(int(part) if index % 2 else part for index, part in enumerate(_NUMBER.split(name))), name
+
+
+def files_in(directory: Path, suffixes: Collection[str] | None = None) -> list[Path]:
+    """The files of a directory in their order, those with one of these lower-case suffixes, None = all.
+
+    Those whose names begin with ``_`` or ``.`` belong to whoever wrote them. Raises OSError.
+    """
+    files = (
+        one
+        for one in directory.iterdir()
+        if one.is_file()
+        and not one.name.startswith(("_", "."))
+        and (suffixes is None or one.suffix.lower() in suffixes)
+    )
+    return sorted(files, key=lambda file: order_of(file.name))
+
+
+_TOGETHER: Final = 500
+_BYTES_IN_MEMORY: Final = 16 << 20
+
+T = TypeVar("T")
+
+
+@contextmanager
+def spooled(things: Iterable[T]) -> Iterator[Callable[[], Iterator[T]]]:
+    """All of them are read on entering; in the block a function gives them again, from the first one on.
+
+    What they take in memory is bounded. They are read by one at a time, and have to be what pickle takes.
+    """
+    with tempfile.SpooledTemporaryFile(_BYTES_IN_MEMORY, prefix="eventlog-") as file:
+        left = iter(things)
+        while several := list(islice(left, _TOGETHER)):
+            pickle.dump(several, file, pickle.HIGHEST_PROTOCOL)
+        yield lambda: _again(file)
+
+
+def _again(file: IO[bytes]) -> Iterator[T]:
+    file.seek(0)
+    while True:
+        try:
+            several = pickle.load(file)  # noqa: S301 - a file without a name, written above
+        except EOFError:
+            return
+        yield from several

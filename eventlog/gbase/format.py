@@ -12,7 +12,7 @@ from eventlog.changes.format import Format, Report
 from eventlog.core.options import parse_options
 from eventlog.errors import FormatError, with_location
 from eventlog.files.atomic import whole_file
-from eventlog.files.inputs import files_in
+from eventlog.files.lines import files_in
 from eventlog.gbase.listing import listing
 from eventlog.gbase.options import ReadOptions, WriteOptions
 from eventlog.gbase.reader import StreamReader

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
-from eventlog.changes.catalog_option import database_of
-from eventlog.changes.format import Report
+from eventlog.changes.format import Report, database_of
 from eventlog.core.catalog import Table
 from eventlog.core.values import ColumnType as CatalogType
 from eventlog.core.values import Kind as CatalogKind

@@ -11,13 +11,11 @@ from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from eventlog.changes.catalog_option import CATALOG, CatalogOption
-from eventlog.changes.format import Format, Report
+from eventlog.changes.format import CATALOG, CatalogOption, Format, Report
 from eventlog.core.options import STRING, Option, check, integer, option, parse_all_options, shared
 from eventlog.errors import ConfigError, FormatError, with_location
 from eventlog.files.atomic import directory_of, whole_path
-from eventlog.files.inputs import files_in
-from eventlog.files.lines import numbered_lines, text_of
+from eventlog.files.lines import files_in, numbered_lines, text_of
 from eventlog.linter import database
 from eventlog.linter.attributes import (
     ATTRS_COLUMNS,

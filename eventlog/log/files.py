@@ -20,7 +20,7 @@ from eventlog.core.typed import to_text
 from eventlog.errors import ConfigError, FormatError, shown
 from eventlog.files import tabular
 from eventlog.files.atomic import whole_file, whole_path
-from eventlog.files.inputs import files_in
+from eventlog.files.lines import files_in
 from eventlog.model import LogRow
 from eventlog.sql.locate import LAYOUTS
 

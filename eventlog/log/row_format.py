@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from eventlog.changes.catalog_option import CATALOG, EXISTING_KEYS, CatalogOption, database_of, keys_of
-from eventlog.changes.format import Format, Report
+from eventlog.changes.format import CATALOG, EXISTING_KEYS, CatalogOption, Format, Report, database_of, keys_of
 from eventlog.changes.from_rows import GroupReading
 from eventlog.core import parameters
 from eventlog.core.catalog import Catalog, Database, build_catalog
@@ -28,11 +27,10 @@ from eventlog.core.options import (
 )
 from eventlog.core.values import ValueOptions
 from eventlog.errors import FormatError
-from eventlog.files.spool import spooled
+from eventlog.files.lines import spooled
 from eventlog.log.database import LiveDatabase, is_url, live
 from eventlog.log.files import file_format_of, read_rows, write_rows
-from eventlog.log.inferred import inferred_database
-from eventlog.log.reading import Folding, rows_to_changes
+from eventlog.log.reading import Folding, inferred_database, rows_to_changes
 from eventlog.log.writing import RowWriting, change_to_rows, check_text
 from eventlog.model import Change, LogRow
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from eventlog.changes.format import Format, Report
 from eventlog.core.options import parse_options
 from eventlog.errors import FormatError, NotExpressible
-from eventlog.files.spool import spooled
+from eventlog.files.lines import spooled
 from eventlog.model import Change
 from eventlog.qlik.change_table_options import Described, ReadOptions, WriteOptions, described, full_name
 from eventlog.qlik.change_tables import TargetTable, rows_of, target_table

@@ -15,7 +15,7 @@ from typing import Final
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError
-from eventlog.files.fsync import sync_path
+from eventlog.files.atomic import sync_path
 from eventlog.files.tabular import SUFFIXES, WriteRow
 from eventlog.qlik import sequence
 from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, TableLayout, new_layout, row_writer

@@ -30,8 +30,7 @@ from eventlog.errors import (
     with_location,
 )
 from eventlog.files.atomic import whole_file
-from eventlog.files.inputs import files_in
-from eventlog.files.lines import goes_on, numbered_lines, parsed_json, pretty_printed
+from eventlog.files.lines import files_in, goes_on, numbered_lines, parsed_json, pretty_printed
 from eventlog.model import Change
 from eventlog.qlik.envelope import Message, Written
 from eventlog.qlik.errors import RegistryError, UnknownSchema

@@ -10,8 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from eventlog.changes.catalog_option import CATALOG, EXISTING_KEYS, CatalogOption, database_of, keys_of
-from eventlog.changes.format import Format, Report
+from eventlog.changes.format import CATALOG, EXISTING_KEYS, CatalogOption, Format, Report, database_of, keys_of
 from eventlog.changes.from_events import event_to_change
 from eventlog.changes.to_events import EventWriting, change_to_events
 from eventlog.core import parameters
@@ -20,7 +19,7 @@ from eventlog.core.options import STRING, check, choice, integer, option, parse_
 from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, FormatError, XdsError
 from eventlog.files.atomic import whole_directory, whole_file
-from eventlog.files.inputs import files_in
+from eventlog.files.lines import files_in
 from eventlog.model import Change, Event
 from eventlog.xds.reader import DEFAULT_LIMIT, Document, read_events
 from eventlog.xds.writer import Header, file_form, line_form, write_event

@@ -1,4 +1,5 @@
-"""XDS documents to events (spec/xds.md 1; spec/change-model.md 3.2).
+"""XDS documents to events (spec/xds.md 1; spec/change-model.md 3.2), a receiver's answer to verdicts (spec/xds.md 7),
+and whether a document is of the vocabulary.
 
 Documents come from outside: there is no DTD, no entity but the five of XML, no network, and a bound on their size.
 """
@@ -6,15 +7,17 @@ Documents come from outside: there is no DTD, no entity but the five of XML, no 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import BinaryIO, Final
 
 from lxml import etree
 
 from eventlog.core.moments import is_special
-from eventlog.errors import XdsError
-from eventlog.model import AttributeSteps, Event, Op, Operation, Step
+from eventlog.errors import ReceiverAway, XdsError
+from eventlog.model import Answer, AttributeSteps, Event, Level, Op, Operation, Step, Verdict
 
 DEFAULT_LIMIT: Final = 256 * 1024 * 1024
 """Bytes of the largest document that is read if nothing else is said."""
@@ -276,3 +279,90 @@ def _one_type(element: etree._Element, types: set[str]) -> str:
             f"line {element.sourceline}: the values of one attribute are of several types: {', '.join(sorted(types))}"
         )
     return next(iter(types), "string")
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+ANSWER_LIMIT: Final = 64 * 1024 * 1024
+"""Bytes of the largest answer that is read if nothing else is said."""
+
+_LEVELS: Final = {level.name.lower(): level for level in Level}
+
+
+def read_answer(body: bytes | str, event_ids: Collection[str], limit: int = ANSWER_LIMIT) -> Answer:
+    """Read the answer to an envelope of the events ``event_ids``; none for the answer to a heartbeat.
+
+    ``limit`` in bytes. The message of a verdict is the whole text of its status, blanks at both ends taken off; of
+    several equally bad statuses the first that has a text. Everything else that the answer holds is counted as ignored.
+    Raises ReceiverAway if this is no answer: empty, not well-formed, a DOCTYPE, larger than ``limit``, no output in an
+    nds. Nothing may be marked then.
+    """
+    if not body.strip():
+        raise ReceiverAway("the receiver's answer is empty: nds with output needed")
+    try:
+        root = parse_document(body, limit)
+    except XdsError as error:
+        raise ReceiverAway(f"the receiver's answer cannot be read: {error}") from error
+    outputs = root.findall("output")
+    if root.tag != "nds" or not outputs:
+        what = "nds without output" if root.tag == "nds" else f"root element {root.tag}"
+        raise ReceiverAway(f"the receiver's answer is no XDS answer: {what}")
+
+    known = frozenset(event_ids)
+    worst: dict[str | None, Verdict] = {}
+    unknown: dict[str, None] = {}
+    statuses, ignored = _statuses(outputs)
+    ignored += sum(child.tag not in ("source", "output") for child in root)
+    for outer in statuses:
+        message = "".join(str(text) for text in outer.itertext()).strip()
+        for status in outer.iter("status"):  # one inside another counts as well, with the text of the outer one
+            event_id = status.get("event-id")
+            if event_id is not None and event_id not in known:
+                unknown[event_id] = None
+                continue
+            level = _LEVELS.get(status.get("level", ""), Level.ERROR)
+            before = worst.get(event_id)
+            if before is None or level > before.level or (level == before.level and not before.message):
+                worst[event_id] = Verdict(level, message)
+    general = worst.pop(None, None)
+    verdicts = {event_id: verdict for event_id, verdict in worst.items() if event_id is not None}
+    return Answer(verdicts, general, tuple(unknown), ignored)
+
+
+def _statuses(outputs: list[etree._Element]) -> tuple[list[etree._Element], int]:
+    """The outermost statuses below the outputs, in document order, and how many elements are none."""
+    statuses: list[etree._Element] = []
+    ignored = 0
+    waiting = [child for output in reversed(outputs) for child in reversed(output)]
+    while waiting:
+        element = waiting.pop()
+        if element.tag == "status":
+            statuses.append(element)
+        else:
+            ignored += 1
+            waiting.extend(reversed(element))
+    return statuses, ignored
+
+
+# --- validation -------------------------------------------------------------------------------------------------------
+
+
+def validate(document: bytes | str, limit: int = DEFAULT_LIMIT) -> None:
+    """Check a document: events, a heartbeat or an answer. ``limit`` in bytes.
+
+    Raises XdsError with line and reason: not well-formed, or not of the vocabulary as ``eventlog`` writes it (order of
+    elements, attributes, content of typed values). The reader accepts a little more.
+    """
+    root = parse_document(document, limit)
+    schema = _schema()
+    if not schema.validate(root):
+        # The first line alone says which alternative did not fit, which is no help; the innermost element comes next.
+        said = [error for error in schema.error_log if not error.message.startswith("failed to compare")]
+        reasons = "; ".join(dict.fromkeys(error.message for error in said[:2]))
+        raise XdsError(f"line {said[0].line}: {reasons}")
+
+
+@cache
+def _schema() -> etree.RelaxNG:
+    return etree.RelaxNG(etree.fromstring(files("eventlog.xds").joinpath("xds.rng").read_bytes()))

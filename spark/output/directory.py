@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from eventlog.errors import ConfigError
-from eventlog.files.fsync import sync_path
+from eventlog.files.atomic import sync_path
 
 TEMPORARY: Final = "_temporary"
 """The folder of what is not complete. Spark and Hadoop ignore names that begin with an underscore."""

@@ -23,7 +23,7 @@ from eventlog.sql.dialect import CurrentRow, LogRows
 from eventlog.sql.locate import find_columns
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Window
-from eventlog.xds.schema import validate
+from eventlog.xds.reader import validate
 
 
 @dataclass

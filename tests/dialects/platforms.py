@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from eventlog.cli.database import transaction
+from eventlog.cli.context import transaction
 from eventlog.config.load import Config, load
 from eventlog.core.catalog import Catalog
 from eventlog.model import LogRow

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from platforms import STYLES, Platform
 from watched import BrokenOff, broken_off
 
-from eventlog.cli.database import transaction
+from eventlog.cli.context import transaction
 from eventlog.cli.triggers import planned_triggers
 from eventlog.errors import ConfigError, DatabaseError, LogTableError, TriggerError
 from eventlog.publisher.doctor import examine

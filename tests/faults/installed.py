@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 
-from eventlog.cli.database import transaction
+from eventlog.cli.context import transaction
 from eventlog.cli.db import names
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from installed import Collecting, install, is_drained, publishing, run, statuses, url_of, wait_until, write_config
 from publishing import runs
 
-from eventlog.cli.database import reading
+from eventlog.cli.context import reading
 from eventlog.cli.status import drift as drift_in_status
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load

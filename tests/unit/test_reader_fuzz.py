@@ -15,7 +15,7 @@ from loss_forms import FORMS
 from loss_samples import SAMPLES
 from loss_table import CATALOG
 
-from eventlog.changes.catalog_option import database_of
+from eventlog.changes.format import database_of
 from eventlog.config.load import SECTIONS, load
 from eventlog.convert import convert, format_named, read_map
 from eventlog.core.catalog import build_catalog

@@ -9,8 +9,7 @@ import pytest
 
 from eventlog.errors import XdsError
 from eventlog.model import AttributeSteps, Event, Op, Step
-from eventlog.xds.reader import read_events, read_lines
-from eventlog.xds.schema import validate
+from eventlog.xds.reader import read_events, read_lines, validate
 
 PRODUCT = '<source><product version="1.0">eventlog</product></source>'
 

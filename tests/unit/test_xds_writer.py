@@ -15,8 +15,7 @@ from lxml import etree
 from eventlog import __version__
 from eventlog.errors import ConfigError
 from eventlog.model import AttributeSteps, Event, Op, Step
-from eventlog.xds.reader import read_events, read_lines
-from eventlog.xds.schema import validate
+from eventlog.xds.reader import read_events, read_lines, validate
 from eventlog.xds.writer import HEARTBEAT, Header, file_form, heartbeat, line_form, write_event
 
 HEADER = Header("eventlog", "1.0")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, TextIO
 
 from eventlog.errors import ConfigError, ReceiverAway
-from eventlog.files.fsync import sync_file, sync_path
+from eventlog.files.atomic import sync_file, sync_path
 from eventlog.model import Answer
 from eventlog.publisher.sinks import Document
 

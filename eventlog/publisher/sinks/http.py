@@ -19,7 +19,7 @@ from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer
 from eventlog.publisher.sinks import Document
 from eventlog.transport.http import HttpClient, HttpFailed, Response
-from eventlog.xds.answers import read_answer
+from eventlog.xds.reader import read_answer
 
 DEFAULT_TIMEOUT: Final = 30.0
 """Seconds for one document and its answer if nothing else is said."""

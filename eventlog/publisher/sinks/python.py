@@ -14,7 +14,7 @@ from typing import Any
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer, Event
 from eventlog.publisher.sinks import Document
-from eventlog.xds.answers import read_answer
+from eventlog.xds.reader import read_answer
 
 Receive = Callable[[str, Sequence[Event]], str | bytes | Answer | None]
 """Takes a document and its events. Returns None (success for all), an XDS answer (spec/xds.md 7) or an Answer.

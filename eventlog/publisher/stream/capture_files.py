@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, Self
 
 from eventlog.errors import FormatError
-from eventlog.files.inputs import files_in, order_of
+from eventlog.files.lines import files_in, order_of
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.records import BEGINTX, COMMTX, RBTX, TABSCHEM, Framer
 from eventlog.publisher.stream.gbase import NAME, CdcStream, open_stream

@@ -10,8 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from eventlog.changes.catalog_option import database_of, read_catalog
-from eventlog.changes.format import Report
+from eventlog.changes.format import Report, database_of, read_catalog
 from eventlog.changes.to_events import EventWriting
 from eventlog.config.load import Config, PublisherSettings, SourceSettings
 from eventlog.convert import in_own_options

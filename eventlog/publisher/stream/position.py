@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from eventlog.errors import AnotherPublisher, ConfigError, EventlogError
-from eventlog.files.fsync import sync_file, sync_path
+from eventlog.files.atomic import sync_file, sync_path
 from eventlog.sql.positions import Failure, Saved
 
 _LOOKS: Final = 5

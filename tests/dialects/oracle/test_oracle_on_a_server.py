@@ -18,7 +18,7 @@ import pytest
 from platforms import Platform
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.cli.database import transaction
+from eventlog.cli.context import transaction
 from eventlog.errors import AnotherPublisher, DatabaseAway
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.open import open_context

@@ -15,7 +15,7 @@ from platforms import Platform
 from sqlalchemy import make_url
 
 from eventlog.cli import run
-from eventlog.cli.database import transaction
+from eventlog.cli.context import transaction
 from eventlog.core.values import Kind
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError
 from eventlog.publisher.context import Counters
