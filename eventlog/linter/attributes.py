@@ -14,7 +14,7 @@ from eventlog.core.catalog import Column, Table
 from eventlog.core.values import Kind
 from eventlog.errors import ConfigError, NotExpressible, with_location
 from eventlog.linter.errors import BadColumnValue
-from eventlog.linter.rows import column_positions, integer, stripped
+from eventlog.linter.rows import Where, column_positions, integer, stripped
 from eventlog.model import Lob, Value
 
 ATTRS_COLUMNS: Final = ("TABNUM_SRC", "NAME", "ATRNUM", "TYP", "PKEY", "LEN")
@@ -75,15 +75,15 @@ def table_attrs(tabnum: int, columns: Iterable[ColumnAttrs]) -> TableAttrs:
 
 
 def attrs_of_rows(
-    names: Sequence[str], values: Iterable[Sequence[Any]], place: Callable[[int], str] | None = None
+    names: Sequence[str], values: Iterable[Sequence[Any]], where: Where | None = None
 ) -> dict[int, TableAttrs]:
     """The tables by their number, of rows of DISPATCH_ATTRS whose columns are ``names``.
 
-    ``place`` says where the row of an index stands, for errors. Raises MissingColumn, BadColumnValue.
+    ``where`` says where the row that was taken last stands, for errors. Raises MissingColumn, BadColumnValue.
     """
     positions = [position or 0 for position in column_positions(names, ATTRS_COLUMNS, table="DISPATCH_ATTRS")]
     columns: dict[int, list[ColumnAttrs]] = {}
-    for index, row in enumerate(values):
+    for row in values:
         tabnum, name, atrnum, typ, pkey, length = (row[position] for position in positions)
         try:
             columns.setdefault(integer("TABNUM_SRC", tabnum), []).append(
@@ -96,7 +96,7 @@ def attrs_of_rows(
                 )
             )
         except BadColumnValue as error:
-            raise error if place is None else with_location(error, place(index)) from None
+            raise error if where is None else with_location(error, where()) from None
     return {tabnum: table_attrs(tabnum, described) for tabnum, described in columns.items()}
 
 

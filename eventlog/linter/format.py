@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeVar
 
 from eventlog.changes.format import CATALOG, CatalogOption, Format, Report
 from eventlog.core.options import STRING, Option, check, integer, option, parse_all_options, shared
 from eventlog.errors import ConfigError, FormatError, with_location
+from eventlog.files import tabular
 from eventlog.files.atomic import directory_of, whole_path
-from eventlog.files.lines import files_in, numbered_lines, text_of
+from eventlog.files.lines import files_in
 from eventlog.linter import database
 from eventlog.linter.attributes import (
     ATTRS_COLUMNS,
@@ -28,7 +27,7 @@ from eventlog.linter.attributes import (
 from eventlog.linter.database import QueuePoller
 from eventlog.linter.errors import MissingColumn
 from eventlog.linter.reader import DISPATCH_ATTRS, QueueReader, ReaderOptions
-from eventlog.linter.rows import DATA_SIZE, QUEUE_COLUMNS, QueueRow, column_values, queue_rows
+from eventlog.linter.rows import DATA_SIZE, QUEUE_COLUMNS, QueueRow, Where, column_values, queue_rows
 from eventlog.linter.writer import QueueWriter, WriterOptions, first_address, next_address
 from eventlog.model import Change
 from eventlog.sql.connection import connect_any
@@ -37,32 +36,24 @@ ATTRS_STEM: Final = "dispatch_attrs"
 QUEUE_STEM: Final = "dispatch_queue"
 
 
-class Part(NamedTuple):
-    """Rows that are read together: the names of their columns and where those stand, the rows, and where the row of an
-    index among them stands.
-    """
-
-    names: Sequence[str]
-    heading: str
-    rows: Sequence[Sequence[Any]]
-    place: Callable[[int], str]
+_SUFFIXES: Final = (".csv", ".jsonl", ".parquet")
 
 
-_ROWS_A_BATCH: Final = 5_000
+# --- exports ----------------------------------------------------------------------------------------------------------
 
 
 def export_files(source: Path) -> tuple[list[Path], Path | None]:
     """The queue files of a directory or file by name, and the attrs file beside them, if any. Raises FormatError."""
     directory = source if source.is_dir() else source.parent
     try:
-        files = files_in(directory, _READERS)
+        files = files_in(directory, _SUFFIXES)
     except OSError as error:
         raise FormatError(f"{source} cannot be read: {error.strerror}") from error
     described = [path for path in files if path.stem.casefold() == ATTRS_STEM]
     if source.is_dir():
         queue = [path for path in files if path not in described]
         if not queue:
-            raise FormatError(f"{source} holds no {', '.join(_READERS)} file with rows of DISPATCH_QUEUE")
+            raise FormatError(f"{source} holds no {', '.join(_SUFFIXES)} file with rows of DISPATCH_QUEUE")
     else:
         queue = [source]
     return queue, described[0] if described else None
@@ -70,131 +61,71 @@ def export_files(source: Path) -> tuple[list[Path], Path | None]:
 
 def read_queue(paths: Iterable[Path]) -> Iterator[QueueRow]:
     """The rows of all files, in the order of the files. Raises FormatError."""
-    return chain.from_iterable(_queue_rows(part) for path in paths for part in _parts(path))
-
-
-def _queue_rows(part: Part) -> Iterator[QueueRow]:
-    try:
-        return queue_rows(part.names, part.rows, part.place)
-    except FormatError as error:
-        raise with_location(error, part.heading) from None
+    return chain.from_iterable(rows for path in paths for rows in _tables(path, queue_rows))
 
 
 def read_attrs(path: Path) -> dict[int, TableAttrs]:
     """The tables by number. Raises FormatError."""
     columns: dict[int, TableAttrs] = {}
-    for part in _parts(path):
-        try:
-            tables = attrs_of_rows(part.names, part.rows, part.place)
-        except MissingColumn as error:
-            raise with_location(error, part.heading) from None
+    for tables in _tables(path, attrs_of_rows):
         for tabnum, table in tables.items():
             known = columns.get(tabnum)
             columns[tabnum] = table if known is None else table_attrs(tabnum, known.columns + table.columns)
     return columns
 
 
-def _parts(path: Path) -> Iterator[Part]:
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        raise FormatError(f"{path} is none of {', '.join(_READERS)}, in which a queue is exported")
+Taken = TypeVar("Taken")
+
+
+def _tables(path: Path, take: Callable[[Sequence[str], Iterator[Sequence[Any]], Where], Taken]) -> Iterator[Taken]:
+    """What ``take`` makes of the rows of a file: of names of columns, rows, and where the last row taken stands.
+
+    Objects of JSON lines with the same members are taken together. Raises FormatError.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in _SUFFIXES:
+        raise FormatError(f"{path} is none of {', '.join(_SUFFIXES)}, in which a queue is exported")
+    number = 1
+
+    def where() -> str:
+        return f"{path}, {'row' if suffix == '.parquet' else 'line'} {number}"
+
+    def values(rows: tabular.Rows) -> Iterator[Sequence[Any]]:
+        nonlocal number
+        for number, row in rows:  # noqa: B007  # for ``where``
+            if isinstance(row, FormatError):
+                raise row
+            yield row
+
     try:
-        yield from reader(path)
-    except OSError as error:
-        raise FormatError(f"{path} cannot be read: {error.strerror or error}") from error
-    except ValueError as error:  # of Arrow
-        raise FormatError(f"{path} cannot be read: {error}") from error
+        tables = _objects(path) if suffix == ".jsonl" else ((1, *tabular.read_rows(path)),)
+        for number, names, rows in tables:  # noqa: B007
+            try:
+                yield take(names, values(rows), where)
+            except MissingColumn as error:
+                raise with_location(error, path if suffix == ".parquet" else where()) from None
+    except FileNotFoundError as error:
+        raise FormatError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _place(what: str, numbers: Sequence[int], index: int) -> str:
-    return f"{what} {numbers[index]}"
+def _objects(path: Path) -> Iterator[tuple[int, tuple[str, ...], tabular.Rows]]:
+    """JSON lines, those with the same members together: the line of the first, the names, the values by their lines."""
+    for names, alike in groupby(_members(path), key=lambda numbered: tuple(numbered[1])):
+        first = next(alike)
+        yield first[0], names, ((number, list(row.values())) for number, row in chain([first], alike))
 
 
-def _read_csv(path: Path) -> Iterator[Part]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        lines = csv.reader(file)
-        try:
-            names = next(lines, None)
-            rows = _whole(lines, names or [], path)
-            while several := list(islice(rows, _ROWS_A_BATCH)):
-                place = partial(_place, f"{path}, line", [number for number, _ in several])
-                yield Part(names or [], f"{path}, line 1", [row for _, row in several], place)
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise FormatError(f"{path}, at or behind line {lines.line_num}: no CSV in UTF-8: {error}") from None
-
-
-def _whole(lines: Any, names: list[str], path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a reader of CSV with the numbers of their lines."""
-    for row in lines:
-        if len(row) == len(names):
-            yield lines.line_num, row
-        elif row:
-            raise FormatError(f"{path}, line {lines.line_num}: {len(row)} values for {len(names)} columns")
-
-
-def _read_jsonl(path: Path) -> Iterator[Part]:
-    with path.open("rb") as file:
-        objects = ((number, _object(line, f"{path}, line {number}")) for number, line in numbered_lines(file, path))
-        while several := list(islice(objects, _ROWS_A_BATCH)):
-            for names, alike in groupby(several, key=lambda numbered: tuple(numbered[1])):
-                numbers, values = zip(*alike, strict=True)
-                place = partial(_place, f"{path}, line", numbers)
-                yield Part(names, place(0), [tuple(one.values()) for one in values], place)
-
-
-def _object(line: bytes, place: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text_of(line))
-    except FormatError as error:
-        raise with_location(error, place) from None
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{place}: no JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise FormatError(f"{place}: no JSON object")
-    return value
-
-
-def _read_parquet(path: Path) -> Iterator[Part]:
-    arrow = _pyarrow()
-    number = 0
-    try:
-        with arrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=_ROWS_A_BATCH):
-                rows = list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
-                numbers = range(number + 1, number + 1 + len(rows))
-                yield Part(batch.schema.names, str(path), rows, partial(_place, f"{path}, row", numbers))
-                number += len(rows)
-    except FileNotFoundError:
-        raise
-    except (arrow.ArrowException, OSError) as error:  # OSError: a page that cannot be unpacked
-        raise FormatError(f"{path}, behind row {number}: no Parquet that can be read: {error}") from error
-
-
-_READERS: Final[Mapping[str, Callable[[Path], Iterator[Part]]]] = {
-    ".csv": _read_csv,
-    ".jsonl": _read_jsonl,
-    ".parquet": _read_parquet,
-}
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise ConfigError(
-            "Parquet needs pyarrow, which is not installed: pip install 'eventlog-publisher[parquet]'"
-        ) from None
-    return pyarrow
-
-
-# --- writing ----------------------------------------------------------------------------------------------------------
+def _members(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, row in tabular.read_objects(path):
+        if isinstance(row, FormatError):
+            raise row
+        yield number, row
 
 
 def check_suffix(suffix: str) -> None:
     """Whether files of this suffix can be written. Raises ConfigError."""
-    if suffix not in _WRITERS:
-        raise ConfigError(f"a Linter queue is written to {', '.join(_WRITERS)} files, not to {suffix or 'others'!r}")
+    if suffix not in _SUFFIXES:
+        raise ConfigError(f"a Linter queue is written to {', '.join(_SUFFIXES)} files, not to {suffix or 'others'!r}")
 
 
 def write_export(queue: Path, attrs: Path, rows_of_queue: Iterable[QueueRow], tables: Iterable[TableAttrs]) -> None:
@@ -203,27 +134,9 @@ def write_export(queue: Path, attrs: Path, rows_of_queue: Iterable[QueueRow], ta
     Raises what the rows raise, ConfigError, OSError.
     """
     with directory_of(queue), whole_path(str(queue)) as new_queue, whole_path(str(attrs)) as new_attrs:
-        _WRITERS[queue.suffix.lower()](new_queue, QUEUE_COLUMNS, map(column_values, rows_of_queue), _QUEUE_TYPES)
-        values = chain.from_iterable(map(attrs_values, tables))
-        _WRITERS[attrs.suffix.lower()](new_attrs, ATTRS_COLUMNS, values, _ATTRS_TYPES)
-
-
-def _text(value: Any) -> Any:
-    return value.hex() if isinstance(value, bytes) else value
-
-
-def _write_csv(path: Path, names: Sequence[str], values: Iterable[Sequence[Any]], _types: Sequence[str]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(names)
-        lines.writerows(map(_text, row) for row in values)
-
-
-def _write_jsonl(path: Path, names: Sequence[str], values: Iterable[Sequence[Any]], _types: Sequence[str]) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        for row in values:
-            line = dict(zip(names, map(_text, row), strict=True))
-            file.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+        _write_rows(new_queue, queue, QUEUE_COLUMNS, _QUEUE_TYPES, map(column_values, rows_of_queue))
+        described = chain.from_iterable(map(attrs_values, tables))
+        _write_rows(new_attrs, attrs, ATTRS_COLUMNS, _ATTRS_TYPES, described)
 
 
 _QUEUE_TYPES: Final = (
@@ -233,25 +146,28 @@ _QUEUE_TYPES: Final = (
 _ATTRS_TYPES: Final = ("int32", "string", "int16", "int16", "int16", "int32")
 
 
-def _write_parquet(path: Path, names: Sequence[str], values: Iterable[Sequence[Any]], types: Sequence[str]) -> None:
-    arrow = _pyarrow()
-    schema = arrow.schema([(name, arrow.type_for_alias(kind)) for name, kind in zip(names, types, strict=True)])
-    left = iter(values)
-    with arrow.parquet.ParquetWriter(path, schema) as file:
-        while several := list(islice(left, _ROWS_A_BATCH)):
-            columns = [
-                arrow.array(column, field.type)
-                for column, field in zip(zip(*several, strict=True), schema, strict=True)
-            ]
-            file.write_batch(arrow.RecordBatch.from_arrays(columns, schema=schema))
+def _write_rows(
+    path: Path, named: Path, names: Sequence[str], types: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> None:
+    """Write rows to ``path`` in the form that the suffix of ``named`` says."""
+    suffix = named.suffix.lower()
+    if suffix == ".parquet":
+        arrow_types = [tabular.pyarrow().type_for_alias(one) for one in types]
+        with tabular.open_parquet(path, names, arrow_types) as write_row:
+            for row in rows:
+                write_row(row)
+        return
+    texts = ([value.hex() if isinstance(value, bytes) else value for value in row] for row in rows)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        if suffix == ".jsonl":
+            file.writelines(tabular.json_line(names, row) for row in texts)
+        else:  # blanks that pad a CHAR stand without quotes, as servers export them
+            lines = csv.writer(file, lineterminator="\n")
+            lines.writerow(names)
+            lines.writerows(texts)
 
 
-_WRITERS: Final[Mapping[str, Callable[[Path, Sequence[str], Iterable[Sequence[Any]], Sequence[str]], None]]] = {
-    ".csv": _write_csv,
-    ".jsonl": _write_jsonl,
-    ".parquet": _write_parquet,
-}
-
+# --- the format -------------------------------------------------------------------------------------------------------
 
 _ATTRS: Final = Option(None, STRING, "the file of DISPATCH_ATTRS, if it does not lie beside the queue")
 _QUEUE_TABLE: Final = Option(database.QUEUE, STRING, "the queue in a database")

@@ -160,6 +160,8 @@ QUEUE_COLUMNS: Final = (
 )  # fmt: skip
 """The columns of DISPATCH_QUEUE in the order of the manual."""
 
+Where = Callable[[], str]
+
 OPTIONAL_COLUMNS: Final = frozenset({"CHANNEL", "ROWID_SRC"})
 
 CHAR_WIDTHS: Final = {"DBNODE": 8, "DST_SERVER": 8, "DST_OWNER": 66, "DST_TABLE": 66}
@@ -220,30 +222,28 @@ def column_positions(
     return positions
 
 
-def queue_rows(
-    names: Sequence[str], values: Iterable[Sequence[Any]], place: Callable[[int], str] | None = None
-) -> Iterator[QueueRow]:
+def queue_rows(names: Sequence[str], values: Iterable[Sequence[Any]], where: Where | None = None) -> Iterator[QueueRow]:
     """The rows of a table or an export whose columns are ``names``, in its order; DATA without its padding.
 
-    ``place`` says where the row of an index stands, for errors. Raises MissingColumn at once, and, when the rows are
-    asked for, BadOperDate, BadColumnValue.
+    ``where`` says where the row that was taken last stands, for errors. Raises MissingColumn at once, and BadOperDate,
+    BadColumnValue when the rows are asked for.
     """
     positions = column_positions(names, QUEUE_COLUMNS, OPTIONAL_COLUMNS, table="DISPATCH_QUEUE")
-    return _queue_rows(len(names), positions, values, place)
+    return _queue_rows(len(names), positions, values, where)
 
 
 def _queue_rows(
     width: int,
     positions: list[int | None],
     values: Iterable[Sequence[Any]],
-    place: Callable[[int], str] | None,
+    where: Where | None,
 ) -> Iterator[QueueRow]:
     absent = None in positions
     pick = itemgetter(*(width if position is None else position for position in positions))
     text = _Texts()
     destination = _Destinations()
     make, row_type = tuple.__new__, QueueRow
-    for index, row in enumerate(values):
+    for row in values:
         try:
             (
                 oper_date, extdata, dbnode, transact_id, address, typ, blobatr, channel, tabnum, rowid, len1, len2,
@@ -278,7 +278,7 @@ def _queue_rows(
                 ),
             )  # fmt: skip
         except FormatError as error:
-            raise error if place is None else with_location(error, place(index)) from None
+            raise error if where is None else with_location(error, where()) from None
 
 
 def _unchecked_integer(value: Any) -> Any:
