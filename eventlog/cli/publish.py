@@ -21,7 +21,7 @@ from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.liveness import liveness_file, patience
-from eventlog.publisher.metrics import OLD_UNREADABLE, TRUNCATED, warn_of_loopback
+from eventlog.publisher.metrics import OLD_UNREADABLE, TRUNCATED, stream_summary, warn_of_loopback
 from eventlog.publisher.open import ignored_indent, open_sink, open_to_publish, open_unlocked
 from eventlog.publisher.sinks.files import StreamSink
 from eventlog.publisher.stream.open import claiming
@@ -107,15 +107,7 @@ def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> Non
             follow(followed, claimed, lambda: open_sink(config, sys.stdout), stop, once=once, beat=beat)
     finally:
         counted = "".join(f", {number} {name}" for name, number in sorted(done.counters.items()))
-        _log.info(
-            "%d changes read, %d events in %d documents sent, %d changes not sent, %d events refused%s",
-            counters.rows_read,
-            counters.events_sent,
-            counters.documents_sent,
-            counters.rows_bad,
-            counters.answers_error,
-            counted,
-        )
+        _log.info("%s%s", stream_summary(counters), counted)
 
 
 def log_settings(config: Config) -> None:

@@ -20,7 +20,7 @@ from eventlog.errors import EventlogError
 from eventlog.model import Status
 from eventlog.publisher.flight import decode
 from eventlog.publisher.open import find_log
-from eventlog.publisher.stream.status import SourceStatus, place_in_words, source_status
+from eventlog.publisher.stream.open import SourceStatus, place_in_words, source_status
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import age

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow, Remark, check_rows
 from eventlog.core.events import Decided, Decision, Fates, Outgoing, apply_precedence, build_event, ids_of, with_current
 from eventlog.core.fold import Group
-from eventlog.model import LogRow, Status, queue_rows
+from eventlog.errors import ReceiverAway
+from eventlog.model import Answer, LogRow, Status, queue_rows
 from eventlog.publisher.context import Context
-from eventlog.publisher.delivery import FlightResult, Parking, count_fates, deliver
+from eventlog.publisher.delivery import FlightResult, Parking, deliver
 from eventlog.publisher.flight import Envelope, Flight, decode, encode, numbered, pack
-from eventlog.publisher.marks import Marks
+from eventlog.publisher.marks import InflightLine, Marks, count_fates
 from eventlog.publisher.queue import (
     DueScan,
     QueueScan,
@@ -40,7 +44,7 @@ class State:
     ``rest``: that of the current pass over the queue, None between passes.
     """
 
-    parking: Parking
+    parking: Parking[ObjectId]
     flights: dict[int, Flight] = field(default_factory=dict)
     newest: str = ""
     rest: QueueScan | DueScan | None = None
@@ -120,7 +124,7 @@ def run_cycle(
 
 
 def _take(
-    context: Context, current: QueueScan | DueScan, in_flight: Collection[int], parking: Parking
+    context: Context, current: QueueScan | DueScan, in_flight: Collection[int], parking: Parking[ObjectId]
 ) -> tuple[WindowResult, QueueScan | DueScan | None]:
     """The next window of a pass, and what is left of it."""
     if isinstance(current, DueScan):
@@ -171,15 +175,28 @@ def _fly(
 ) -> tuple[FlightResult, str]:
     before_flight()
     state.flights[flight.number] = flight
-    result, rest, reason = deliver(context, flight, sink, state.parking, stopping)
-    if rest.envelopes:
-        state.flights[flight.number] = rest
+    line = InflightLine(context, flight, sink, state.parking)
+    most = context.options.concurrency
+
+    def send(envelope: int, events: Sequence[Outgoing]) -> Answer:
+        return sink.send(context.output.document(context.catalog, flight, envelope, events))
+
+    with ThreadPoolExecutor(most, "eventlog-send") if most > 1 else nullcontext() as threads:
+        try:
+            result, reason = deliver(flight.envelopes, send, line, stopping, threads)
+            line.save()
+        except ReceiverAway as lost:
+            result, reason = FlightResult.AWAY, str(lost)
+    if result is FlightResult.AWAY:
+        context.output.forget()
+    if line.recorded.envelopes:
+        state.flights[flight.number] = line.recorded
     else:
         del state.flights[flight.number]
     return result, reason
 
 
-def _is_due(flight: Flight, parking: Parking) -> bool:
+def _is_due(flight: Flight, parking: Parking[ObjectId]) -> bool:
     return any(not parking.is_waiting(event.object_id) for event in flight.events())
 
 
@@ -218,7 +235,7 @@ def _prepare(
         for event in special:
             if event.operation is None and event.fates is not None:
                 marks.add_fates(event.fates)
-                count_fates(context, event.fates)
+                count_fates(context.counters, event.fates)
         events = [event for event in events if event.operation is not None]
     flight = None
     if events:
@@ -230,7 +247,9 @@ def _prepare(
     return flight
 
 
-def rebuild(context: Context, flight: Flight, parking: Parking, before_bad: Callable[[], None] = _nothing) -> Flight:
+def rebuild(
+    context: Context, flight: Flight, parking: Parking[ObjectId], before_bad: Callable[[], None] = _nothing
+) -> Flight:
     """A recorded flight with its events built anew: the same rows, event-ids and envelopes, values read back anew.
 
     A row that is missing or no longer N is done; one that fails the checks now becomes E. Events of objects that

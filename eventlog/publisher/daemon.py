@@ -7,22 +7,19 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
 
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.errors import AnotherPublisher, DatabaseAway, DatabaseError, FatalAnswer, ReceiverAway
-from eventlog.model import Level
+from eventlog.errors import DatabaseAway, FatalAnswer, ReceiverAway
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import Cycle, State, recover, run_cycle, send_in_flight
-from eventlog.publisher.delivery import FlightResult
+from eventlog.publisher.delivery import FlightResult, send_heartbeat
 from eventlog.publisher.drift import CatalogDrifted, CatalogWatcher
 from eventlog.publisher.liveness import Progress, ReportingSink
-from eventlog.publisher.metrics import LoopbackWarning, read_gauges, summary, warn_at_start
+from eventlog.publisher.metrics import LoopbackWarning, Report, read_gauges, summary, warn_at_start
 from eventlog.publisher.sinks import Document, Sink
-from eventlog.publisher.wake import HeartbeatTimer, Stop, StopRequest, Timetable, back_off, begin_rest
+from eventlog.publisher.wake import BackOff, HeartbeatTimer, Stop, StopRequest, Timetable, begin_idle, keep_connected
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.rows import next_flight, tail
 from eventlog.sql.windows import Window
@@ -32,12 +29,6 @@ _log = logging.getLogger("eventlog.publisher")
 
 OpenContext = Callable[[], AbstractContextManager[Context]]
 """Connects to the database and takes the lock of the log. Raises DatabaseError, AnotherPublisher."""
-
-_LOCK_PATIENCE: Final = 60.0
-"""Seconds that a publisher which lost its connection waits for the server to notice, before it takes the lock again."""
-
-_REPORT_INTERVAL: Final = 60.0
-"""Seconds between log lines that tell what was done."""
 
 
 def publish(
@@ -51,35 +42,17 @@ def publish(
     """
     stop = stop or StopRequest()
     timetable, loopback = Timetable(), LoopbackWarning()
-    attempts = 0
-    connected = False
-    lost_at: float | None = None
-    while not stop.is_set():
-        try:
-            with open_context() as context, closing(open_sink()) as sink, as_database_errors(context.connection):
-                if not connected:
-                    warn_at_start(context)
-                connected, lost_at, attempts = True, None, 0
-                try:
-                    _serve(context, ReportingSink(sink, beat), stop, timetable, beat, loopback)
-                finally:
-                    loopback.write(context, at_end=True)
-                return
-        except AnotherPublisher:
-            # The server may not have noticed yet that our former session is gone.
-            if lost_at is None or time.monotonic() - lost_at > _LOCK_PATIENCE:
-                raise
-        except DatabaseAway as error:
-            if not connected:
-                raise
-            _log.error("%s; connecting again", error)
-            lost_at = lost_at or time.monotonic()
-        except DatabaseError as error:
-            if lost_at is None:
-                raise
-            _log.error("%s; trying again", error)
-        attempts += 1
-        stop.wait(back_off(attempts, 1.0, 60.0))
+
+    def life(connected: Callable[[], bool]) -> None:
+        with open_context() as context, closing(open_sink()) as sink, as_database_errors(context.connection):
+            if connected():
+                warn_at_start(context)
+            try:
+                _serve(context, ReportingSink(sink, beat), stop, timetable, beat, loopback)
+            finally:
+                loopback.write(context, at_end=True)
+
+    keep_connected(life, stop, (DatabaseAway,), 1.0, 60.0)
 
 
 def publish_once(context: Context, sink: Sink, stop: Stop | None = None) -> Cycle:
@@ -131,14 +104,17 @@ def _serve(
     context: Context, sink: Sink, stop: Stop, timetable: Timetable, beat: Progress, loopback: LoopbackWarning
 ) -> None:
     options = context.options
-    rest = begin_rest(context)
+    idle = begin_idle(context)
     watcher, state = CatalogWatcher(context), recover(context)
     heartbeat = HeartbeatTimer(options.heartbeat_interval, time.monotonic())
-    report = _Report(replace(context.counters), time.monotonic())
-    failures = 0
+    report = Report(context.counters)
+    failures = BackOff(options.retry_initial, options.retry_max)
     while not stop.is_set():
         if heartbeat.is_due(time.monotonic()):
-            send_heartbeat(context, sink)
+            # A flight number of its own, and no in-flight line: it is never sent again.
+            number = next_flight(context.connection, context.log)
+            context.connection.commit()
+            send_heartbeat(sink, Document(number, 1, (), context.output.heartbeat), context.counters)
             heartbeat.last = time.monotonic()
         if watcher.refresh_if_due():
             state = recover(watcher.context)
@@ -146,7 +122,7 @@ def _serve(
         is_due = started is None or timetable.is_due(options.time_of_day, started)
         sent_before, settled_before = context.counters.documents_sent, _settled(context.counters)
         try:
-            cycle = _cycle(run_cycle if is_due else send_in_flight, watcher, state, sink, stop, rest.wake_up)
+            cycle = _cycle(run_cycle if is_due else send_in_flight, watcher, state, sink, stop, idle.wake_up)
         except (CatalogDrifted, DBAPIError) as error:
             if not watcher.explains(error):
                 raise
@@ -154,25 +130,25 @@ def _serve(
             continue
         if context.counters.documents_sent > sent_before:
             heartbeat.last = time.monotonic()
-        report.write(context, state)
+        if (before := report.due(context.counters)) is not None:
+            _log.info("%s", summary(before, context.counters, read_gauges(context, len(state.parking))))
         loopback.write(context)
         if cycle.result is FlightResult.FATAL:
             raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
         if cycle.result in (FlightResult.AWAY, FlightResult.RETRY):
-            rest.wake_up()
+            idle.wake_up()
             # An answer without retry resets the back-off (spec/event-log.md 8.4).
-            failures = 1 if _settled(context.counters) > settled_before else failures + 1
-            pause = back_off(failures, options.retry_initial, options.retry_max)
-            _log.warning("%s; trying again in %g s", cycle.reason, pause)
-            stop.wait(pause)
+            if _settled(context.counters) > settled_before:
+                failures.attempts = 0
+            failures.wait(stop, cycle.reason)
             continue
-        failures = 0
+        failures.attempts = 0
         beat()
         if cycle.more:
             continue
         if started is not None and is_due and cycle.result is FlightResult.DONE:
             timetable.finish(started)
-        rest.take(stop, _seconds_left(context, state, heartbeat, timetable))
+        idle.wait(stop, _seconds_left(context, state, heartbeat, timetable))
 
 
 def _cycle(
@@ -218,41 +194,6 @@ def _seconds_left(context: Context, state: State, heartbeat: HeartbeatTimer, tim
         heartbeat.seconds_left(now),
     ]
     return min(seconds for seconds in candidates if seconds is not None)
-
-
-@dataclass(slots=True)
-class _Report:
-    """What the log line of the last minute has told."""
-
-    told: Counters
-    at: float
-
-    def write(self, context: Context, state: State) -> None:
-        """One line, at most each minute, if something happened since the last one."""
-        now = time.monotonic()
-        if now < self.at + _REPORT_INTERVAL or context.counters == self.told:
-            return
-        if _log.isEnabledFor(logging.INFO):
-            _log.info("%s", summary(self.told, context.counters, read_gauges(context, len(state.parking))))
-        self.told, self.at = replace(context.counters), now
-
-
-def send_heartbeat(context: Context, sink: Sink) -> None:
-    """Send the heartbeat document. Raises FatalAnswer; any other answer, and none at all, does not count.
-
-    It has a flight number of its own and no in-flight line: it is never sent again.
-    """
-    number = next_flight(context.connection, context.log)
-    context.connection.commit()
-    try:
-        answer = sink.send(Document(number, 1, (), context.output.heartbeat))
-        sink.flush()
-    except ReceiverAway as away:
-        _log.warning("heartbeat: %s", away)
-        return
-    context.counters.heartbeats_sent += 1
-    if answer.general is not None and answer.general.level is Level.FATAL:
-        raise FatalAnswer(f"the receiver answered fatal to a heartbeat: {answer.general.message or 'no message'}")
 
 
 def run_post_poll(context: Context) -> None:

@@ -1,16 +1,21 @@
-"""What is written to the log about rows that are done (spec/event-log.md 7.3, 8.4)."""
+"""What is written to the log of rows that are done, and of what is left of a flight (spec/event-log.md 7.3, 8.4)."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
+from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow
 from eventlog.core.events import Fates, Outgoing
 from eventlog.model import Level, Status, Verdict
-from eventlog.publisher.context import Context
-from eventlog.sql.rows import add_errors
+from eventlog.publisher.context import Context, Counters, PublisherOptions
+from eventlog.publisher.delivery import Answered, Judged, Parking, as_flushed
+from eventlog.publisher.flight import Envelope, Flight, encode
+from eventlog.publisher.sinks import Sink
+from eventlog.sql.rows import add_errors, strike_inflight, update_inflight
 from eventlog.sql.windows import to_ranges
 
 _LETTERS = {
@@ -74,3 +79,86 @@ class Marks:
             context.dialect.mark(context.connection, context.log, Status.SUCCESS, kept)
         if self.errors:
             add_errors(context.connection, context.log, self.errors)
+
+
+class InflightLine:
+    """The progress of a flight whose in-flight line is committed. ``recorded``: what of the flight the line holds now.
+
+    Rows are marked and the line is struck whenever ``mark_interval`` has passed since the last time, and at once when
+    an event is to be sent under a new event-id: until that is in the line a crash repeats it under the old one, which
+    the receiver may know. Events of objects that wait, and those that have not been built, stay in the line.
+    """
+
+    def __init__(self, context: Context, flight: Flight, sink: Sink, parking: Parking[ObjectId]) -> None:
+        self.parking, self.recorded = parking, flight
+        self._context, self._sink = context, sink
+        self._left: dict[int, Sequence[Outgoing]] = {envelope.number: envelope.events for envelope in flight.envelopes}
+        self._unmarked: Answered[Outgoing] = []
+        self._marked_at = time.monotonic()
+
+    @property
+    def options(self) -> PublisherOptions:
+        return self._context.options
+
+    @property
+    def counters(self) -> Counters:
+        return self._context.counters
+
+    def take(self, envelope: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:
+        counters = self.counters
+        for _, answered in judged.answered:
+            counters.rows_published += sum([len(ids) for _, ids, _, _, _, fates, _, _, _ in answered if fates is None])
+            for fates in [event.fates for event in answered if event.fates is not None]:
+                counters.rows_published += len(fates.contributed)
+                count_fates(counters, fates)
+        self._unmarked += judged.answered
+        self._left[envelope] = _left_of(self._left[envelope], events, judged)
+        if judged.behind or time.monotonic() - self._marked_at >= self.options.mark_interval:
+            self.save()
+        most = self.options.max_parked
+        return f"more than {most} objects are parked" if len(self.parking) > most else ""
+
+    def save(self) -> None:
+        """Make what was answered count, and mark it. Raises ReceiverAway if the sink has lost it."""
+        refused = self._sink.flush()
+        marks = Marks()
+        for verdict, events in as_flushed(self._unmarked, refused, self.counters):
+            marks.add_answered(events, verdict)
+        self._write(marks)
+        self._unmarked, self._marked_at = [], time.monotonic()
+
+    def _write(self, marks: Marks) -> None:
+        """Write marks and what is left of the flight in one transaction."""
+        # Without the log's rows: they are read anew when it is sent again, and it may stay for long.
+        envelopes = [Envelope(number, events) for number, events in self._left.items() if events]
+        rest = Flight(self.recorded.number, envelopes, self.recorded.first)
+        connection, log = self._context.connection, self._context.log
+        marks.write(self._context)
+        if not envelopes:
+            strike_inflight(connection, log, rest.number)
+        elif marks.letters or encode(rest) != encode(self.recorded):
+            update_inflight(connection, log, rest.number, encode(rest))
+        connection.commit()
+        self.recorded = rest
+
+
+def _left_of(before: Sequence[Outgoing], events: Sequence[Outgoing], judged: Judged[Outgoing]) -> Sequence[Outgoing]:
+    """What of an envelope stays in the line: what was not sent, and what is to be sent again."""
+    if not judged.retried and not judged.behind and len(events) == len(before):
+        return ()
+    done = {event.event_id for _, answered in judged.answered for event in answered}
+    behind = {event.event_id for _, event in judged.behind}
+    return [
+        event._replace(sendings=event.sendings + 1) if event.event_id in behind else event
+        for event in before
+        if event.event_id not in done
+    ]
+
+
+def count_fates(counters: Counters, fates: Fates) -> None:
+    """Count the rows of a group that got their letter without an answer of their own (spec/event-log.md 7.3)."""
+    counters.rows_dropped += len(fates.dropped)
+    counters.rows_gone += len(fates.gone)
+    counters.rows_empty += len(fates.empty)
+    counters.rows_bad += len(fates.bad)
+    counters.sv_conflicts += fates.conflicts

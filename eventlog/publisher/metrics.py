@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
@@ -17,9 +17,27 @@ from eventlog.sql.doctor.facts import ask
 _log = logging.getLogger("eventlog.publisher")
 
 
+REPORT_INTERVAL: Final = 60.0
+"""Seconds between log lines that say what was done."""
+
 OLD_UNREADABLE: Final = "old values unreadable"
 TRUNCATED: Final = "changes below a second not sent"
 """The counters of remarks, for people."""
+
+
+class Report:
+    """When a log line on what was done is due: each ``REPORT_INTERVAL`` at most, if there is something to tell."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._reported, self._at = replace(counters), time.monotonic()
+
+    def due(self, counters: Counters) -> Counters | None:
+        """The counters as the last line told them, if it is time for another one; else None."""
+        now = time.monotonic()
+        if now < self._at + REPORT_INTERVAL or counters == self._reported or not _log.isEnabledFor(logging.INFO):
+            return None
+        before, self._reported, self._at = self._reported, replace(counters), now
+        return before
 
 
 class Gauges(NamedTuple):
@@ -36,6 +54,14 @@ def read_gauges(context: Context, objects_parked: int) -> Gauges:
     queue = context.dialect.queue(context.connection, context.log, options.event_time_zone)
     context.connection.commit()
     return Gauges(queue.rows, queue.oldest_seconds, objects_parked)
+
+
+def stream_summary(counters: Counters) -> str:
+    """What was done of a source that is no log, for people."""
+    return (
+        f"{counters.rows_read} changes read, {counters.events_sent} events in {counters.documents_sent} documents "
+        f"sent, {counters.rows_bad} changes not sent, {counters.answers_error} events refused"
+    )
 
 
 def summary(before: Counters, now: Counters, gauges: Gauges) -> str:

@@ -10,12 +10,13 @@ import contextlib
 import logging
 import os
 import selectors
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from time import monotonic
 from typing import Final, Protocol
 
+from eventlog.errors import AnotherPublisher, DatabaseError, EventlogError
 from eventlog.publisher.context import Context
 from eventlog.sql.dialect import Wake
 
@@ -23,6 +24,9 @@ _log = logging.getLogger("eventlog.publisher")
 
 _LOOKS: Final = (0.05, 1.0)
 """Seconds until the queue is read again while a writer is open that will not notify: doubling from the first on."""
+
+_LOCK_PATIENCE: Final = 60.0
+"""Seconds that a publisher which lost its connection waits for the server to notice, before it takes the lock again."""
 
 _SLICE: Final = 0.2
 """Seconds between looks at a stop that has no descriptor to wait for."""
@@ -78,7 +82,7 @@ class StopRequest:
 
 
 @dataclass(slots=True)
-class Rest:
+class Idle:
     """What a publisher does while it has nothing to send. ``wake`` is None where there is polling only.
 
     ``asleep``: this session has the lock that makes writers notify. ``refused``: how often in a row it was not to be
@@ -97,8 +101,8 @@ class Rest:
             self._give_back(self.wake)
             self.context.connection.commit()
 
-    def take(self, stop: Stop, seconds: float) -> None:
-        """Rest after a cycle that left nothing to be sent: for ``seconds`` at most, until ``stop`` or a notification.
+    def wait(self, stop: Stop, seconds: float) -> None:
+        """Wait after a cycle that left nothing to be sent: for ``seconds`` at most, until ``stop`` or a notification.
 
         The first call after ``wake_up`` may return at once: what was written before the lock was got is notified by
         nobody, so the queue is to be read once more.
@@ -137,19 +141,19 @@ class Rest:
                 _wait_for((wake.socket(connection),), min(left, _SLICE))
 
 
-def begin_rest(context: Context) -> Rest:
+def begin_idle(context: Context) -> Idle:
     """Listen, if the database notifies and the options want it; to be called before the queue is first read."""
     wake = context.dialect.wake
     # Whoever gives times of the day does not want to publish in between.
     if wake is None or not context.options.notify or context.options.time_of_day:
-        return Rest(context, None)
+        return Idle(context, None)
     reason = wake.missing(context.connection, context.log)
     if reason is None:
         wake.listen(context.connection, context.log)
     else:
         _log.info("the queue is read every %g s: %s", context.options.polling_interval, reason)
     context.connection.commit()
-    return Rest(context, wake if reason is None else None)
+    return Idle(context, wake if reason is None else None)
 
 
 def _wait_for(descriptors: Iterable[int], seconds: float | None) -> None:
@@ -213,3 +217,63 @@ class HeartbeatTimer:
 def back_off(attempts: int, initial: float, maximum: float) -> float:
     """Seconds to wait after so many attempts in a row: doubling from ``initial``, at most ``maximum``."""
     return float(min(maximum, initial * 2 ** min(attempts - 1, 62)))
+
+
+@dataclass(slots=True)
+class BackOff:
+    """Waits after failures in a row: seconds as of ``back_off``. ``attempts``: how many there were."""
+
+    initial: float
+    maximum: float
+    attempts: int = 0
+
+    def wait(self, stop: Stop, why: str) -> None:
+        """Say why nothing can be done now, and wait."""
+        self.attempts += 1
+        pause = back_off(self.attempts, self.initial, self.maximum)
+        _log.warning("%s; trying again in %g s", why, pause)
+        stop.wait(pause)
+
+
+def keep_connected(
+    life: Callable[[Callable[[], bool]], None],
+    stop: Stop,
+    away: tuple[type[EventlogError], ...],
+    initial: float,
+    maximum: float,
+) -> None:
+    """Call ``life``, which connects and works, until it returns or ``stop`` is set; what is lost is connected again.
+
+    ``life`` is given what it calls whenever it is connected, and which tells it whether that is the first time.
+    ``away``: errors that say that a connection is lost; raised if there has never been one. ``initial``, ``maximum``:
+    the back-off in seconds. Raises AnotherPublisher if another publisher holds the log or the position.
+    """
+    attempts, was_connected = 0, False
+    lost_at: float | None = None
+
+    def connected() -> bool:
+        nonlocal attempts, was_connected, lost_at
+        is_first, was_connected = not was_connected, True
+        attempts, lost_at = 0, None
+        return is_first
+
+    while not stop.is_set():
+        try:
+            life(connected)
+        except AnotherPublisher:
+            # The server may not have noticed yet that our former session is gone.
+            if lost_at is None or monotonic() - lost_at > _LOCK_PATIENCE:
+                raise
+        except away as error:
+            if not was_connected:
+                raise
+            _log.error("%s; connecting again", error)
+            lost_at = lost_at or monotonic()
+        except DatabaseError as error:  # perhaps of a server that is about to start
+            if lost_at is None:
+                raise
+            _log.error("%s; trying again", error)
+        else:
+            return
+        attempts += 1
+        stop.wait(back_off(attempts, initial, maximum))

@@ -22,7 +22,7 @@ from eventlog.config.load import Config, load
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open import open_sink
 from eventlog.publisher.sinks import files
-from eventlog.publisher.stream import capture_files, gbase, linter, position, qlik_messages, run, sending
+from eventlog.publisher.stream import capture_files, gbase, linter, position, qlik_messages, run
 from eventlog.publisher.stream.open import claiming, following, position_of
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql import positions
@@ -31,11 +31,11 @@ __all__ = ["capture_files", "gbase", "linter", "qlik_messages"]  # imported here
 
 
 def publish(config: Config, steps: Steps) -> None:
-    steps.around(run, "begin", after="the flight number is saved")
-    steps.around(sending, "_deliver", before="before an envelope is sent", after="after an envelope is answered")
+    steps.around(run.Run, "__init__", after="the flight number is saved")
+    steps.around(run, "deliver", before="before an envelope is sent", after="after an envelope is answered")
     steps.around(files, "sync_file", before="before documents are fsynced", after="after documents are fsynced")
     steps.around(files, "sync_path", after="the documents are there")
-    steps.around(sending, "save", before="before the position is saved", after="after the position is saved")
+    steps.around(run.Run, "save", before="before the position is saved", after="after the position is saved")
     steps.around(positions, "write", before="before the position is written", after="before the position is committed")
     steps.around(position, "sync_path", before="before the rename is durable", after="the rename is durable")
     os.fsync = lambda descriptor: None  # what a process wrote outlives its death; the machine stays

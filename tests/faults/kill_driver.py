@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from eventlog.config.load import Config, load
-from eventlog.publisher import cycle, daemon, delivery
+from eventlog.publisher import cycle, daemon, delivery, marks
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open import open_context, open_sink, open_to_publish
 from eventlog.publisher.sinks import files
@@ -58,14 +58,14 @@ def publish(config: Config, steps: Steps) -> None:
     steps.around(os, "link", after="the directory is owned")
     steps.around(cycle, "take_window", after="the window is read")
     steps.around(cycle, "write_inflight", after="the line is written")
-    steps.around(cycle, "deliver", before="the line is committed", after="the flight has ended")
+    steps.around(cycle, "_fly", before="the line is committed", after="the flight has ended")
     steps.around(delivery, "_send", before="before an envelope is sent", after="after an envelope is sent")
     steps.around(files, "sync_file", before="before a file is fsynced", after=fsynced)
     steps.around(Path, "replace", before="before a file is renamed", after="after a file is renamed")
     steps.around(files, "sync_path", after="the directory is fsynced")
-    steps.around(delivery, "update_inflight", before="rows are marked", after="a part of the line is struck")
-    steps.around(delivery, "strike_inflight", before="rows are marked", after="the line is struck")
-    steps.around(delivery, "_write_marks", before="before the marks", after="the marks are committed")
+    steps.around(marks, "update_inflight", before="rows are marked", after="a part of the line is struck")
+    steps.around(marks, "strike_inflight", before="rows are marked", after="the line is struck")
+    steps.around(marks.InflightLine, "_write", before="before the marks", after="the marks are committed")
     with open_to_publish(config, Counters()) as context:
         daemon.publish_once(context, open_sink(config, sys.stdout))
 

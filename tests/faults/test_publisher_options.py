@@ -21,7 +21,7 @@ from publishing import LONG, Inbox, configuration, make_log, settings, until, wr
 
 from eventlog.errors import DatabaseAway, FatalAnswer, ReceiverAway
 from eventlog.model import Answer, Level, Verdict
-from eventlog.publisher import daemon
+from eventlog.publisher import metrics
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.daemon import publish, publish_once
 from eventlog.publisher.metrics import Gauges, read_gauges, summary
@@ -268,7 +268,7 @@ def test_a_line_tells_what_was_done(now: dict[str, int], gauges: Gauges, line: s
 def test_it_is_written_while_something_happens(
     log: sa.Engine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(daemon, "_REPORT_INTERVAL", 0.0)
+    monkeypatch.setattr(metrics, "REPORT_INTERVAL", 0.0)
     write(log, 1)
     with caplog.at_level(logging.INFO, "eventlog"):
         run(log, Judge(most=1))

@@ -24,8 +24,7 @@ from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sinks.python import CallableSink
 from eventlog.publisher.stream.capture_files import CaptureFiles
 from eventlog.publisher.stream.position import position_file
-from eventlog.publisher.stream.run import follow
-from eventlog.publisher.stream.sending import Following, OpenPosition
+from eventlog.publisher.stream.run import Following, OpenPosition, follow
 from eventlog.publisher.stream.source import Source
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql.positions import Saved

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,14 +17,14 @@ from eventlog.config.load import Config, PublisherSettings, SourceSettings
 from eventlog.convert import in_own_options
 from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.options import options_of, parse_options, toml
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, EventlogError
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open import publisher_options, value_options, xds_format
 from eventlog.publisher.sinks.files import Owner, claim
 from eventlog.publisher.sinks.python import load_function
-from eventlog.publisher.stream.position import position_file
-from eventlog.publisher.stream.sending import Following, OpenPosition, Position
-from eventlog.publisher.stream.source import BadToken, Source
+from eventlog.publisher.stream.position import Kept, kept_in_file, kept_in_table, position_file
+from eventlog.publisher.stream.run import Following, OpenPosition, Position
+from eventlog.publisher.stream.source import Backlog, BadToken, Source
 from eventlog.sql.connection import describe
 from eventlog.sql.positions import Failure, Saved, position_table
 from eventlog.sql.registry import parse_url
@@ -309,3 +310,60 @@ def _kind(settings: SourceSettings) -> str:
     if settings.path is None:
         return "a session with a server"
     return "a capture on standard input" if settings.path.name == STANDARD_INPUT else "a capture in files"
+
+
+# --- how far it has been published ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """``behind``: what the source holds behind the position, answered or not; None where that cannot be told, for the
+    reason ``unknown`` if it is one.
+    """
+
+    source: str
+    kept: Kept
+    behind: Backlog | None
+    unknown: str | None
+
+
+def source_status(config: Config) -> SourceStatus:
+    """What can be told of the source of ``[source]``. Raises ConfigError, DatabaseError."""
+    settings = config.source
+    source = settings.type or ""
+    check_place(settings)
+    if settings.position_file is not None:
+        kept = kept_in_file(settings.position_file, source)
+    else:
+        kept = kept_in_table(parse_url(position_url(settings)), settings.position_table, source)
+    behind, unknown = None, None
+    try:
+        behind = source_of(settings, Report()).backlog(kept.position.token)
+    except EventlogError as error:
+        unknown = str(error)
+    return SourceStatus(source, kept, behind, unknown)
+
+
+def place_in_words(source: str, token: Any) -> str:
+    """A position for people: from where the source is read again."""
+    if token is None:
+        return "where the source begins"
+    try:
+        return _in_words(source, token)
+    except (AttributeError, KeyError, TypeError):  # changed by hand
+        return json.dumps(token)
+
+
+def _in_words(source: str, token: Any) -> str:
+    if source == "linter":
+        return f"behind the COMMIT at {token.get('restart') if isinstance(token, Mapping) else token}"
+    if source != "gbase":
+        return ", ".join(
+            f"{topic} {' '.join(f'{number}:{offset}' for number, offset in partitions.items())}"
+            for topic, partitions in token.items()
+        )
+    words = ", ".join(f"{name} {token.get(name) or 'none'}" for name in ("restart", "commit"))
+    capture = token.get("capture")
+    if capture is None:
+        return words
+    return f"{words}; byte {capture['restart']['offset']} of {capture['restart']['file']}"

@@ -7,50 +7,51 @@ and each is sent under one event-id only.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from eventlog.model import Event
-from eventlog.publisher.wake import back_off
+from eventlog.model import Event, Verdict
+from eventlog.publisher.delivery import Answered, Parking
 
 
-class Sending(NamedTuple):
-    """An event on its way, with its number in the order of the source."""
+class PendingEvent(NamedTuple):
+    """An event that was read, with its number in the order of the source."""
 
     number: int
     event: Event
 
     @property
+    def event_id(self) -> str:
+        return self.event.event_id
+
+    @property
+    def sent_id(self) -> str:
+        return self.event.event_id
+
+    @property
     def object_id(self) -> str:
-        """The object that it is about."""
         return self.event.association
 
-
-@dataclass(slots=True)
-class _Held:
-    """The events of a parked object, empty while the only one is in the air, and when the first may be sent again."""
-
-    queue: deque[Sending] = field(default_factory=deque)
-    attempts: int = 0
-    until: float = 0.0
+    @property
+    def operation(self) -> str:
+        return self.event.operation
 
 
-@dataclass(slots=True)
 class Pending:
-    """Events are added, taken by ``envelopes``, and then each is put back, parked or answered before more are taken.
+    """Events are added, taken by ``envelopes``, and then answered, held or put back before more are taken.
 
-    ``retry_initial``, ``retry_max``: back-off of a parked object in seconds; times are of one monotonic clock. What is
-    in ``answered`` was answered since the last flush, which alone makes an answer count.
+    What is in ``answered`` was answered since the last flush, which alone makes an answer count.
     """
 
-    retry_initial: float
-    retry_max: float
-    answered: list[Sending] = field(default_factory=list)
-    _next: int = 0
-    _ready: deque[Sending] = field(default_factory=deque)
-    _held: dict[str, _Held] = field(default_factory=dict)
-    _marks: deque[tuple[int, Any]] = field(default_factory=deque)
+    def __init__(self, parking: Parking[str]) -> None:
+        self.answered: Answered[PendingEvent] = []
+        self._parking = parking
+        self._next = 0
+        self._ready: deque[PendingEvent] = deque()
+        self._in_air: dict[int, PendingEvent] = {}
+        # The events of parked objects, empty while the only one is in the air.
+        self._held: dict[str, deque[PendingEvent]] = {}
+        self._marks: deque[tuple[int, Any]] = deque()
 
     @property
     def ready(self) -> int:
@@ -59,7 +60,7 @@ class Pending:
 
     @property
     def parked(self) -> int:
-        """How many objects are parked."""
+        """How many objects are parked, or have events that were held back behind a parked one."""
         return len(self._held)
 
     @property
@@ -68,12 +69,12 @@ class Pending:
         return self._next - self._oldest()
 
     def next_due(self) -> float | None:
-        """When the next event of a parked object may be sent; None if none is parked."""
-        return min((held.until for held in self._held.values() if held.queue), default=None)
+        """When the next event that is held may be sent; None if none is held."""
+        return min((self._parking.due(object_id) for object_id, queue in self._held.items() if queue), default=None)
 
     def add(self, event: Event) -> None:
         """An event that was read."""
-        self._ready.append(Sending(self._next, event))
+        self._ready.append(PendingEvent(self._next, event))
         self._next += 1
 
     def mark(self, token: Any) -> None:
@@ -82,61 +83,51 @@ class Pending:
             self._marks.pop()
         self._marks.append((self._next, token))
 
-    def envelopes(self, size: int, most: int, now: float) -> list[list[Sending]]:
+    def envelopes(self, size: int, most: int, now: float) -> list[list[PendingEvent]]:
         """The next events to send, in their order, in ``most`` envelopes at most: of parked objects whose waiting is
         over, and those that are ready.
 
         Those of parked objects among the latter are held on the way.
         """
-        due = [held.queue for held in self._held.values() if held.queue and held.until <= now]
+        self._parking.wake(now)
+        due = [queue for object_id, queue in self._held.items() if queue and not self._parking.is_waiting(object_id)]
         taken = [queue.popleft() for queue in due[: size * most]]
-        objects = {sending.object_id for sending in taken}
+        objects = {each.object_id for each in taken}
         while self._ready and len(taken) < size * most:
             object_id = self._ready[0].object_id
             if object_id in self._held:
-                self._held[object_id].queue.append(self._ready.popleft())
+                self._held[object_id].append(self._ready.popleft())
                 continue
             if object_id in objects:
                 break
             objects.add(object_id)
             taken.append(self._ready.popleft())
         taken.sort()
+        self._in_air = {each.number: each for each in taken}
         return [taken[first : first + size] for first in range(0, len(taken), size)]
 
-    def put_back(self, sendings: Iterable[Sending]) -> None:
-        """Events that were taken or answered and are to be sent again, before all that follows them."""
-        ready = []
-        for sending in sorted(sendings, reverse=True):
-            held = self._held.get(sending.object_id)
-            if held is None:
-                ready.append(sending)
-            else:
-                held.queue.appendleft(sending)
-        if ready:  # of several envelopes, between which others may have been put back before
-            self._ready = deque(sorted([*ready, *self._ready]))
+    def answer(self, verdict: Verdict, events: Sequence[PendingEvent]) -> None:
+        """Events that were answered without retry."""
+        self.answered.append((verdict, events))
+        for each in events:
+            del self._in_air[each.number]
+            if each.object_id in self._held and not self._held[each.object_id]:
+                del self._held[each.object_id]
 
-    def park(self, sending: Sending, now: float) -> None:
-        """An event that is to be sent again later; what follows of its object waits behind it."""
-        held = self._held.setdefault(sending.object_id, _Held())
-        held.queue.appendleft(sending)
-        held.attempts += 1
-        held.until = now + back_off(held.attempts, self.retry_initial, self.retry_max)
+    def hold(self, event: PendingEvent) -> None:
+        """An event whose object is parked now; what follows of the object waits behind it."""
+        del self._in_air[event.number]
+        self._held.setdefault(event.object_id, deque()).appendleft(event)
 
-    def answer(self, sending: Sending) -> None:
-        """An event that was answered without retry."""
-        self.answered.append(sending)
-        held = self._held.get(sending.object_id)
-        if held is None:
-            return
-        if held.queue:
-            held.attempts, held.until = 0, 0.0
-        else:
-            del self._held[sending.object_id]
+    def put_back_unanswered(self) -> None:
+        """What was taken, and neither answered nor held, is sent again before all that follows it."""
+        self._put_back(self._in_air.values())
+        self._in_air = {}
 
     def forget_answers(self) -> None:
         """The flush has failed: what was answered since the last one is to be sent again."""
-        answered, self.answered = self.answered, []
-        self.put_back(answered)
+        self._put_back([each for _, events in self.answered for each in events])
+        self.answered = []
 
     def flushed(self) -> Any:
         """The answers count. The token up to which all is answered; None if there is none after the last one given."""
@@ -146,9 +137,19 @@ class Pending:
             token = self._marks.popleft()[1]
         return token
 
+    def _put_back(self, events: Iterable[PendingEvent]) -> None:
+        ready = []
+        for each in sorted(events, reverse=True):
+            if each.object_id in self._held:
+                self._held[each.object_id].appendleft(each)
+            else:
+                ready.append(each)
+        if ready:  # of several envelopes, between which others may have been put back before
+            self._ready = deque(sorted([*ready, *self._ready]))
+
     def _oldest(self) -> int:
         """The number of the oldest event that is not answered; of the next one if there is none."""
-        first = [held.queue[0].number for held in self._held.values() if held.queue]
+        first = [queue[0].number for queue in self._held.values() if queue]
         if self._ready:
             first.append(self._ready[0].number)
         return min(first, default=self._next)

@@ -9,15 +9,22 @@ import fcntl
 import json
 import os
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from eventlog.errors import AnotherPublisher, ConfigError, EventlogError
+import sqlalchemy as sa
+
+from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError, EventlogError
 from eventlog.files.atomic import sync_file, sync_path
-from eventlog.sql.positions import Failure, Saved
+from eventlog.sql.connection import as_database_errors, connect
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.positions import POSITION_SECRET, Failure, PositionTables, Saved, tables
+from eventlog.sql.registry import for_url
 
 _LOOKS: Final = 5
 _LOOK: Final = 0.1
@@ -172,3 +179,102 @@ def _cut_torn_line(file: BinaryIO) -> None:
     if kept != end:
         file.truncate(kept)
     file.seek(kept)
+
+
+# --- what can be told of it -------------------------------------------------------------------------------------------
+
+SHOWN: Final = 20
+"""Of the failures so many, the newest, are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A line of what did not reach the receiver and is not tried again."""
+
+    time: datetime
+    event_id: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept of a source at ``place``. ``moved``: when it last did, None = there is none.
+
+    ``failures``: how many there are in all, None = this user may not look; ``newest``: the last of them, the newest
+    last.
+    """
+
+    place: str
+    position: Saved
+    moved: datetime | None
+    publisher_runs: bool
+    failures: int | None
+    newest: tuple[Failed, ...]
+
+
+def kept_in_file(path: Path, source: str) -> Kept:
+    saved, moved = read_position(path, source)
+    lines: deque[bytes] = deque(maxlen=SHOWN)
+    number = 0
+    try:
+        with failures_of(path).open("rb") as file:
+            for line in file:
+                number += 1
+                lines.append(line)
+    except FileNotFoundError:
+        pass
+    except PermissionError:
+        return Kept(str(path), saved, moved, is_locked(path), None, ())
+    except OSError as error:
+        raise ConfigError(f"{failures_of(path)} cannot be read: {error.strerror}") from error
+    newest = tuple(one for line in lines if (one := _failed(line)) is not None)
+    return Kept(str(path), saved, moved, is_locked(path), number, newest)
+
+
+def _failed(line: bytes) -> Failed | None:
+    """None for a line that is still being written."""
+    try:
+        content = json.loads(line)
+        return Failed(datetime.fromisoformat(content["time"]), content["event_id"], content["code"], content["message"])
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def kept_in_table(url: sa.URL, table: str, source: str) -> Kept:
+    own = tables(table)
+    place = own.position.fullname
+    dialect = for_url(url)
+    engine = connect(url, secret=POSITION_SECRET)
+    try:
+        with engine.connect() as connection, as_database_errors(connection):
+            there = sa.inspect(connection)
+            if not there.has_table(own.position.name, own.position.schema):
+                return Kept(place, Saved(), None, False, 0, ())
+            runs = dialect.is_locked(connection, LogTable(own.position.schema, own.position.name, ()))
+            return _of_tables(connection, own, source, place, runs)
+    finally:
+        engine.dispose()
+
+
+def _of_tables(connection: sa.Connection, own: PositionTables, source: str, place: str, runs: bool) -> Kept:
+    position, failures = own
+    row = connection.execute(
+        sa.select(position.c.token, position.c.flight_no, position.c.saved).where(position.c.source == source)
+    ).one_or_none()
+    of_source = failures.c.source == source
+    number = connection.execute(sa.select(sa.func.count()).select_from(failures).where(of_source)).scalar_one()
+    lines = connection.execute(
+        sa.select(failures.c.error_time, failures.c.event_id, failures.c.code, failures.c.message)
+        .where(of_source)
+        .order_by(failures.c.error_time.desc())
+        .limit(SHOWN)
+    )
+    newest = tuple(Failed(time.replace(tzinfo=UTC), *rest) for time, *rest in reversed(lines.all()))
+    if row is None:
+        return Kept(place, Saved(), None, runs, int(number), newest)
+    try:
+        token = None if row.token is None else json.loads(row.token)
+    except ValueError:
+        raise DatabaseError(f"the position in {place} is no JSON; was it changed by hand?") from None
+    return Kept(place, Saved(token, int(row.flight_no)), row.saved.replace(tzinfo=UTC), runs, int(number), newest)

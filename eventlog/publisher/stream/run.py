@@ -9,51 +9,66 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from typing import Final
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing, suppress
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 from eventlog.changes import json_form as change_json
 from eventlog.changes.keys import class_of_change
-from eventlog.changes.to_events import change_to_events
-from eventlog.errors import (
-    AnotherPublisher,
-    ConfigError,
-    DatabaseAway,
-    EventlogError,
-    FormatError,
-    ReceiverAway,
-    RowError,
-)
-from eventlog.model import ChangeOp
-from eventlog.publisher.liveness import Progress
-from eventlog.publisher.sinks import Sink
+from eventlog.changes.to_events import EventWriting, change_to_events
+from eventlog.core.catalog import Catalog
+from eventlog.errors import ConfigError, DatabaseAway, EventlogError, FatalAnswer, FormatError, ReceiverAway, RowError
+from eventlog.model import Answer, ChangeOp, Level, Verdict
+from eventlog.publisher.context import Counters, PublisherOptions
+from eventlog.publisher.delivery import FlightResult, Judged, Parking, as_flushed, deliver, send_heartbeat
+from eventlog.publisher.formats import XdsFormat
+from eventlog.publisher.liveness import Progress, ReportingSink
+from eventlog.publisher.metrics import Report, stream_summary
+from eventlog.publisher.sinks import Document, Sink
+from eventlog.publisher.stream.pending import Pending, PendingEvent
 from eventlog.publisher.stream.position import PositionAway
-from eventlog.publisher.stream.sending import (
-    Following,
-    OpenPosition,
-    Run,
-    begin,
-    is_enough,
-    not_sent,
-    save,
-    save_if_due,
-    send,
-    send_all,
-    send_heartbeat,
-)
-from eventlog.publisher.stream.source import Mark, Read, SourceAway, Step, Unread
-from eventlog.publisher.wake import Stop, back_off
-from eventlog.sql.positions import Failure
+from eventlog.publisher.stream.source import Mark, Read, Source, SourceAway, Step, Unread
+from eventlog.publisher.wake import BackOff, HeartbeatTimer, Stop, keep_connected
+from eventlog.sql.positions import Failure, Saved
+from eventlog.xds.writer import write_event
 
 _log = logging.getLogger("eventlog.publisher")
 
-_LOCK_PATIENCE: Final = 60.0
-"""Seconds that a publisher which lost its connection waits for the server to notice, before it takes the lock again."""
-
 _UNLIMITED: Final = 10_000
 """Events read from the oldest unanswered one on with ``query_limit = 0``: memory stays bounded."""
+
+
+class Position(Protocol):
+    """Where the position of the source is kept, held by this publisher alone. Raises DatabaseError, PositionAway."""
+
+    def load(self) -> Saved:
+        """What was saved last."""
+        ...
+
+    def save(self, saved: Saved, failures: Sequence[Failure] = ()) -> None:
+        """Make a position, and what failed up to it, durable."""
+        ...
+
+
+OpenPosition = Callable[[], AbstractContextManager[Position]]
+"""Opens the position and keeps others away from it. Raises AnotherPublisher, ConfigError, DatabaseError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """What is followed, and how its changes become documents. ``options``: those that concern sending count.
+
+    ``catalog``: the classes, for the types of values.
+    """
+
+    source: Source
+    writing: EventWriting
+    catalog: Catalog | None
+    output: XdsFormat
+    options: PublisherOptions
+    counters: Counters
 
 
 def follow(
@@ -73,36 +88,218 @@ def follow(
     something is left.
     """
     options = following.options
-    attempts = 0
-    has_read = False
-    lost_at: float | None = None
-    while not stop.is_set():
-        try:
-            with (
-                open_position() as position,
-                closing(open_sink()) as sink,
-                ThreadPoolExecutor(options.concurrency, thread_name_prefix="eventlog-send") as threads,
-            ):
-                run = begin(following, position, sink, threads, stop, beat, once)
-                with closing(_steps(run)) as steps:
-                    for step in steps:
-                        has_read, lost_at, attempts = True, None, 0
-                        _take(run, step)
-                        if stop.is_set():
-                            break
-                _finish(run)
+
+    def life(connected: Callable[[], bool]) -> None:
+        with (
+            open_position() as position,
+            closing(open_sink()) as sink,
+            ThreadPoolExecutor(options.concurrency, thread_name_prefix="eventlog-send") as threads,
+        ):
+            run = Run(following, position, ReportingSink(sink, beat), threads, stop, beat, once)
+            with closing(_steps(run)) as steps:
+                for step in steps:
+                    connected()
+                    _take(run, step)
+                    if stop.is_set():
+                        break
+            _finish(run)
+
+    away = () if once else (SourceAway, DatabaseAway, PositionAway)
+    keep_connected(life, stop, away, options.retry_initial, options.retry_max)
+
+
+# --- sending and saving -----------------------------------------------------------------------------------------------
+
+
+class Run:
+    """One life of the connections: what was read and is not answered, and what is to be saved.
+
+    ``saved``: as it is stored; its flight is the one in use, of which ``envelopes`` were sent.
+    """
+
+    def __init__(
+        self,
+        following: Following,
+        position: Position,
+        sink: Sink,
+        threads: Executor,
+        stop: Stop,
+        beat: Progress,
+        once: bool,
+    ) -> None:
+        """Go on from the position, under a flight number that no document has borne yet."""
+        options = following.options
+        self.following, self.options, self.counters = following, options, following.counters
+        self.stop, self.beat, self.once = stop, beat, once
+        saved = position.load()
+        self.saved = saved._replace(flight=saved.flight + 1)
+        position.save(self.saved)
+        self.parking: Parking[str] = Parking(options.retry_initial, options.retry_max)
+        self.pending = Pending(self.parking)
+        self.heartbeat = HeartbeatTimer(options.heartbeat_interval, time.monotonic())
+        self.envelopes = 0
+        self._position, self._sink, self._threads = position, sink, threads
+        # To be saved: failures of changes that were never sent, and of events that were answered fatal.
+        self._unread: list[Failure] = []
+        self._fatal: list[Failure] = []
+        self._back_off = BackOff(options.retry_initial, options.retry_max)
+        # The receiver was away: each answer is saved, so that an envelope which fails again and again does not repeat
+        # those before it.
+        self._is_careful = False
+        self._saved_at = time.monotonic()
+        self._report = Report(self.counters)
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether enough is ready to fill as many envelopes as may be in the air at once."""
+        return self.pending.ready >= self.options.batch_size * self.options.concurrency
+
+    def send_all(self) -> None:
+        """Send all that need not wait, and save. Raises as ``send``."""
+        while True:
+            self.send(everything=True)
+            try:
+                self.save()
+            except ReceiverAway as lost:
+                if self.stop.is_set():
+                    return
+                self._wait(str(lost))
+            else:
+                self._is_careful = False
                 return
-        except AnotherPublisher:
-            # The server may not have noticed yet that our former session is gone.
-            if lost_at is None or time.monotonic() - lost_at > _LOCK_PATIENCE:
+
+    def send(self, *, everything: bool) -> None:
+        """Send while envelopes are full, or what there is; a receiver that is away is waited for.
+
+        Raises FatalAnswer, and with ``once`` ReceiverAway.
+        """
+        while not self.stop.is_set() and (everything or self.is_enough):
+            at_once = 1 if self._is_careful else self.options.concurrency
+            envelopes = self.pending.envelopes(self.options.batch_size, at_once, time.monotonic())
+            if not envelopes:
+                return
+            before = self.envelopes
+            numbered = list(enumerate(envelopes, before + 1))
+            result, reason = deliver(numbered, self._send, self, self.stop.is_set, self._threads)
+            self.pending.put_back_unanswered()
+            if self.envelopes > before:
+                self.envelopes = before + len(envelopes)
+            if result is FlightResult.FATAL:
+                self.save_now()  # there is no requeue for a stream: the position stays before what was refused so
+                raise FatalAnswer(f"the receiver answered fatal: {reason}")
+            if result is FlightResult.AWAY:
+                self._forget_answers()  # a sink that keeps documents back until the flush may have lost them all
+                self._is_careful = True
+            stops = result in (FlightResult.AWAY, FlightResult.RETRY)
+            if stops or self._is_careful or self._is_due():
+                try:
+                    self.save()
+                except ReceiverAway as lost:
+                    stops, reason = True, reason if stops else str(lost)
+            if stops:
+                self._wait(reason)
+
+    def take(self, envelope: int, events: Sequence[PendingEvent], judged: Judged[PendingEvent]) -> str:
+        """As of ``delivery.ProgressStore``. What is answered fatal is sent again, as is a retry that is not parked."""
+        self.envelopes = max(self.envelopes, envelope)
+        self.heartbeat.last = time.monotonic()
+        for verdict, answered in judged.answered:
+            if verdict.level is Level.FATAL:
+                self._fatal += _failures(verdict, answered)
+            else:
+                self.pending.answer(verdict, answered)
+        for event in judged.retried:
+            if self.parking.is_waiting(event.object_id):
+                self.pending.hold(event)
+        return ""
+
+    def not_sent(self, failure: Failure) -> None:
+        """A change makes no event: it is recorded with the position behind it."""
+        self.counters.rows_bad += 1
+        self._unread.append(failure)
+        _log.warning("%s is not sent: %s", failure.event_id, failure.message)
+
+    def save(self) -> None:
+        """Make what was answered count: flush, then save position and failures together.
+
+        Raises ReceiverAway if the flush fails; what was answered since the last one is sent again.
+        """
+        self._saved_at = time.monotonic()
+        answered = self.pending.answered
+        if self.envelopes:
+            try:
+                answered = as_flushed(answered, self._sink.flush(), self.counters)
+            except ReceiverAway:
+                self._forget_answers()
                 raise
-        except (SourceAway, DatabaseAway, PositionAway) as error:
-            if once or not has_read:
-                raise
-            lost_at = lost_at or time.monotonic()
-            _log.error("%s; opening it again", error)
-        attempts += 1
-        stop.wait(back_off(attempts, options.retry_initial, options.retry_max))
+        if answered:
+            self._back_off.attempts = 0
+        self.counters.rows_published += sum(len(events) for _, events in answered)
+        if self._report.due(self.counters) is not None:
+            _log.info("%s; %d objects parked", stream_summary(self.counters), self.pending.parked)
+        token = self.pending.flushed()
+        refused = [failure for verdict, events in answered for failure in _failures(verdict, events)]
+        failures = [*self._unread, *refused, *self._fatal]
+        if token is None and not failures and not self.envelopes:
+            return
+        flight = self.saved.flight + (1 if self.envelopes else 0)
+        saved = Saved(self.saved.token if token is None else token, flight)
+        self._position.save(saved, failures)
+        self.saved, self.envelopes = saved, 0
+        self._unread, self._fatal = [], []
+
+    def save_now(self) -> None:
+        """Save as far as the sink can be flushed; the rest is sent again."""
+        with suppress(ReceiverAway):
+            self.save()
+
+    def save_if_due(self) -> None:
+        """Save if it is time. Raises as ``send``."""
+        if self._is_due():
+            try:
+                self.save()
+            except ReceiverAway as lost:
+                self._wait(str(lost))
+
+    def _is_due(self) -> bool:
+        """Whether ``mark_interval`` has passed, or ``flight_rows`` events were answered, since the last save."""
+        options = self.options
+        return (
+            time.monotonic() - self._saved_at >= options.mark_interval
+            or sum(len(events) for _, events in self.pending.answered) >= options.flight_rows
+        )
+
+    def _forget_answers(self) -> None:
+        self.pending.forget_answers()
+        self._fatal = []
+
+    def _send(self, envelope: int, events: Sequence[PendingEvent]) -> Answer:
+        output = self.following.output
+        return self._sink.send(output.document_of(self.saved.flight, envelope, [each.event for each in events]))
+
+    def send_heartbeat(self) -> None:
+        """Send the heartbeat. Raises FatalAnswer."""
+        self.heartbeat.last = time.monotonic()
+        document = Document(self.saved.flight, self.envelopes + 1, (), self.following.output.heartbeat)
+        if send_heartbeat(self._sink, document, self.counters):
+            self.envelopes += 1
+
+    def _wait(self, why: str) -> None:
+        """Wait after a stop; with ``once`` that is the end."""
+        if self.once:
+            raise ReceiverAway(f"the source was not published to its end: {why}")
+        self._back_off.wait(self.stop, why)
+
+
+def _failures(verdict: Verdict, events: Sequence[PendingEvent]) -> list[Failure]:
+    """What is recorded of events that the receiver refused for good."""
+    if verdict.level not in (Level.ERROR, Level.FATAL):
+        return []
+    message = verdict.message or f"the receiver answered {verdict.level.name.lower()}"
+    return [Failure(each.event_id, "receiver", message, write_event(each.event)) for each in events]
+
+
+# --- the steps of the source ------------------------------------------------------------------------------------------
 
 
 def _steps(run: Run) -> Generator[Step, None, None]:
@@ -113,7 +310,7 @@ def _steps(run: Run) -> Generator[Step, None, None]:
         except (SourceAway, DatabaseAway):  # it will be read again
             raise
         except EventlogError:
-            send_all(run)
+            run.send_all()
             raise
 
 
@@ -123,26 +320,25 @@ def _take(run: Run, step: Step) -> None:
         if step.token is not None and step.token != run.saved.token:
             run.pending.mark(step.token)
             if run.saved.token is None:
-                save(run)  # the beginning of a stream that cannot be asked for otherwise
+                run.save_now()  # the beginning of a stream that cannot be asked for otherwise
         if step.is_idle:
             _rest(run, step.rest)
         else:
             run.beat()  # also where nothing is to be sent for long, as within a long transaction
-            save_if_due(run)
+            run.save_if_due()
         return
-    run.following.counters.rows_read += 1
+    run.counters.rows_read += 1
     if isinstance(step, Unread):
-        not_sent(run, Failure(step.event_id, step.code, step.message))
+        run.not_sent(Failure(step.event_id, step.code, step.message))
     else:
         _read(run, step)
-    if is_enough(run):
-        send(run, everything=False)
+    if run.is_enough:
+        run.send(everything=False)
     while _is_too_far(run) and not run.stop.is_set():
         if run.once:
-            save(run)
+            run.save_now()
             raise _left(run)
-        run.stop.wait(max(0.0, (run.pending.next_due() or 0.0) - time.monotonic()))
-        send_all(run)
+        _wait_for_parked(run)
 
 
 def _read(run: Run, read: Read) -> None:
@@ -161,57 +357,58 @@ def _read(run: Run, read: Read) -> None:
         events = change_to_events(change, read.event_id, following.catalog, following.writing)
     except (FormatError, RowError) as error:
         code = error.row_code if isinstance(error, RowError) else error.code
-        not_sent(run, Failure(read.event_id, code, str(error), change_json.dumps(change)))
+        run.not_sent(Failure(read.event_id, code, str(error), change_json.dumps(change)))
         return
     except (EventlogError, MemoryError):
         raise
     except Exception as error:
         # Whatever a change does, it would do it again at each start.
-        not_sent(run, Failure(read.event_id, FormatError.code, f"{type(error).__name__}: {error}"))
+        run.not_sent(Failure(read.event_id, FormatError.code, f"{type(error).__name__}: {error}"))
         return
     if not events:
-        following.counters.rows_empty += 1
+        run.counters.rows_empty += 1
     for event in events:
         run.pending.add(event)
 
 
 def _is_too_far(run: Run) -> bool:
     """Whether so much lies behind what is parked, all of which a crash would repeat, that it has to be waited for."""
-    options, pending = run.following.options, run.pending
-    limit = options.query_limit or _UNLIMITED
-    return pending.parked > 0 and (pending.span >= limit or pending.parked > options.max_parked)
-
-
-# --- resting ----------------------------------------------------------------------------------------------------------
+    pending = run.pending
+    limit = run.options.query_limit or _UNLIMITED
+    return pending.parked > 0 and (pending.span >= limit or pending.parked > run.options.max_parked)
 
 
 def _rest(run: Run, seconds: float) -> None:
     """Send and save what there is, then wait for more: so many seconds at most, or until a parked object or a heartbeat
     is due.
     """
-    send_all(run)
+    run.send_all()
     if run.stop.is_set():
         return
     run.beat()
     now = time.monotonic()
     if run.heartbeat.is_due(now):
-        send_heartbeat(run)
+        run.send_heartbeat()
     due, heartbeat = run.pending.next_due(), run.heartbeat.seconds_left(now)
     pause = min(seconds, seconds if due is None else due - now, seconds if heartbeat is None else heartbeat)
     if pause > 0:
         run.stop.wait(pause)
 
 
+def _wait_for_parked(run: Run) -> None:
+    run.stop.wait(max(0.0, (run.pending.next_due() or 0.0) - time.monotonic()))
+    run.send_all()
+
+
 def _finish(run: Run) -> None:
     """The source has ended, or the publisher is to stop. Raises ReceiverAway with ``once`` if something is left."""
     if not run.stop.is_set():
-        send_all(run)
+        run.send_all()
     while run.pending.parked and not run.stop.is_set():
         if run.once:
             raise _left(run)
-        run.stop.wait(max(0.0, (run.pending.next_due() or 0.0) - time.monotonic()))
-        send_all(run)
-    save(run)
+        _wait_for_parked(run)
+    run.save_now()
 
 
 def _left(run: Run) -> ReceiverAway:
