@@ -35,7 +35,7 @@ import sqlalchemy as sa
 
 from eventlog.core.catalog import build_catalog
 from eventlog.sql import migrations
-from eventlog.sql.dialects.postgresql import DIALECT, triggers
+from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.locate import locate_log
 from eventlog.sql.triggers.watch import Capture, Style, Watch
 
@@ -179,7 +179,7 @@ def install(bench: common.Server, found: list[Variant]) -> None:
         log = locate_log(conn, DIALECT, name="eventlog", schema=common.SCHEMA)
         database = DIALECT.reflect(conn, common.SCHEMA)
         catalog = build_catalog(database, tables=[watch.table for watch in watches])
-        triggers.apply(conn, triggers.plan(conn, database, catalog, log, watches))
+        DIALECT.triggers.apply(conn, DIALECT.triggers.plan(conn, database, catalog, log, watches))
     if any(variant.name == "PgQ" for variant in found):
         bench.run(
             "CREATE EXTENSION pgq",
@@ -201,7 +201,7 @@ def install_as_before(url: str) -> None:
         log = locate_log(conn, DIALECT, name="eventlog", schema=BEFORE)
         database = DIALECT.reflect(conn, BEFORE)
         catalog = build_catalog(database, tables=[watch.table for watch in watches])
-        triggers.apply(conn, triggers.plan(conn, database, catalog, log, watches))
+        DIALECT.triggers.apply(conn, DIALECT.triggers.plan(conn, database, catalog, log, watches))
 
 
 def name(variant: Variant) -> str:

@@ -37,7 +37,7 @@ from peer_clients import WINDOW
 
 from eventlog.core.catalog import build_catalog
 from eventlog.sql import migrations
-from eventlog.sql.dialects.postgresql import DIALECT, triggers
+from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.locate import locate_log
 from eventlog.sql.triggers.watch import Watch
 
@@ -166,7 +166,9 @@ def install(bench: common.Server, sizes: tuple[int, ...]) -> None:
         log = locate_log(conn, DIALECT, name="eventlog", schema=common.SCHEMA)
         database = DIALECT.reflect(conn, common.SCHEMA)
         watches = [Watch("usr", "field", "statement")]
-        triggers.apply(conn, triggers.plan(conn, database, build_catalog(database, tables=["usr"]), log, watches))
+        DIALECT.triggers.apply(
+            conn, DIALECT.triggers.plan(conn, database, build_catalog(database, tables=["usr"]), log, watches)
+        )
     for number in sizes:
         users(bench, OURS, number)
         bench.run(f"TRUNCATE {common.LOG}")

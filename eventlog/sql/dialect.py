@@ -8,9 +8,8 @@ never which one it is.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache, partial
 from types import MappingProxyType
@@ -24,16 +23,15 @@ from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectCl
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import LogRow, QueueRow, queue_rows
 from eventlog.sql.bulk import Part, check_letter, cut
-from eventlog.sql.doctor.facts import Answer, AnswerFunction
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import fetch, fetch_chunks, run_as_it_stands, run_many, without_collector
-from eventlog.sql.triggers.plan import InstalledTrigger, TableSql, TriggerPlan
-from eventlog.sql.triggers.watch import Watch
 from eventlog.sql.windows import Batch, DueWindow, Queue, Ranges, Selection, Window
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from eventlog.sql.doctor.facts import Answer, AnswerFunction
+    from eventlog.sql.triggers.base import Triggers
 WRITES: Final = "eventlog_writes"
 """Key of ``Connection.info``: the transactions of this session are going to write (``eventlog.sql.connection``)."""
 
@@ -75,36 +73,6 @@ class Wake(Protocol):
 
     def heard(self, conn: Connection) -> bool:
         """Whether a notification has come since the last time this was asked; does not wait."""
-
-
-@dataclass(frozen=True, slots=True)
-class Triggers:
-    """How what is declared becomes triggers (spec/triggers.md 2, 9, 10).
-
-    ``compile`` (database, catalog, log, watches): the SQL of what is declared, table by table, from the catalogue
-    alone; no database is asked, so names that others have taken there are not seen. Raises TriggerError for a watch
-    that cannot be compiled. ``facts``: what else compiling needs to know of these tables to give what ``plan`` does, as
-    literals that ``compile`` takes as its last argument; None = there is nothing else.
-
-    ``plan``: what brings the triggers that write a log to what is declared, one action a table with its reason;
-    ``plan_drop`` what takes all of them away, found by what stands in the database. Nothing is changed. They raise
-    LogTableError if the log is missing; ``plan`` raises TriggerError for a watch that cannot be compiled or whose
-    triggers could not run. ``apply`` runs the statements of a plan, all or none where DDL is transactional; seconds to
-    wait for a table, 0 = without end; the caller commits; raises DatabaseError. ``script``: the same as text, as the
-    database's own tool runs it.
-
-    ``installed``: the triggers that write a log, for people. ``digests``: table (as ``TableSql.table`` has it) -> hash
-    of what was compiled for it, for what is installed.
-    """
-
-    compile: Callable[..., tuple[TableSql, ...]]
-    plan: Callable[[Connection, Database, Catalog, LogTable, Sequence[Watch]], TriggerPlan]
-    plan_drop: Callable[[Connection, LogTable], TriggerPlan]
-    apply: Callable[[Connection, TriggerPlan, float], None]
-    script: Callable[[TriggerPlan, float], str]
-    installed: Callable[[Connection, LogTable], list[InstalledTrigger]]
-    digests: Callable[[Connection, LogTable], Mapping[str, str]]
-    facts: Callable[[Connection, Database, LogTable, Collection[str]], Mapping[str, Any]] | None = None
 
 
 class Dialect(ABC):

@@ -180,9 +180,8 @@ def test_the_digest_of_what_is_installed_is_that_of_what_was_compiled(usr_platfo
         schema, tables = class_names(config)
         database = dialect.reflect(conn, schema)
         catalog = catalog_of(config, database, tables, log)
-        facts = dialect.triggers.facts
-        more = [] if facts is None else [facts(conn, database, log, ["usr", "usr_phone"])]
-        made = dialect.triggers.compile(database, catalog, log, declared_watches(config), *more)
+        facts = dialect.triggers.facts(conn, database, log, ["usr", "usr_phone"])
+        made = dialect.triggers.compile(database, catalog, log, declared_watches(config), facts)
         assert dialect.triggers.digests(conn, log) == {one.table: one.digest for one in made}
 
 

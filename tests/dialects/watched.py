@@ -12,7 +12,8 @@ import sqlalchemy as sa
 
 from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.model import LogRow
-from eventlog.sql.dialects.postgresql import triggers
+from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.reflect import reflect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers.plan import TriggerPlan
@@ -28,7 +29,7 @@ LOG_DDL = (
         event_time timestamp DEFAULT (clock_timestamp() AT TIME ZONE 'UTC'),
         perpetrator text, table_name text NOT NULL, table_key text NOT NULL,
         column_name text, old_value text, new_value text)""",
-    triggers.render_quote_function(LOG),
+    render_quote_function(LOG),
 )
 
 USR_DDL = (
@@ -64,11 +65,11 @@ class Watched:
         names = tables if tables is not None else [watch.table for watch in watches]
         catalog = build_catalog(database, tables=names)
         watches = tuple(replace(watch, capture=self.capture) for watch in watches) if self.capture != "row" else watches
-        return triggers.plan(self.conn, database, catalog, self.log, watches)
+        return DIALECT.triggers.plan(self.conn, database, catalog, self.log, watches)
 
     def watch(self, *watches: Watch) -> TriggerPlan:
         plan = self.plan(*watches)
-        triggers.apply(self.conn, plan)
+        DIALECT.triggers.apply(self.conn, plan)
         return plan
 
     def rows(self) -> list[LogRow]:

@@ -13,7 +13,7 @@ from eventlog.core.catalog import Column, Database, ForeignKey, ObjectClass, Tab
 from eventlog.core.values import ColumnType, Kind, parse_type
 from eventlog.errors import TriggerError
 from eventlog.model import EventType
-from eventlog.sql.dialects.postgresql import triggers as postgresql
+from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, literal, quote_identifier, session_settings
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, compile_watch, secret_names
@@ -145,20 +145,20 @@ def test_columns_that_look_like_secrets_are_named(name: str, is_secret: bool) ->
     ],
 )
 def test_the_quoting_function_is_called_after_the_log(table: str, name: str) -> None:
-    statement = postgresql.render_quote_function(LogTable("s", table, ()))
+    statement = render_quote_function(LogTable("s", table, ()))
     assert statement.startswith(f"CREATE OR REPLACE FUNCTION {name}(")
 
 
 def test_a_long_name_is_cut_and_marked_with_the_hash_of_all_of_it() -> None:
     full = f"proc_{'x' * 60}_quote"
     expected = f"{full[:56]}_{hashlib.sha256(full.encode()).hexdigest()[:6]}"
-    assert f'"{expected}"(' in postgresql.render_quote_function(LogTable("s", "x" * 60, ()))
+    assert f'"{expected}"(' in render_quote_function(LogTable("s", "x" * 60, ()))
     assert len(expected) == MAX_IDENTIFIER
 
 
 @given(st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), min_size=1))
 def test_every_name_fits_and_is_quoted_whole(table: str) -> None:
-    statement = postgresql.render_quote_function(LogTable(None, table, ()))
+    statement = render_quote_function(LogTable(None, table, ()))
     name = statement.removeprefix("CREATE OR REPLACE FUNCTION ").split("(value pg_catalog.text)")[0]
     assert name[0] == name[-1] == '"'
     assert '"' not in name[1:-1].replace('""', "")

@@ -72,8 +72,7 @@ def compile_definition(definition: WatchDefinition, dialect_name: str) -> tuple[
     database = Database(dialect.name, definition.schema, definition.tables)
     catalog = build_catalog(database, tables=[definition.watch.table])
     with templates.frozen(definition.template_version):
-        facts = (definition.facts,) if definition.facts else ()
-        return dialect.triggers.compile(database, catalog, log, (definition.watch,), *facts)
+        return dialect.triggers.compile(database, catalog, log, (definition.watch,), definition.facts)
 
 
 def with_facts(definition: WatchDefinition, dialect: Dialect, conn: Connection, database: Database) -> WatchDefinition:
@@ -82,7 +81,7 @@ def with_facts(definition: WatchDefinition, dialect: Dialect, conn: Connection, 
     Raises TriggerError as ``with_tables`` does.
     """
     definition = with_tables(definition, database)
-    if dialect.triggers.facts is None or definition.tables is None:
+    if definition.tables is None:
         return definition
     log = new_log(dialect, definition.log_schema or definition.schema, definition.log)
     facts = dialect.triggers.facts(conn, database, log, [table.name for table in definition.tables])

@@ -1,9 +1,155 @@
-"""What became of a table's columns, in words: what was known of them against what is there now."""
+"""What was compiled against what is installed: both as records, and what became of a table's columns in words."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+import hashlib
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+MARKER: Final = re.compile("-- eventlog sha256:([0-9a-f]{64}) log (.*)")
+"""The comment in the text of our triggers: the hash of what was compiled, and the log that they write, as SQL."""
+
+TableName = tuple[str, str]
+"""Schema and table; the schema is empty if the database has none, or if it is the session's."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledTrigger:
+    """One trigger as SQL. ``digest``: the hash of ``statement``, which stands in it (``MARKER``)."""
+
+    name: str
+    operation: str
+    statement: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """The triggers of one declaration on one table. ``schema``: the table's, None = the session's.
+
+    ``columns``, name -> type, are those that they were compiled for, if their text tells them; ``present``: all columns
+    of the table.
+    """
+
+    schema: str | None
+    table: str
+    triggers: tuple[CompiledTrigger, ...]
+    columns: Mapping[str, str]
+    present: frozenset[str]
+
+    @property
+    def place(self) -> TableName:
+        return self.schema or "", self.table
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTrigger:
+    """A trigger as a database has it. ``text``: its SQL, empty if the database does not show it.
+
+    ``type`` and ``event`` are when it fires, in the database's words, and ``follows`` schema and name of the triggers
+    that it fires after, if the database tells.
+    """
+
+    schema: str
+    name: str
+    table: TableName
+    text: str = ""
+    is_enabled: bool = True
+    is_valid: bool = True
+    type: str = ""
+    event: str = ""
+    follows: frozenset[TableName] = frozenset()
+
+    @property
+    def digest(self) -> str | None:
+        """The hash of what was compiled; None if it is none of ours, of whichever log."""
+        found = MARKER.search(self.text)
+        return None if found is None else found[1]
+
+    @property
+    def log(self) -> str | None:
+        """The log that it writes, as SQL; None if it is none of ours."""
+        found = MARKER.search(self.text)
+        return None if found is None else found[2].rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """All triggers, by table in the order of their names; those that write ``log`` (SQL) among them are ours."""
+
+    triggers: Mapping[TableName, Sequence[StoredTrigger]]
+    log: str
+
+    def on(self, table: TableName) -> list[StoredTrigger]:
+        """Ours on a table."""
+        return [trigger for trigger in self.triggers.get(table, ()) if trigger.log == self.log]
+
+    @property
+    def ours(self) -> list[StoredTrigger]:
+        """Ours, in the order of tables and names."""
+        return [trigger for table in self.tables for trigger in self.on(table)]
+
+    @property
+    def tables(self) -> list[TableName]:
+        """The tables that have triggers of ours."""
+        return [table for table in sorted(self.triggers) if self.on(table)]
+
+    @property
+    def taken(self) -> frozenset[TableName]:
+        """Schema and name of the triggers that are not ours."""
+        others = (trigger for found in self.triggers.values() for trigger in found if trigger.log != self.log)
+        return frozenset((trigger.schema, trigger.name) for trigger in others)
+
+
+def behind_marker(text: str) -> str:
+    """What is behind the marker of one of our triggers."""
+    found = MARKER.search(text)
+    return "" if found is None else text[found.end() :].rstrip()
+
+
+def by_place(triggers: Iterable[StoredTrigger], log: str) -> Installed:
+    """``Installed`` of triggers in their order."""
+    tables: dict[TableName, list[StoredTrigger]] = {}
+    for trigger in triggers:
+        tables.setdefault(trigger.table, []).append(trigger)
+    return Installed(tables, log)
+
+
+class _OfTable(Protocol):
+    @property
+    def place(self) -> TableName: ...
+
+
+T = TypeVar("T", bound=_OfTable)
+
+
+def by_table(compiled: Iterable[T]) -> list[list[T]]:
+    """What is declared for each table, in the order of the first."""
+    tables: dict[TableName, list[T]] = {}
+    for one in compiled:
+        tables.setdefault(one.place, []).append(one)
+    return list(tables.values())
+
+
+def sha256(text: str) -> str:
+    """The hash of what was compiled."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest_of(digests: Iterable[str]) -> str:
+    """One hash of those of a table's triggers."""
+    return sha256("\n".join(sorted(digests)))
+
+
+def marked(render: Callable[[str], str], marker: Callable[[str], str], blank: str = "") -> tuple[str, str]:
+    """A text that holds the hash of itself, and the hash. ``blank`` stands for the hash where it is made."""
+    digest = sha256(render(marker(blank)))
+    return render(marker(digest)), digest
+
+
+# --- what became of columns -------------------------------------------------------------------------------------------
 
 Columns = Mapping[str, str]
 """Column name -> its type as the database spells it, in the table's order."""

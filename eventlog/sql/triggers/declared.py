@@ -6,7 +6,7 @@ No SQL text is here: a dialect renders ``ClassTriggers`` and ``ChildTriggers`` t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -52,6 +52,25 @@ class ClassTriggers:
     lob_always: bool = False
 
     @property
+    def log_key(self) -> tuple[Column, ...]:
+        """``key`` under the names that the log has for its columns."""
+        return tuple(_renamed(column, self.names) for column in self.key)
+
+    @property
+    def log_names(self) -> dict[str, str]:
+        """What the log calls each of ``columns``."""
+        return {column.name: self.names.get(column.name, column.name) for column in self.columns}
+
+    def columns_told(self) -> dict[str, str]:
+        """The columns of the table that the triggers are compiled for, name -> type."""
+        return _told(self.table, (*self.key, *self.columns))
+
+    @property
+    def keys_may_shift(self) -> bool:
+        """Whether rows may exchange their keys within one statement (spec/triggers.md 7.1)."""
+        return self.may_repeat and not self.decides
+
+    @property
     def is_nullable(self) -> bool:
         """Whether rows without a key may be, which are no objects."""
         return not {column.name for column in self.key} <= set(self.table.primary_key)
@@ -84,8 +103,36 @@ class ChildTriggers:
     capture: Capture = "row"
     always: bool = False
 
+    @property
+    def log_key(self) -> tuple[Column, ...]:
+        """``key`` under the names that the log has for its columns."""
+        return tuple(_renamed(column, self.names) for column in self.key)
+
+    @property
+    def own_key(self) -> tuple[Column, ...]:
+        """``log_key`` as the child's row spells it: of the types of ``owner_columns``."""
+        pairs = zip(self.log_key, self.owner_columns, strict=True)
+        return tuple(Column(named.name, own.type, own.deterministic) for named, own in pairs)
+
+    def is_spelled_alike(self, is_one_spelling: Callable[[Column], bool]) -> bool:
+        """Whether owner and child write the same text for values of the key that are equal."""
+        pairs = list(zip(self.key, self.owner_columns, strict=True))
+        return all(a.type.kind is b.type.kind and is_one_spelling(a) and is_one_spelling(b) for a, b in pairs)
+
+    def columns_told(self) -> dict[str, str]:
+        """The columns of the table that the triggers are compiled for, name -> type."""
+        return _told(self.table, (*self.owner_columns, self.column))
+
 
 TableTriggers = ClassTriggers | ChildTriggers
+
+
+def _renamed(column: Column, names: Mapping[str, str]) -> Column:
+    return Column(names.get(column.name, column.name), column.type, column.deterministic)
+
+
+def _told(table: Table, shown: Collection[Column]) -> dict[str, str]:
+    return {column.name: column.type.sql for column in table.columns if column in shown}
 
 
 def following(triggers: ClassTriggers, declared: Iterable[TableTriggers]) -> list[ChildTriggers]:
@@ -408,14 +455,16 @@ def secret_names(triggers: TableTriggers) -> tuple[str, ...]:
     return tuple(name for name, view_name in named if _SECRET.search(f"{name} {view_name}"))
 
 
-def logged_secrets(triggers: TableTriggers) -> Iterator[str]:
-    """Sentences on the logged columns that look like secrets."""
-    for column in secret_names(triggers):
-        where = f"{triggers.table.name}.{column}"
-        yield f"{where} looks like a secret and is logged in clear: exclude it if it is not needed"
+def warnings_of(declared: Sequence[TableTriggers]) -> Iterable[str]:
+    """Sentences on what is declared, whatever the database."""
+    for triggers in declared:
+        for column in secret_names(triggers):
+            where = f"{triggers.table.name}.{column}"
+            yield f"{where} looks like a secret and is logged in clear: exclude it if it is not needed"
+        yield from _undecided_views(triggers, declared)
 
 
-def undecided_views(triggers: TableTriggers, declared: Sequence[TableTriggers]) -> Iterable[str]:
+def _undecided_views(triggers: TableTriggers, declared: Sequence[TableTriggers]) -> Iterable[str]:
     """Warnings of a view whose rows are logged whether they are in it or not."""
     if not isinstance(triggers, ClassTriggers) or not triggers.decides:
         return

@@ -17,9 +17,9 @@ from eventlog.sql.dialects.oracle.compile import compile_triggers
 from eventlog.sql.dialects.oracle.identity import IDENTITY
 from eventlog.sql.dialects.oracle.query_back import child_statement, own_statement
 from eventlog.sql.dialects.oracle.reflect import fingerprint_statement
-from eventlog.sql.dialects.oracle.script import script
 from eventlog.sql.dialects.oracle.types import column_type
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.registry import load
 from eventlog.sql.statements import statements
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.plan import Action, TriggerPlan
@@ -307,5 +307,5 @@ def of_scripts() -> Cases:
     return {
         "upgrade": script_statements(migration_script()),
         "downgrade": script_statements(downgrade_script()),
-        "script": script_statements(script(plan, 5.0)),
+        "script": script_statements(load("oracle").triggers.script(plan, 5.0)),
     }

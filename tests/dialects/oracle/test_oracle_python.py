@@ -24,21 +24,21 @@ from eventlog.errors import BadValue, ConfigError, DatabaseAway, DatabaseError, 
 from eventlog.model import EventType, LogRow
 from eventlog.sql.bulk import arrow_schema
 from eventlog.sql.connection import as_database_errors, connect
-from eventlog.sql.dialects.oracle import DIALECT, bulk, doctor, lock, resync, triggers
-from eventlog.sql.dialects.oracle.compare import compare_table, drop_all, table_sql
-from eventlog.sql.dialects.oracle.compile import Compiled, compile_triggers
+from eventlog.sql.dialects.oracle import DIALECT, bulk, doctor, lock, resync
+from eventlog.sql.dialects.oracle.compile import compile_triggers
 from eventlog.sql.dialects.oracle.ddl import create_functions
-from eventlog.sql.dialects.oracle.installed import Installed, Trigger
 from eventlog.sql.dialects.oracle.query_back import NoSuchValueError, bound, key_reader, query_back
 from eventlog.sql.dialects.oracle.reflect import database
-from eventlog.sql.dialects.oracle.script import ddl_lock_timeout, script
+from eventlog.sql.dialects.oracle.script import ddl_lock_timeout
 from eventlog.sql.dialects.oracle.session import CHUNKS, chunks, may_run
 from eventlog.sql.dialects.oracle.text import fold_name, key_value, named, own_name, quote_identifier, spelled
+from eventlog.sql.dialects.oracle.triggers import OracleTriggers
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.registry import for_url, load
 from eventlog.sql.statements import statements
+from eventlog.sql.triggers.compare import Compiled, Installed, StoredTrigger
 from eventlog.sql.triggers.declared import declared_triggers
-from eventlog.sql.triggers.plan import TriggerPlan
+from eventlog.sql.triggers.plan import Action, TriggerPlan
 from eventlog.sql.triggers.watch import Watch
 from eventlog.sql.windows import Batch, DueWindow, Selection, Window
 
@@ -486,34 +486,42 @@ def test_types_have_the_class_of_the_specification(row: tuple[Any, ...], kind: K
 # --- plans ------------------------------------------------------------------------------------------------------------
 
 
+TRIGGERS = OracleTriggers()
+
+
+def compared(compiled: Sequence[Compiled], there: Installed) -> Action:
+    """What is to be done for the one table of what is compiled."""
+    (action,) = TRIGGERS.actions(compiled, there)
+    return action
+
+
 def compiled_link() -> list[Compiled]:
     declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK")])
     return compile_triggers("APP", LOG, declared)
 
 
-def installed(*triggers_: Trigger) -> Installed:
+def installed(*triggers_: StoredTrigger) -> Installed:
     return Installed({("APP", "LINK"): list(triggers_)} if triggers_ else {}, '"LOGS"."EVENTLOG"')
 
 
-def there(statement: str, name: str, **more: Any) -> Trigger:
+def there(statement: str, name: str, **more: Any) -> StoredTrigger:
     """A trigger as the database tells of it: the beginning in its own spelling."""
     source = statement.replace('CREATE OR REPLACE TRIGGER "APP"."', 'TRIGGER "').rstrip() + "\n"
-    known = {"is_enabled": True, "is_valid": True, **more}
-    return Trigger("APP", name, ("APP", "LINK"), "AFTER EACH ROW", "INSERT", source=source, **known)
+    return StoredTrigger("APP", name, ("APP", "LINK"), source, type="AFTER EACH ROW", event="INSERT", **more)
 
 
-def all_there(compiled: Sequence[Compiled], **more: Any) -> list[Trigger]:
+def all_there(compiled: Sequence[Compiled], **more: Any) -> list[StoredTrigger]:
     return [there(one.statement, one.name, **more) for table in compiled for one in table.triggers]
 
 
 def test_a_table_without_triggers_gets_them() -> None:
-    action = compare_table(compiled_link(), installed())
+    action = compared(compiled_link(), installed())
     assert (action.kind, action.table, len(action.statements)) == ("create", "APP.LINK", 3)
 
 
 def test_what_is_there_as_declared_is_left_alone() -> None:
     compiled = compiled_link()
-    action = compare_table(compiled, installed(*all_there(compiled)))
+    action = compared(compiled, installed(*all_there(compiled)))
     assert (action.kind, action.statements) == ("unchanged", ())
 
 
@@ -539,7 +547,7 @@ def test_what_is_there_as_declared_is_left_alone() -> None:
 )  # fmt: skip
 def test_a_difference_is_named_and_mended(change: Any, reason: str) -> None:
     compiled = compiled_link()
-    action = compare_table(compiled, installed(*change(compiled)))
+    action = compared(compiled, installed(*change(compiled)))
     assert action.kind == "replace"
     assert reason in action.reason
     assert len(action.statements) >= 3
@@ -547,14 +555,15 @@ def test_a_difference_is_named_and_mended(change: Any, reason: str) -> None:
 
 def test_a_disabled_trigger_is_enabled_after_it_is_made_anew() -> None:
     compiled = compiled_link()
-    action = compare_table(compiled, installed(*all_there(compiled, is_enabled=False)))
+    action = compared(compiled, installed(*all_there(compiled, is_enabled=False)))
     assert action.statements[3:] == tuple(f'ALTER TRIGGER "APP"."TGR_LINK_{letter}_1" ENABLE' for letter in "IUD")
 
 
 def test_what_is_no_longer_watched_is_dropped_and_what_is_not_ours_stays() -> None:
     compiled = compiled_link()
-    foreign = Trigger("APP", "TGR_X", ("APP", "LINK"), "AFTER EACH ROW", "INSERT", True, True, "TRIGGER x BEGIN END;")
-    (action,) = drop_all(installed(*all_there(compiled), foreign), kept=[], reason="no longer watched")
+    foreign = StoredTrigger("APP", "TGR_X", ("APP", "LINK"), "TRIGGER x BEGIN END;")
+    action = compared([], installed(*all_there(compiled), foreign))
+    assert (action.kind, action.reason) == ("drop", "no longer watched")
     assert len(action.statements) == 3
     assert not any("TGR_X" in statement for statement in action.statements)
 
@@ -581,9 +590,9 @@ class Schema:
         self.triggers[made[1]] = made[2], statement
 
     def installed(self) -> Installed:
-        found: dict[tuple[str, str], list[Trigger]] = {}
+        found: dict[tuple[str, str], list[StoredTrigger]] = {}
         for name, (where, statement) in self.triggers.items():
-            one = Trigger("APP", name, ("APP", where), "AFTER EACH ROW", "INSERT", True, True, statement)
+            one = StoredTrigger("APP", name, ("APP", where), statement)
             found.setdefault(("APP", where), []).append(one)
         return Installed(found, '"LOGS"."EVENTLOG"')
 
@@ -591,7 +600,7 @@ class Schema:
         """The statements that watching these tables runs."""
         declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch(table) for table in watched])
         compiled = compile_triggers("APP", LOG, declared)
-        statements = [text for action in triggers.actions(compiled, self.installed()) for text in action.statements]
+        statements = [text for action in TRIGGERS.actions(compiled, self.installed()) for text in action.statements]
         for statement in statements:
             self.run(statement)
         return statements
@@ -613,19 +622,19 @@ def test_a_renamed_table_gives_the_names_of_its_triggers_to_the_new_one(renamed:
 def test_always_is_said_to_have_no_effect() -> None:
     for watch, said in ((Watch("LINK"), 0), (Watch("LINK", always=True), 1)):
         declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [watch])
-        warnings = doctor.warnings(LOG, declared, compile_triggers("APP", LOG, declared), installed())
+        warnings = TRIGGERS.warnings(LOG, declared, compile_triggers("APP", LOG, declared), installed())
         assert sum("always has no effect on LINK" in warning for warning in warnings) == said
-        assert "what GoldenGate or another apply process writes" in doctor.not_captured(declared)
+        assert "what GoldenGate or another apply process writes" in TRIGGERS.not_captured(declared)
 
 
-def foreign(event: str = "INSERT OR UPDATE OR DELETE", schema: str = "APP") -> Trigger:
-    return Trigger(schema, "BILL", ("APP", "LINK"), "AFTER EACH ROW", event, True, True)
+def foreign(event: str = "INSERT OR UPDATE OR DELETE", schema: str = "APP") -> StoredTrigger:
+    return StoredTrigger(schema, "BILL", ("APP", "LINK"), type="AFTER EACH ROW", event=event)
 
 
-def order_warnings(trigger: Trigger, *follows: tuple[str, str]) -> list[str]:
+def order_warnings(trigger: StoredTrigger, *follows: tuple[str, str]) -> list[str]:
     declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK")])
-    there = replace(installed(trigger), follows={(trigger.schema, trigger.name): set(follows)})
-    warnings = doctor.warnings(LOG, declared, compile_triggers("APP", LOG, declared), there)
+    there = installed(replace(trigger, follows=frozenset(follows)))
+    warnings = TRIGGERS.warnings(LOG, declared, compile_triggers("APP", LOG, declared), there)
     return [warning.partition("give it FOLLOWS ")[2] for warning in warnings if "give it FOLLOWS" in warning]
 
 
@@ -642,16 +651,16 @@ def test_a_trigger_that_follows_ours_is_not_told_to() -> None:
 
 def test_what_follows_a_trigger_that_goes_is_warned_of_before() -> None:
     ours = all_there(compiled_link())
-    there = replace(installed(*ours, foreign()), follows={("APP", "BILL"): {("APP", "TGR_LINK_U_1")}})
-    assert list(doctor.left_invalid(there, ours[:1])) == []
-    (warning,) = doctor.left_invalid(there, ours)
+    there = installed(*ours, replace(foreign(), follows=frozenset({("APP", "TGR_LINK_U_1")})))
+    assert list(TRIGGERS.drop_warnings(there, ours[:1])) == []
+    (warning,) = TRIGGERS.drop_warnings(there, ours)
     assert warning.startswith("trigger BILL of APP.LINK FOLLOWS TGR_LINK_U_1, which goes: it is invalid then")
     assert "ORA-04098" in warning
 
 
-def rows_of_dictionary(*triggers_: Trigger, follows: Sequence[tuple[str, str, str, str]] = ()) -> list[list[Any]]:
+def rows_of_dictionary(*triggers_: StoredTrigger, follows: Sequence[tuple[str, str, str, str]] = ()) -> list[list[Any]]:
     """What installed.sql answers: the sources, the triggers, their order."""
-    sources = [(one.schema, one.name, "TRIGGER", one.source) for one in triggers_ if one.source]
+    sources = [(one.schema, one.name, "TRIGGER", one.text) for one in triggers_ if one.text]
     rows = [
         (one.schema, one.name, *one.table, one.type, one.event, "ENABLED" if one.is_enabled else "DISABLED", "VALID")
         for one in triggers_
@@ -662,7 +671,7 @@ def rows_of_dictionary(*triggers_: Trigger, follows: Sequence[tuple[str, str, st
 def test_dropping_all_triggers_says_what_that_breaks() -> None:
     ours = all_there(compiled_link())
     answers = rows_of_dictionary(*ours, foreign(), follows=[("APP", "BILL", "APP", "TGR_LINK_D_1")])
-    plan = triggers.plan_drop(conn([("LOGS", "EVENTLOG")], *answers), LOG)
+    plan = TRIGGERS.plan_drop(conn([("LOGS", "EVENTLOG")], *answers), LOG)
     assert len(plan.changes) == 1
     assert [warning.partition(",")[0] for warning in plan.warnings] == ["trigger BILL of APP.LINK FOLLOWS TGR_LINK_D_1"]
 
@@ -670,7 +679,7 @@ def test_dropping_all_triggers_says_what_that_breaks() -> None:
 def test_a_user_who_is_shown_no_triggers_is_not_told_that_they_are_missing() -> None:
     recorder = conn([("LOGS", "EVENTLOG")], [], [("PUBLISHER",)])
     with pytest.raises(DatabaseError, match=r"shows user PUBLISHER no trigger of schema APP, .* run it as APP"):
-        triggers.plan(recorder, DATABASE, build_catalog(DATABASE), LOG, [Watch("LINK")])
+        TRIGGERS.plan(recorder, DATABASE, build_catalog(DATABASE), LOG, [Watch("LINK")])
     assert recorder.run[1][1] == {"owner": "APP"}
     assert not load("oracle").sees_triggers(conn([]), "APP")
     assert load("oracle").sees_triggers(conn([(1,)]), "APP")
@@ -678,15 +687,15 @@ def test_a_user_who_is_shown_no_triggers_is_not_told_that_they_are_missing() -> 
 
 def test_a_name_that_somebody_else_has_is_left_to_him() -> None:
     declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK")])
-    (made,) = compile_triggers("APP", LOG, declared, lambda schema, name: name == "TGR_LINK_I_1")
+    (made,) = compile_triggers("APP", LOG, declared, {("APP", "TGR_LINK_I_1")})
     assert [trigger.name for trigger in made.triggers] == ["TGR_LINK_I_2", "TGR_LINK_U_1", "TGR_LINK_D_1"]
 
 
 def test_the_sql_of_a_table_has_a_way_back_and_a_digest_that_follows_it() -> None:
-    made = table_sql(compiled_link())
+    (made,) = TRIGGERS.compile(DATABASE, build_catalog(DATABASE), LOG, [Watch("LINK")])
     assert len(made.create) == len(made.drop) == 3
-    declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK", "field_query_back", "statement")])
-    assert table_sql(compile_triggers("APP", LOG, declared)).digest != made.digest
+    other = Watch("LINK", "field_query_back", "statement")
+    assert TRIGGERS.compile(DATABASE, build_catalog(DATABASE), LOG, [other])[0].digest != made.digest
 
 
 def test_compiling_twice_gives_the_same_text() -> None:
@@ -704,8 +713,8 @@ def test_a_class_that_no_trigger_can_hold_is_refused_with_advice() -> None:
 
 def test_applying_runs_each_statement_and_looks_whether_it_compiled() -> None:
     recorder = conn()
-    action = compare_table(compiled_link(), installed())
-    triggers.apply(recorder, TriggerPlan((action,)), 5.0)
+    action = compared(compiled_link(), installed())
+    TRIGGERS.apply(recorder, TriggerPlan((action,)), 5.0)
     statements = [statement for statement, _ in recorder.run]
     assert statements[0] == "ALTER SESSION SET DDL_LOCK_TIMEOUT = 5"
     assert statements[1::2] == list(action.statements)
@@ -717,7 +726,7 @@ def test_a_trigger_that_does_not_compile_is_dropped_and_said() -> None:
     with pytest.raises(
         DatabaseError, match=r"trigger APP\.TGR_LINK_I_1 does not compile: line 3, column 7.*was dropped"
     ):
-        triggers.apply(recorder, TriggerPlan((compare_table(compiled_link(), installed()),)), 5.0)
+        TRIGGERS.apply(recorder, TriggerPlan((compared(compiled_link(), installed()),)), 5.0)
     assert "DROP TRIGGER" in recorder.run[-1][0]
 
 
@@ -743,14 +752,14 @@ def test_ddl_waits_as_long_as_it_was_told(seconds: float, expected: int) -> None
 
 
 def test_nothing_to_do_is_a_comment() -> None:
-    assert script(TriggerPlan(()), 5.0).startswith("-- Nothing to do")
+    assert TRIGGERS.script(TriggerPlan(()), 5.0).startswith("-- Nothing to do")
 
 
 def test_a_name_that_would_end_a_statement_of_the_script_is_refused() -> None:
-    action = compare_table(compiled_link(), installed())
+    action = compared(compiled_link(), installed())
     broken = type(action)("create", "T", "", (action.statements[0].replace("LINK", "A\n/\nB"),))
     with pytest.raises(TriggerError, match="without --sql"):
-        script(TriggerPlan((broken,)), 5.0)
+        TRIGGERS.script(TriggerPlan((broken,)), 5.0)
 
 
 def types_of(watched: Table, field: str = "table_key") -> set[str]:

@@ -9,8 +9,7 @@ import pytest
 from oracle_catalogue import downgrade_script, migration_script, script_statements
 
 from eventlog.errors import TriggerError
-from eventlog.sql.dialects.oracle.rerun import guarded, rerunnable
-from eventlog.sql.dialects.oracle.script import terminated, unless
+from eventlog.sql.dialects.oracle.script import guarded, rerunnable, terminated, unless
 
 UPGRADE = script_statements(migration_script())
 DOWNGRADE = script_statements(downgrade_script())

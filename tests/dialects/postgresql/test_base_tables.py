@@ -8,7 +8,7 @@ import pytest
 from watched import STYLES, Logged, Watched, fields, run
 
 from eventlog.errors import TriggerError
-from eventlog.sql.dialects.postgresql import triggers
+from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.triggers.watch import Capture, Style, Watch
 
 Base = Mapping[str, Mapping[str, str]]
@@ -257,7 +257,7 @@ def test_one_table_serves_several_views_and_is_watched_itself(direct: Watched) -
     assert len(names_on(direct, "emp")) == 8
     plan = direct.watch(Watch("emp"))
     assert {action.kind for action in direct.plan(Watch("emp")).actions} == {"unchanged"}
-    triggers.drop(direct.conn, direct.log)
+    DIALECT.triggers.drop(direct.conn, direct.log)
     assert names_on(direct, "emp") == []
     assert direct.conn.exec_driver_sql("SELECT count(*) FROM pg_proc WHERE prosecdef").scalar_one() == 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from watched import STYLES, Logged, Watched, catalogue, fields, run
 
-from eventlog.sql.dialects.postgresql import triggers
+from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.reflect import reflect
 from eventlog.sql.triggers.watch import Style, Watch
 
@@ -89,7 +89,7 @@ def test_partitions_that_come_later_are_captured_and_the_plan_names_them(sales: 
     assert sales.plan(Watch("sale")).changes == ()
     assert sales.logged("TRUNCATE sale_e CASCADE") == gone("region=e+id=1")
     assert sales.logged("TRUNCATE sale CASCADE") == gone("region=w+id=1")
-    triggers.drop(sales.conn, sales.log)
+    DIALECT.triggers.drop(sales.conn, sales.log)
     assert sales.logged("INSERT INTO sale_w VALUES ('w', 2, 1)", "TRUNCATE sale_w CASCADE") == []
 
 
@@ -147,7 +147,7 @@ def test_triggers_of_partitions_come_and_go_with_them(sales: Watched) -> None:
     run(sales.conn, "DROP TABLE note")
     before = catalogue(sales.conn)
     sales.watch(Watch("sale"))
-    installed = triggers.digests(sales.conn, sales.log)
+    installed = DIALECT.triggers.digests(sales.conn, sales.log)
     assert set(installed) == {"public.sale"}
     run(sales.conn, "ALTER TABLE sale DETACH PARTITION sale_n", "INSERT INTO sale_n VALUES (1, 1, 'n')")
     assert sales.logged("SAVEPOINT s", "TRUNCATE sale_n") == []
@@ -156,7 +156,7 @@ def test_triggers_of_partitions_come_and_go_with_them(sales: Watched) -> None:
     assert (change.kind, change.table, change.statements) == (
         "drop", "public.sale_n", ('DROP TRIGGER "_tgr_sale_n_t_1" ON "public"."sale_n"',)
     )  # fmt: skip
-    assert triggers.digests(sales.conn, sales.log) == installed
+    assert DIALECT.triggers.digests(sales.conn, sales.log) == installed
     # Left there or taken away, it is no obstacle to the partition's coming back.
     run(sales.conn, "SAVEPOINT s")
     sales.watch(Watch("sale"))
@@ -169,7 +169,7 @@ def test_triggers_of_partitions_come_and_go_with_them(sales: Watched) -> None:
     run(sales.conn, "DROP TABLE sale_s2")
     assert [one.table for one in sales.plan(Watch("sale")).changes] == ["public.sale_n"]
     run(sales.conn, "ROLLBACK TO s", "ALTER TABLE sale ATTACH PARTITION sale_n FOR VALUES IN ('n')")
-    triggers.drop(sales.conn, sales.log)
+    DIALECT.triggers.drop(sales.conn, sales.log)
     assert [row for row in catalogue(sales.conn) if row[0] != "trigger"] == [r for r in before if r[0] != "trigger"]
     left = sales.conn.exec_driver_sql("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal").all()
     assert left == []
@@ -237,10 +237,10 @@ def test_a_script_and_a_migration_make_the_triggers_of_the_partitions_that_are_t
     for always in (False, True):
         run(sales.conn, "SAVEPOINT s")
         watches = (Watch("sale", always=always),)
-        made = triggers.compile_tables(database, sales.catalog("sale"), sales.log, watches)
+        made = DIALECT.triggers.compile(database, sales.catalog("sale"), sales.log, watches)
         run(sales.conn, *(statement for one in made for statement in one.create))
         assert sales.plan(*watches).changes == ()
-        assert triggers.digests(sales.conn, sales.log) == {one.table: one.digest for one in made}
+        assert DIALECT.triggers.digests(sales.conn, sales.log) == {one.table: one.digest for one in made}
         run(sales.conn, "SAVEPOINT t")
         assert sales.logged("TRUNCATE sale_n CASCADE") == gone("region=n+id=1")
         run(sales.conn, "ROLLBACK TO t", *(statement for one in made for statement in one.drop))

@@ -18,7 +18,7 @@ from eventlog.publisher.open import open_context
 from eventlog.publisher.sinks import Document
 from eventlog.sql import migrations
 from eventlog.sql.connection import connect
-from eventlog.sql.dialects.postgresql import DIALECT, triggers
+from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.locate import locate_log
 from eventlog.sql.triggers.watch import Watch
 from eventlog.xds.reader import read_events
@@ -48,7 +48,7 @@ def fill(database: sa.Engine) -> None:
         found = DIALECT.reflect(conn, None)
         classes = build_catalog(found, ignore=log.own_tables)
         watches = (Watch("price"), Watch("slot", "row_query_back"))
-        triggers.apply(conn, triggers.plan(conn, found, classes, log, watches))
+        DIALECT.triggers.apply(conn, DIALECT.triggers.plan(conn, found, classes, log, watches))
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from watched import JACK, LOG, PHONE, STYLES, Watched, run
 
-from eventlog.sql.dialects.postgresql import triggers
+from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.triggers.watch import Style, Watch
 
 
@@ -106,5 +106,5 @@ def test_rows_of_partitions_are_rows_of_their_root(empty: Watched) -> None:
     assert empty.logged("UPDATE p SET k = 11") == [(4, "k=1", None, None, None), (1, "k=11", "v", None, "y")]
     assert empty.logged("INSERT INTO tag VALUES (11, 'a')", "DELETE FROM tag")[1] == (2, "k=11", "tag.tag", "a", None)
     assert empty.logged("TRUNCATE p CASCADE") == [(4, "k=11", None, None, None)]
-    triggers.drop(empty.conn, LOG)
+    DIALECT.triggers.drop(empty.conn, LOG)
     assert empty.logged("INSERT INTO p VALUES (1, 'x')") == []

@@ -8,7 +8,8 @@ from watched import JACK, LOG, LOG_DDL, PHONE, Watched, catalogue, run
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError, LogTableError, TriggerError
 from eventlog.model import LogRow
-from eventlog.sql.dialects.postgresql import triggers
+from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers.watch import Watch
 
@@ -17,14 +18,14 @@ def test_drop_leaves_the_catalogue_as_it_was(usr: Watched) -> None:
     before = catalogue(usr.conn)
     usr.watch(Watch("usr"), Watch("keyed"))
     assert catalogue(usr.conn) != before
-    dropped = triggers.drop(usr.conn, LOG)
+    dropped = DIALECT.triggers.drop(usr.conn, LOG)
     assert catalogue(usr.conn) == before
     assert [(action.kind, action.table) for action in dropped.actions] == [
         ("drop", "public.keyed"),
         ("drop", "public.usr"),
         ("drop", "public.usr_phone"),
     ]
-    assert triggers.drop(usr.conn, LOG).actions == ()
+    assert DIALECT.triggers.drop(usr.conn, LOG).actions == ()
 
 
 def test_applying_twice_changes_nothing(usr: Watched) -> None:
@@ -50,7 +51,7 @@ def test_a_plan_is_applied_as_a_whole_or_not_at_all(usr: Watched) -> None:
     before = catalogue(usr.conn)
     run(usr.conn, "ALTER TABLE keyed RENAME TO gone")
     with pytest.raises(DatabaseError, match="keyed"):
-        triggers.apply(usr.conn, plan)
+        DIALECT.triggers.apply(usr.conn, plan)
     assert catalogue(usr.conn) == before
 
 
@@ -143,10 +144,10 @@ def test_changes_by_hand_are_noticed_and_undone(usr: Watched, statement: str, re
         ("replace", reason),
         ("unchanged", "as declared"),
     ]
-    triggers.apply(usr.conn, plan)
+    DIALECT.triggers.apply(usr.conn, plan)
     assert {action.kind for action in usr.plan(Watch("usr")).actions} == {"unchanged"}
     assert usr.logged(JACK)[0] == (1, "idu=1", "fname", None, "Jack")
-    triggers.drop(usr.conn, LOG)
+    DIALECT.triggers.drop(usr.conn, LOG)
     assert usr.conn.exec_driver_sql("SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal").scalar_one() == 0
 
 
@@ -160,7 +161,7 @@ def test_another_style_replaces_the_triggers(usr: Watched) -> None:
 
 def test_two_logs_of_one_table_do_not_touch_each_other(usr: Watched) -> None:
     other = LogTable("log", "second", LogRow._fields)
-    run(usr.conn, LOG_DDL[1].replace("log.eventlog", "log.second"), triggers.render_quote_function(other))
+    run(usr.conn, LOG_DDL[1].replace("log.eventlog", "log.second"), render_quote_function(other))
     second = Watched(usr.conn, other)
     usr.watch(Watch("usr"))
     assert {action.kind for action in second.watch(Watch("usr", "row_query_back")).actions} == {"create"}
@@ -171,7 +172,7 @@ def test_two_logs_of_one_table_do_not_touch_each_other(usr: Watched) -> None:
         usr.conn.exec_driver_sql(f"SELECT event_type FROM log.{log}").scalars().all() for log in ("eventlog", "second")
     ]
     assert counts == [[1], [5]]
-    triggers.drop(usr.conn, other)
+    DIALECT.triggers.drop(usr.conn, other)
     assert {action.kind for action in usr.plan(Watch("usr")).actions} == {"unchanged"}
 
 
@@ -191,7 +192,7 @@ def test_a_log_with_names_and_order_of_its_own(usr: Watched) -> None:
             *(ColumnType(Kind.CHARACTER),) * 6,
         ),
     )
-    run(usr.conn, triggers.render_quote_function(log), "SET TimeZone = 'Asia/Tokyo'")
+    run(usr.conn, render_quote_function(log), "SET TimeZone = 'Asia/Tokyo'")
     Watched(usr.conn, log).watch(Watch("usr"))
     run(usr.conn, JACK)
     rows = usr.conn.exec_driver_sql(
@@ -269,7 +270,7 @@ def test_a_log_that_is_missing_is_named(usr: Watched) -> None:
 def test_a_quoting_function_that_the_log_lacks_comes_and_goes_with_the_triggers(usr: Watched) -> None:
     run(usr.conn, "DROP FUNCTION log.proc_eventlog_quote(text)")
     before = catalogue(usr.conn)
-    assert "quote" not in triggers.to_sql(usr.watch(Watch("usr")))
+    assert "quote" not in DIALECT.triggers.script(usr.watch(Watch("usr")))
     plan = usr.watch(Watch("keyed"))
     assert (plan.actions[0].kind, plan.actions[0].table) == ("create", "log.proc_eventlog_quote")
     assert usr.logged("INSERT INTO keyed VALUES (1, 'a+b')") == [(5, 'b="a+b"+a=1', None, None, None)]
@@ -280,5 +281,5 @@ def test_a_quoting_function_that_the_log_lacks_comes_and_goes_with_the_triggers(
     )
     assert [action.kind for action in usr.watch(Watch("keyed")).changes] == ["replace"]
     assert [action.kind for action in usr.watch(Watch("usr")).changes] == ["create", "create", "drop", "drop"]
-    triggers.drop(usr.conn, LOG)
+    DIALECT.triggers.drop(usr.conn, LOG)
     assert catalogue(usr.conn) == before

@@ -8,7 +8,7 @@ from watched import JACK, Watched, catalogue, fields, run
 
 from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql import migrations
-from eventlog.sql.dialects.postgresql import DIALECT, triggers
+from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.locate import locate_log
 from eventlog.sql.triggers.watch import Watch
 from eventlog.sql.windows import Window
@@ -117,10 +117,10 @@ def test_applying_does_not_wait_for_a_table_without_end(committed_usr: Watched) 
         plan = usr.plan(Watch("usr"), Watch("keyed"))
         before = catalogue(usr.conn)
         with pytest.raises(DatabaseError, match=r"more than 0\.05 s by process .*payroll, idle in transaction"):
-            triggers.apply(usr.conn, plan, 0.05)
+            DIALECT.triggers.apply(usr.conn, plan, 0.05)
         assert catalogue(usr.conn) == before
         assert usr.conn.exec_driver_sql("SHOW lock_timeout").scalar_one() == "0"
-    triggers.apply(usr.conn, plan)
+    DIALECT.triggers.apply(usr.conn, plan)
     assert usr.conn.exec_driver_sql("SHOW lock_timeout").scalar_one() == "0"
     assert usr.plan(Watch("usr"), Watch("keyed")).changes == ()
 
@@ -169,5 +169,5 @@ def test_a_log_of_somebody_else_is_written_by_its_own_columns(usr: Watched) -> N
         (4, "keyed", 'b="a+b"+a=1', None, None),
     ] * 2
     assert [row.record_id for row in rows] == list(range(1, 11))
-    triggers.drop(usr.conn, log)
+    DIALECT.triggers.drop(usr.conn, log)
     migrations.downgrade(usr.conn, log_table="theirs", schema="log")

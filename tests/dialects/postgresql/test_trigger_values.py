@@ -7,7 +7,7 @@ from watched import JACK, PHONE, STYLES, Watched, fields, run
 
 from eventlog.core.catalog import Column
 from eventlog.core.values import ColumnType, Kind
-from eventlog.sql.dialects.postgresql import triggers
+from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.text import value_text
 from eventlog.sql.triggers.watch import Style, Watch
 
@@ -138,7 +138,7 @@ def test_columns_that_are_excluded_are_not_even_looked_at(usr: Watched, style: S
     assert len(usr.logged("UPDATE usr SET lname = 'Doe', fname = 'x'")) == 1
     run(usr.conn, "UPDATE usr SET idu = 2")
     assert all("secret" not in row and "fname" not in row for row in usr.rows())
-    assert "fname" not in triggers.to_sql(usr.plan(Watch("usr", style, exclude=("fname", "lname", PHONE))))
+    assert "fname" not in DIALECT.triggers.script(usr.plan(Watch("usr", style, exclude=("fname", "lname", PHONE))))
 
 
 def test_a_column_more_is_noticed_and_one_less_too(usr: Watched) -> None:
@@ -150,7 +150,7 @@ def test_a_column_more_is_noticed_and_one_less_too(usr: Watched) -> None:
         ("unchanged", "public.usr_phone"),
     ]
     assert plan.actions[0].reason == "column age (integer) is new to the watch, and not captured yet"
-    triggers.apply(usr.conn, plan)
+    DIALECT.triggers.apply(usr.conn, plan)
     assert usr.logged("INSERT INTO usr (idu, age) VALUES (1, 30)") == [(1, "idu=1", "age", None, "30")]
     run(usr.conn, "ALTER TABLE usr DROP COLUMN age")
     assert usr.plan(Watch("usr")).actions[0].kind == "replace"

@@ -14,14 +14,11 @@ from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectCl
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import LogRow
 from eventlog.sql.bulk import Part
-from eventlog.sql.dialect import CurrentRow, Dialect, LogRows, Triggers
-from eventlog.sql.dialects.oracle import bulk, ddl, doctor, lock, resync, script, text, triggers
+from eventlog.sql.dialect import CurrentRow, Dialect, LogRows
+from eventlog.sql.dialects.oracle import bulk, ddl, doctor, lock, resync, script, text
 from eventlog.sql.dialects.oracle.identity import identity
-from eventlog.sql.dialects.oracle.installed import shows_triggers
 from eventlog.sql.dialects.oracle.query_back import query_back
 from eventlog.sql.dialects.oracle.reflect import fingerprint, reflect
-from eventlog.sql.dialects.oracle.rerun import guarded, rerunnable
-from eventlog.sql.dialects.oracle.running import run
 from eventlog.sql.dialects.oracle.session import (
     CONNECT_ADVICE,
     SESSION,
@@ -33,6 +30,7 @@ from eventlog.sql.dialects.oracle.session import (
     missing_rights,
     passes,
 )
+from eventlog.sql.dialects.oracle.triggers import OracleTriggers, shows_triggers
 from eventlog.sql.doctor.facts import Answer
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
@@ -75,15 +73,7 @@ class Oracle(Dialect):
     session = SESSION
     max_identifier = text.MAX_IDENTIFIER
     lacks = frozenset({Kind.TIME, Kind.UUID})
-    triggers = Triggers(
-        compile=triggers.compile_tables,
-        plan=triggers.plan,
-        plan_drop=triggers.plan_drop,
-        apply=triggers.apply,
-        script=script.script,
-        installed=triggers.installed,
-        digests=triggers.digests,
-    )
+    triggers = OracleTriggers()
     answers: ClassVar = doctor.ANSWERS
     column_types: ClassVar = ddl.TYPES
     queue_index = ("status", "record_id")
@@ -271,13 +261,13 @@ class Oracle(Dialect):
         return ddl.drop_flights(log)
 
     def as_script(self, printed: str) -> str:
-        return rerunnable(printed)
+        return script.rerunnable(printed)
 
     def run(self, conn: Connection, statement: str) -> None:
-        run(conn, statement)
+        ddl.run(conn, statement)
 
     def guarded(self, statement: str) -> str:
-        return guarded(statement)
+        return script.guarded(statement)
 
     def half_made(self, conn: Connection, log: LogTable) -> bool:
         return ddl.half_made(conn, log)

@@ -6,9 +6,7 @@ operation, since the source of one may have 32 KiB.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from eventlog.core import table_key
@@ -40,6 +38,7 @@ from eventlog.sql.dialects.oracle.types import (
     text_bytes,
 )
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.triggers.compare import Compiled, CompiledTrigger, TableName, marked
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers
 from eventlog.sql.triggers.plan import first_free
 from eventlog.sql.triggers.templates import Templates
@@ -50,52 +49,29 @@ MAX_SOURCE: Final = 32 * 1024
 _FLUSH: Final = 1000
 """Log rows that a compound trigger keeps in memory before it writes them."""
 
-Taken = Callable[[str, str], bool]
-"""Whether a schema has a trigger of this name that is not ours."""
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledTrigger:
-    """One trigger. ``statement`` holds ``marker`` as a comment: whose it is, and the hash of the rest."""
-
-    name: str
-    operation: str
-    statement: str
-    marker: str
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """The triggers of one declaration, on one table. ``schema``: the table's, None = the session's."""
-
-    schema: str | None
-    table: str
-    triggers: tuple[CompiledTrigger, ...]
-
 
 def compile_triggers(
-    schema: str | None, log: LogTable, declared: Iterable[TableTriggers], is_taken: Taken = lambda *_: False
+    schema: str | None, log: LogTable, declared: Iterable[TableTriggers], taken: Collection[TableName] = ()
 ) -> list[Compiled]:
-    """What is declared, as SQL. ``schema``: that of the classes. Raises TriggerError for what no trigger can hold."""
-    used: set[tuple[str | None, str]] = set()
+    """What is declared, as SQL. ``schema``: that of the classes; ``taken``: schema and name of triggers not ours.
+
+    Raises TriggerError for what no trigger can hold.
+    """
+    used = set(taken)
     compiled = []
     for one in declared:
-        home = one.schema or schema
-        made = []
+        home, table = one.schema or schema, one.table.name
+        triggers = []
         for letter, operation in OPERATIONS.items():
-
-            def is_used(name: str, home: str | None = home) -> bool:
-                return (home, name) in used or is_taken(home or "", name)
-
-            name = _free_name(one.table.name, letter, is_used)
-            used.add((home, name))
-            made.append(_trigger(home, log, one, name, operation))
-        compiled.append(Compiled(home, one.table.name, tuple(made)))
+            name = _free_name(table, letter, {name for schema, name in used if schema == (home or "")})
+            used.add((home or "", name))
+            triggers.append(_trigger(home, log, one, name, operation))
+        compiled.append(Compiled(home, table, tuple(triggers), {}, frozenset()))
     return compiled
 
 
-def _free_name(table: str, letter: str, is_used: Callable[[str], bool]) -> str:
-    return first_free(lambda number: own_name(f"tgr_{{}}_{letter}_{number}", table), is_used)
+def _free_name(table: str, letter: str, used: Collection[str]) -> str:
+    return first_free(lambda number: own_name(f"tgr_{{}}_{letter}_{number}", table), used.__contains__)
 
 
 def marker_of(log: LogTable, digest: str) -> str:
@@ -112,16 +88,14 @@ def _trigger(home: str | None, log: LogTable, triggers: TableTriggers, name: str
     def rendered(marker: str) -> str:
         return render_one(home, log, triggers, name, operation, marker)  # type: ignore[arg-type]
 
-    digest = hashlib.sha256(rendered(marker_of(log, _NO_DIGEST)).encode()).hexdigest()
-    marker = marker_of(log, digest)
-    statement = rendered(marker)
+    statement, digest = marked(rendered, lambda digest: marker_of(log, digest), blank=_NO_DIGEST)
     if len(statement.encode()) > MAX_SOURCE:
         raise TriggerError(
             f"watch {triggers.class_name}: the trigger for {operation} of {triggers.table.name} has "
             f"{len(statement.encode())} bytes, and Oracle takes {MAX_SOURCE}: leave columns out with exclude, or use "
             "style = row_query_back"
         )
-    return CompiledTrigger(name, operation, statement, marker)
+    return CompiledTrigger(name, operation, statement, digest)
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------------
@@ -131,7 +105,7 @@ def _class_trigger(
     home: str | None, log: LogTable, triggers: ClassTriggers, name: str, operation: str, marker: str
 ) -> str:
     loggable = [column for column in triggers.columns if is_loggable(column, triggers.lob_values)]
-    named_key = [_named(column, triggers.names) for column in triggers.key]
+    log_key = triggers.log_key
     compared = [*triggers.key, *triggers.columns] if operation == "UPDATE" else []
     by_value = triggers.insert_type == EventType.INSERT_FIELD
     written = loggable if by_value and operation != "DELETE" else []
@@ -143,9 +117,9 @@ def _class_trigger(
         table=qualified(home, triggers.table.name),
         operation=operation,
         marker=marker,
-        log=_log_for(log, triggers.class_name, named_key, written),
+        log=_log_for(log, triggers.class_name, log_key, written),
         columns=triggers.columns,
-        names={column.name: triggers.names.get(column.name, column.name) for column in triggers.columns},
+        names=triggers.log_names,
         insert_type=int(triggers.insert_type),
         update_type=int(triggers.update_type),
         is_compound=by_statement or operation == "UPDATE",
@@ -161,7 +135,7 @@ def _class_trigger(
         is_loggable=loggable.__contains__,
         base64=base64_function(log, home),
         key_of=lambda row: key_text(
-            named_key, _fields(row, triggers.key), quote_function(log, home), base64_function(log, home)
+            log_key, _fields(row, triggers.key), quote_function(log, home), base64_function(log, home)
         ),
         is_there=lambda row: _is_there(row, triggers.key),
         key_is_changed=joined(" OR ", map(_is_changed, triggers.key)),
@@ -174,11 +148,7 @@ def _child_trigger(
     by_statement = triggers.capture == "statement"
     by_value = triggers.event_type == EventType.UPDATE_FIELD and is_loggable(triggers.column, lob_values=False)
     event_type = EventType.UPDATE_FIELD if by_value else EventType.UPDATE_FIELD_QUERY_BACK
-    # The key as the child's row spells it: of its own types, under the names of the owner's columns.
-    own_key = [
-        Column(triggers.names.get(key.name, key.name), own.type, own.deterministic)
-        for key, own in zip(triggers.key, triggers.owner_columns, strict=True)
-    ]
+    own_key = triggers.own_key
     return render(
         "child_trigger.sql.j2",
         name=qualified(home, name),
@@ -245,10 +215,6 @@ def _families(columns: Iterable[Column], needed: Iterable[Family]) -> list[Famil
 
 def _is_readable(column: Column) -> bool:
     return family(column) is not Family.UNREADABLE
-
-
-def _named(column: Column, names: Mapping[str, str]) -> Column:
-    return Column(names.get(column.name, column.name), column.type, column.deterministic)
 
 
 def field(row: str, column: Column) -> str:

@@ -1,178 +1,265 @@
-"""Triggers on Oracle: planned, applied and dropped (spec/triggers.md 7.2, 9, 10).
+"""Triggers on Oracle: what is there, and what is Oracle's own in planning and applying (spec/triggers.md 7.2, 9, 10).
 
-``compile`` makes their SQL, ``installed`` reads what is there, ``compare`` finds the difference.
+Oracle keeps no comment on a trigger, so the hash of what was compiled stands in its source; what somebody changed by
+hand shows by comparing the rest of the source.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.core.catalog import Catalog, Database
-from eventlog.errors import DatabaseError, TriggerError
-from eventlog.sql.connection import as_database_errors
-from eventlog.sql.dialects.oracle import doctor
-from eventlog.sql.dialects.oracle.compare import by_table, claims, compare_table, digest_of, drop_all, table_sql
-from eventlog.sql.dialects.oracle.compile import Compiled, Taken, compile_triggers
-from eventlog.sql.dialects.oracle.ddl import create_functions
-from eventlog.sql.dialects.oracle.installed import (
-    Installed,
-    find_log,
-    missing_functions,
-    read_installed,
-    shows_triggers,
-)
+from eventlog.core.catalog import Database
+from eventlog.errors import DatabaseError, LogTableError
+from eventlog.sql.dialects.oracle.compile import compile_triggers
+from eventlog.sql.dialects.oracle.ddl import create_functions, number_sequence, run
 from eventlog.sql.dialects.oracle.lock import current_user
 from eventlog.sql.dialects.oracle.reflect import reflect
-from eventlog.sql.dialects.oracle.running import run
-from eventlog.sql.dialects.oracle.script import ddl_lock_timeout
-from eventlog.sql.dialects.oracle.session import error_code
+from eventlog.sql.dialects.oracle.script import PROLOGUE, ddl_lock_timeout, drop_trigger, terminated
+from eventlog.sql.dialects.oracle.session import error_code, fetch
+from eventlog.sql.dialects.oracle.text import base64_function, own_name, qualified, quote_function, quote_identifier
+from eventlog.sql.dialects.oracle.types import Family, family
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import run_as_it_stands
-from eventlog.sql.triggers.declared import TableTriggers, declared_triggers
-from eventlog.sql.triggers.plan import NO_LONGER_WATCHED, Action, InstalledTrigger, TableSql, TriggerPlan
-from eventlog.sql.triggers.watch import Watch
+from eventlog.sql.statements import run_as_it_stands, statements
+from eventlog.sql.triggers.base import MarkedTriggers
+from eventlog.sql.triggers.compare import (
+    Compiled,
+    CompiledTrigger,
+    Installed,
+    StoredTrigger,
+    TableName,
+    behind_marker,
+    by_place,
+    by_table,
+)
+from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers
+from eventlog.sql.triggers.plan import Action, InstalledTrigger, TriggerPlan
 
-_BUSY = frozenset({54, 4021})  # resource busy; time-out while waiting to lock an object
-
-
-def compile_tables(
-    database: Database, catalog: Catalog, log: LogTable, watches: Sequence[Watch]
-) -> tuple[TableSql, ...]:
-    """The SQL of what is declared, from the catalogue alone. Raises TriggerError for a watch that cannot be."""
-    declared, _ = declared_triggers(database, catalog, watches)
-    return tuple(table_sql(of_table) for of_table in by_table(compile_triggers(database.schema, log, declared)))
-
-
-def plan(
-    conn: Connection, database: Database, catalog: Catalog, log: LogTable, watches: Sequence[Watch]
-) -> TriggerPlan:
-    """What brings the triggers that write ``log`` to what is declared: one action a table, with its reason.
-
-    ``database`` is the reflected schema, ``catalog`` its classes. Triggers of the log that no watch declares are
-    dropped. Nothing is changed. Raises TriggerError for a watch that cannot be compiled, LogTableError if the log is
-    missing, DatabaseError if this user is not shown the triggers of a table.
-    """
-    found = find_log(conn, log)
-    declared, warnings = declared_triggers(database, catalog, watches, lambda other: reflect(conn, other))
-    _refuse_the_log(database.schema, found, declared)
-    for schema in sorted({one.schema or database.schema or "" for one in declared}):
-        if not shows_triggers(conn, schema):
-            raise DatabaseError(
-                f"the database shows user {current_user(conn)} no trigger of schema {schema}, so nobody can tell which "
-                f"are missing: run it as {schema}, or as a user with CREATE ANY TRIGGER"
-            )
-    installed = read_installed(conn, found)
-    compiled = compile_triggers(database.schema, found, declared, _is_taken(installed))
-    functions = missing_functions(conn, found) if declared else []
-    made = [Action("create", str(found), "its functions are missing", tuple(create_functions(found)))]
-    warnings += doctor.warnings(found, declared, compiled, installed)
-    claimed = claims(compiled)
-    warnings += doctor.left_invalid(
-        installed,
-        (
-            trigger
-            for table in installed.tables
-            for trigger in installed.on(table)
-            if claimed.get((trigger.schema, trigger.name)) != table
-        ),
-    )
-    return TriggerPlan(
-        (*(made if functions else []), *actions(compiled, installed)), tuple(warnings), doctor.not_captured(declared)
-    )
+_BUSY: Final = frozenset({54, 4021})
+"""Resource busy; time-out while waiting to lock an object."""
 
 
-def actions(compiled: Sequence[Compiled], installed: Installed) -> list[Action]:
-    """What brings the triggers of a log to all that is declared, as it is compiled: one action a table."""
-    claimed = claims(compiled)
-    kept = [(one.schema or "", one.table) for one in compiled]
-    return [
-        # First, since a table that was renamed keeps the names that the new one of its name needs.
-        *drop_all(installed, kept=kept, reason=NO_LONGER_WATCHED),
-        *(compare_table(of_table, installed, claimed) for of_table in by_table(compiled)),
-    ]
+class OracleTriggers(MarkedTriggers):
+    """Oracle commits every statement of a plan: what is done before an error stays, and a new plan goes on."""
 
+    replaces = True
+    script_head = (*PROLOGUE, "")
+    script_end = ()
 
-def plan_drop(conn: Connection, log: LogTable) -> TriggerPlan:
-    """What takes all triggers away that write ``log``, found by their sources; the log and its functions stay.
+    def find_log(self, conn: Connection, log: LogTable) -> LogTable:
+        found = fetch(conn, statements(__package__, "installed.sql")["log"], {"owner": log.schema, "name": log.name})
+        if not found:
+            raise LogTableError(f"the log {log} is missing: run `eventlog db upgrade` first")
+        return replace(log, schema=found[0][0], name=found[0][1])
 
-    Raises LogTableError if the log is missing.
-    """
-    installed = read_installed(conn, find_log(conn, log))
-    ours = [trigger for table in installed.tables for trigger in installed.on(table)]
-    return TriggerPlan(
-        tuple(drop_all(installed, kept=(), reason="all triggers of the log go")),
-        tuple(doctor.left_invalid(installed, ours)),
-    )
+    def reflect(self, conn: Connection, schema: str | None) -> Database:
+        return reflect(conn, schema)
 
+    def read_installed(self, conn: Connection, log: LogTable) -> Installed:
+        return by_place(all_triggers(conn), qualified(log.schema, log.name))
 
-def apply(conn: Connection, plan: TriggerPlan, lock_timeout: float) -> None:
-    """Run the statements of a plan. Oracle commits each: what is done before an error stays, and a new plan goes on.
+    def compile_declared(
+        self,
+        schema: str | None,
+        log: LogTable,
+        declared: Sequence[TableTriggers],
+        taken: Collection[TableName] = (),
+    ) -> list[Compiled]:
+        return compile_triggers(schema, log, declared, taken)
 
-    ``lock_timeout``: seconds to wait for a table, 0 = without end. A trigger that does not compile is dropped, since
-    the application's statements would fail by it. Raises DatabaseError if the database refuses a statement, if a
-    trigger does not compile, or if a table is not to be had in time.
-    """
-    if not plan.changes:
-        return
-    with as_database_errors(conn):
-        run_as_it_stands(conn, ddl_lock_timeout(lock_timeout))
-        for action in plan.changes:
-            for statement in action.statements:
-                _run(conn, action, statement, lock_timeout)
+    def drop_trigger(self, schema: str | None, name: str) -> str:
+        return drop_trigger(schema, name)
 
+    def enable(self, trigger: StoredTrigger) -> list[str]:
+        return [] if trigger.is_enabled else [f"ALTER TRIGGER {qualified(trigger.schema, trigger.name)} ENABLE"]
 
-def _run(conn: Connection, action: Action, statement: str, lock_timeout: float) -> None:
-    try:
+    def difference(self, stored: StoredTrigger, compiled: CompiledTrigger) -> str | None:
+        # What is before the marker the database writes in its own way.
+        if behind_marker(stored.text) != behind_marker(compiled.statement):
+            return "was changed by hand"
+        if not stored.is_enabled:
+            return "is disabled"
+        return None if stored.is_valid else "is invalid"
+
+    def refuse(self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]) -> None:
+        super().refuse(conn, log, schema, declared)
+        for home in sorted({one.schema or schema or "" for one in declared}):
+            if not shows_triggers(conn, home):
+                raise DatabaseError(
+                    f"the database shows user {current_user(conn)} no trigger of schema {home}, so nobody can tell "
+                    f"which are missing: run it as {home}, or as a user with CREATE ANY TRIGGER"
+                )
+
+    def first_actions(self, conn: Connection, log: LogTable) -> list[Action]:
+        # A log that somebody else made has no functions.
+        names = {"quote": own_name("proc_{}_quote", log.name), "base64": own_name("proc_{}_base64", log.name)}
+        found = fetch(conn, statements(__package__, "installed.sql")["functions"], {"owner": log.schema, **names})
+        if {row[0] for row in found} >= set(names.values()):
+            return []
+        return [Action("create", str(log), "its functions are missing", tuple(create_functions(log)))]
+
+    def warnings(
+        self, log: LogTable, declared: Sequence[TableTriggers], compiled: Sequence[Compiled], installed: Installed
+    ) -> Iterable[str]:
+        for triggers, made in zip(declared, compiled, strict=True):
+            yield from _deferrable(triggers)
+            yield from _always(triggers)
+            yield from _grants(log, made)
+        for of_table in by_table(compiled):
+            yield from _order([trigger for one in of_table for trigger in one.triggers], of_table[0], installed)
+
+    def drop_warnings(self, installed: Installed, dropped: Sequence[StoredTrigger]) -> Iterable[str]:
+        return _left_invalid(installed, dropped)
+
+    def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
+        if not declared:
+            return ()
+        lobs = dict.fromkeys(
+            f"{triggers.table.name}.{column.name}"
+            for triggers in declared
+            for column in ([triggers.column] if isinstance(triggers, ChildTriggers) else triggers.columns)
+            if family(column) in (Family.CLOB, Family.NCLOB, Family.UNREADABLE)
+        )
+        partitioned = dict.fromkeys(triggers.table.name for triggers in declared if triggers.table.partitioned)
+        return (
+            "TRUNCATE",
+            "direct-path loads of SQL*Loader, and Data Pump imports in the direct path",
+            "FLASHBACK TABLE without ENABLE TRIGGERS",
+            "what GoldenGate or another apply process writes",
+            *(f"{table}: EXCHANGE, DROP and TRUNCATE of a partition" for table in partitioned),
+            *([f"writes through a locator (DBMS_LOB, OCI) to {', '.join(lobs)}"] if lobs else []),
+        )
+
+    # Applying
+
+    @contextmanager
+    def applying(self, conn: Connection, lock_timeout: float) -> Iterator[None]:
+        for setting in self.settings(lock_timeout):
+            run_as_it_stands(conn, setting)
+        yield
+
+    def run(self, conn: Connection, statement: str) -> None:
         run(conn, statement)
-    except DBAPIError as error:
+
+    def locked_out(
+        self, conn: Connection, plan: TriggerPlan, action: Action, error: DBAPIError, lock_timeout: float
+    ) -> DatabaseError | None:
         if error_code(error) not in _BUSY:
-            raise
-        raise DatabaseError(
+            return None
+        return DatabaseError(
             f"{action.table} was locked for more than {lock_timeout:g} s by another transaction: run it again when "
             "that has ended, or wait longer with --lock-timeout; what was done before stays"
-        ) from error
-
-
-def _is_taken(installed: Installed) -> Taken:
-    others = {
-        (trigger.schema, trigger.name)
-        for triggers in installed.triggers.values()
-        for trigger in triggers
-        if not installed.owns(trigger)
-    }
-    return lambda schema, name: (schema, name) in others
-
-
-def _refuse_the_log(schema: str | None, log: LogTable, declared: Iterable[TableTriggers]) -> None:
-    for triggers in declared:
-        if (triggers.schema or schema, triggers.table.name) == (log.schema, log.name):
-            raise TriggerError(f"{log.name} is the log: triggers on it would log their own rows without end")
-
-
-# --- what is installed ------------------------------------------------------------------------------------------------
-
-
-def installed(conn: Connection, log: LogTable) -> list[InstalledTrigger]:
-    """The triggers that write ``log``, in the order of tables and names. Nothing is changed."""
-    there = read_installed(conn, find_log(conn, log))
-    return [
-        InstalledTrigger(
-            table=".".join(table),
-            trigger=trigger.name,
-            function=None,
-            enabled=trigger.is_enabled,
-            trigger_sql=f"CREATE OR REPLACE {trigger.source}",
-            function_sql=None,
         )
-        for table in there.tables
-        for trigger in there.on(table)
+
+    def settings(self, lock_timeout: float) -> list[str]:
+        return [ddl_lock_timeout(lock_timeout)]
+
+    def ended(self, statements: Iterable[str]) -> list[str]:
+        return terminated(statements)
+
+    def installed(self, conn: Connection, log: LogTable) -> list[InstalledTrigger]:
+        found = super().installed(conn, log)
+        return [one._replace(trigger_sql=f"CREATE OR REPLACE {one.trigger_sql}") for one in found]
+
+
+def all_triggers(conn: Connection) -> list[StoredTrigger]:
+    """The triggers of all tables, in the order of tables and names; the text of ours among them."""
+    sources: defaultdict[TableName, str] = defaultdict(str)
+    for schema, name, type_, line in fetch(conn, statements(__package__, "installed.sql")["sources"]):
+        if type_ == "TRIGGER":
+            sources[schema, name] += line or ""
+    rows = fetch(conn, statements(__package__, "installed.sql")["triggers"])
+    follows: defaultdict[TableName, set[TableName]] = defaultdict(set)
+    for schema, name, other_schema, other in fetch(conn, statements(__package__, "installed.sql")["ordering"]):
+        follows[schema, name].add((other_schema, other))
+    return [
+        StoredTrigger(
+            schema,
+            name,
+            table=(owner, table),
+            text=sources.get((schema, name), ""),
+            is_enabled=status == "ENABLED",
+            is_valid=validity == "VALID",
+            type=type_,
+            event=event,
+            follows=frozenset(follows.get((schema, name), ())),
+        )
+        for schema, name, owner, table, type_, event, status, validity in rows
     ]
 
 
-def digests(conn: Connection, log: LogTable) -> dict[str, str]:
-    """Table -> hash of what was compiled for its triggers, as their sources have it."""
-    there = read_installed(conn, find_log(conn, log))
-    return {".".join(table): digest_of(trigger.digest for trigger in there.on(table)) for table in there.tables}
+def shows_triggers(conn: Connection, schema: str) -> bool:
+    """Whether this session is shown the triggers on a schema's tables: where it is not, none of them is missing."""
+    return bool(fetch(conn, statements(__package__, "installed.sql")["sees_triggers"], {"owner": schema}))
+
+
+# --- what people should know of declared triggers (spec/triggers.md 1, 7) ---------------------------------------------
+
+
+def _deferrable(triggers: TableTriggers) -> Iterable[str]:
+    if isinstance(triggers, ClassTriggers) and triggers.keys_may_shift:
+        yield (
+            f"the primary key of {triggers.table.name} is DEFERRABLE: keys that several statements of one transaction "
+            "exchange are logged in the order of the statements, and a key that two rows share for a while as if each "
+            "were the object"
+        )
+
+
+def _always(triggers: TableTriggers) -> Iterable[str]:
+    if triggers.always:
+        yield (
+            f"always has no effect on {triggers.table.name}: whether triggers fire for what an apply process writes is "
+            "set by DBMS_DDL.SET_TRIGGER_FIRING_PROPERTY"
+        )
+
+
+def _order(ours: Sequence[CompiledTrigger], made: Compiled, installed: Installed) -> Iterable[str]:
+    for trigger in installed.triggers.get(made.place, ()):
+        if trigger.digest is not None or not trigger.is_enabled or trigger.type not in ("AFTER EACH ROW", "COMPOUND"):
+            continue
+        before = [
+            qualified(made.schema if made.schema != trigger.schema else None, one.name)
+            for one in ours
+            if one.operation in trigger.event and (made.schema or "", one.name) not in trigger.follows
+        ]
+        if before:
+            yield (
+                f"trigger {trigger.name} of {made.table} fires before or after ours, as Oracle likes: what it writes "
+                f"to watched tables may be logged before the change it answers; give it FOLLOWS {', '.join(before)}"
+            )
+
+
+def _left_invalid(installed: Installed, dropped: Iterable[StoredTrigger]) -> Iterable[str]:
+    """Sentences on the triggers of others that FOLLOW one of ours which goes: writes to their tables fail then."""
+    gone = {(trigger.schema, trigger.name) for trigger in dropped}
+    for found in installed.triggers.values():
+        for trigger in found:
+            named = sorted(gone & trigger.follows)
+            if trigger.digest is None and named:
+                names = ", ".join(name for _, name in named)
+                yield (
+                    f"trigger {trigger.name} of {'.'.join(trigger.table)} FOLLOWS {names}, which goes: it is invalid "
+                    "then, and every write to its table that fires it fails (ORA-04098); first make it without that"
+                )
+
+
+def _grants(log: LogTable, made: Compiled) -> Iterable[str]:
+    if made.schema in (None, log.schema):
+        return
+    owner = quote_identifier(made.schema or "")
+    wanted = (
+        f"GRANT INSERT ON {qualified(log.schema, log.name)} TO {owner}",
+        f"GRANT SELECT ON {number_sequence(log)} TO {owner}",
+        f"GRANT EXECUTE ON {quote_function(log)} TO {owner}",
+        f"GRANT EXECUTE ON {base64_function(log)} TO {owner}",
+    )
+    yield (
+        f"the triggers in schema {made.schema} write the log with the rights of that user, which must be granted to it "
+        f"itself and not to a role: {'; '.join(wanted)}"
+    )

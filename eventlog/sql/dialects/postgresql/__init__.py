@@ -13,15 +13,13 @@ from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectCl
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import QUEUE_FIELDS, LogRow, QueueRow
 from eventlog.sql.bulk import Part
-from eventlog.sql.dialect import CurrentRow, Dialect, Triggers
+from eventlog.sql.dialect import CurrentRow, Dialect
 from eventlog.sql.dialects.postgresql import (
     arrow,
     guard,
     lock,
     resync,
-    show,
     storage,
-    triggers,
     wake,
 )
 from eventlog.sql.dialects.postgresql import (
@@ -30,14 +28,14 @@ from eventlog.sql.dialects.postgresql import (
 from eventlog.sql.dialects.postgresql import (
     snapshot as snapshots,
 )
-from eventlog.sql.dialects.postgresql.facts import facts_of
+from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.fingerprint import fingerprint
 from eventlog.sql.dialects.postgresql.identity import identity
 from eventlog.sql.dialects.postgresql.query_back import query_back
 from eventlog.sql.dialects.postgresql.reflect import reflect
 from eventlog.sql.dialects.postgresql.session import SESSION, read_only
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, fold_name, value_text
-from eventlog.sql.dialects.postgresql.triggers import render_quote_function
+from eventlog.sql.dialects.postgresql.triggers import PostgresTriggers
 from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.statements import fetch, statements, without_collector
 from eventlog.sql.windows import Batch, Ranges, Selection, Window
@@ -91,16 +89,7 @@ class PostgreSQL(Dialect):
     connect_advice: ClassVar = CONNECT_ADVICE
     session = SESSION
     max_identifier = MAX_IDENTIFIER
-    triggers = Triggers(
-        compile=triggers.compile_tables,
-        plan=triggers.plan,
-        plan_drop=triggers.plan_drop,
-        apply=triggers.apply,
-        script=triggers.to_sql,
-        installed=show.installed,
-        digests=triggers.digests,
-        facts=facts_of,
-    )
+    triggers = PostgresTriggers()
     wake = wake
     column_types: ClassVar = {
         "integer": sa.BigInteger(),

@@ -6,7 +6,6 @@ shows by comparing what is installed, piece by piece, with what was compiled.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -21,29 +20,20 @@ from eventlog.sql.dialects.postgresql.compile import (
     render_partition_triggers,
     render_quote_function,
 )
-from eventlog.sql.dialects.postgresql.installed import (
-    MARKER,
-    Installed,
-    Log,
-    TableName,
-    columns_of,
+from eventlog.sql.dialects.postgresql.installed import MARKER, Installed, columns_of, marker_of
+from eventlog.sql.dialects.postgresql.text import (
+    literal,
+    qualified,
+    quote_function,
     quote_function_name,
+    quote_identifier,
 )
-from eventlog.sql.dialects.postgresql.text import literal, qualified, quote_identifier
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.triggers.compare import declared_otherwise, gone
+from eventlog.sql.triggers.compare import TableName, declared_otherwise, digest_of, gone, sha256
 from eventlog.sql.triggers.plan import Action, TableSql
 
 _NAMED: Final = 5
 """New partitions that a reason names; the rest is counted."""
-
-
-def by_table(compiled: Iterable[Compiled]) -> list[list[Compiled]]:
-    """What is declared for each table, in the order of the first."""
-    tables: dict[tuple[str, str], list[Compiled]] = {}
-    for one in compiled:
-        tables.setdefault((one.schema, one.table), []).append(one)
-    return list(tables.values())
 
 
 def table_sql(compiled: Sequence[Compiled]) -> TableSql:
@@ -57,16 +47,15 @@ def table_sql(compiled: Sequence[Compiled]) -> TableSql:
     functions = [f"DROP FUNCTION {qualified(one.schema, one.function)}()" for one in compiled]
     return TableSql(
         table=f"{first.schema}.{first.table}",
-        digest=digest_of(one.marker for one in compiled),
+        digest=digest_of_markers(one.marker for one in compiled),
         create=(*_create_all(compiled), *(render_partition_triggers(one, drop=False) for one in partitioned)),
         drop=(*triggers, *(render_partition_triggers(one, drop=True) for one in partitioned), *functions),
     )
 
 
-def digest_of(markers: Iterable[str]) -> str:
-    """One hash of those in the comments of a table's functions; a single one itself."""
-    digests = sorted(found[0].split()[1].removeprefix("sha256:") for found in map(MARKER.match, markers) if found)
-    return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
+def digest_of_markers(markers: Iterable[str]) -> str:
+    """One hash of those in the comments of a table's functions."""
+    return digest_of(found[0].split()[1].removeprefix("sha256:") for found in map(MARKER.match, markers) if found)
 
 
 def compare_table(compiled: Sequence[Compiled], installed: Installed, others: Iterable[Compiled] = ()) -> Action:
@@ -273,20 +262,19 @@ def _with_partitions(installed: Installed, tables: Iterable[TableName]) -> dict[
     return found
 
 
-def compare_quoting(log: Log, installed: Installed, *, is_needed: bool) -> list[Action]:
+def compare_quoting(log: LogTable, installed: Installed, *, is_needed: bool, is_there: bool) -> list[Action]:
     """What is to be done for the key quoting function of a log that somebody else made.
 
     In a log of ours it belongs to the log (`eventlog db upgrade`), and nothing is done here.
     """
-    of = LogTable(log.schema, log.name, ())
-    name = f"{log.schema}.{quote_function_name(of)}"
+    name = f"{log.schema}.{quote_function_name(log)}"
     row = installed.quoting
     if not is_needed:
         return [] if row is None else [Action("drop", name, "no key needs it", tuple(_drop_functions([row])))]
-    statement = render_quote_function(of)
-    marker = log.marker(hashlib.sha256(statement.encode()).hexdigest())
-    statements = (statement, f"COMMENT ON FUNCTION {log.quote_function}(pg_catalog.text) IS {literal(marker)}")
-    if not log.has_quote_function:
+    statement = render_quote_function(log)
+    marker = marker_of(log, sha256(statement))
+    statements = (statement, f"COMMENT ON FUNCTION {quote_function(log)}(pg_catalog.text) IS {literal(marker)}")
+    if not is_there:
         return [Action("create", name, "quotes the keys, and is missing", statements)]
     if row is not None and row.marker != marker:
         return [Action("replace", name, "the templates have changed", statements)]

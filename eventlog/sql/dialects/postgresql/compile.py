@@ -5,15 +5,15 @@ Nothing here asks the database; the texts are in the .sql.j2 files beside this m
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
 from eventlog.errors import TriggerError
-from eventlog.sql.dialects.postgresql.installed import Facts, Installed, Log, TableName, quote_function_name
+from eventlog.model import LogRow
+from eventlog.sql.dialects.postgresql.installed import Facts, Installed, marker_of
 from eventlog.sql.dialects.postgresql.text import (
     MAX_IDENTIFIER,
     is_changed,
@@ -21,14 +21,16 @@ from eventlog.sql.dialects.postgresql.text import (
     key_text,
     literal,
     qualified,
+    quote_function,
     quote_identifier,
     relation,
     session_settings,
     value_text,
 )
-from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.triggers.compare import TableName, sha256
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
-from eventlog.sql.triggers.plan import first_free
+from eventlog.sql.triggers.plan import first_free, free_name
 from eventlog.sql.triggers.templates import Templates
 
 SEARCH_PATH: Final = "pg_catalog, pg_temp"
@@ -102,9 +104,13 @@ class Compiled:
     is_partitioned: bool
     partitions: tuple[PartitionTrigger, ...]
 
+    @property
+    def place(self) -> TableName:
+        return self.schema, self.table
+
 
 def compile_triggers(
-    schema: str, log: Log, facts: Facts, installed: Installed, declared: Sequence[TableTriggers]
+    schema: str, log: LogTable, facts: Facts, installed: Installed, declared: Sequence[TableTriggers]
 ) -> list[Compiled]:
     """What is declared, as SQL, in its order. ``schema``: that of the classes.
 
@@ -130,20 +136,22 @@ def compile_triggers(
                 _Part(tuple(operation for operation in _OPERATIONS if operation in by_statement), is_replicated=True)
             )
         for part in parts:
-            function = _free_name(f"proc_{table}", lambda name, home=home: (home, name) in functions)  # type: ignore[misc]
+            function = free_name(f"proc_{table}", MAX_IDENTIFIER, lambda name, home=home: (home, name) in functions)  # type: ignore[misc]
             functions.add((home, function))
             names = {}
             for operation in part.operations:
-                names[operation] = _free_name(
+                names[operation] = free_name(
                     f"_tgr_{table}_{operation}",
+                    MAX_IDENTIFIER,
                     lambda name, place=(home, table): (*place, name) in triggers,  # type: ignore[misc]
                 )
                 triggers.add((home, table, names[operation]))
             partitions = []
             for partition in facts.partitions.get((home, table), ()) if "t" in part.operations else ():
                 place_of = (partition.schema, partition.name)
-                name = _free_name(
+                name = free_name(
                     f"_tgr_{partition.name}_t",
+                    MAX_IDENTIFIER,
                     lambda name, place=place_of: (*place, name) in triggers,  # type: ignore[misc]
                 )
                 triggers.add((*place_of, name))
@@ -155,10 +163,6 @@ def compile_triggers(
             moving = moving_with(one, declared)
             compiled.append(_compile(place, one, moving, function, names, part, tuple(partitions)))
     return compiled
-
-
-def _free_name(beginning: str, is_taken: Callable[[str], bool]) -> str:
-    return first_free(lambda number: cut_name(f"{beginning}_{number}", MAX_IDENTIFIER), is_taken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +191,7 @@ class _Place:
 
     schema: str
     home: str
-    log: Log
+    log: LogTable
     facts: Facts
 
 
@@ -204,14 +208,9 @@ def statement_operations(home: str, triggers: TableTriggers, facts: Facts) -> fr
             why = "partitioned: its partitions would not be seen" if table.partitioned else "in an inheritance tree"
             raise TriggerError(f"watch {triggers.class_name}: {table.name} is {why}; use capture = row")
         return frozenset(_OPERATIONS)
-    if keys_may_shift(triggers) and not table.partitioned and not inherits:
+    if isinstance(triggers, ClassTriggers) and triggers.keys_may_shift and not table.partitioned and not inherits:
         return frozenset("u")
     return _NO_OPERATIONS
-
-
-def keys_may_shift(triggers: TableTriggers) -> bool:
-    """Whether rows may exchange their keys within one statement (spec/triggers.md 7.1)."""
-    return isinstance(triggers, ClassTriggers) and triggers.may_repeat and not triggers.decides
 
 
 def moving_with(triggers: TableTriggers, declared: Iterable[TableTriggers]) -> list[ChildTriggers]:
@@ -256,7 +255,7 @@ def _compile(
         always.append("what is replicated by row")
     # The types count too: a publisher reads the values by them, even where the SQL is the same.
     whole = "\n".join([statement, *(trigger.statement for trigger in made), *always, repr(columns)])
-    digest = hashlib.sha256(whole.encode()).hexdigest()
+    digest = sha256(whole)
     return Compiled(
         schema=place.home,
         table=triggers.table.name,
@@ -265,8 +264,8 @@ def _compile(
         settings=(f"search_path={SEARCH_PATH}", *(f"{name}={value}" for name, value in settings.items())),
         statement=statement,
         triggers=tuple(made),
-        marker=place.log.marker(digest),
-        function_marker=place.log.marker(digest, columns),
+        marker=marker_of(place.log, digest),
+        function_marker=marker_of(place.log, digest, columns),
         columns=columns,
         present=frozenset(column.name for column in triggers.table.columns),
         by_statement=by_statement,
@@ -311,11 +310,10 @@ def _trigger(
 def _class_body(
     place: _Place, triggers: ClassTriggers, moving: Iterable[ChildTriggers], by_statement: frozenset[str]
 ) -> str:
-    key = [_named(column, triggers.names) for column in triggers.key]
-    table, quote_function = relation(place.home, triggers.table), place.log.quote_function
+    table, quote = relation(place.home, triggers.table), quote_function(place.log)
 
     def key_of(refs: Sequence[str]) -> str:
-        return key_text(key, refs, quote_function)
+        return key_text(triggers.log_key, refs, quote)
 
     def stands(refs: Sequence[str], and_also: str | None = None) -> str:
         """SQL: a row ``t`` with this key is in the table now; ``and_also``: what else holds for it."""
@@ -349,7 +347,7 @@ def _class_body(
         table=table,
         moving=[owned(child) for child in moving],
         columns=triggers.columns,
-        names={column.name: triggers.names.get(column.name, column.name) for column in triggers.columns},
+        names=triggers.log_names,
         insert_type=int(triggers.insert_type),
         update_type=int(triggers.update_type),
         by_statement=by_statement,
@@ -368,20 +366,15 @@ def _class_body(
 
 
 def _child_body(place: _Place, triggers: ChildTriggers, by_statement: frozenset[str]) -> str:
-    facts, quote_function = place.facts, place.log.quote_function
+    facts, quote = place.facts, quote_function(place.log)
     child = (place.home, triggers.table.name)
     owner_place = (triggers.owner_schema or place.schema, triggers.owner.name)
     table, owner = relation(place.home, triggers.table), relation(owner_place[0], triggers.owner)
     pairs = list(zip(triggers.key, triggers.owner_columns, strict=True))
-    owner_key = [_named(column, triggers.names) for column in triggers.key]
-    # The key as the child's row spells it: of its own types, under the names of the owner's columns.
-    own_key = [
-        Column(named.name, own.type, own.deterministic) for named, (_, own) in zip(owner_key, pairs, strict=True)
-    ]
-    is_one = all(key.type.kind is own.type.kind and is_one_spelling(key) and is_one_spelling(own) for key, own in pairs)
+    is_one = triggers.is_spelled_alike(is_one_spelling)
 
     def key_of_owner(row: str) -> str:
-        return key_text(owner_key, _fields(row, triggers.key), quote_function)
+        return key_text(triggers.log_key, _fields(row, triggers.key), quote)
 
     def owns(refs: Sequence[str]) -> str:
         return " AND ".join(
@@ -391,7 +384,7 @@ def _child_body(place: _Place, triggers: ChildTriggers, by_statement: frozenset[
 
     def key_of(refs: Sequence[str]) -> str:
         """SQL: the key of the row's owner, NULL if it has none."""
-        own = key_text(own_key, refs, quote_function)
+        own = key_text(triggers.own_key, refs, quote)
         # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts, if the owner is there yet.
         return own if is_one else f"COALESCE({standing(refs)}, {own})"
 
@@ -433,16 +426,15 @@ def _equality(facts: Facts, table: TableName, column: Column) -> str:
     return facts.equality.get((*table, column.name), "OPERATOR(pg_catalog.=)")
 
 
-def _named(column: Column, names: Mapping[str, str]) -> Column:
-    return Column(names.get(column.name, column.name), column.type, column.deterministic)
-
-
-def _log_for(log: Log, class_name: str) -> dict[str, str]:
+def _log_for(log: LogTable, class_name: str) -> dict[str, str]:
+    _, *columns = log.columns  # record_id is the database's to number
+    # A zoned column takes the moment itself: without its zone it would be taken for one of the session's.
+    is_zoned = bool(log.types) and log.types[LogRow._fields.index("event_time")].kind is Kind.TIMESTAMPTZ
     return {
-        "table": log.table,
-        "columns": log.columns,
-        "now": log.now,
-        "now_type": log.now_type,
+        "table": qualified(log.schema, log.name),
+        "columns": ", ".join(map(quote_identifier, columns)),
+        "now": "pg_catalog.clock_timestamp()" + ("" if is_zoned else " AT TIME ZONE 'UTC'"),
+        "now_type": "pg_catalog.timestamptz" if is_zoned else "pg_catalog.timestamp",
         "class_name": class_name,
     }
 
@@ -465,7 +457,7 @@ def _column_is_changed(column: Column) -> str:
 
 def render_quote_function(log: LogTable) -> str:
     """The statement that makes the key quoting function of a log, in the log's schema (spec/triggers.md 4, 9)."""
-    return _TEMPLATES.render("quote_function.sql.j2", function=qualified(log.schema, quote_function_name(log)))
+    return _TEMPLATES.render("quote_function.sql.j2", function=quote_function(log))
 
 
 def render_partition_triggers(compiled: Compiled, *, drop: bool) -> str:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from eventlog.sql.dialects.postgresql.compile import BEFORE, INSTEAD, ROW, Compiled, keys_may_shift
+from eventlog.sql.dialects.postgresql.compile import BEFORE, INSTEAD, ROW, Compiled
 from eventlog.sql.dialects.postgresql.installed import MARKER, Facts, Installed
-from eventlog.sql.triggers.declared import ChildTriggers, TableTriggers, logged_secrets, undecided_views
+from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers
 
 
 def warnings(
@@ -19,10 +19,8 @@ def warnings(
     sentences: list[str] = []
     of_each = [made for made in compiled if not made.is_replicated]
     for triggers, made in zip(declared, of_each, strict=True):
-        sentences += logged_secrets(triggers)
         sentences += _keys(triggers, made)
         sentences += _replicated(triggers, made)
-        sentences += undecided_views(triggers, declared)
         sentences += _filtered(schema, triggers, made, facts)
         sentences += _order(made, installed)
         sentences += _partitions(made, installed)
@@ -30,7 +28,7 @@ def warnings(
 
 
 def _keys(triggers: TableTriggers, made: Compiled) -> Iterable[str]:
-    if not keys_may_shift(triggers):
+    if not (isinstance(triggers, ClassTriggers) and triggers.keys_may_shift):
         return
     how = (
         "logged a statement"

@@ -1,57 +1,46 @@
-"""What a database has: the log, our triggers and functions, and what compiling them needs to know of the tables."""
+"""What a database has: the log, our triggers and functions, and what compiling them needs to know of the tables.
+
+What compiling needs to know can be written as literals, which a migration holds.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
-from typing import Any, Final, NamedTuple
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple, cast
 
 from sqlalchemy import Connection, Row, TextClause, text
 
-from eventlog.core.values import Kind
+from eventlog.core.catalog import Database
 from eventlog.errors import LogTableError
-from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, qualified, quote_identifier
-from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.dialects.postgresql.text import qualified, quote_function_name
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.triggers.compare import TableName
 
 MARKER: Final = re.compile(r"eventlog sha256:[0-9a-f]{64} (?=log |columns \{)")
 """How the comments on our triggers and functions begin, whichever log they write."""
 
-TableName = tuple[str, str]
-"""Schema and table."""
 
+def marker_of(log: LogTable, digest: str, columns: Mapping[str, str] | None = None) -> str:
+    """The comment on triggers and functions: whose they are, and the hash of what was compiled.
 
-@dataclass(frozen=True, slots=True)
-class Log:
-    """The log as its triggers see it. ``table`` and ``quote_function`` are SQL, ``now`` the SQL of event_time, of type
-    ``now_type``.
+    ``columns``: those that it was compiled for, name -> type, told by a function's comment.
     """
+    told = "" if columns is None else f"columns {json.dumps(dict(columns), ensure_ascii=False)} "
+    return f"eventlog sha256:{digest} {told}log {qualified(log.schema, log.name)}"
 
-    schema: str
-    name: str
-    table: str
-    columns: str
-    now: str
-    now_type: str
-    quote_function: str
-    owner: str
-    is_writable: bool
-    has_quote_function: bool
 
-    def marker(self, digest: str, columns: Mapping[str, str] | None = None) -> str:
-        """The comment on triggers and functions: whose they are, and the hash of what was compiled.
-
-        ``columns``: those that it was compiled for, name -> type, told by a function's comment.
-        """
-        told = "" if columns is None else f"columns {json.dumps(dict(columns), ensure_ascii=False)} "
-        return f"eventlog sha256:{digest} {told}log {self.table}"
-
-    def owns(self, marker: str | None) -> bool:
-        return marker is not None and bool(MARKER.match(marker)) and marker.endswith(f" log {self.table}")
+def owns(log: LogTable, marker: str | None) -> bool:
+    """Whether a comment is that of a trigger or function of this log."""
+    return (
+        marker is not None and bool(MARKER.match(marker)) and marker.endswith(f" log {qualified(log.schema, log.name)}")
+    )
 
 
 class Partition(NamedTuple):
@@ -68,19 +57,22 @@ class Facts:
 
     ``readable``, ``lockable`` (row by row), ``filtered`` (by row level security) and the heirs are sets of tables;
     ``equality`` the operators of unique keys by table and column; ``foreign_keys`` those of foreign keys by both ends;
-    ``partitions`` those of partitioned tables.
+    ``partitions`` those of partitioned tables. ``owner``: the role that the triggers will run as.
     """
 
     enums: frozenset[str]
     equality: Mapping[tuple[str, str, str], str]
     foreign_keys: Mapping[tuple[str, str, str, str, str, str], str]
-    readable: frozenset[TableName]
-    lockable: frozenset[TableName]
-    filtered: frozenset[TableName]
     with_heirs: frozenset[TableName]
     heirs: frozenset[TableName]
     function_names: Mapping[TableName, int]
-    partitions: Mapping[TableName, Sequence[Partition]]
+    readable: frozenset[TableName] = frozenset()
+    lockable: frozenset[TableName] = frozenset()
+    filtered: frozenset[TableName] = frozenset()
+    partitions: Mapping[TableName, Sequence[Partition]] = field(default_factory=dict)
+    owner: str = ""
+    log_is_writable: bool = True
+    has_quote_function: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,50 +103,26 @@ def columns_of(marker: str) -> dict[str, str]:
     return json.JSONDecoder().raw_decode(rest)[0] if told else {}
 
 
-def quote_function_name(log: LogTable) -> str:
-    """The name of the key quoting function of a log, in the log's schema (spec/triggers.md 9)."""
-    return cut_name(f"proc_{log.name}_quote", MAX_IDENTIFIER)
-
-
-def find_log(conn: Connection, log: LogTable) -> Log:
+def find_log(conn: Connection, log: LogTable) -> LogTable:
     """The log as it is there. Raises LogTableError if it is not."""
-    names = {"schema": log.schema, "name": log.name, "quote_function": quote_function_name(log)}
-    row = conn.execute(sql("log"), names).first()
+    row = _log_row(conn, log)
     if row is None:
         raise LogTableError(f"the log {log} is missing: run `eventlog db upgrade` first")
-    found = LogTable(row.schema, row.name, log.columns, log.types)
-    return _log(found, row.schema, row.owner, is_writable=row.is_writable, has_quote_function=row.has_quote_function)
+    return replace(log, schema=row.schema, name=row.name)
 
 
-def unseen_log(log: LogTable, schema: str) -> Log:
-    """The log as `eventlog db upgrade` makes it, with no database to look. ``schema`` counts if it names none."""
-    return _log(log, log.schema or schema, "", is_writable=True, has_quote_function=True)
+def _log_row(conn: Connection, log: LogTable) -> Row[Any] | None:
+    names = {"schema": log.schema, "name": log.name, "quote_function": quote_function_name(log)}
+    return conn.execute(sql("log"), names).first()
 
 
-def _log(log: LogTable, schema: str, owner: str, *, is_writable: bool, has_quote_function: bool) -> Log:
-    _, *columns = log.columns  # record_id is the database's to number
-    # A zoned column takes the moment itself: without its zone it would be taken for one of the session's.
-    is_zoned = bool(log.types) and log.types[3].kind is Kind.TIMESTAMPTZ
-    return Log(
-        schema=schema,
-        name=log.name,
-        table=qualified(schema, log.name),
-        columns=", ".join(map(quote_identifier, columns)),
-        now="pg_catalog.clock_timestamp()" + ("" if is_zoned else " AT TIME ZONE 'UTC'"),
-        now_type="pg_catalog.timestamptz" if is_zoned else "pg_catalog.timestamp",
-        quote_function=qualified(schema, quote_function_name(log)),
-        owner=owner,
-        is_writable=is_writable,
-        has_quote_function=has_quote_function,
-    )
-
-
-def read_facts(conn: Connection, schemas: Sequence[str]) -> Facts:
-    """What is true of these schemas."""
+def read_facts(conn: Connection, log: LogTable, schemas: Sequence[str]) -> Facts:
+    """What is true of these schemas, and of the log if it is there."""
 
     def rows(name: str) -> Sequence[Row[Any]]:
         return conn.execute(sql(name), {"schemas": list(schemas)}).all()
 
+    there = _log_row(conn, log)
     tables = rows("tables")
     partitions: defaultdict[TableName, list[Partition]] = defaultdict(list)
     for row in rows("partitions"):
@@ -163,26 +131,29 @@ def read_facts(conn: Connection, schemas: Sequence[str]) -> Facts:
         enums=frozenset(row.name for row in conn.execute(sql("enums"))),
         equality={(row.schema, row.table_name, row.column_name): row.operator for row in rows("equality")},
         foreign_keys={tuple(row)[:6]: row.operator for row in rows("foreign_keys")},
-        readable=frozenset((row.schema, row.name) for row in tables if row.is_readable),
-        lockable=frozenset((row.schema, row.name) for row in tables if row.is_lockable),
-        filtered=frozenset((row.schema, row.name) for row in tables if row.is_filtered),
         with_heirs=frozenset((row.schema, row.name) for row in tables if row.has_heirs),
         heirs=frozenset((row.schema, row.name) for row in tables if row.is_heir),
         function_names={(row.schema, row.name): row.oid for row in rows("names")},
+        readable=frozenset((row.schema, row.name) for row in tables if row.is_readable),
+        lockable=frozenset((row.schema, row.name) for row in tables if row.is_lockable),
+        filtered=frozenset((row.schema, row.name) for row in tables if row.is_filtered),
         partitions=dict(partitions),
+        owner="" if there is None else there.owner,
+        log_is_writable=there is None or there.is_writable,
+        has_quote_function=there is None or there.has_quote_function,
     )
 
 
-def read_installed(conn: Connection, log: Log) -> Installed:
+def read_installed(conn: Connection, log: LogTable) -> Installed:
     """The triggers and functions of a log, and the triggers of others beside them."""
-    functions = {row.oid: row for row in conn.execute(sql("functions")) if log.owns(row.marker)}
+    functions = {row.oid: row for row in conn.execute(sql("functions")) if owns(log, row.marker)}
     quoting = next((row for row in functions.values() if not row.is_trigger), None)
     functions = {oid: row for oid, row in functions.items() if row.is_trigger}
     triggers: defaultdict[TableName, list[Row[Any]]] = defaultdict(list)
     ours = set()
     for row in conn.execute(sql("triggers")):
         triggers[row.schema, row.table_name].append(row)
-        if log.owns(row.marker) or row.function in functions:
+        if owns(log, row.marker) or row.function in functions:
             ours.add((row.schema, row.table_name, row.name))
     return Installed(functions, dict(triggers), frozenset(ours), quoting)
 
@@ -200,3 +171,65 @@ def _statements() -> dict[str, TextClause]:
         name: text(statement.rstrip().removesuffix(";"))
         for name, statement in zip(parts[::2], parts[1::2], strict=True)
     }
+
+
+# --- facts as literals ------------------------------------------------------------------------------------------------
+
+_EQUALS: Final = "OPERATOR(pg_catalog.=)"
+
+
+def facts_of(conn: Connection, database: Database, log: LogTable, tables: Collection[str]) -> dict[str, Any]:
+    """What is not as in most databases, of these tables; empty if nothing is. The log need not be there yet."""
+    schema = database.schema or ""
+    log = replace(log, schema=log.schema or schema)
+    places = {(schema, table) for table in tables}
+    facts, installed = read_facts(conn, log, [schema]), read_installed(conn, log)
+    types = {column.type.sql for table in database.tables if table.name in tables for column in table.columns}
+    found: dict[str, Any] = {
+        "enums": sorted(facts.enums & types),
+        "equality": [
+            [*place[1:], operator]
+            for place, operator in sorted(facts.equality.items())
+            if operator != _EQUALS and place[:2] in places
+        ],
+        "foreign_keys": [
+            [*ends, operator]
+            for ends, operator in sorted(facts.foreign_keys.items())
+            if operator != _EQUALS and ends[:2] in places
+        ],
+        "with_heirs": sorted(name for _, name in facts.with_heirs & places),
+        "heirs": sorted(name for _, name in facts.heirs & places),
+        "functions": sorted(
+            name
+            for (home, name), oid in facts.function_names.items()
+            if home == schema
+            and oid not in installed.functions
+            and any(name.startswith(f"proc_{table}"[:50]) for table in tables)
+        ),
+        "triggers": sorted(
+            [place[1], row.name]
+            for place in places
+            for row in installed.triggers.get(place, ())
+            if (*place, row.name) not in installed.ours and row.name.startswith("_tgr_")
+        ),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def from_literals(schema: str, literals: Mapping[str, Any]) -> tuple[Facts, Installed]:
+    """The facts again, and the names of functions and triggers that are taken."""
+    triggers: dict[tuple[str, str], list[Any]] = {}
+    for table, name in literals.get("triggers", ()):
+        triggers.setdefault((schema, table), []).append(SimpleNamespace(name=name))
+    facts = Facts(
+        enums=frozenset(literals.get("enums", ())),
+        equality={(schema, table, column): operator for table, column, operator in literals.get("equality", ())},
+        foreign_keys={
+            cast("tuple[str, str, str, str, str, str]", tuple(ends)): operator
+            for *ends, operator in literals.get("foreign_keys", ())
+        },
+        with_heirs=frozenset((schema, name) for name in literals.get("with_heirs", ())),
+        heirs=frozenset((schema, name) for name in literals.get("heirs", ())),
+        function_names={(schema, name): -1 for name in literals.get("functions", ())},
+    )
+    return facts, Installed({}, triggers, frozenset(), None)

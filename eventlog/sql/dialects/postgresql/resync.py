@@ -18,6 +18,7 @@ from eventlog.core import table_key
 from eventlog.core.catalog import Column, ObjectClass
 from eventlog.core.values import Kind
 from eventlog.model import LogRow
+from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.text import (
     is_one_spelling,
     key_text,
@@ -26,7 +27,6 @@ from eventlog.sql.dialects.postgresql.text import (
     quote_identifier,
     relation,
 )
-from eventlog.sql.dialects.postgresql.triggers import render_quote_function
 from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.statements import fetch
 from eventlog.sql.windows import Batch, Selection

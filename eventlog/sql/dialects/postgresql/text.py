@@ -14,6 +14,7 @@ from typing import Final
 from eventlog.core import table_key
 from eventlog.core.catalog import Column, Table
 from eventlog.core.values import Kind
+from eventlog.sql.log_table import LogTable, cut_name
 
 MAX_IDENTIFIER: Final = 63
 """Bytes of the longest name."""
@@ -35,6 +36,16 @@ def fold_name(name: str) -> str:
 def qualified(schema: str | None, name: str) -> str:
     """A name with its schema as SQL; without one as the search path finds it."""
     return quote_identifier(name) if schema is None else f"{quote_identifier(schema)}.{quote_identifier(name)}"
+
+
+def quote_function_name(log: LogTable) -> str:
+    """The name of the key quoting function of a log, in the log's schema (spec/triggers.md 9)."""
+    return cut_name(f"proc_{log.name}_quote", MAX_IDENTIFIER)
+
+
+def quote_function(log: LogTable) -> str:
+    """SQL name of the key quoting function of a log."""
+    return qualified(log.schema, quote_function_name(log))
 
 
 def relation(schema: str | None, table: Table) -> str:

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import resources
 from typing import Any, Final
 
 from sqlalchemy import Connection, text
@@ -14,13 +16,11 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import DatabaseError, TriggerError, together
-from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialects.postgresql import doctor
 from eventlog.sql.dialects.postgresql.compare import (
-    by_table,
     compare_quoting,
     compare_table,
-    digest_of,
+    digest_of_markers,
     drop_all,
     table_sql,
 )
@@ -30,221 +30,160 @@ from eventlog.sql.dialects.postgresql.compile import (
     TRUNCATE,
     compile_triggers,
     moving_with,
-    render_quote_function,
 )
-from eventlog.sql.dialects.postgresql.facts import from_literals
 from eventlog.sql.dialects.postgresql.installed import (
     Facts,
-    Log,
+    facts_of,
     find_log,
+    from_literals,
     read_facts,
     read_installed,
     sql,
-    unseen_log,
 )
 from eventlog.sql.dialects.postgresql.reflect import reflect
 from eventlog.sql.dialects.postgresql.text import needs_quoting, qualified
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.triggers.base import ALL_GO, NO_FACTS, Triggers
+from eventlog.sql.triggers.compare import by_table
 from eventlog.sql.triggers.declared import ChildTriggers, TableTriggers, declared_triggers
-from eventlog.sql.triggers.plan import LOCK_TIMEOUT, NO_LONGER_WATCHED, TableSql, TriggerPlan
+from eventlog.sql.triggers.plan import NO_LONGER_WATCHED, Action, InstalledTrigger, TableSql, TriggerPlan
 from eventlog.sql.triggers.watch import Watch
 
 _NOT_AVAILABLE: Final = "55P03"
 
 
-def plan(
-    conn: Connection, database: Database, catalog: Catalog, log: LogTable, watches: Sequence[Watch]
-) -> TriggerPlan:
-    """What brings the triggers that write ``log`` to what is declared: one action a table, with its reason.
+class PostgresTriggers(Triggers):
+    """A function for the triggers of each table; the hash of what was compiled stands in their comments.
 
-    ``database`` is the reflected schema, ``catalog`` its classes, built with or without ``exclusions``. Triggers of the
-    log that no watch declares are dropped. Nothing is changed. Raises TriggerError for a watch that cannot be compiled
-    or whose triggers could not run, LogTableError if the log is missing.
+    The tables of a plan are locked against writes until it is committed.
     """
-    assert database.schema is not None
-    found = find_log(conn, log)
-    schema = database.schema
-    declared, warnings = declared_triggers(database, catalog, watches, lambda other: reflect(conn, other))
-    facts = read_facts(conn, sorted({schema, *(triggers.schema or schema for triggers in declared)}))
-    _refuse_what_cannot_run(schema, found, facts, declared)
 
-    installed = read_installed(conn, found)
-    compiled = compile_triggers(schema, found, facts, installed, declared)
-    is_needed = any(needs_quoting(triggers.key) for triggers in declared)
-    quoting = compare_quoting(found, installed, is_needed=is_needed)
-    actions = [
-        *(action for action in quoting if action.kind != "drop"),
-        *(compare_table(of_table, installed, compiled) for of_table in by_table(compiled)),
-        *drop_all(installed, kept=compiled, reason=NO_LONGER_WATCHED),
-        *(action for action in quoting if action.kind == "drop"),
-    ]
-    warnings += doctor.warnings(schema, declared, compiled, facts, installed)
-    return TriggerPlan(tuple(actions), tuple(warnings), doctor.not_captured(schema, declared, facts))
+    def find_log(self, conn: Connection, log: LogTable) -> LogTable:
+        return find_log(conn, log)
 
+    def reflect(self, conn: Connection, schema: str | None) -> Database:
+        return reflect(conn, schema)
 
-def compile_tables(
-    database: Database,
-    catalog: Catalog,
-    log: LogTable,
-    watches: Sequence[Watch],
-    facts: Mapping[str, Any] = MappingProxyType({}),
-) -> tuple[TableSql, ...]:
-    """The SQL of what is declared, from the catalogue alone, and from what ``facts_of`` once found out.
+    def facts(self, conn: Connection, database: Database, log: LogTable, tables: Collection[str]) -> Mapping[str, Any]:
+        return facts_of(conn, database, log, tables)
 
-    Raises TriggerError for a watch that cannot be.
-    """
-    schema = database.schema or "public"
-    declared, _ = declared_triggers(database, catalog, watches)
-    known, taken = from_literals(schema, facts)
-    compiled = compile_triggers(schema, unseen_log(log, schema), known, taken, declared)
-    return tuple(table_sql(of_table) for of_table in by_table(compiled))
+    def compile(
+        self,
+        database: Database,
+        catalog: Catalog,
+        log: LogTable,
+        watches: Sequence[Watch],
+        facts: Mapping[str, Any] = NO_FACTS,
+    ) -> tuple[TableSql, ...]:
+        schema = database.schema or "public"
+        declared, _ = declared_triggers(database, catalog, watches)
+        known, taken = from_literals(schema, facts)
+        compiled = compile_triggers(schema, replace(log, schema=log.schema or schema), known, taken, declared)
+        return tuple(table_sql(of_table) for of_table in by_table(compiled))
 
+    def plan_declared(
+        self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
+    ) -> TriggerPlan:
+        assert schema is not None
+        facts = read_facts(conn, log, sorted({schema, *(triggers.schema or schema for triggers in declared)}))
+        _refuse_what_cannot_run(schema, log, facts, declared)
+        installed = read_installed(conn, log)
+        compiled = compile_triggers(schema, log, facts, installed, declared)
+        is_needed = any(needs_quoting(triggers.key) for triggers in declared)
+        quoting = compare_quoting(log, installed, is_needed=is_needed, is_there=facts.has_quote_function)
+        actions = [
+            *(action for action in quoting if action.kind != "drop"),
+            *(compare_table(of_table, installed, compiled) for of_table in by_table(compiled)),
+            *drop_all(installed, kept=compiled, reason=NO_LONGER_WATCHED),
+            *(action for action in quoting if action.kind == "drop"),
+        ]
+        warnings = doctor.warnings(schema, declared, compiled, facts, installed)
+        return TriggerPlan(tuple(actions), tuple(warnings), doctor.not_captured(schema, declared, facts))
 
-def digests(conn: Connection, log: LogTable) -> dict[str, str]:
-    """Table -> hash of what was compiled for its triggers, as their comments have it."""
-    installed = read_installed(conn, find_log(conn, log))
-    # Not partitions, nor tables that were: they have triggers of TRUNCATE alone, which are no part of a hash.
-    tables = {
-        (schema, table)
-        for schema, table, _ in installed.ours
-        if any(not row.is_partition and row.type != BEFORE | TRUNCATE for row in installed.on(schema, table))
-    }
-    return {
-        ".".join(place): digest_of(row.marker for row in installed.functions_on(*place) if row.marker)
-        for place in sorted(tables)
-    }
+    def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
+        log = self.find_log(conn, log)
+        installed = read_installed(conn, log)
+        quoting = compare_quoting(log, installed, is_needed=False, is_there=True)
+        return TriggerPlan((*drop_all(installed, kept=(), reason=ALL_GO), *quoting))
 
+    def installed(self, conn: Connection, log: LogTable) -> list[InstalledTrigger]:
+        statement = resources.files(__package__).joinpath("show.sql").read_text(encoding="utf-8")
+        # The comment is the one that ``marker_of`` writes: its end tells which log it is.
+        suffix = f" log {qualified(log.schema, log.name)}"
+        return [InstalledTrigger(*row) for row in conn.execute(text(statement), {"suffix": suffix})]
 
-def plan_drop(conn: Connection, log: LogTable) -> TriggerPlan:
-    """What takes all triggers and functions away that write ``log``, found by their comments; the log stays.
+    def digests(self, conn: Connection, log: LogTable) -> dict[str, str]:
+        installed = read_installed(conn, self.find_log(conn, log))
+        # Not partitions, nor tables that were: they have triggers of TRUNCATE alone, which are no part of a hash.
+        tables = {
+            (schema, table)
+            for schema, table, _ in installed.ours
+            if any(not row.is_partition and row.type != BEFORE | TRUNCATE for row in installed.on(schema, table))
+        }
+        return {
+            ".".join(place): digest_of_markers(row.marker for row in installed.functions_on(*place) if row.marker)
+            for place in sorted(tables)
+        }
 
-    Raises LogTableError if the log is missing.
-    """
-    found = find_log(conn, log)
-    installed = read_installed(conn, found)
-    actions = drop_all(installed, kept=(), reason="all triggers of the log go")
-    return TriggerPlan((*actions, *compare_quoting(found, installed, is_needed=False)))
+    # Applying
 
+    @contextmanager
+    def applying(self, conn: Connection, lock_timeout: float) -> Iterator[None]:
+        names = ("search_path", "lock_timeout")
+        with conn.begin_nested():
+            shown = ", ".join(f"pg_catalog.current_setting('{name}')" for name in names)
+            before = conn.exec_driver_sql(f"SELECT {shown}").one()
+            for setting in self.settings(lock_timeout):
+                self.run(conn, setting)
+            yield
+            for name, value in zip(names, before, strict=True):
+                put_back = text("SELECT pg_catalog.set_config(:name, :value, true)")
+                conn.execute(put_back, {"name": name, "value": value})
 
-def apply(conn: Connection, plan: TriggerPlan, lock_timeout: float = LOCK_TIMEOUT) -> None:
-    """Run the statements of a plan: all of them or none. The caller commits.
+    def settings(self, lock_timeout: float) -> tuple[str, ...]:
+        return (f"SET LOCAL search_path = {SEARCH_PATH}", f"SET LOCAL lock_timeout = {round(lock_timeout * 1000)}")
 
-    The tables are locked against writes until then, so no change goes unlogged between an old trigger and a new one.
-    ``lock_timeout``: seconds to wait for a table, 0 = without end; whoever writes it meanwhile waits behind us.
-    Raises DatabaseError if the database refuses a statement, or if a table is not to be had in time.
-    """
-    if not plan.changes:
-        return
-    with as_database_errors(conn):
-        try:
-            with conn.begin_nested():
-                settings = ("search_path", "lock_timeout")
-                shown = ", ".join(f"pg_catalog.current_setting('{name}')" for name in settings)
-                before = conn.exec_driver_sql(f"SELECT {shown}").one()
-                for statement in _statements(plan, lock_timeout):
-                    # Without parameters a percent sign is one.
-                    conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
-                for name, value in zip(settings, before, strict=True):
-                    put_back = text("SELECT pg_catalog.set_config(:name, :value, true)")
-                    conn.execute(put_back, {"name": name, "value": value})
-        except DBAPIError as error:
-            if getattr(error.orig, "sqlstate", None) != _NOT_AVAILABLE:
-                raise
-            raise _not_available(conn, plan, lock_timeout) from error
-
-
-def _not_available(conn: Connection, plan: TriggerPlan, lock_timeout: float) -> DatabaseError:
-    tables = [action.table for action in plan.changes]
-    who = "; ".join(
-        f"process {row.pid} ({row.user}, {row.application or 'unnamed'}, {row.state}) since {row.since:%F %T}"
-        for row in conn.execute(sql("holders"), {"tables": tables})
-    )
-    return DatabaseError(
-        f"a table to get triggers was locked for more than {lock_timeout:g} s"
-        + (f" by {who}" if who else "")
-        + "; nothing was changed: run it again when that transaction has ended, or wait longer with --lock-timeout"
-    )
-
-
-def drop(conn: Connection, log: LogTable) -> TriggerPlan:
-    """Take away what ``plan_drop`` names, and say what it was. The caller commits."""
-    dropped = plan_drop(conn, log)
-    apply(conn, dropped)
-    return dropped
-
-
-def to_sql(plan: TriggerPlan, lock_timeout: float = LOCK_TIMEOUT) -> str:
-    """The statements of a plan as one script, a transaction; a comment alone if there is nothing to do."""
-    if not plan.changes:
-        return "-- Nothing to do: the triggers are as declared.\n"
-    lines = ["BEGIN;", *(f"{statement};" for statement in _settings(lock_timeout)), ""]
-    for action in plan.changes:
-        lines.append(f"-- {action.kind} {_one_line(action.table)}: {_one_line(action.reason)}")
-        lines += [f"{statement.rstrip()};" for statement in action.statements]
-        lines.append("")
-    return "\n".join([*lines, "COMMIT;", ""])
-
-
-def _statements(plan: TriggerPlan, lock_timeout: float) -> Iterable[str]:
-    yield from _settings(lock_timeout)
-    for action in plan.changes:
-        yield from action.statements
-
-
-def _settings(lock_timeout: float) -> tuple[str, ...]:
-    return (f"SET LOCAL search_path = {SEARCH_PATH}", f"SET LOCAL lock_timeout = {round(lock_timeout * 1000)}")
-
-
-def _one_line(comment: str) -> str:
-    # A name may hold a line break, and what follows it would be SQL.
-    return " ".join(comment.split())
-
-
-# --- rights -----------------------------------------------------------------------------------------------------------
-
-
-def _refuse_what_cannot_run(schema: str, log: Log, facts: Facts, declared: Sequence[TableTriggers]) -> None:
-    """A trigger that fails fails the application's statement, so what it needs is asked for before."""
-    errors = []
-    if not log.is_writable:
-        errors.append(
-            TriggerError(f"role {log.owner} may not write {log.table}: grant it INSERT, or apply as the log's owner")
+    def locked_out(
+        self, conn: Connection, plan: TriggerPlan, action: Action, error: DBAPIError, lock_timeout: float
+    ) -> DatabaseError | None:
+        if getattr(error.orig, "sqlstate", None) != _NOT_AVAILABLE:
+            return None
+        tables = [action.table for action in plan.changes]
+        who = "; ".join(
+            f"process {row.pid} ({row.user}, {row.application or 'unnamed'}, {row.state}) since {row.since:%F %T}"
+            for row in conn.execute(sql("holders"), {"tables": tables})
         )
+        return DatabaseError(
+            f"a table to get triggers was locked for more than {lock_timeout:g} s"
+            + (f" by {who}" if who else "")
+            + "; nothing was changed: run it again when that transaction has ended, or wait longer with --lock-timeout"
+        )
+
+
+def _refuse_what_cannot_run(schema: str, log: LogTable, facts: Facts, declared: Sequence[TableTriggers]) -> None:
+    """A trigger that fails fails the application's statement, so what it needs is asked for before."""
+    reasons = []
+    if not facts.log_is_writable:
+        name = qualified(log.schema, log.name)
+        reasons.append(f"role {facts.owner} may not write {name}: grant it INSERT, or apply as the log's owner")
     for triggers in declared:
         place = (triggers.schema or schema, triggers.table.name)
         if place == (log.schema, log.name):
-            errors.append(TriggerError(f"{place[1]} is the log: triggers on it would log their own rows without end"))
+            reasons.append(f"{place[1]} is the log: triggers on it would log their own rows without end")
         read = {place}
         if isinstance(triggers, ChildTriggers):
             read.add((triggers.owner_schema or schema, triggers.owner.name))
-        for needed in sorted(read - facts.readable):
-            errors.append(
-                TriggerError(
-                    f"role {log.owner} may not read {qualified(*needed)}, which the triggers of {place[1]} do: "
-                    "grant it SELECT, or apply as the table's owner"
-                )
-            )
-        for child in moving_with(triggers, declared):
-            needed = (child.schema or schema, child.table.name)
-            if needed not in facts.lockable:
-                errors.append(
-                    TriggerError(
-                        f"role {log.owner} may not lock rows of {qualified(*needed)}, which the triggers of {place[1]} "
-                        "do when a row moves to another partition: grant it UPDATE, or apply as the table's owner"
-                    )
-                )
-    if errors:
-        raise together(errors)
-
-
-__all__ = [
-    "LOCK_TIMEOUT",
-    "apply",
-    "compile_tables",
-    "digests",
-    "drop",
-    "plan",
-    "plan_drop",
-    "render_quote_function",
-    "to_sql",
-]
+        reasons += (
+            f"role {facts.owner} may not read {qualified(*needed)}, which the triggers of {place[1]} do: "
+            "grant it SELECT, or apply as the table's owner"
+            for needed in sorted(read - facts.readable)
+        )
+        locked = [(child.schema or schema, child.table.name) for child in moving_with(triggers, declared)]
+        reasons += (
+            f"role {facts.owner} may not lock rows of {qualified(*needed)}, which the triggers of {place[1]} "
+            "do when a row moves to another partition: grant it UPDATE, or apply as the table's owner"
+            for needed in locked
+            if needed not in facts.lockable
+        )
+    if reasons:
+        raise together([TriggerError(reason) for reason in reasons])

@@ -15,13 +15,14 @@ from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectCl
 from eventlog.core.values import ColumnType
 from eventlog.model import LogRow
 from eventlog.sql.bulk import Part
-from eventlog.sql.dialect import CurrentRow, Dialect, Triggers
-from eventlog.sql.dialects.sqlite import doctor, lock, resync, session, triggers
+from eventlog.sql.dialect import CurrentRow, Dialect
+from eventlog.sql.dialects.sqlite import doctor, lock, resync, session
 from eventlog.sql.dialects.sqlite import snapshot as snapshots
 from eventlog.sql.dialects.sqlite.identity import identity
 from eventlog.sql.dialects.sqlite.query_back import query_back
 from eventlog.sql.dialects.sqlite.reflect import fingerprint, reflect
 from eventlog.sql.dialects.sqlite.text import MAX_IDENTIFIER, UTC_NOW, instant, strftime, value_text
+from eventlog.sql.dialects.sqlite.triggers import SQLiteTriggers
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
 from eventlog.sql.windows import Batch, Ranges, Selection
@@ -41,15 +42,7 @@ class SQLite(Dialect):
         "unable to open": "correct the database URL",
     }
     max_identifier = MAX_IDENTIFIER
-    triggers = Triggers(
-        compile=triggers.compile_tables,
-        plan=triggers.plan,
-        plan_drop=triggers.plan_drop,
-        apply=triggers.apply,
-        script=triggers.script,
-        installed=triggers.installed,
-        digests=triggers.digests,
-    )
+    triggers = SQLiteTriggers()
     answers: ClassVar = doctor.ANSWERS
     column_types: ClassVar = {
         "integer": sa.Integer(),

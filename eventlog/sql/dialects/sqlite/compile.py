@@ -6,7 +6,6 @@ function and no comment: all is in its own text, the hash of what was compiled t
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,33 +26,17 @@ from eventlog.sql.dialects.sqlite.text import (
     quote_identifier,
     value_text,
 )
-from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.triggers.compare import Compiled, CompiledTrigger, marked
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
-from eventlog.sql.triggers.plan import first_free
+from eventlog.sql.triggers.plan import free_name, one_line
 from eventlog.sql.triggers.templates import Templates
-
-MARKER: Final = re.compile("-- (eventlog sha256:([0-9a-f]{64}) log (.*))$", re.MULTILINE)
-"""The line of our triggers that says whose they are."""
 
 _QUERIED_BACK: Final[Mapping[EventType, EventType]] = {
     EventType.INSERT_FIELD: EventType.INSERT_FIELD_QUERY_BACK,
     EventType.UPDATE_FIELD: EventType.UPDATE_FIELD_QUERY_BACK,
     EventType.UPDATE_FIELD_REMOVE_ALL: EventType.UPDATE_FIELD_QUERY_BACK,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """One trigger. ``digest``: the hash of its text, which stands in it, as do the ``columns`` (name -> type) that it
-    was compiled for. ``present``: all columns of the table.
-    """
-
-    table: str
-    name: str
-    digest: str
-    statement: str
-    columns: Mapping[str, str]
-    present: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,57 +49,45 @@ class _Part:
     body: str
 
 
-def compile_triggers(
-    log: LogTable, declared: Sequence[TableTriggers], taken: Iterable[str] = ()
-) -> list[tuple[str, list[Compiled]]]:
-    """What is declared, as SQL, table by table. ``taken``: names of triggers that are not ours.
+def compile_triggers(log: LogTable, declared: Sequence[TableTriggers], taken: Iterable[str] = ()) -> list[Compiled]:
+    """What is declared, as SQL, in its order. ``taken``: names of triggers that are not ours.
 
     Raises TriggerError for a capture that SQLite does not have.
     """
     used = {name.lower() for name in taken}
-    tables: dict[str, list[Compiled]] = {}
+    compiled = []
     for one in declared:
         if one.capture != "row":
             raise TriggerError(
                 f"watch {one.class_name}: SQLite has no triggers that see a whole statement; use capture = row"
             )
-        table = one.table.name
-        for part in _parts(log, one, declared):
-            name = _free_name(f"tgr_{table}_{part.operation}", used)
+        table, columns = one.table.name, one.columns_told()
+        parts = _class_parts(log, one, declared) if isinstance(one, ClassTriggers) else _child_parts(log, one)
+        triggers = []
+        for part in parts:
+            name = free_name(f"tgr_{table}_{part.operation}", MAX_IDENTIFIER, lambda name: name.lower() in used)
             used.add(name.lower())
-            tables.setdefault(table, []).append(_compiled(log, one, name, part))
-    return list(tables.items())
+            triggers.append(_trigger(log, table, name, part, columns))
+        present = frozenset(column.name for column in one.table.columns)
+        compiled.append(Compiled(None, table, tuple(triggers), columns, present))
+    return compiled
 
 
-def _free_name(beginning: str, used: set[str]) -> str:
-    return first_free(
-        lambda number: cut_name(f"{beginning}_{number}", MAX_IDENTIFIER), lambda name: name.lower() in used
-    )
-
-
-def _compiled(log: LogTable, triggers: TableTriggers, name: str, part: _Part) -> Compiled:
-    table = triggers.table
-    if isinstance(triggers, ClassTriggers):
-        shown = (*triggers.key, *triggers.columns)
-    else:
-        shown = (*triggers.owner_columns, triggers.column)
-    columns = {column.name: column.type.sql for column in table.columns if column in shown}
-
-    def text(digest: str) -> str:
+def _trigger(log: LogTable, table: str, name: str, part: _Part, columns: Mapping[str, str]) -> CompiledTrigger:
+    def text(marker: str) -> str:
         return _render(
             "trigger.sql.j2",
             name=name,
-            table=table.name,
+            table=table,
             when=part.when,
             condition=part.condition,
             body=part.body,
-            marker=marker(log, digest),
+            marker=marker,
             columns=json.dumps(columns, ensure_ascii=False),
         ).rstrip()
 
-    digest = hashlib.sha256(text("").encode()).hexdigest()
-    present = frozenset(column.name for column in table.columns)
-    return Compiled(table.name, name, digest, text(digest), columns, present)
+    statement, digest = marked(text, lambda digest: f"eventlog sha256:{digest} log {log_in_marker(log)}")
+    return CompiledTrigger(name, part.operation, statement, digest)
 
 
 def columns_of(statement: str) -> dict[str, str]:
@@ -125,20 +96,16 @@ def columns_of(statement: str) -> dict[str, str]:
     return dict(json.loads(found[1])) if found else {}
 
 
-def marker(log: LogTable, digest: str) -> str:
-    """The line that says whose a trigger is, and the hash of what was compiled."""
-    return f"eventlog sha256:{digest} log {' '.join(quote_identifier(log.name).split())}"
-
-
-def _parts(log: LogTable, one: TableTriggers, declared: Sequence[TableTriggers]) -> list[_Part]:
-    return _class_parts(log, one, declared) if isinstance(one, ClassTriggers) else _child_parts(log, one)
+def log_in_marker(log: LogTable) -> str:
+    """The log as the markers of its triggers name it, in one line."""
+    return one_line(quote_identifier(log.name))
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------------
 
 
 def _class_parts(log: LogTable, triggers: ClassTriggers, declared: Sequence[TableTriggers]) -> list[_Part]:
-    key = [_named(column, triggers.names) for column in triggers.key]
+    key = triggers.log_key
     old, new = _fields("OLD", triggers.key), _fields("NEW", triggers.key)
     rekeyed = " OR ".join(map(is_changed, old, new))
     changed = [is_changed(field("OLD", column), field("NEW", column)) for column in triggers.columns]
@@ -153,7 +120,7 @@ def _class_parts(log: LogTable, triggers: ClassTriggers, declared: Sequence[Tabl
             event=event,
             log=_log_for(log, triggers.class_name),
             columns=columns,
-            names={column.name: triggers.names.get(column.name, column.name) for column in columns},
+            names=triggers.log_names,
             insert_type=int(triggers.insert_type),
             update_type=int(triggers.update_type),
             insert_types={column.name: int(_of(column, triggers.insert_type)) for column in columns},
@@ -178,15 +145,9 @@ def _class_parts(log: LogTable, triggers: ClassTriggers, declared: Sequence[Tabl
 
 
 def _child_parts(log: LogTable, triggers: ChildTriggers) -> list[_Part]:
-    key = [_named(column, triggers.names) for column in triggers.key]
-    own = [
-        Column(named.name, column.type, column.deterministic)
-        for named, column in zip(key, triggers.owner_columns, strict=True)
-    ]
-    pairs = list(zip(triggers.key, triggers.owner_columns, strict=True))
-    is_one = all(a.type.kind is b.type.kind and is_one_spelling(a) and is_one_spelling(b) for a, b in pairs)
+    is_one = triggers.is_spelled_alike(is_one_spelling)
     owner = quote_identifier(triggers.owner.name)
-    owner_key = key_text(key, _fields("o", triggers.key))
+    owner_key = key_text(triggers.log_key, _fields("o", triggers.key))
     by_value = triggers.event_type == EventType.UPDATE_FIELD and triggers.column.type.kind is not Kind.BINARY
 
     def refs(row: str) -> list[str]:
@@ -199,7 +160,7 @@ def _child_parts(log: LogTable, triggers: ChildTriggers) -> list[_Part]:
         )
 
     def key_of(row: str) -> str:
-        text = key_text(own, refs(row))
+        text = key_text(triggers.own_key, refs(row))
         if is_one:
             return text
         # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts, if the owner is there.
@@ -246,10 +207,6 @@ def _child_parts(log: LogTable, triggers: ChildTriggers) -> list[_Part]:
 def _of(column: Column, event_type: EventType) -> EventType:
     """The type of the row that tells of a column: binary values are read back (spec/triggers.md 6.1)."""
     return _QUERIED_BACK.get(event_type, event_type) if column.type.kind is Kind.BINARY else event_type
-
-
-def _named(column: Column, names: Mapping[str, str]) -> Column:
-    return Column(names.get(column.name, column.name), column.type, column.deterministic)
 
 
 def _log_for(log: LogTable, class_name: str) -> dict[str, str]:

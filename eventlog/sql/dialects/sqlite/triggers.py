@@ -1,103 +1,90 @@
-"""Triggers on SQLite: planned, applied and dropped (spec/triggers.md 7.5, 9, 10).
+"""Triggers on SQLite: what is there, and what is SQLite's own in planning and applying (spec/triggers.md 7.5, 9, 10).
 
-``compile`` makes their SQL, ``installed`` reads what is there, ``compare`` finds the difference.
+SQLite keeps the text of a trigger as it was written, and rewrites it when a table or column is renamed: so whole texts
+are compared. A transaction has the whole file for itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection
 
-from eventlog.core.catalog import Catalog, Database
-from eventlog.errors import TriggerError
-from eventlog.sql.connection import as_database_errors
-from eventlog.sql.dialects.sqlite import doctor
-from eventlog.sql.dialects.sqlite.compare import compare_table, digest_of, drop_all, table_sql
-from eventlog.sql.dialects.sqlite.compile import compile_triggers
-from eventlog.sql.dialects.sqlite.installed import read_installed
+from eventlog.core.catalog import Database
+from eventlog.errors import LogTableError, TriggerError
+from eventlog.sql.dialects.sqlite.compile import columns_of, compile_triggers, log_in_marker
+from eventlog.sql.dialects.sqlite.reflect import reflect
+from eventlog.sql.dialects.sqlite.text import quote_identifier
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.triggers.declared import declared_triggers
-from eventlog.sql.triggers.plan import NO_LONGER_WATCHED, InstalledTrigger, TableSql, TriggerPlan
-from eventlog.sql.triggers.watch import Watch
+from eventlog.sql.triggers.base import MarkedTriggers
+from eventlog.sql.triggers.compare import Compiled, Installed, StoredTrigger, TableName, by_place
+from eventlog.sql.triggers.declared import TableTriggers
 
 
-def compile_tables(
-    database: Database, catalog: Catalog, log: LogTable, watches: Sequence[Watch]
-) -> tuple[TableSql, ...]:
-    """The SQL of what is declared, from the catalogue alone. Raises TriggerError for a watch that cannot be."""
-    declared, _ = declared_triggers(database, catalog, watches)
-    return tuple(table_sql(table, compiled) for table, compiled in compile_triggers(log, declared))
+class SQLiteTriggers(MarkedTriggers):
+    """Triggers without functions, users and schemas."""
+
+    script_head = ("-- sqlite3 -bail FILE < this script", "BEGIN IMMEDIATE;")
+
+    def find_log(self, conn: Connection, log: LogTable) -> LogTable:
+        there = conn.exec_driver_sql(
+            "SELECT 1 FROM main.sqlite_schema WHERE type IN ('table', 'view') AND name = ?", (log.name,)
+        )
+        if there.first() is None:
+            raise LogTableError(f"the log {log} is missing: run `eventlog db upgrade` first")
+        return log
+
+    def reflect(self, conn: Connection, schema: str | None) -> Database:
+        return reflect(conn, schema)
+
+    def read_installed(self, conn: Connection, log: LogTable) -> Installed:
+        return by_place(all_triggers(conn), log_in_marker(log))
+
+    def compile_declared(
+        self,
+        schema: str | None,
+        log: LogTable,
+        declared: Sequence[TableTriggers],
+        taken: Collection[TableName] = (),
+    ) -> list[Compiled]:
+        return compile_triggers(log, declared, {name for _, name in taken})
+
+    def drop_trigger(self, schema: str | None, name: str) -> str:
+        return f"DROP TRIGGER {quote_identifier(name)}"
+
+    def columns_of(self, trigger: StoredTrigger) -> Mapping[str, str]:
+        return columns_of(trigger.text)
+
+    def refuse(self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]) -> None:
+        for triggers in declared:
+            if triggers.table.name in log.own_tables:
+                raise TriggerError(f"{triggers.table.name} is the log's own: triggers on it would log their own rows")
+
+    def warnings(
+        self, log: LogTable, declared: Sequence[TableTriggers], compiled: Sequence[Compiled], installed: Installed
+    ) -> Iterable[str]:
+        for triggers in declared:
+            for trigger in installed.triggers.get(("", triggers.table.name), ()):
+                if trigger.digest is None and "AFTER" in trigger.text.upper():
+                    yield (
+                        f"trigger {trigger.name} of {triggers.table.name} may fire before ours, since SQLite does not "
+                        "promise an order: what it writes is then logged before the change it answers"
+                    )
+
+    def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
+        if not declared:
+            return ()
+        return (
+            "rows that INSERT OR REPLACE and UPDATE OR REPLACE take away, unless the application's connection has set "
+            "PRAGMA recursive_triggers = ON",
+            "who made a change: SQLite has no users",
+            "writes of a connection that has switched triggers off (SQLITE_DBCONFIG_ENABLE_TRIGGER)",
+        )
 
 
-def plan(
-    conn: Connection, database: Database, catalog: Catalog, log: LogTable, watches: Sequence[Watch]
-) -> TriggerPlan:
-    """What brings the triggers that write ``log`` to what is declared: one action a table, with its reason.
-
-    ``database`` is the reflected file, ``catalog`` its classes, built with or without ``exclusions``. Triggers of the
-    log that no watch declares are dropped. Nothing is changed. Raises TriggerError for a watch that cannot be compiled,
-    LogTableError if the log is missing.
-    """
-    installed = read_installed(conn, log)
-    declared, warnings = declared_triggers(database, catalog, watches)
-    for triggers in declared:
-        if triggers.table.name in log.own_tables:
-            raise TriggerError(f"{triggers.table.name} is the log's own: triggers on it would log their own rows")
-    tables = compile_triggers(log, declared, [trigger.name for trigger in installed.others])
-    claimed = {one.name: table for table, compiled in tables for one in compiled}
-    actions = [
-        # First, since a table that was renamed keeps the names that the new one of its name needs.
-        *drop_all(installed, kept={table for table, _ in tables}, reason=NO_LONGER_WATCHED),
-        *(compare_table(table, compiled, installed, claimed) for table, compiled in tables),
-    ]
-    warnings += doctor.warnings(declared, installed)
-    return TriggerPlan(tuple(actions), tuple(warnings), doctor.not_captured(declared))
-
-
-def plan_drop(conn: Connection, log: LogTable) -> TriggerPlan:
-    """What takes all triggers away that write ``log``, found by their text; the log stays. Raises LogTableError."""
-    installed = read_installed(conn, log)
-    return TriggerPlan(tuple(drop_all(installed, kept=(), reason="all triggers of the log go")))
-
-
-def apply(conn: Connection, plan: TriggerPlan, _lock_timeout: float = 0) -> None:
-    """Run the statements of a plan: all of them or none. The caller commits.
-
-    The transaction has the whole file for itself, so no change goes unlogged between an old trigger and a new one.
-    Raises DatabaseError.
-    """
-    if plan.changes:
-        with as_database_errors(conn), conn.begin_nested():
-            for action in plan.changes:
-                for statement in action.statements:
-                    conn.exec_driver_sql(statement)
-
-
-def script(plan: TriggerPlan, _lock_timeout: float = 0) -> str:
-    """The statements of a plan as one script for the ``sqlite3`` shell, a transaction."""
-    if not plan.changes:
-        return "-- Nothing to do: the triggers are as declared.\n"
-    lines = ["-- sqlite3 -bail FILE < this script", "BEGIN IMMEDIATE;", ""]
-    for action in plan.changes:
-        lines.append(f"-- {action.kind} {_one_line(action.table)}: {_one_line(action.reason)}")
-        lines += [f"{statement};" for statement in action.statements]
-        lines.append("")
-    return "\n".join([*lines, "COMMIT;", ""])
-
-
-def installed(conn: Connection, log: LogTable) -> list[InstalledTrigger]:
-    """The triggers that write ``log``, in the order of tables and names. Nothing is changed."""
-    return [InstalledTrigger(one.table, one.name, None, True, one.sql, None) for one in read_installed(conn, log).ours]
-
-
-def digests(conn: Connection, log: LogTable) -> dict[str, str]:
-    """Table -> hash of what was compiled for its triggers, as their text has it."""
-    ours = read_installed(conn, log)
-    tables = dict.fromkeys(trigger.table for trigger in ours.ours)
-    return {table: digest_of(one.digest for one in ours.on(table) if one.digest) for table in tables}
-
-
-def _one_line(comment: str) -> str:
-    # A name may hold a line break, and what follows it would be SQL.
-    return " ".join(comment.split())
+def all_triggers(conn: Connection) -> list[StoredTrigger]:
+    """The triggers of the file, in the order of tables and names."""
+    rows = conn.exec_driver_sql(
+        "SELECT tbl_name, name, sql FROM main.sqlite_schema WHERE type = 'trigger' ORDER BY tbl_name, name"
+    )
+    return [StoredTrigger("", name, ("", table), sql) for table, name, sql in rows]
