@@ -50,21 +50,6 @@ def row_codec(option: object, charset: str = "utf-8") -> RowCodec | None:
 _VARIABLE: Final = frozenset({Typ.VARCHAR, Typ.VARBYTE, Typ.NVARCHAR})
 _LONGEST: Final = 4000
 
-_LENGTHS: Final[Mapping[int, Callable[[int], bool]]] = {
-    Typ.CHAR: lambda length: 1 <= length <= _LONGEST,
-    Typ.INTEGER: lambda length: length in (2, 4, 8),
-    Typ.REAL: lambda length: length in (4, 8),
-    Typ.DATE: lambda length: length == 16,
-    Typ.DECIMAL: lambda length: length == 16,
-    Typ.BYTE: lambda length: 1 <= length <= _LONGEST,
-    Typ.BLOB: lambda length: 0 <= length <= 0xFFFF,
-    Typ.VARCHAR: lambda length: 0 <= length <= _LONGEST,
-    Typ.VARBYTE: lambda length: 0 <= length <= _LONGEST,
-    Typ.BOOLEAN: lambda length: 1 <= length <= 5,
-    Typ.NCHAR: lambda length: length % 2 == 0 and 2 <= length <= _LONGEST,
-    Typ.NVARCHAR: lambda length: length % 2 == 0 and 0 <= length <= _LONGEST,
-}
-
 _DECIMALS: Final = 10
 _ONE: Final = 10**_DECIMALS
 _CONTEXT: Final = Context(prec=40)
@@ -81,7 +66,7 @@ class EmulatorCodec:
         CHARSET.parse(charset)
         self._charset = codecs.lookup(charset).name
         self._segments: dict[TableAttrs, tuple[_Segment, ...]] = {}
-        self._writers: dict[TableAttrs, tuple[_Writer, ...]] = {}
+        self._writers: dict[TableAttrs, list[tuple[ColumnAttrs, bytes, Convert]]] = {}
 
     def decode(self, table: TableAttrs, image: bytes) -> dict[str, Value]:
         """The row of an image. Raises RowDecodeError with the first column that is wrong."""
@@ -99,7 +84,7 @@ class EmulatorCodec:
         """The image of a row. Raises RowEncodeError with the column."""
         writers = self._writers.get(table)
         if writers is None:
-            writers = self._writers[table] = tuple(_writer(column, self._charset) for column in table.columns)
+            writers = self._writers[table] = [_writer(column, self._charset) for column in table.columns]
         slots = []
         for column, null, convert in writers:
             if column.name not in row:
@@ -120,6 +105,79 @@ class EmulatorCodec:
                     column.name, f"column {column.name!r} of type code {column.typ} cannot hold a value of type {kind}"
                 ) from None
         return b"".join(slots)
+
+
+# --- the types --------------------------------------------------------------------------------------------------------
+
+
+class _Slot(NamedTuple):
+    """What turns the raw value of a slot into the Python value (None: it is that already), and back.
+
+    ``read`` raises ValueError, ``write`` what ``encode`` explains.
+    """
+
+    read: Convert | None
+    write: Convert
+
+
+def _slot(column: ColumnAttrs, charset: str, refused: type[RowDecodeError | RowEncodeError]) -> _Slot:
+    """The slot of a column. Raises ``refused`` for a type code or LEN that there is not."""
+    length = column.length
+    fits = 0 <= length <= _LONGEST
+    match column.typ:
+        case Typ.CHAR:
+            fits = fits and length > 0
+            slot = _Slot(
+                lambda raw: raw.decode(charset).rstrip(" "), lambda value: _padded(value.encode(charset), length, b" ")
+            )
+        case Typ.VARCHAR:
+            slot = _Slot(lambda raw: raw.decode(charset), lambda value: value.encode(charset))
+        case Typ.NCHAR:
+            fits = fits and length > 0 and length % 2 == 0
+            slot = _Slot(lambda raw: _utf16(raw).rstrip(" "), lambda value: _padded(_to_utf16(value), length, b"\0 "))
+        case Typ.NVARCHAR:
+            fits = fits and length % 2 == 0
+            slot = _Slot(_utf16, _to_utf16)
+        case Typ.BYTE:
+            fits = fits and length > 0
+            slot = _Slot(None, lambda value: _padded(_bytes(value), length, b"\0"))
+        case Typ.VARBYTE:
+            slot = _Slot(None, _bytes)
+        case Typ.BLOB:
+            fits = 0 <= length <= 0xFFFF
+            slot = _Slot(None, lambda value: _exactly(_bytes(value), length))
+        case Typ.DATE:
+            fits = length == 16
+            slot = _Slot(_date, _to_date)
+        case Typ.DECIMAL:
+            fits = length == 16
+            slot = _Slot(_decimal, _to_decimal)
+        case Typ.BOOLEAN:
+            fits = 1 <= length <= 5
+            slot = _Slot(_boolean, lambda value: _to_boolean(value, length))
+        case Typ.INTEGER | Typ.REAL:
+            fits = (column.typ, length) in _FORMS
+            slot = _Slot(None, struct.Struct(f">{_form(column)}").pack if fits else bytes)
+        case _:
+            raise refused(column.name, f"column {column.name!r} has the unknown type code {column.typ}")
+    if not fits:
+        raise refused(column.name, f"column {column.name!r} of type code {column.typ} cannot have LEN {length}")
+    return slot
+
+
+_FORMS: Final = {
+    (Typ.INTEGER, 2): "h",
+    (Typ.INTEGER, 4): "i",
+    (Typ.INTEGER, 8): "q",
+    (Typ.REAL, 4): "f",
+    (Typ.REAL, 8): "d",
+}
+
+
+def _form(column: ColumnAttrs) -> str:
+    if column.typ in _VARIABLE:
+        return "H"
+    return _FORMS.get((column.typ, column.length), f"{column.length}s")
 
 
 # --- decoding ---------------------------------------------------------------------------------------------------------
@@ -190,13 +248,9 @@ def _segments(runs: Iterable[tuple[ColumnAttrs, ...]], charset: str) -> tuple[_S
 
 
 def _segment(columns: tuple[ColumnAttrs, ...], charset: str) -> _Segment:
-    for column in columns:
-        reason = _misfit(column)
-        if reason:
-            raise RowDecodeError(column.name, reason)
+    conversions = [(column.name, _slot(column, charset, RowDecodeError).read) for column in columns]
     last = columns[-1]
     form = struct.Struct(">" + "".join("B" + _form(column) for column in columns))
-    conversions = ((column.name, _reader(column, charset)) for column in columns)
     return _Segment(
         tuple(column.name for column in columns),
         form.unpack_from,
@@ -205,21 +259,6 @@ def _segment(columns: tuple[ColumnAttrs, ...], charset: str) -> _Segment:
         last.length if last.typ in _VARIABLE else None,
         tuple((name, convert) for name, convert in conversions if convert is not None),
     )
-
-
-_FORMS: Final = {
-    (Typ.INTEGER, 2): "h",
-    (Typ.INTEGER, 4): "i",
-    (Typ.INTEGER, 8): "q",
-    (Typ.REAL, 4): "f",
-    (Typ.REAL, 8): "d",
-}
-
-
-def _form(column: ColumnAttrs) -> str:
-    if column.typ in _VARIABLE:
-        return "H"
-    return _FORMS.get((column.typ, column.length), f"{column.length}s")
 
 
 def _with_nulls(segment: _Segment, flags: tuple[int, ...], values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -233,27 +272,6 @@ def _with_nulls(segment: _Segment, flags: tuple[int, ...], values: tuple[Any, ..
 
 def _bad_slot(name: str, reason: str) -> RowDecodeError:
     return RowDecodeError(name, f"column {name!r}: {reason}")
-
-
-def _reader(column: ColumnAttrs, charset: str) -> Convert | None:
-    """What turns the raw value of a slot into the Python value; None: it is that already. It raises ValueError."""
-    match column.typ:
-        case Typ.CHAR:
-            return lambda raw: raw.decode(charset).rstrip(" ")
-        case Typ.VARCHAR:
-            return lambda raw: raw.decode(charset)
-        case Typ.NCHAR:
-            return lambda raw: _utf16(raw).rstrip(" ")
-        case Typ.NVARCHAR:
-            return _utf16
-        case Typ.DATE:
-            return _date
-        case Typ.DECIMAL:
-            return _decimal
-        case Typ.BOOLEAN:
-            return _boolean
-        case _:
-            return None
 
 
 def _utf16(raw: bytes) -> str:
@@ -287,63 +305,18 @@ def _boolean(raw: bytes) -> bool:
 # --- encoding ---------------------------------------------------------------------------------------------------------
 
 
-class _Writer(NamedTuple):
-    column: ColumnAttrs
-    null: bytes
-    convert: Callable[[Any], bytes]
-
-
-def _misfit(column: ColumnAttrs) -> str | None:
-    fits = _LENGTHS.get(column.typ)
-    if fits is None:
-        return f"column {column.name!r} has the unknown type code {column.typ}"
-    if not fits(column.length):
-        return f"column {column.name!r} of type code {column.typ} cannot have LEN {column.length}"
-    return None
-
-
-def _writer(column: ColumnAttrs, charset: str) -> _Writer:
-    reason = _misfit(column)
-    if reason:
-        raise RowEncodeError(column.name, reason)
-    raw = _raw(column, charset)
+def _writer(column: ColumnAttrs, charset: str) -> tuple[ColumnAttrs, bytes, Convert]:
+    """A column, its slot if it is NULL, and what makes the slot of any other value."""
+    raw = _slot(column, charset, RowEncodeError).write
     if column.typ in _VARIABLE:
-        return _Writer(column, b"\1\0\0", lambda value: _variable(raw(value), column.length))
-    return _Writer(column, b"\1" + bytes(column.length), lambda value: b"\0" + raw(value))
+        return column, b"\1\0\0", lambda value: _variable(raw(value), column.length)
+    return column, b"\1" + bytes(column.length), lambda value: b"\0" + raw(value)
 
 
 def _variable(raw: bytes, longest: int) -> bytes:
     if len(raw) > longest:
         raise ValueError(f"it has {len(raw)} bytes, more than {longest}")
     return b"\0" + len(raw).to_bytes(2, "big") + raw
-
-
-def _raw(column: ColumnAttrs, charset: str) -> Callable[[Any], bytes]:
-    """What turns a value into the bytes of its slot. It raises what ``encode`` explains."""
-    length = column.length
-    match column.typ:
-        case Typ.CHAR:
-            return lambda value: _padded(value.encode(charset), length, b" ")
-        case Typ.VARCHAR:
-            return lambda value: bytes(value.encode(charset))
-        case Typ.NCHAR:
-            return lambda value: _padded(_to_utf16(value), length, b"\0 ")
-        case Typ.NVARCHAR:
-            return _to_utf16
-        case Typ.BYTE:
-            return lambda value: _padded(_bytes(value), length, b"\0")
-        case Typ.VARBYTE:
-            return _bytes
-        case Typ.BLOB:
-            return lambda value: _exactly(_bytes(value), length)
-        case Typ.DATE:
-            return _to_date
-        case Typ.DECIMAL:
-            return _to_decimal
-        case Typ.BOOLEAN:
-            return lambda value: _to_boolean(value, length)
-        case _:
-            return struct.Struct(">" + _form(column)).pack
 
 
 def _padded(raw: bytes, length: int, filler: bytes) -> bytes:

@@ -7,16 +7,25 @@ from pathlib import Path
 from typing import Any
 
 from eventlog.errors import FormatError, with_location
-from eventlog.linter import transactions as operations
 from eventlog.linter.format import export_files, read_queue
 from eventlog.linter.rows import QueueRow, blob_attr, data_bytes, decode_oper_date, syslog_addr
+from eventlog.linter.transactions import (
+    BLOB_OPERATIONS,
+    CREATE_BLOB,
+    DELETE,
+    INSERT,
+    INSERT_BLOB,
+    UPDATE,
+    TypTable,
+    typ_table,
+)
 
 _SHOWN = 32  # bytes a line
 
 
 def queue_listing(source: str, options: Mapping[str, Any]) -> Iterator[str]:
     """The lines of a file or directory, row by row in the order of the files. Raises FormatError."""
-    table = operations.typ_table(options.get("typ_table", "fields"))
+    table = typ_table(options.get("typ_table", "fields"))
     files, _ = export_files(Path(source))
     for number, row in enumerate(read_queue(files), 1):
         try:
@@ -25,7 +34,7 @@ def queue_listing(source: str, options: Mapping[str, Any]) -> Iterator[str]:
             raise with_location(error, f"{source}, row {number} of the listing") from None
 
 
-def _row(number: int, row: QueueRow, table: operations.TypTable) -> Iterator[str]:
+def _row(number: int, row: QueueRow, table: TypTable) -> Iterator[str]:
     file, address = syslog_addr(row.syslog_addr)
     yield f"row {number}  SYSLOG_ADDR {file}:{address}  {_operation(row.typ, table)}  transaction {row.transact_id:X}"
     time = decode_oper_date(row.oper_date)
@@ -43,15 +52,15 @@ def _row(number: int, row: QueueRow, table: operations.TypTable) -> Iterator[str
         yield f"    {at:08x}    {data[at : at + _SHOWN].hex().upper()}"
 
 
-def _operation(typ: int, table: operations.TypTable) -> str:
+def _operation(typ: int, table: TypTable) -> str:
     names: dict[int | None, str] = {
-        operations.DELETE: "DELETE",
-        operations.INSERT: "INSERT",
-        operations.UPDATE: "UPDATE",
+        DELETE: "DELETE",
+        INSERT: "INSERT",
+        UPDATE: "UPDATE",
         table.clear_blob: "CLEAR BLOB",
         table.commit: "COMMIT",
         table.rollback: "ROLLBACK",
     }
-    if table.operations & operations.BLOB_OPERATIONS:
-        names |= {operations.CREATE_BLOB: "CREATE BLOB", operations.INSERT_BLOB: "INSERT BLOB"}
+    if table.operations & BLOB_OPERATIONS:
+        names |= {CREATE_BLOB: "CREATE BLOB", INSERT_BLOB: "INSERT BLOB"}
     return f"TYP {typ} {names.get(typ, '(unknown)')}"

@@ -22,20 +22,22 @@ from eventlog.core.options import (
     shared,
 )
 from eventlog.errors import ConfigError, NotExpressible, SchemaMissing
-from eventlog.linter import transactions as operations
 from eventlog.linter.attributes import TableAttrs, attrs_of_option
 from eventlog.linter.codec import RowCodec, row_codec
 from eventlog.linter.errors import RowDecodeError
 from eventlog.linter.rows import Destination, QueueRow, blob_attr, server_zone, stripped, to_utc
 from eventlog.linter.transactions import (
+    BLOB_OPERATIONS,
+    DELETE,
     FIELDS,
+    INSERT,
     ORDERS,
     PROSE,
-    Ended,
+    UPDATE,
     Operation,
-    Selection,
     Transactions,
     in_order,
+    of_transaction,
     place_of_token,
     restart_token,
     table_number,
@@ -123,7 +125,7 @@ def named_tables(option: Mapping[Any, str]) -> dict[int, tuple[str | None, str]]
     return names
 
 
-class _Target(NamedTuple):
+class _ReadTable(NamedTuple):
     """What the changes of one table to one destination have in common."""
 
     schema: str | None
@@ -151,17 +153,15 @@ class QueueReader:
         self._codec = row_codec(options.codec, options.charset)
         self._zone = server_zone(options.timezone)
         self._names = named_tables(options.tables)
-        self._targets: dict[tuple[int, Destination], _Target] = {}
+        self._targets: dict[tuple[int, Destination], _ReadTable] = {}
         destination = options.destination
         self._typ_table = typ_table(options.typ_table)
         self._transactions = Transactions(
             self._typ_table,
             options.order_by,
             options.order_tolerance,
-            Selection(
-                None if options.dbnode is None else stripped(options.dbnode),
-                None if destination is None else (destination[0], destination[1], destination[2]),
-            ),
+            None if options.dbnode is None else stripped(options.dbnode),
+            None if destination is None else (destination[0], destination[1], destination[2]),
             self._count,
         )
         self.restart_token = None if options.restart is None else str(options.restart)
@@ -196,26 +196,24 @@ class QueueReader:
         """
         order_by = self._options.order_by
         every_destination = self._options.destinations == "all"
-        for ended in self._transactions.ended(rows, self.restart_token, final=final):
-            if not ended.committed:  # what is undone is not judged
-                continue
-            made = operations.of_transaction(ended.rows, self._typ_table, every_destination=every_destination)
-            own = self._of_transaction(ended, made)
-            if own:
-                yield from own
-                self.restart_token = restart_token(ended.commit, order_by)
+        for commit, before in self._transactions.committed(rows, self.restart_token, final=final):
+            done = of_transaction(before, self._typ_table, every_destination=every_destination)
+            changes = self._of_transaction(commit, done)
+            if changes:
+                yield from changes
+                self.restart_token = restart_token(commit, order_by)
 
-    def _of_transaction(self, ended: Ended, made: list[Operation]) -> list[Change]:
-        if any(one.row.typ in operations.BLOB_OPERATIONS for one in made):
-            made = [one for one in made if self._makes_change(one)]
-        commit = f"{ended.commit.syslog_addr:016x}:"
-        transaction_id = f"{ended.commit.transact_id:032X}"
-        commit_time = to_utc(ended.commit.oper_date, self._zone)
-        last = len(made)
+    def _of_transaction(self, commit: QueueRow, done: list[Operation]) -> list[Change]:
+        if any(one.row.typ in BLOB_OPERATIONS for one in done):
+            done = [one for one in done if self._makes_change(one)]
+        commit_address = f"{commit.syslog_addr:016x}:"
+        transaction_id = f"{commit.transact_id:032X}"
+        commit_time = to_utc(commit.oper_date, self._zone)
+        last = len(done)
         changes = []
-        target: _Target | None = None
+        target: _ReadTable | None = None
         same: tuple[Any, Any] = None, None
-        for ordinal, (row, part1, part2) in enumerate(made, 1):
+        for ordinal, (row, part1, part2) in enumerate(done, 1):
             oper_date, _, dbnode, _, address, typ, _, channel, tabnum, row_id, _, _, destination, _ = row
             if target is None or tabnum is not same[0] or destination is not same[1]:
                 same = tabnum, destination
@@ -243,12 +241,12 @@ class QueueReader:
                 Change(
                     target.schema,
                     target.table,
-                    _OPS.get(typ, _UPDATE),
+                    _OPS.get(typ, ChangeOp.UPDATE),
                     key,
                     before,
                     after,
                     changed,
-                    f"{commit}{address:016x}",
+                    f"{commit_address}{address:016x}",
                     transaction_id,
                     ordinal,
                     ordinal == last,
@@ -260,7 +258,7 @@ class QueueReader:
         return changes
 
     def _makes_change(self, one: Operation) -> bool:
-        if one.row.typ not in operations.BLOB_OPERATIONS:
+        if one.row.typ not in BLOB_OPERATIONS:
             return True
         if self._options.blob_operations == "raise":
             raise NotExpressible(
@@ -270,7 +268,7 @@ class QueueReader:
         self._count("blob_operations")
         return False
 
-    def _target(self, row: QueueRow) -> _Target:
+    def _target(self, row: QueueRow) -> _ReadTable:
         tabnum, destination = table_number(row), row.destination
         schema, table = self._names.get(tabnum) or (destination.owner or None, destination.table)
         attrs = None
@@ -280,7 +278,7 @@ class QueueReader:
                 raise SchemaMissing(
                     f"{where(row)}: table {tabnum} ({destination.table}) is not described by DISPATCH_ATTRS"
                 )
-        target = self._targets[tabnum, destination] = _Target(
+        target = self._targets[tabnum, destination] = _ReadTable(
             schema,
             table,
             (destination.server, destination.owner, destination.table),
@@ -289,7 +287,7 @@ class QueueReader:
         )
         return target
 
-    def _images(self, row: QueueRow, part1: bytes, part2: bytes, target: _Target) -> _Images | None:
+    def _images(self, row: QueueRow, part1: bytes, part2: bytes, target: _ReadTable) -> _Images | None:
         """Before, after and changed of an operation; None for a row that goes on as raw parts."""
         assert self._codec is not None
         assert target.attrs is not None
@@ -297,7 +295,7 @@ class QueueReader:
         typ = row.typ
         try:
             old = decode(target.attrs, part1)
-            new = decode(target.attrs, part2) if typ == operations.UPDATE else None
+            new = decode(target.attrs, part2) if typ == UPDATE else None
         except Exception as error:
             if self._options.on_row_error == "raise":
                 name = f"{target.schema}.{target.table}" if target.schema else target.table
@@ -310,9 +308,9 @@ class QueueReader:
             return None
         if new is not None:
             return old, new, differing(old, new)
-        if typ == operations.INSERT:
+        if typ == INSERT:
             return None, old, None
-        if typ == operations.DELETE:
+        if typ == DELETE:
             return old, None, None
         name = _blob_column(row, target.attrs)
         return old, {**old, name: None}, frozenset({name})
@@ -321,12 +319,12 @@ class QueueReader:
 _Image = dict[str, Value] | None
 _Images = tuple[_Image, _Image, frozenset[str] | None]
 
-_UPDATE = ChangeOp.UPDATE  # of CLEAR BLOB too
-_OPS: Mapping[int, ChangeOp] = {operations.DELETE: ChangeOp.DELETE, operations.INSERT: ChangeOp.INSERT}
+# CLEAR BLOB is an update too.
+_OPS: Mapping[int, ChangeOp] = {DELETE: ChangeOp.DELETE, INSERT: ChangeOp.INSERT}
 
 
 def _blob_column(row: QueueRow, attrs: TableAttrs) -> str:
-    number = blob_attr(row.blobatr if isinstance(row.blobatr, int) else 0).column
+    number, _ = blob_attr(row.blobatr if isinstance(row.blobatr, int) else 0)
     column = attrs.column_number(number)
     if column is None:
         raise SchemaMissing(f"{where(row)}: BLOBATR names column {number}, which DISPATCH_ATTRS does not describe")

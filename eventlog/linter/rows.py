@@ -24,20 +24,6 @@ _EPOCH: Final = datetime(1990, 1, 1)
 _MICROSECONDS: Final = 1_000_000
 
 
-class SyslogAddr(NamedTuple):
-    """A place in the system log: number of the file and address in it, both unsigned 32-bit."""
-
-    file: int
-    address: int
-
-
-class BlobAttr(NamedTuple):
-    """BLOBATR: number of the BLOB's column in its table (ATRNUM), and the type of the BLOB."""
-
-    column: int
-    blob_type: int
-
-
 def oper_date_bytes(value: Any) -> bytes:
     """OPER_DATE as its six bytes, given as bytes or as twelve hex digits. Raises BadOperDate."""
     if isinstance(value, str):
@@ -98,16 +84,16 @@ def from_utc(moment: datetime | None, zone: tzinfo) -> bytes:
     return NO_DATE if moment is None else encode_oper_date(moment.astimezone(zone).replace(tzinfo=None))
 
 
-def syslog_addr(value: int) -> SyslogAddr:
-    """File and address of SYSLOG_ADDR, which SQL may return negative."""
+def syslog_addr(value: int) -> tuple[int, int]:
+    """A place in the system log, SYSLOG_ADDR: number of the file, and address in it. SQL may return it negative."""
     value &= MASK_64
-    return SyslogAddr(value >> 32, value & 0xFFFFFFFF)
+    return value >> 32, value & 0xFFFFFFFF
 
 
-def blob_attr(value: int) -> BlobAttr:
-    """Column and BLOB type of BLOBATR, which SQL may return negative."""
+def blob_attr(value: int) -> tuple[int, int]:
+    """BLOBATR: ATRNUM of the BLOB's column, and type of the BLOB. SQL may return it negative."""
     value &= 0xFFFF
-    return BlobAttr(value & 0xFF, value >> 8)
+    return value & 0xFF, value >> 8
 
 
 def signed(value: int, bits: int) -> int:

@@ -253,37 +253,19 @@ def place_of_token(token: str, order_by: str) -> tuple[bytes, int]:
     return bytes.fromhex(found[1] or ""), int(found[2], 16)
 
 
-class Selection(NamedTuple):
-    """Which rows are read: of one source database, for some destinations; None = any."""
-
-    dbnode: str | None = None
-    destination: tuple[str | None, str | None, str | None] | None = None
-
-    def takes_destination(self, row: QueueRow) -> bool:
-        """Whether the row goes to a destination that is asked for."""
-        assert self.destination is not None
-        return all(wanted in (None, given) for wanted, given in zip(self.destination, row.destination, strict=True))
-
-
-class Ended(NamedTuple):
-    """A transaction that has ended, its rows in order. Of one rolled back nothing is handed out."""
-
-    commit: QueueRow
-    rows: list[QueueRow]
-    committed: bool
-
-
 @dataclass(slots=True)
 class Transactions:
     """What one read leaves for the next: rows of open transactions, what was seen, and the greatest OPER_DATE.
 
-    ``count`` takes the counters ``log_order`` and ``open_transactions``.
+    Rows are read of the source database ``dbnode`` and for the ``destination``; None = any. ``count`` takes the
+    counters ``log_order`` and ``open_transactions``.
     """
 
     table: TypTable
     order_by: str
     order_tolerance: float
-    selection: Selection
+    dbnode: str | None
+    destination: tuple[str | None, str | None, str | None] | None
     count: Callable[[str], None]
     kept: list[QueueRow] = field(default_factory=list)
     taken: set[tuple[Any, ...]] = field(default_factory=set)
@@ -294,7 +276,7 @@ class Transactions:
     warned_of_prose: bool = False
 
     def fresh(self, rows: Iterable[QueueRow]) -> Iterator[QueueRow]:
-        """The rows that no earlier read has taken. To be consumed whole before ``ended``."""
+        """The rows that no earlier read has taken. To be consumed whole before ``committed``."""
         taken, present = self.taken, set()
         for row in rows:
             identity = row.identity
@@ -303,8 +285,10 @@ class Transactions:
                 yield row
         self.present = present
 
-    def ended(self, rows: Iterable[QueueRow], token: str | None, *, final: bool) -> Iterator[Ended]:
-        """The transactions of a read whose rows are in order, in order of their COMMIT and ROLLBACK rows.
+    def committed(
+        self, rows: Iterable[QueueRow], token: str | None, *, final: bool
+    ) -> Iterator[tuple[QueueRow, list[QueueRow]]]:
+        """The transactions of a read whose rows are in order, by their COMMIT rows: that row, and those before it.
 
         With a ``token`` in force those that are not behind it are left out. ``final``: nothing is kept. Raises
         SeveralNodes, and what ``check_code`` raises.
@@ -316,7 +300,7 @@ class Transactions:
             rows = merge(self.kept, rows, key=key)
         is_operation, commit = self.table.operations, self.table.commit
         ends = (commit, self.table.rollback)
-        dbnode, destination = self.selection
+        dbnode, destination = self.dbnode, self.destination
         open_rows: dict[tuple[str, int], list[QueueRow]] = {}
         node, greatest = None, self.greatest
         for row in rows:
@@ -327,7 +311,7 @@ class Transactions:
                 node = own_node
                 self._meet(row, token)
             operation = typ in is_operation
-            if destination is not None and typ not in ends and not self.selection.takes_destination(row):
+            if destination is not None and typ not in ends and not _is_for(destination, row):
                 continue
             if not operation or typ == 4:
                 check_code(row, self.table)
@@ -347,8 +331,10 @@ class Transactions:
                 self.warned_of_prose = True
                 _log.warning("typ_table prose: every TYP %d is taken as COMMIT, ROLLBACK cannot be told from it", typ)
             own = open_rows.pop(transaction, None)
-            if own is not None and (behind is None or (b"" if by_syslog else oper_date, row.syslog_addr) > behind):
-                yield Ended(row, own, typ == commit)
+            if own is None or typ != commit:  # what is undone is not judged
+                continue
+            if behind is None or (b"" if by_syslog else oper_date, row.syslog_addr) > behind:
+                yield row, own
         self.greatest = greatest
         if final:
             for own in open_rows.values():
@@ -383,3 +369,7 @@ class Transactions:
                     where(row),
                     late >> 16,
                 )
+
+
+def _is_for(destination: tuple[str | None, str | None, str | None], row: QueueRow) -> bool:
+    return all(wanted in (None, given) for wanted, given in zip(destination, row.destination, strict=True))

@@ -157,7 +157,7 @@ class WriterOptions:
         check(self)
 
 
-class _Target(NamedTuple):
+class _WrittenTable(NamedTuple):
     """A table as it is written."""
 
     attrs: TableAttrs
@@ -184,7 +184,7 @@ class QueueWriter:
         self._log = SystemLog(options.dbnode, options.continuation_lengths, address)
         self._names = _described(options)
         self.attrs = {attrs.tabnum: attrs for attrs in self._names.values()}
-        self._targets: dict[tuple[str | None, str], _Target] = {}
+        self._targets: dict[tuple[str | None, str], _WrittenTable] = {}
         self._used: set[int] = set()
         self._next_number = 1
         self._known: dict[int, dict[Key, dict[str, Value]]] = {}
@@ -237,7 +237,7 @@ class QueueWriter:
         self._used.add(self._next_number)
         return self._next_number
 
-    def _target(self, change: Change) -> _Target:
+    def _target(self, change: Change) -> _WrittenTable:
         name = (change.schema, change.table)
         target = self._targets.get(name)
         if target is None:
@@ -256,7 +256,7 @@ class QueueWriter:
                 for server, owner, table in self._options.destinations
             ]
             names = frozenset(column.name for column in attrs.columns)
-            target = self._targets[name] = _Target(attrs, tuple(dict.fromkeys(destinations)), names)
+            target = self._targets[name] = _WrittenTable(attrs, tuple(dict.fromkeys(destinations)), names)
         return target
 
     def _described_as(self, change: Change) -> TableAttrs | None:
@@ -269,7 +269,7 @@ class QueueWriter:
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
-    def _operation(self, change: Change, target: _Target) -> Written:
+    def _operation(self, change: Change, target: _WrittenTable) -> Written:
         old: dict[str, Value] | None = None
         new: dict[str, Value] | None = None
         if change.op is ChangeOp.DELETE:
@@ -291,11 +291,11 @@ class QueueWriter:
         self._remember(target, old, new)
         return self._written(typ, change, target, *images)
 
-    def _written(self, typ: int, change: Change, target: _Target, part1: bytes, part2: bytes = b"") -> Written:
+    def _written(self, typ: int, change: Change, target: _WrittenTable, part1: bytes, part2: bytes = b"") -> Written:
         row_id = change.extras.get("row_id")
         return Written(typ, 0, target.attrs.tabnum, row_id if isinstance(row_id, int) else 0, part1, part2)
 
-    def _completed(self, known: Row, change: Change, target: _Target, row: Row | None) -> tuple[Row, Row | None]:
+    def _completed(self, known: Row, change: Change, target: _WrittenTable, row: Row | None) -> tuple[Row, Row | None]:
         """The whole row, and the one that it was completed from: ``row`` if that is there already."""
         missing = target.names - known.keys()
         if not missing:
@@ -311,7 +311,7 @@ class QueueWriter:
             )
         return {**{name: row[name] for name in target.names}, **known}, row
 
-    def _row(self, row: Row, change: Change, target: _Target) -> dict[str, Value]:
+    def _row(self, row: Row, change: Change, target: _WrittenTable) -> dict[str, Value]:
         """The row in the values of its columns."""
         unknown = row.keys() - target.names
         if unknown:
@@ -331,7 +331,7 @@ class QueueWriter:
                 raise
         return values
 
-    def _image(self, row: Mapping[str, Value], change: Change, target: _Target) -> bytes:
+    def _image(self, row: Mapping[str, Value], change: Change, target: _WrittenTable) -> bytes:
         try:
             return self._encode(target.attrs, row)
         except RowEncodeError as error:
@@ -340,7 +340,7 @@ class QueueWriter:
 
     # --- TRUNCATE -----------------------------------------------------------------------------------------------------
 
-    def _deletes(self, change: Change, target: _Target) -> list[Written]:
+    def _deletes(self, change: Change, target: _WrittenTable) -> list[Written]:
         if self._options.truncate == "raise":
             raise NotExpressible(
                 f"TRUNCATE of {_shown(change)}: a Linter queue has no such operation; with truncate = deletes it is "
@@ -349,7 +349,7 @@ class QueueWriter:
         rows = self._known.pop(target.attrs.tabnum, {})
         return [self._written(DELETE, change, target, self._image(row, change, target)) for row in rows.values()]
 
-    def _remember(self, target: _Target, old: Row | None, new: dict[str, Value] | None) -> None:
+    def _remember(self, target: _WrittenTable, old: Row | None, new: dict[str, Value] | None) -> None:
         """Keep the rows that a TRUNCATE will have to name."""
         if self._options.truncate != "deletes":
             return
