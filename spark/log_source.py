@@ -31,7 +31,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampNTZType
 from sqlalchemy import URL
 
-from eventlog.config.load import load, masked
+from eventlog.config.load import load
+from eventlog.config.urls import masked
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.sql.bulk import Part

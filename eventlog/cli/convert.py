@@ -24,7 +24,7 @@ from eventlog import convert as conversion
 from eventlog.changes.format import Report
 from eventlog.cli.context import Context, master_of, spark_module
 from eventlog.cli.output import note, print_json, result, table
-from eventlog.config.load import with_own_password
+from eventlog.config.urls import with_configured_password
 from eventlog.errors import ConfigError, EventlogError
 
 STANDARD: Final = "-"
@@ -161,7 +161,7 @@ def with_password(context: Context, format: str, place: str) -> str:
     """A source or target of a log with the password of the configured database, if it is that database."""
     if format != _LOG or "://" not in place or _PASSWORD not in os.environ:
         return place
-    return with_own_password(place, context.config().database)
+    return with_configured_password(place, context.config().database)
 
 
 def _with_password(context: Context, format: str, options: Mapping[str, Any]) -> Mapping[str, Any]:

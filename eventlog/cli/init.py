@@ -13,8 +13,9 @@ import click
 from eventlog.cli.context import DEFAULT_FILE, Context
 from eventlog.cli.output import note
 from eventlog.config.kinds import BASE, COLUMN_MAP, URL
-from eventlog.config.load import Config, masked
+from eventlog.config.load import Config
 from eventlog.config.settings import SECTIONS, WatchSettings, variable
+from eventlog.config.urls import masked
 from eventlog.core.options import BOOLEAN, NAMES, PATH, TEXT, Option, options_of, toml
 from eventlog.errors import ConfigError
 

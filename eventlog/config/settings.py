@@ -253,6 +253,23 @@ class WatchSettings:
         """The table or view, or the patterns."""
         return self.table or self.view or ", ".join(self.tables or ())
 
+    def contradiction(self) -> str | None:
+        """What no option of a watch can say of itself, None if there is nothing wrong."""
+        if sum(one is not None for one in (self.table, self.view, self.tables)) != 1:
+            return "give one of table, tables and view"
+        if self.columns is not None and self.exclude:
+            return "give either columns or exclude"
+        if (self.view is None) != (self.base is None):
+            return f"a view, and only a view, needs base: {BASE.legal}"
+        if self.exclude_tables and self.tables is None:
+            return "exclude_tables goes with tables = [...]"
+        if self.columns is not None and self.tables is not None:
+            return (
+                "columns are those of one table: name them in a [[watch]] with table = ..., or leave others out by "
+                "exclude"
+            )
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:

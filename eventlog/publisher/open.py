@@ -10,7 +10,9 @@ from typing import Final, TextIO, cast
 
 from sqlalchemy import Connection
 
-from eventlog.config.load import Config, WatchSettings, connection_url
+from eventlog.config.load import Config
+from eventlog.config.settings import WatchSettings
+from eventlog.config.urls import connection_url
 from eventlog.core.catalog import Catalog, Database, build_catalog, match_name
 from eventlog.core.events import EventOptions
 from eventlog.core.options import same_fields

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from eventlog.cli.init import template
 from eventlog.config.kinds import split_statements
-from eventlog.config.load import Config, connection_url, effective, load, masked, with_own_password
+from eventlog.config.load import Config, effective, load
 from eventlog.config.settings import SECTIONS, FormatSettings, PublisherSettings
+from eventlog.config.urls import connection_url, masked, with_configured_password
 from eventlog.core.options import options_of, parse_boolean, toml
 from eventlog.errors import ConfigError
 
@@ -409,13 +410,13 @@ URL = "postgresql+psycopg://publisher@db.example:5432/hr"
 )
 def test_the_password_of_the_configured_database_goes_there_alone(url: str, filled: bool) -> None:
     database = load(None, {"EVENTLOG_DATABASE_URL": URL, "EVENTLOG_DATABASE_PASSWORD": "geh:eim"}).database
-    completed = with_own_password(url, database)
+    completed = with_configured_password(url, database)
     assert (completed == url) is not filled
     assert ("publisher:geh%3Aeim@db.example:5432/hr" in completed) is filled
 
 
 def test_a_password_without_a_configured_database_goes_nowhere() -> None:
-    assert with_own_password(URL, load(None, {"EVENTLOG_DATABASE_PASSWORD": "geheim"}).database) == URL
+    assert with_configured_password(URL, load(None, {"EVENTLOG_DATABASE_PASSWORD": "geheim"}).database) == URL
 
 
 @pytest.mark.parametrize(

@@ -246,7 +246,7 @@ def test_statuses_and_loopback_decide_which_rows_are_read(tmp_path: Path) -> Non
     assert [change.position for change in changes(path, report, driver_user="eventlog")] == ["1", "2"]
     assert report.counters == {"rows_of_reserved_status": 1, "rows_loopback": 1}
     assert [change.position for change in changes(path, status="N")] == ["1", "4"]
-    with pytest.raises(ConfigError, match="status = .n. is not allowed; legal: letters of NSWEF"):
+    with pytest.raises(ConfigError, match=r"status = .n. is not allowed; legal: letters of NSWEF"):
         changes(path, status="n")
 
 

@@ -13,7 +13,9 @@ from typing import Any, Final
 
 from eventlog.changes.format import Report, database_of, read_catalog
 from eventlog.changes.to_events import EventWriting
-from eventlog.config.load import Config, PublisherSettings, SourceSettings
+from eventlog.config.load import Config
+from eventlog.config.settings import PublisherSettings, SourceSettings
+from eventlog.config.urls import read_url
 from eventlog.convert import in_own_options
 from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.options import options_of, parse_options, toml
@@ -238,10 +240,7 @@ def _url(url: str | None, file: Path | None, password: str | None, name: str) ->
     if (url is None) == (file is None):
         raise ConfigError(f"set either source.{name} or source.{name}_file")
     if file is not None:
-        try:
-            url = file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"source.{name}_file: {file} cannot be read: {error}") from None
+        url = read_url(file, f"source.{name}_file")
     parsed = parse_url(url or "")
     if password is not None:
         parsed = parsed.set(password=password)
