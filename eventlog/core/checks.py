@@ -68,7 +68,7 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
     for record_id, event_type, perpetrator, table_name, table_key, column_name, old, new in rows:
         if perpetrator != previous:  # seldom: one user makes many changes
             previous = perpetrator
-            is_loopback = perpetrator is not None and perpetrator.rstrip(" ") == loopback_user
+            is_loopback = is_of(perpetrator, loopback_user)
         if is_loopback:
             loopback.append(record_id)
             continue
@@ -114,6 +114,11 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
     return Checked(good, bad, loopback, remarks)
 
 
+def is_of(perpetrator: str | None, user: str | None) -> bool:
+    """Whether a row's perpetrator is this user; never if ``user`` is None. CHAR padding is ignored."""
+    return user is not None and perpetrator is not None and perpetrator.rstrip(" ") == user
+
+
 def _refuse_unless_replaced(attribute: Attribute, new: str | None, unreadable: BadValue) -> None:
     """Raise the error of an old value, unless a good new one takes the place of all values (spec/xds.md 4.3)."""
     if attribute.multi_valued:
@@ -135,10 +140,10 @@ def _truncated(record_id: int, attribute: Attribute, old: str | None, new: str |
 def _log_name(catalog: Catalog, table_name: str | None) -> LogName:
     if not table_name:
         raise RowError("missing_table", "table_name is empty")
-    found = catalog.log_name(table_name)
-    if found is None:
+    log_name = catalog.log_name(table_name)
+    if log_name is None:
         raise RowError("unknown_table", f"table_name {table_name!r} is neither a class nor a child table")
-    return found
+    return log_name
 
 
 class _Table:

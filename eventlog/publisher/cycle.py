@@ -333,7 +333,7 @@ def dry_run(context: Context) -> Iterator[str]:
             events = [event for event in envelope.events if event.operation is not None]
             if events:
                 yield context.output.preview(context.catalog, events)
-    # What would be marked without being published is counted, so that it can be told.
+    # What would be marked without being published is counted for a warning.
     windows = _due_windows if context.options.handle_future_events else _windows
     for window in windows(context, state, recorded_ids(state.flights.values())):
         for groups in split_by_rows(window, context.options.flight_rows):

@@ -61,13 +61,13 @@ def publish_once(context: Context, sink: Sink, stop: Stop | None = None) -> Cycl
     Raises FatalAnswer, and ReceiverAway when the receiver stopped the cycle.
     """
     stop = stop or threading.Event()
-    told = context.counters.rows_loopback
+    warned_before = context.counters.rows_loopback
     try:
         with as_database_errors(context.connection):
             warn_at_start(context)
             return _publish_once(context, sink, stop)
     finally:
-        LoopbackWarning(told).write(context, at_end=True)
+        LoopbackWarning(warned_before).write(context, at_end=True)
 
 
 def _publish_once(context: Context, sink: Sink, stop: Stop) -> Cycle:

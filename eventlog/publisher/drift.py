@@ -57,11 +57,11 @@ class CatalogWatcher:
         if context.reread is None:
             return False
         # Before the catalogue: what changes in between is seen the next time.
-        found = context.dialect.fingerprint(context.connection, context.catalog)
-        if found is not None and found == self.seen:
+        fingerprint = context.dialect.fingerprint(context.connection, context.catalog)
+        if fingerprint is not None and fingerprint == self.seen:
             context.connection.commit()
             return False
-        self.seen = found
+        self.seen = fingerprint
         try:
             fresh = context.reread()
         except EventlogError as error:
@@ -118,10 +118,10 @@ def changes(before: Catalog, now: Catalog) -> Iterator[str]:
 
 def _columns(cls: ObjectClass) -> dict[str, dict[str, str]]:
     """The columns of a class that are attributes, by table, its own table first."""
-    found: dict[str, dict[str, str]] = {cls.table.name: {}}
+    tables: dict[str, dict[str, str]] = {cls.table.name: {}}
     for attribute in cls.attributes:
-        found.setdefault(attribute.table, {})[attribute.column.name] = attribute.column.type.sql
-    return found
+        tables.setdefault(attribute.table, {})[attribute.column.name] = attribute.column.type.sql
+    return tables
 
 
 def with_lost(now: Catalog, before: Catalog) -> Catalog:

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final, Literal, NamedTuple
 
 from eventlog.core.catalog import Attribute, ObjectId
-from eventlog.core.checks import BadRow, CheckedRow, check_rows
+from eventlog.core.checks import BadRow, CheckedRow, check_rows, is_of
 from eventlog.core.events import Decision, Outgoing, apply_precedence, build_event, ids_of, with_current
 from eventlog.core.fold import first_id, fold, object_of
 from eventlog.errors import DatabaseError, LogTableError
@@ -83,7 +83,7 @@ class Explanation:
     notes: tuple[str, ...]
 
 
-class _Made(NamedTuple):
+class _Built(NamedTuple):
     """A group, where it is known from, the rows as the log has them, and what comes of it."""
 
     source: Source
@@ -96,13 +96,13 @@ def explain(context: Context, record_id: int) -> Explanation:
     """Explain the row of this record_id. Raises LogTableError if there is none, DatabaseError."""
     conn = context.connection
     context.dialect.begin_reading(conn, _SECONDS)
-    found = context.dialect.read_rows(conn, context.log, [(record_id, record_id)])
-    if not found:
+    rows = context.dialect.read_rows(conn, context.log, [(record_id, record_id)])
+    if not rows:
         raise LogTableError(
             f"the log {context.log} has no row {record_id}: it may have been purged, deleted once it was published "
             "(delete_from_log), or never committed"
         )
-    (row,) = found
+    (row,) = rows
     notes: list[str] = []
     errors = _errors(context, record_id, notes)
     checked = check_rows(queue_rows([row]), context.catalog, None)
@@ -112,19 +112,19 @@ def explain(context: Context, record_id: int) -> Explanation:
     flights = [decode(number, text) for number, text in read_inflight(conn, context.log)]
     place = _place(flights, record_id)
     letter = row.status.rstrip(" ")
-    made: _Made | None = None
+    built: _Built | None = None
     try:
         with as_database_errors(conn), conn.begin_nested():
             if place is not None:
-                made = _recorded(context, place[1])
+                built = _recorded(context, place[1])
             elif object_id is not None and not _is_loopback(context, row):
                 if letter == Status.NEW and _is_due(context, row):
-                    made = _waiting(context, record_id, object_id, recorded_ids(flights))
+                    built = _waiting(context, record_id, object_id, recorded_ids(flights))
                 elif letter in (Status.SUCCESS, Status.WARNING, Status.ERROR, Status.FATAL):
-                    made = _reconstructed(context, record_id, object_id, notes)
+                    built = _reconstructed(context, record_id, object_id, notes)
     except DatabaseError as error:
         notes.append(f"its group could not be built: {error}")
-    event = None if made is None or made.event.operation is None else made.event
+    event = None if built is None or built.event.operation is None else built.event
     return Explanation(
         log=str(context.log),
         row=row,
@@ -133,9 +133,9 @@ def explain(context: Context, record_id: int) -> Explanation:
         class_name=None if object_id is None else object_id[0].name,
         key=None if object_id is None else object_id[1],
         in_flight=None if place is None else place[0],
-        source=None if made is None else made.source,
-        members=() if made is None else tuple(_members(made)),
-        read_back=_read_back(made),
+        source=None if built is None else built.source,
+        members=() if built is None else tuple(_members(built)),
+        read_back=_read_back(built),
         event_id=None if event is None else event.sent_id,
         operation=None if event is None else event.operation,
         document=None if event is None else context.output.preview(context.catalog, [event]),
@@ -167,8 +167,7 @@ def _place(flights: Iterable[Flight], record_id: int) -> tuple[InFlight, Outgoin
 
 
 def _is_loopback(context: Context, row: LogRow) -> bool:
-    user = context.options.driver_user
-    return user is not None and row.perpetrator is not None and row.perpetrator.rstrip(" ") == user
+    return is_of(row.perpetrator, context.options.driver_user)
 
 
 def _is_due(context: Context, row: LogRow) -> bool:
@@ -249,8 +248,8 @@ def _event_ahead(context: Context, object_id: ObjectId, flights: Iterable[Flight
     """The event in flight of the same object, if there is one."""
     by_first = {event.ids[0]: event for flight in flights for event in flight.events()}
     rows = context.dialect.read_rows(context.connection, context.log, [(first, first) for first in sorted(by_first)])
-    for record_id, _, own, _, _, _ in check_rows(queue_rows(rows), context.catalog, None).good:
-        if own == object_id:
+    for record_id, _, other, _, _, _ in check_rows(queue_rows(rows), context.catalog, None).good:
+        if other == object_id:
             return by_first[record_id].sent_id
     return None
 
@@ -258,7 +257,7 @@ def _event_ahead(context: Context, object_id: ObjectId, flights: Iterable[Flight
 # --- its group --------------------------------------------------------------------------------------------------------
 
 
-def _recorded(context: Context, recorded: Outgoing) -> _Made | None:
+def _recorded(context: Context, recorded: Outgoing) -> _Built | None:
     """The event as its in-flight line has it, built anew from the rows that are still N (spec/event-log.md 10)."""
     groups = recorded_groups(context, [recorded])
     ((_, decision, _),) = groups.decided
@@ -266,10 +265,10 @@ def _recorded(context: Context, recorded: Outgoing) -> _Made | None:
         return None
     rows = context.dialect.read_rows(context.connection, context.log, to_ranges(sorted(recorded.ids)))
     (event,) = build_recorded(context, [recorded], groups)
-    return _Made("in_flight", rows, decision, event)
+    return _Built("in_flight", rows, decision, event)
 
 
-def _waiting(context: Context, record_id: int, object_id: ObjectId, in_flight: Collection[int]) -> _Made | None:
+def _waiting(context: Context, record_id: int, object_id: ObjectId, in_flight: Collection[int]) -> _Built | None:
     """The group that the next cycle would make of the row (spec/event-log.md 6)."""
     options = context.options
     leave = options.driver_user if options.leave_loopback else None
@@ -286,7 +285,7 @@ def _waiting(context: Context, record_id: int, object_id: ObjectId, in_flight: C
     return _folded(context, "queue", record_id, object_id, read)
 
 
-def _reconstructed(context: Context, record_id: int, object_id: ObjectId, notes: list[str]) -> _Made | None:
+def _reconstructed(context: Context, record_id: int, object_id: ObjectId, notes: list[str]) -> _Built | None:
     """The group that the row would be in if all processed rows around it were folded together."""
 
     def read(first: int, last: int) -> list[LogRow]:
@@ -301,7 +300,7 @@ def _reconstructed(context: Context, record_id: int, object_id: ObjectId, notes:
     return _folded(context, "reconstructed", record_id, object_id, read)
 
 
-def _folded(context: Context, source: Source, record_id: int, object_id: ObjectId, read: _Read) -> _Made | None:
+def _folded(context: Context, source: Source, record_id: int, object_id: ObjectId, read: _Read) -> _Built | None:
     options = context.options
     reach = min(options.fold_span or _MOST_REACH, _MOST_REACH)
     first, last = max(1, record_id - reach), record_id + reach
@@ -310,7 +309,7 @@ def _folded(context: Context, source: Source, record_id: int, object_id: ObjectI
     for _ in range(_MOST_STEPS):
         rows = read(first, last)
         good = check_rows(queue_rows(rows), context.catalog, options.driver_user).good
-        mine = [row for row in good for _, _, own, _, _, _ in (row,) if own == object_id]
+        mine = [row for row in good for _, _, other, _, _, _ in (row,) if other == object_id]
         # Where a group begins depends on where the one before ends: back to a gap that no group spans.
         if not mine or first == 1 or first_id(mine) - first >= options.fold_distance:
             break
@@ -321,23 +320,23 @@ def _folded(context: Context, source: Source, record_id: int, object_id: ObjectI
             decision = apply_precedence(group)
             ((_, _, current),) = with_current([(group, decision)], context.query_back)
             event = build_event(group, options.events, decision, current)
-            return _Made(source, [row for row in rows if row.record_id in ids], decision, event)
+            return _Built(source, [row for row in rows if row.record_id in ids], decision, event)
     return None
 
 
 # --- what became of its rows ------------------------------------------------------------------------------------------
 
 
-def _members(made: _Made) -> Iterable[Member]:
-    fates: dict[int, str] = dict.fromkeys(made.event.contributed, "makes the event")
-    for dropped in made.decision.dropped:
+def _members(built: _Built) -> Iterable[Member]:
+    fates: dict[int, str] = dict.fromkeys(built.event.contributed, "makes the event")
+    for dropped in built.decision.dropped:
         record_id, _, _, attribute, _, _ = dropped
-        fates[record_id] = _why_dropped(attribute, made.decision.surviving)
-    if made.event.fates is not None:
-        fates |= dict.fromkeys(made.event.fates.gone, "no effect: the object is gone")
-        fates |= dict.fromkeys(made.event.fates.empty, "no effect: nothing is changed by it")
-        fates |= {row.record_id: f"bad ({row.code}): {row.message}" for row in made.event.fates.bad}
-    for row in made.rows:
+        fates[record_id] = _why_dropped(attribute, built.decision.surviving)
+    if built.event.fates is not None:
+        fates |= dict.fromkeys(built.event.fates.gone, "no effect: the object is gone")
+        fates |= dict.fromkeys(built.event.fates.empty, "no effect: nothing is changed by it")
+        fates |= {row.record_id: f"bad ({row.code}): {row.message}" for row in built.event.fates.bad}
+    for row in built.rows:
         letter = row.status.rstrip(" ")
         done = f"done: status {letter}"
         fate = fates.get(row.record_id, done)
@@ -349,13 +348,13 @@ def _why_dropped(attribute: Attribute | None, surviving: Sequence[CheckedRow]) -
     for record_id, event_type, _, _, _, _ in surviving:
         if event_type in (5, 6):
             return f"dropped by precedence: row {record_id} of type {event_type} reads the whole object"
-    for record_id, event_type, _, own, _, _ in surviving:
-        if event_type in (7, 8) and own is attribute:
+    for record_id, event_type, _, other, _, _ in surviving:
+        if event_type in (7, 8) and other is attribute:
             return f"dropped by precedence: row {record_id} of type {event_type} reads the attribute back"
     return "dropped by precedence when the event was first built"
 
 
-def _read_back(made: _Made | None) -> tuple[str, ...] | None:
-    if made is None or made.decision.query_back is None:
+def _read_back(built: _Built | None) -> tuple[str, ...] | None:
+    if built is None or built.decision.query_back is None:
         return None
-    return tuple(attribute.name for attribute in made.decision.query_back)
+    return tuple(attribute.name for attribute in built.decision.query_back)

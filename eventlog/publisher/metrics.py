@@ -1,4 +1,4 @@
-"""What is told of a publisher's work: gauges and sums (spec/event-log.md 11), and loopback rows (8.3)."""
+"""What is said of a publisher's work: gauges and sums (spec/event-log.md 11), and loopback rows (8.3)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Report:
         self._reported, self._at = replace(counters), time.monotonic()
 
     def due(self, counters: Counters) -> Counters | None:
-        """The counters as the last line told them, if it is time for another one; else None."""
+        """The counters as the last line showed them, if it is time for another one; else None."""
         now = time.monotonic()
         if now < self._at + REPORT_INTERVAL or counters == self._reported or not _log.isEnabledFor(logging.INFO):
             return None
@@ -132,17 +132,17 @@ def warn_at_start(context: Context) -> None:
 
 @dataclass(slots=True)
 class LoopbackWarning:
-    """Which loopback rows of a publisher have been told of, and when."""
+    """How many loopback rows of a publisher were warned of, and when."""
 
-    told: int = 0
+    warned: int = 0
     at: float = float("-inf")
 
     def write(self, context: Context, *, at_end: bool = False) -> None:
         """Warn of the rows since the last warning, at most each ``INTERVAL`` but at the end of the publisher."""
-        rows = context.counters.rows_loopback - self.told
+        rows = context.counters.rows_loopback - self.warned
         now = time.monotonic()
         if rows > 0 and (at_end or now >= self.at + INTERVAL):
-            self.told, self.at = context.counters.rows_loopback, now
+            self.warned, self.at = context.counters.rows_loopback, now
             warn_of_loopback(context, rows)
 
 

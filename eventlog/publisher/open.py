@@ -154,7 +154,7 @@ def with_tables(config: Config, database: Database, log: LogTable) -> Config:
     if all(watch.tables is None for watch in config.watches):
         return config
     tables = {table.name: table for table in database.tables}
-    named = {found for watch in config.watches if watch.table and (found := match_name(watch.table, tables))}
+    named = {name for watch in config.watches if watch.table and (name := match_name(watch.table, tables))}
     ignore = internal_tables(database, log)
     if config.database.tables is not None:  # what is no class cannot be watched
         listed = [split_name(name)[1] for name in config.database.tables]
@@ -191,10 +191,10 @@ def with_tables(config: Config, database: Database, log: LogTable) -> Config:
         unknown = set(watch.exclude)
         for name in choice.tables:
             known = attribute_names(database, tables[name], named)
-            own = tuple(one for one in watch.exclude if match_name(one, known) is not None)
-            unknown -= set(own)
-            own += tuple(one for one in choice.left_out.get(name, ()) if one not in own)
-            watches.append(replace(watch, table=name, tables=None, exclude_tables=(), exclude=own))
+            exclude = tuple(column for column in watch.exclude if match_name(column, known) is not None)
+            unknown -= set(exclude)
+            exclude += tuple(column for column in choice.left_out.get(name, ()) if column not in exclude)
+            watches.append(replace(watch, table=name, tables=None, exclude_tables=(), exclude=exclude))
         errors += (
             ConfigError(f"watch {watch.name}, exclude: {one!r} is an attribute of none of its tables")
             for one in sorted(unknown)
@@ -250,12 +250,12 @@ def catalog_of(config: Config, database: Database, tables: Sequence[str] | None,
 def captured_tables(config: Config, catalog: Catalog) -> tuple[str, ...]:
     """The tables whose triggers fill the log: those of the watches, or of all classes where nothing is watched."""
     watched = [catalog.log_name(watch.table) for watch in config.watches if watch.table is not None]
-    classes = [found.object_class for found in watched if found is not None and found.child is None]
+    classes = [log_name.object_class for log_name in watched if log_name is not None and log_name.child is None]
     if not config.watches or any(watch.tables is not None for watch in config.watches):
         classes = [cls for cls in catalog.classes if not cls.is_view]
     bases = [table for watch in config.watches for table in watch.base or ()]
-    own = [table for cls in classes for table in (cls.name, *(child.table.name for child in cls.children))]
-    return tuple(dict.fromkeys([*own, *bases]))
+    tables = [table for cls in classes for table in (cls.name, *(child.table.name for child in cls.children))]
+    return tuple(dict.fromkeys([*tables, *bases]))
 
 
 def value_options(config: Config) -> ValueOptions:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from pyarrow import BufferReader
 from sqlalchemy import Connection
 
+from eventlog.core.checks import is_of
 from eventlog.errors import DatabaseAway
 from eventlog.model import Status
 from eventlog.publisher.context import Context
@@ -23,7 +24,6 @@ from eventlog.sql.rows import add_errors, read_inflight, strike_inflight
 from eventlog.sql.windows import to_ranges
 from spark.output.directory import Directory
 from spark.output.part_files import MARKED, Manifest
-from spark.stages.read import is_of
 
 _BATCH_ROWS: Final = 20_000
 """Rows marked in one transaction."""

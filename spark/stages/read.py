@@ -18,7 +18,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from eventlog.core.checks import BadRow, CheckedRow, check_rows
+from eventlog.core.checks import BadRow, CheckedRow, check_rows, is_of
 from eventlog.core.events import ids_of
 from eventlog.core.fold import AT_A_TIME, RowFolder
 from eventlog.core.values import Kind
@@ -120,11 +120,6 @@ def _good_rows(job: Job, number: int, part: _Part) -> Iterator[list[CheckedRow]]
 
 def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     return (batch.slice(start, AT_A_TIME) for start in range(0, len(batch), AT_A_TIME))
-
-
-def is_of(perpetrator: str | None, user: str | None) -> bool:
-    """Whether a row's perpetrator is this user."""
-    return user is not None and perpetrator is not None and perpetrator.rstrip(" ") == user
 
 
 def _storable(row: BadRow) -> BadLine:

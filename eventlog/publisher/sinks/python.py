@@ -73,20 +73,20 @@ def load_function(target: str, option: str, directory: Path | None = None) -> An
         raise ConfigError(f"{option} {target!r} is to be module:function, such as receivers.hr:receive")
     if directory is not None and str(directory) not in sys.path:
         sys.path.append(str(directory))
-    found: Any = _import(f"{option} {target!r}", module_name, directory)
+    function: Any = _import(f"{option} {target!r}", module_name, directory)
     reached = module_name
     for part in path.split("."):
         try:
-            found = getattr(found, part)
+            function = getattr(function, part)
         except AttributeError:
-            place = getattr(found, "__file__", None)
+            place = getattr(function, "__file__", None)
             raise ConfigError(f"{option} {target!r}: {reached}{f' ({place})' if place else ''} has no {part}") from None
         reached = f"{reached}.{part}"
-    if not callable(found):
-        raise ConfigError(f"{option} {target!r} is a {type(found).__name__} and cannot be called")
-    if inspect.iscoroutinefunction(found):
+    if not callable(function):
+        raise ConfigError(f"{option} {target!r} is a {type(function).__name__} and cannot be called")
+    if inspect.iscoroutinefunction(function):
         raise ConfigError(f"{option} {target!r} is a coroutine; a function that returns the answer is needed")
-    return found
+    return function
 
 
 def _import(what: str, name: str, directory: Path | None) -> object:

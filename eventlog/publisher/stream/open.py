@@ -138,20 +138,20 @@ class _Unsaved:
 
 def source_of(settings: SourceSettings, report: Report) -> Source:
     """The source that the settings name. Raises ConfigError."""
-    given = dict(settings.reader or {})
-    for name in _NOT_GIVEN & given.keys():
+    reader = dict(settings.reader or {})
+    for name in _NOT_GIVEN & reader.keys():
         raise ConfigError(f"source.reader.{name} does not go with following: {_INSTEAD.get(name, 'leave it out')}")
     if settings.catalog is not None:
-        given = dict(
-            in_own_options(settings.type or "", "reader", {**given, "catalog": read_catalog(settings.catalog)})
+        reader = dict(
+            in_own_options(settings.type or "", "reader", {**reader, "catalog": read_catalog(settings.catalog)})
         )
     match settings.type:
         case "gbase":
-            return _stream(settings, given)
+            return _stream(settings, reader)
         case "linter":
-            return _queue(settings, given, report)
+            return _queue(settings, reader, report)
         case "qlik-messages":
-            return _topics(settings, given, report)
+            return _topics(settings, reader, report)
     raise ConfigError("what is to be followed: set source.type, or --from, to gbase, linter or qlik-messages")
 
 
@@ -172,7 +172,7 @@ def _catalog(config: Config) -> Catalog | None:
     )
 
 
-def _stream(settings: SourceSettings, given: Mapping[str, Any]) -> Source:
+def _stream(settings: SourceSettings, reader: Mapping[str, Any]) -> Source:
     from eventlog.gbase.options import ReadOptions
     from eventlog.gbase.session import Capture
     from eventlog.publisher.stream.capture_files import CaptureFiles
@@ -180,7 +180,7 @@ def _stream(settings: SourceSettings, given: Mapping[str, Any]) -> Source:
 
     if (settings.path is None) == (settings.connect is None):
         raise ConfigError("a source gbase needs either source.path or source.connect")
-    options = parse_options(ReadOptions, given, "source.reader")
+    options = parse_options(ReadOptions, reader, "source.reader")
     if settings.path is not None:
         if settings.path.name == STANDARD_INPUT:
             return StandardInput(options)
@@ -199,13 +199,13 @@ def _stream(settings: SourceSettings, given: Mapping[str, Any]) -> Source:
     return CaptureSession(connect, captures, settings.server, named)
 
 
-def _queue(settings: SourceSettings, given: dict[str, Any], report: Report) -> Source:
+def _queue(settings: SourceSettings, reader: dict[str, Any], report: Report) -> Source:
     from eventlog.linter.attributes import attrs_of_option
     from eventlog.linter.reader import ReaderOptions
     from eventlog.publisher.stream.linter import DispatchQueue
 
-    attrs = attrs_of_option(given.pop("dispatch_attrs", {}))
-    options = parse_options(ReaderOptions, {"on_row_error": "raw", **given}, "source.reader")
+    attrs = attrs_of_option(reader.pop("dispatch_attrs", {}))
+    options = parse_options(ReaderOptions, {"on_row_error": "raw", **reader}, "source.reader")
     if options.codec == "none":
         raise ConfigError("source.reader.codec is none: rows have to be decoded to be published; name a row codec")
     return DispatchQueue(
@@ -220,7 +220,7 @@ def _queue(settings: SourceSettings, given: dict[str, Any], report: Report) -> S
     )
 
 
-def _topics(settings: SourceSettings, given: Mapping[str, Any], report: Report) -> Source:
+def _topics(settings: SourceSettings, reader: Mapping[str, Any], report: Report) -> Source:
     from eventlog.publisher.stream.qlik_messages import Topics
     from eventlog.qlik.message_options import ReadOptions
 
@@ -231,7 +231,7 @@ def _topics(settings: SourceSettings, given: Mapping[str, Any], report: Report) 
     properties = dict(settings.properties or {})
     if settings.user is not None:
         properties |= {"sasl.username": settings.user, "sasl.password": settings.password}
-    options = parse_options(ReadOptions, given, "source.reader")
+    options = parse_options(ReadOptions, reader, "source.reader")
     return Topics(settings.brokers, settings.topics, options, properties, report)
 
 

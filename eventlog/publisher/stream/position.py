@@ -242,23 +242,22 @@ def _failed(line: bytes) -> Failed | None:
 
 
 def kept_in_table(url: sa.URL, table: str, source: str) -> Kept:
-    own = tables(table)
-    place = own.position.fullname
+    names = tables(table)
+    place = names.position.fullname
     dialect = for_url(url)
     engine = connect(url, secret=POSITION_SECRET)
     try:
         with engine.connect() as connection, as_database_errors(connection):
-            there = sa.inspect(connection)
-            if not there.has_table(own.position.name, own.position.schema):
+            if not sa.inspect(connection).has_table(names.position.name, names.position.schema):
                 return Kept(place, Saved(), None, False, 0, ())
-            runs = dialect.is_locked(connection, LogTable(own.position.schema, own.position.name, ()))
-            return _of_tables(connection, own, source, place, runs)
+            runs = dialect.is_locked(connection, LogTable(names.position.schema, names.position.name, ()))
+            return _of_tables(connection, names, source, place, runs)
     finally:
         engine.dispose()
 
 
-def _of_tables(connection: sa.Connection, own: PositionTables, source: str, place: str, runs: bool) -> Kept:
-    position, failures = own
+def _of_tables(connection: sa.Connection, names: PositionTables, source: str, place: str, runs: bool) -> Kept:
+    position, failures = names
     row = connection.execute(
         sa.select(position.c.token, position.c.flight_no, position.c.saved).where(position.c.source == source)
     ).one_or_none()
