@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from eventlog.changes.format import Report
-from eventlog.convert import format_named
+from eventlog.conversion import format_named
 from eventlog.errors import ConfigError, EventlogError, FormatError
 from eventlog.linter.format import ATTRS_STEM
 from eventlog.model import Change

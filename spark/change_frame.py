@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
 from eventlog.changes import json_form as change_json
 from eventlog.changes.format import Report
-from eventlog.convert import in_own_options, read_options
+from eventlog.conversion import in_own_options, read_options
 from eventlog.core.moments import is_special
 from eventlog.core.typed import to_text, values_of
 from eventlog.errors import FormatError

@@ -30,7 +30,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from eventlog.changes.format import PROBLEMS_KEPT, Report
-from eventlog.convert import format_named, in_own_options, read_options
+from eventlog.conversion import format_named, in_own_options, read_options
 from eventlog.errors import ConfigError, EventlogError, FormatError
 from eventlog.log.files import FILE_FORMATS
 from eventlog.model import Change
@@ -115,7 +115,7 @@ def convert(
 ) -> Conversion:
     """Convert all captures of ``source`` to files in the directory ``target``, both reached by driver and workers.
 
-    ``map``, ``strict``: as of ``eventlog.convert.convert``. ``spark``: the session, else that of ``master``. A capture
+    ``map``, ``strict``: as of ``eventlog.convert``. ``spark``: the session, else that of ``master``. A capture
     that cannot be converted has no output, and the others go on. A target that is finished is left as it is, but for
     such captures, which are tried again; what an unfinished run left in it is discarded. Raises ConfigError,
     SparkFailed and, if it is ``strict`` or none could be converted, CaptureFailed for the first by name; the target has

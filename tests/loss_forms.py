@@ -11,7 +11,7 @@ from loss_matrix import LETTERS
 from loss_table import CATALOG, LABELS, complete
 
 from eventlog.changes.format import Report
-from eventlog.convert import format_named, in_own_options
+from eventlog.conversion import format_named, in_own_options
 from eventlog.gbase.options import WriteOptions
 from eventlog.gbase.writer import write_stream
 from eventlog.linter.format import write_export

@@ -1,6 +1,6 @@
 """What a change format is to the converter: a reader and a writer of Changes, and the report of a conversion.
 
-Each format's package holds one ``FORMAT``; ``eventlog.convert`` knows them by name.
+Each format's package holds one ``FORMAT``; ``eventlog.conversion`` knows them by name.
 """
 
 from __future__ import annotations

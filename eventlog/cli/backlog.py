@@ -12,7 +12,7 @@ import click
 
 from eventlog.cli.context import Context, master_of, spark_module
 from eventlog.cli.output import note, print_json, result
-from eventlog.convert import read_map
+from eventlog.conversion import read_map
 from eventlog.errors import ConfigError
 from eventlog.publisher.metrics import OLD_UNREADABLE, TRUNCATED
 

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from eventlog import convert as conversion
+from eventlog import conversion
 from eventlog.changes.format import Report
 from eventlog.cli.context import Context, master_of, spark_module
 from eventlog.cli.output import note, print_json, result, table

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from eventlog import convert as conversion
+from eventlog import conversion
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import value_to_json
 from eventlog.cli.context import Context

@@ -27,7 +27,7 @@ from eventlog.cli.db import names
 from eventlog.cli.demo_backlog import show_backlog
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
-from eventlog.convert import convert
+from eventlog.conversion import convert
 from eventlog.model import LogRow
 from eventlog.publisher.context import Context as PublisherContext
 from eventlog.publisher.context import Counters

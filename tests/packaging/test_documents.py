@@ -17,7 +17,7 @@ from documents import ROOT, fenced, runnable
 
 from eventlog import cli
 from eventlog.config.load import load
-from eventlog.convert import read_map
+from eventlog.conversion import read_map
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 SPECIFICATION = ROOT / "docs" / "spec"

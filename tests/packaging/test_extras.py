@@ -72,7 +72,7 @@ class Missing:
         if name.partition(".")[0] in ("pyspark", "pandas", "adbc_driver_manager", "adbc_driver_postgresql"):
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Missing())
-from eventlog.convert import convert
+from eventlog.conversion import convert
 options = {{"file_format": "parquet"}}
 written = convert("jsonl", {target!r}, "in.jsonl", {str(out)!r}, {{"writer": options}}, report=True)
 assert written.written, written

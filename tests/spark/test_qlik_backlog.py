@@ -32,8 +32,8 @@ from eventlog import cli
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import to_json
 from eventlog.config.load import Config
-from eventlog.convert import convert as convert_row_by_row
-from eventlog.convert import format_named
+from eventlog.conversion import convert as convert_row_by_row
+from eventlog.conversion import format_named
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer, ChangeOp, Verdict
 from eventlog.publisher.context import Counters

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eventlog.changes.format import Report
-from eventlog.convert import format_named
+from eventlog.conversion import format_named
 from eventlog.model import Change, ChangeOp
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "change_table_consumer.py"

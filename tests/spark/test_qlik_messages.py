@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import to_json
-from eventlog.convert import format_named
+from eventlog.conversion import format_named
 from eventlog.model import Change, ChangeOp
 from spark.change_frame import SCHEMA, batch_of, change_of
 from spark.messages import read_messages, to_records, write_messages

@@ -13,7 +13,7 @@ from loss_samples import SAMPLES
 from pyspark.sql import SparkSession
 
 from eventlog import cli
-from eventlog.convert import convert as convert_alone
+from eventlog.conversion import convert as convert_alone
 from eventlog.errors import ConfigError
 from spark.captures import captures
 from spark.convert import CaptureFailed, Conversion, convert

@@ -26,8 +26,8 @@ from pyspark.sql import types as t
 from eventlog import cli
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import dumps
-from eventlog.convert import convert as convert_row_by_row
-from eventlog.convert import format_named, in_own_options
+from eventlog.conversion import convert as convert_row_by_row
+from eventlog.conversion import format_named, in_own_options
 from eventlog.errors import ConfigError
 from eventlog.model import Change, LogRow
 from spark.captures import captures

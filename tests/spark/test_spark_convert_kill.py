@@ -17,7 +17,7 @@ from loss_samples import SAMPLES
 from pyspark.sql import SparkSession
 
 from eventlog.changes.json_form import dumps
-from eventlog.convert import convert as convert_row_by_row
+from eventlog.conversion import convert as convert_row_by_row
 from eventlog.errors import ConfigError
 from spark.convert import convert
 

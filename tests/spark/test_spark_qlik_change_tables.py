@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import to_json
-from eventlog.convert import format_named
+from eventlog.conversion import format_named
 from eventlog.errors import ConfigError, FormatError
 from eventlog.model import Change, ChangeOp
 from spark.change_frame import SCHEMA, change_of

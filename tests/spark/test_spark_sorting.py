@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import dumps
-from eventlog.convert import convert as convert_row_by_row
-from eventlog.convert import format_named
+from eventlog.conversion import convert as convert_row_by_row
+from eventlog.conversion import format_named
 from eventlog.errors import ConfigError, FormatError
 from eventlog.linter.emulator import TABLES, Workload, emulate
 from eventlog.linter.format import write_export

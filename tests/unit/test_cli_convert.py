@@ -20,7 +20,7 @@ from sqlalchemy import make_url
 from eventlog import cli
 from eventlog.changes.json_form import dumps, loads
 from eventlog.cli.decode import block
-from eventlog.convert import FORMATS
+from eventlog.conversion import FORMATS
 from eventlog.errors import DatabaseError
 
 Run = Callable[..., tuple[int, str, str]]

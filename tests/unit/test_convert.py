@@ -12,7 +12,7 @@ from loss_table import CATALOG
 
 from eventlog.changes import json_form as change_json
 from eventlog.changes.format import PROBLEMS_KEPT, Format, Report
-from eventlog.convert import FORMATS, by_reason, convert, format_named, read_map, read_options
+from eventlog.conversion import FORMATS, by_reason, convert, format_named, read_map, read_options
 from eventlog.errors import ConfigError, FormatError, NeedsQueryBack, NotExpressible
 from eventlog.model import Change, ChangeOp
 

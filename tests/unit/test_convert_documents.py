@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eventlog.changes.format import Report
-from eventlog.convert import format_named
+from eventlog.conversion import format_named
 from eventlog.errors import ConfigError, XdsError
 from eventlog.model import Change, ChangeOp
 

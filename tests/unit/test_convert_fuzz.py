@@ -13,7 +13,7 @@ from loss_samples import SAMPLES
 from loss_table import CATALOG
 
 from eventlog.changes.format import Report
-from eventlog.convert import convert, format_named
+from eventlog.conversion import convert, format_named
 from eventlog.errors import EventlogError
 
 SOURCES: list[tuple[str, str, dict[str, str]]] = [

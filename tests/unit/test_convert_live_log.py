@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from eventlog.changes.format import Report
-from eventlog.convert import convert, format_named
+from eventlog.conversion import convert, format_named
 from eventlog.errors import DatabaseError, FormatError, LogTableError
 from eventlog.model import Change, ChangeOp
 

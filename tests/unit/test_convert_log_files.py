@@ -18,7 +18,7 @@ from loss_table import CATALOG
 from samples import row
 
 from eventlog.changes.format import Report
-from eventlog.convert import format_named
+from eventlog.conversion import format_named
 from eventlog.core.fold import AT_A_TIME as WINDOW
 from eventlog.errors import ConfigError, FormatError, RowError
 from eventlog.files import tabular

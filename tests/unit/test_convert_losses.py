@@ -14,7 +14,7 @@ from loss_matrix import CODES, LETTERS, LOSSES, MATRIX, NAMES_ONLY, has_several_
 from loss_samples import SAMPLES
 
 from eventlog.changes.format import Report
-from eventlog.convert import FORMATS, convert
+from eventlog.conversion import FORMATS, convert
 from eventlog.model import Change, ChangeOp, Row
 
 PAGE = Path(__file__).parents[2] / "docs" / "convert-between-formats.md"

@@ -21,7 +21,7 @@ from loss_samples import SAMPLES
 from loss_table import CATALOG, LABELS
 
 from eventlog import cli
-from eventlog.convert import convert
+from eventlog.conversion import convert
 from eventlog.gbase.records import INSERT
 
 LETTERS = {"xds": "X", "eventlog": "E", "qlik-change-table": "T", "qlik-messages": "K", "gbase": "G", "linter": "L"}

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.changes.format import Report
-from eventlog.convert import convert, format_named
+from eventlog.conversion import convert, format_named
 from eventlog.model import Change, ChangeOp, Value
 
 CATALOG = {

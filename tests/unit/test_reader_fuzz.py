@@ -18,7 +18,7 @@ from loss_table import CATALOG
 from eventlog.changes.format import database_of
 from eventlog.config.load import load
 from eventlog.config.settings import SECTIONS
-from eventlog.convert import convert, format_named, read_map
+from eventlog.conversion import convert, format_named, read_map
 from eventlog.core.catalog import build_catalog
 from eventlog.core.options import options_of, toml
 from eventlog.errors import EventlogError

@@ -14,7 +14,7 @@ from loss_table import CATALOG
 
 from eventlog.changes.format import Report
 from eventlog.config.settings import SourceSettings
-from eventlog.convert import convert, format_named, in_own_options
+from eventlog.conversion import convert, format_named, in_own_options
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.gbase import options as gbase
 from eventlog.linter import format, reader, writer

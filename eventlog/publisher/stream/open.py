@@ -16,7 +16,7 @@ from eventlog.changes.to_events import EventWriting
 from eventlog.config.load import Config
 from eventlog.config.settings import PublisherSettings, SourceSettings
 from eventlog.config.urls import read_url
-from eventlog.convert import in_own_options
+from eventlog.conversion import in_own_options
 from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.options import options_of, parse_options, toml
 from eventlog.errors import ConfigError, EventlogError
