@@ -17,7 +17,7 @@ from eventlog.core.values import ValueOptions
 from eventlog.errors import BadTableKey, BadValue, FormatError, shown
 from eventlog.model import ALL, AttributeSteps, Change, ChangeOp, Event, Op, Operation, Step, Value
 
-_OPS: Final = {
+OPERATIONS: Final = {
     Operation.ADD: ChangeOp.INSERT,
     Operation.MODIFY: ChangeOp.UPDATE,
     Operation.DELETE: ChangeOp.DELETE,
@@ -73,7 +73,7 @@ def _event_reader(catalog: Catalog | None, values: ValueOptions) -> Callable[[Ev
         # Valid by what has made it: not checked again.
         return _new(
             Change,
-            (parsed.schema, class_name, _OPS[operation], key, before, after, changed, event_id or None,
+            (parsed.schema, class_name, OPERATIONS[operation], key, before, after, changed, event_id or None,
              None, None, None, None, None, {"event_id": event_id} if event_id else _NO_EXTRAS),
         )  # fmt: skip
 
@@ -114,7 +114,7 @@ def outgoing_reader(catalog: Catalog, values: ValueOptions) -> ReadOutgoing:
         # Valid by what has made it: not checked again.
         return _new(
             Change,
-            (schema, object_class.name, _OPS[event.operation], key, before, after, changed, event.event_id,
+            (schema, object_class.name, OPERATIONS[event.operation], key, before, after, changed, event.event_id,
              None, None, None, commit_time, user, _NO_EXTRAS),
         )  # fmt: skip
 
@@ -216,7 +216,7 @@ class _ClassReader:
         multi_valued = ("." in name or None) if attribute is None else attribute.multi_valued
         if len(self._readers) >= _MOST_ATTRIBUTES:
             self._readers.clear()
-        found = self._readers[name] = value_type, _value_reader(value_type, attribute, self._values), multi_valued
+        found = self._readers[name] = value_type, attribute_reader(value_type, attribute, self._values), multi_valued
         return found
 
 
@@ -224,7 +224,8 @@ _AttributeReader: TypeAlias = tuple[str, ReadValue, bool | None]
 """XDS type of an attribute, how its values are read, and whether it has several; None: its steps show that."""
 
 
-def _value_reader(value_type: str, attribute: Attribute | None, values: ValueOptions) -> ReadValue:
+def attribute_reader(value_type: str, attribute: Attribute | None, values: ValueOptions) -> ReadValue:
+    """The function that reads the texts of an attribute of this XDS type; None = nothing is known of the attribute."""
     if attribute is None:
         return xds_value_reader(value_type, None, values)
     if value_type != "dn":

@@ -19,7 +19,7 @@ from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.qlik.columns import QlikColumn, columns_of
 from eventlog.qlik.errors import RegistryError
 from eventlog.qlik.message_options import WriteOptions
-from eventlog.qlik.message_writer import MessageWriter
+from eventlog.qlik.message_writer import MessageWriter, WriteOutgoing
 from eventlog.qlik.registry import Registry
 from eventlog.qlik.sequence import first_sequence, sequences
 
@@ -43,6 +43,8 @@ class QlikMessages:
         self._values, self._utc_now = values, utc_now
         self._writer = MessageWriter(options, registry=registry, utc_now=utc_now)
         self._catalog: Catalog | None = None
+        self._direct: dict[ObjectClass, WriteOutgoing] = {}
+        self._generation = 0
         self._read_change: ReadOutgoing | None = None
         self._read_moment = moment_reader(values.time_zone)
 
@@ -87,33 +89,47 @@ class QlikMessages:
         """The records of each event, or the verdict, error, of one that the format cannot hold."""
         if catalog is not self._catalog:
             self._catalog = catalog
+            self._direct.clear()
             self._read_change = outgoing_reader(catalog, self._values)
             self._writer.columns = {
                 cls.name if catalog.schema is None else f"{catalog.schema}.{cls.name}": class_columns(cls)
                 for cls in catalog.classes
             }
         sequence_of = sequences(first)
-        return [self._messages(event, sequence_of(event.place), _first_row(event, log_rows)) for event in events]
+        return [self._record(event, sequence_of(event.place), _first_row(event, log_rows)) for event in events]
 
-    def _messages(self, event: Outgoing, sequence: str, row: LogRow | None) -> tuple[KafkaRecord, ...] | Verdict:
+    def _record(self, event: Outgoing, sequence: str, row: LogRow | None) -> tuple[KafkaRecord, ...] | Verdict:
+        assert event.object_id is not None
+        assert self._catalog is not None
+        time = None if row is None or row.event_time is None else self._moment(row.event_time)
+        writer, (object_class, _) = self._writer, event.object_id
+        if self._generation != writer.generation:
+            self._generation = writer.generation
+            self._direct.clear()
+        write = self._direct.get(object_class)
+        if write is None:
+            write = writer.outgoing_writer(object_class, self._catalog.schema, self._values)
+            if write is not None:
+                self._direct[object_class] = write
+        record = None if write is None else write(event, time, sequence)
+        if record is not None:
+            return (_new(KafkaRecord, record),)
         try:
             return tuple(
-                [_new(KafkaRecord, each) for each in self._writer.messages(self._change(event, row), sequence)]
+                [_new(KafkaRecord, each) for each in writer.messages(self._change(event, time, row), sequence)]
             )
         except RegistryError as error:
             raise ReceiverAway(str(error)) from error
         except (FormatError, RowError) as error:
             return Verdict(Level.ERROR, str(error))
 
-    def _change(self, event: Outgoing, row: LogRow | None) -> Change:
+    def _change(self, event: Outgoing, time: datetime | None, row: LogRow | None) -> Change:
         assert self._read_change is not None
-        if row is None:
-            return self._read_change(event, None, None)
-        return self._read_change(event, self._moment(row.event_time), row.perpetrator)
+        return self._read_change(event, time, None if row is None else row.perpetrator)
 
-    def _moment(self, text: str | None) -> datetime | None:
+    def _moment(self, text: str) -> datetime | None:
         try:
-            return None if text is None else self._read_moment(text)
+            return self._read_moment(text)
         except BadValue:
             return None
 

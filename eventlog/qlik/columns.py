@@ -22,6 +22,7 @@ TYPES: Final = frozenset({
     "DATE", "TIME", "DATETIME", "BYTES", "BLOB", "REAL4", "REAL8", "INT1", "INT2", "INT4", "INT8", "UINT1", "UINT2",
     "UINT4", "UINT8", "NUMERIC", "STRING", "WSTRING", "CLOB", "NCLOB", "BOOLEAN",
 })  # fmt: skip
+TEXT_TYPES: Final = frozenset({"STRING", "WSTRING", "CLOB", "NCLOB"})
 LOB_TYPES: Final = frozenset({"CLOB", "NCLOB", "BLOB"})
 
 

@@ -41,6 +41,10 @@ Columns = tuple[tuple[str, Callable[[Any], Form]], ...]
 """Columns and how their values are written, in the order in which they stand in the message."""
 
 
+Fragments = list[Form | None]
+"""Pieces of a message in order; None is a value."""
+
+
 class Template(NamedTuple, Generic[Form]):
     """The parts of a message: what is the same in every one, at odd places the values.
 
@@ -52,10 +56,6 @@ class Template(NamedTuple, Generic[Form]):
     data: Columns[Form]
     before: Columns[Form]
     change_mask: Form | None
-
-
-Fragments = list[Form | None]
-"""Pieces of a message in order; None is a value."""
 
 
 def _parts(fragments: Fragments[Form], nothing: Form) -> list[Form]:
@@ -71,18 +71,30 @@ def _parts(fragments: Fragments[Form], nothing: Form) -> list[Form]:
     return parts
 
 
+def with_values(template: Template[Form], values: Sequence[Form | None]) -> list[Form]:
+    """The parts of a template with what is known beforehand of its values; None = it is not."""
+    parts = template.parts
+    fragments: Fragments[Form] = [parts[0]]
+    for value, constant in zip(values, parts[2::2], strict=True):
+        fragments += (value, constant)
+    return _parts(fragments, parts[0][:0])
+
+
 @dataclass(frozen=True, slots=True)
 class Coding(Generic[Form]):
     """JSON or Avro: how the messages of a table are written.
 
-    ``template`` makes one; ``mask``, ``text``, ``number``, ``flag`` write headers, ``digits`` the texts of ``_TEXTS``
-    whose length is known, ``null`` is none; ``wrap`` makes the joined parts a record's value.
+    ``writers`` are those of the columns' values; ``template`` makes one; ``mask``, ``text``, ``number``, ``flag`` write
+    headers, ``digits`` the texts of ``_TEXTS`` whose length is known; ``string`` writes the values of text columns,
+    ``null`` is none; ``wrap`` makes the joined parts a record's value.
     """
 
+    writers: Mapping[str, Callable[[Any], Form]]
     template: Callable[[Shape], Template[Form]]
     mask: Callable[[frozenset[str]], Form]
     text: Callable[[str], Form]
     digits: Callable[[str], Form]
+    string: Callable[[str], Form]
     number: Callable[[int], Form]
     flag: Callable[[bool], Form]
     null: Form
@@ -168,7 +180,7 @@ def json_coding(table: MessageTable, options: WriteOptions, start: str) -> Codin
         return f'"{masks.message_text(table.layout, _mask(table, names))}"'
 
     return Coding(
-        template, _kept_masks(table, mask), encode_basestring, str, str, _json_flag, "null",
+        writers, template, _kept_masks(table, mask), encode_basestring, str, encode_basestring, str, _json_flag, "null",
         lambda parts: "".join(parts).encode(),
     )  # fmt: skip
 
@@ -231,8 +243,8 @@ def avro_coding(table: MessageTable, options: WriteOptions, wrap: Callable[[byte
         return VALUE + avro.data(masks.message_bytes(table.layout, _mask(table, columns), order))
 
     return Coding(
-        template, _kept_masks(table, mask), avro.text, str.encode, _avro_number, _avro_flag, NULL,
-        lambda parts: wrap(b"".join(parts)),
+        writers, template, _kept_masks(table, mask), avro.text, str.encode, avro.text_value, _avro_number, _avro_flag,
+        NULL, lambda parts: wrap(b"".join(parts)),
     )  # fmt: skip
 
 
@@ -255,13 +267,9 @@ KeyOf = Callable[[Row], bytes | None]
 
 def key_text(values: Sequence[Any]) -> str:
     """The text of a primary key whose values are in their JSON form, in key order."""
-    if len(values) == 1:
-        return _text_of_one(values[0])
-    return _ENCODE(values)
-
-
-def _text_of_one(value: Any) -> str:
-    """The text of a primary key of one column, whose value is in its JSON form."""
+    if len(values) != 1:
+        return _ENCODE(values)
+    (value,) = values
     if isinstance(value, str):
         return value
     return str(value) if type(value) is int else json.dumps(value)
@@ -276,53 +284,26 @@ def table_key(table: MessageTable) -> KeyOf:
 def primary_key(table: MessageTable) -> KeyOf:
     """``key = primary_key`` in JSON. Null without key columns, or where the row does not know them all."""
     columns = {column.name: json_writer(column) for column in table.columns}
-    writers = [(name, columns[name]) for name in table.key]
-    (only, write_only), *more = writers
+    return _key_of([(name, columns[name]) for name in table.key], None, lambda forms: key_text(forms).encode())
 
-    def key_of_one(row: Row) -> bytes | None:
-        if only not in row:
-            return None
-        value = row[only]
-        return _text_of_one(None if value is None else write_only(value)).encode()
 
-    if not more:  # as most are
-        return key_of_one
+def avro_primary_key(table: MessageTable, prefix: bytes, logical_types: bool) -> KeyOf:
+    """``key = primary_key`` in Avro: a ``KeyRecord`` behind a prefix, empty or of the registry."""
+    columns = {column.name: avro_writer(column, logical_types) for column in table.columns}
+    return _key_of([(name, columns[name]) for name in table.key], NULL, lambda forms: prefix + b"".join(forms))
 
+
+def _key_of(
+    writers: Sequence[tuple[str, Callable[[Any], Any]]], null: Any, put_together: Callable[[Sequence[Any]], bytes]
+) -> KeyOf:
     def key_of(row: Row) -> bytes | None:
         forms = []
         for name, write in writers:
             if name not in row:
                 return None
             value = row[name]
-            forms.append(None if value is None else write(value))
-        return key_text(forms).encode()
-
-    return key_of
-
-
-def avro_primary_key(table: MessageTable, prefix: bytes, logical_types: bool) -> KeyOf:
-    """``key = primary_key`` in Avro: a ``KeyRecord`` behind a prefix, empty or of the registry."""
-    columns = {column.name: avro_writer(column, logical_types) for column in table.columns}
-    writers = [(name, columns[name]) for name in table.key]
-    (only, write_only), *more = writers
-
-    def key_of_one(row: Row) -> bytes | None:
-        if only not in row:
-            return None
-        value = row[only]
-        return prefix + (NULL if value is None else write_only(value))
-
-    if not more:  # as most are
-        return key_of_one
-
-    def key_of(row: Row) -> bytes | None:
-        fields = [prefix]
-        for name, write in writers:
-            if name not in row:
-                return None
-            value = row[name]
-            fields.append(NULL if value is None else write(value))
-        return b"".join(fields)
+            forms.append(null if value is None else write(value))
+        return put_together(forms)
 
     return key_of
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Final
 
 from eventlog.changes.format import Report
-from eventlog.errors import ConfigError, NeedsQueryBack, NeedsRowCodec, NotExpressible
-from eventlog.model import Change, ChangeOp, Row, differing
+from eventlog.changes.from_events import OPERATIONS, attribute_reader
+from eventlog.changes.keys import key_reader
+from eventlog.core.catalog import Attribute, ObjectClass
+from eventlog.core.events import Outgoing
+from eventlog.core.values import ValueOptions
+from eventlog.errors import ConfigError, FormatError, NeedsQueryBack, NeedsRowCodec, NotExpressible, RowError
+from eventlog.model import ALL, Change, ChangeOp, Operation, Row, differing
 from eventlog.qlik import avro, masks, message_template, metadata
-from eventlog.qlik.columns import QlikColumn, columns_from_json
+from eventlog.qlik.columns import TEXT_TYPES, QlikColumn, columns_from_json
 from eventlog.qlik.envelope import (
     DATA,
     METADATA,
@@ -23,7 +29,7 @@ from eventlog.qlik.envelope import (
     json_envelope_start,
 )
 from eventlog.qlik.message_options import WriteOptions
-from eventlog.qlik.message_template import Coding, KeyOf, Shape, Template, avro_coding, json_coding
+from eventlog.qlik.message_template import Coding, KeyOf, Shape, Template, avro_coding, json_coding, with_values
 from eventlog.qlik.metadata import LearntColumns, MessageTable, checked_topic, topic_of
 from eventlog.qlik.registry import Registry, prefix_of
 from eventlog.qlik.sequence import (
@@ -67,11 +73,18 @@ class _Form:
     templates: dict[_ShapeFields, Template[Any]] = field(default_factory=dict)
 
 
+WriteOutgoing = Callable[[Outgoing, datetime | None, str], tuple[str, bytes | None, bytes] | None]
+"""An event of a class, the time of its first row, its change sequence -> topic, key and value of its record; None if
+the event is to go by way of Change.
+"""
+
+
 class MessageWriter:
     """Writes the changes of one task, in their order.
 
     ``columns``: those of tables that the option ``columns`` does not name, by their full names; they may be others at
-    any time. ``state`` is what it has numbered so far; ``utc_now`` stamps metadata messages. The report counts what is
+    any time. ``state`` is what it has numbered so far; ``generation`` counts what ends the life of functions that
+    ``outgoing_writer`` gave; ``utc_now`` stamps metadata messages. The report counts what is
     skipped.
     """
 
@@ -95,6 +108,7 @@ class MessageWriter:
         self._learnt: dict[tuple[str | None, str], LearntColumns] = {}
         self._forms: dict[tuple[str | None, str], _Form] = {}
         self._announced: dict[tuple[str | None, str], _Form] = {}
+        self.generation = 0
 
     def messages(self, change: Change, sequence: str | None = None) -> tuple[Written, ...]:
         """The messages of a change: none for TRUNCATE, an MD first where the table is new or has changed.
@@ -118,15 +132,29 @@ class MessageWriter:
         except UnicodeEncodeError as error:
             self.state = state
             raise NotExpressible(f"{_place(change)}: text with half a character: {error.reason}") from None
-        announcement = form.announcement
-        if announcement is None or self._announced.get(name := (change.schema, change.table)) is form:
+        name = change.schema, change.table
+        if self._announced.get(name) is form:
             return (message,)
         self._announced[name] = form
-        return announcement, message
+        return (message,) if form.announcement is None else (form.announcement, message)
+
+    def outgoing_writer(
+        self, object_class: ObjectClass, schema: str | None, values: ValueOptions
+    ) -> WriteOutgoing | None:
+        """The function that writes a publisher's events of a class straight from their steps, as ``messages`` writes
+        their Changes; None as long as the metadata of the table are not written.
+
+        ``values``: what the events were written with. The function is valid until ``generation`` is another number.
+        """
+        form = self._announced.get((schema, object_class.name))
+        if form is None or form.rounded or (form.columns or self.columns.get(form.full_name)) is not form.table.columns:
+            return None
+        return _outgoing_writer(form, object_class, values)
 
     def announce_again(self) -> None:
         """Write each table's MD again before its next message, since what was written may be lost."""
         self._announced.clear()
+        self.generation += 1
 
     # --- the table ---
 
@@ -148,6 +176,7 @@ class MessageWriter:
             return form
         version = 1 if form is None else form.table.version + 1
         form = self._forms[name] = self._formed(MessageTable(change.schema, change.table, columns, version), given)
+        self.generation += 1
         return form
 
     def _formed(self, table: MessageTable, given: tuple[QlikColumn, ...] | None) -> _Form:
@@ -289,6 +318,105 @@ def _is_time(prefix: str) -> bool:
     return is_sequence(prefix.ljust(LENGTH, "0"))
 
 
+def _outgoing_writer(form: _Form, object_class: ObjectClass, values: ValueOptions) -> WriteOutgoing | None:
+    coding, topic, key_of = form.coding, form.topic, form.key_of
+    null, digits, text, wrap = coding.null, coding.digits, coding.text, coding.wrap
+    key_names = [column.name for column in object_class.key]
+    if not {*key_names, *form.table.key} <= coding.writers.keys() & set(key_names):
+        return None  # columns of the options that are not those of the class
+    read_key = key_reader(object_class)
+    key_writers = [coding.writers[name] for name in key_names]
+    writers = {
+        attribute: _text_writer(form, attribute, values)
+        for attribute in object_class.attributes
+        if not attribute.multi_valued and attribute.name in coding.writers and attribute.name not in key_names
+    }
+    layouts: dict[tuple[object, ...], _Layout | None] = {}
+
+    def write(event: Outgoing, time: datetime | None, sequence: str) -> tuple[str, bytes | None, bytes] | None:
+        event_id, _, object_id, operation, steps, _, _, _, _ = event
+        assert object_id is not None
+        assert steps is not None
+        shape: list[object] = [operation]
+        try:
+            key = read_key(object_id[1])
+            forms = [write_key(value) for write_key, (_, value) in zip(key_writers, key, strict=True)]
+            for _, _, _, attribute, old, new in steps:
+                write_text = writers[attribute]  # type: ignore[index]
+                forms.append(null if new is None else write_text(new))  # type: ignore[arg-type]
+                if old is ALL:
+                    shape.append(attribute)
+                else:
+                    shape += (attribute, True)
+                    forms.append(null if old is None else write_text(old))  # type: ignore[arg-type]
+            known = tuple(shape)
+            layout = layouts.get(known)
+            if layout is None:
+                layout = _layout(form, key_names, event)
+                if layout is None:
+                    return None
+                if len(layouts) >= _MOST_TEMPLATES:
+                    layouts.clear()
+                layouts[known] = layout
+            constants, pick = layout
+            forms += (digits(sequence), digits(_timestamp(time)), text(event_id))
+            parts = constants.copy()
+            parts[1::2] = pick(forms)
+            return topic, key_of(dict(key)), wrap(parts)
+        except (FormatError, RowError, LookupError, TypeError, AttributeError, ValueError):
+            return None  # by way of Change it is said what is wrong
+
+    return write
+
+
+def _text_writer(form: _Form, attribute: Attribute, values: ValueOptions) -> Callable[[str], Any]:
+    """What writes the texts of an attribute as its values are written."""
+    read = attribute_reader(attribute.value_type, attribute, values)
+    write = form.coding.writers[attribute.name]
+    if read is not str:
+        return lambda text: write(read(text))
+    column = next(column for column in form.table.columns if column.name == attribute.name)
+    return form.coding.string if column.type in TEXT_TYPES else write
+
+
+_Layout = tuple[list[Any], Callable[[Sequence[Any]], tuple[Any, ...]]]
+"""The parts of a message, and what picks the values of its odd places out of those of an event."""
+
+
+def _layout(form: _Form, key_names: Sequence[str], event: Outgoing) -> _Layout | None:
+    """The layout of all events that have the operation, the attributes and the known old values of this one.
+
+    None if they go by way of Change: an attribute has several steps, or old values are known of some attributes alone
+    and nothing can be left out.
+    """
+    operation, steps = event.operation, event.steps or ()
+    assert operation is not None
+    names = [attribute.name for _, _, _, attribute, _, _ in steps if attribute is not None]
+    if len(set(names)) < len(names) or (names and operation == Operation.DELETE):
+        return None
+    # Where the value of each column stands among those of an event: that after it, and that before.
+    after = {name: place for place, name in enumerate(key_names)}
+    before = dict(after)
+    end = len(after)
+    for (_, _, _, _, old, _), name in zip(steps, names, strict=True):
+        after[name] = end
+        end += 1
+        if old is not ALL:
+            before[name] = end
+            end += 1
+    has_before = operation == Operation.MODIFY and len(before) > len(key_names)
+    if has_before and form.is_whole and len(before) < len(after):
+        return None
+    coding = form.coding
+    shape = Shape(OPERATIONS[operation], tuple(after), tuple(before) if has_before else None)
+    template = form.templates.get(shape) or _new_template(form, shape, {})
+    change_mask = coding.mask(frozenset(names)) if operation == Operation.MODIFY else template.change_mask
+    places = [after[name] for name, _ in template.data] + [before[name] for name, _ in template.before]
+    # The last are sequence, timestamp and stream position; of a transaction nothing is known.
+    known = [*[None] * (len(places) + 3), coding.digits(transaction_text(None)), change_mask, coding.null, coding.null]
+    return with_values(template, known), itemgetter(*places, end, end + 1, end + 2)
+
+
 def _place(change: Change) -> str:
     return f"{change.op} of {change.table!r}, position {change.position}"
 
@@ -331,13 +459,4 @@ def _timestamp(moment: datetime | None) -> str:
         return _UNKNOWN_TIME
     if moment.tzinfo is not UTC:
         moment = moment.astimezone(UTC)
-    thousandths = _THREE_DIGITS[moment.microsecond // 1000]
-    return _to_second(moment.toordinal(), moment.hour, moment.minute, moment.second) + thousandths
-
-
-@lru_cache(maxsize=256)  # changes come many a second
-def _to_second(day: int, hour: int, minute: int, second: int) -> str:
-    return f"{date.fromordinal(day)}T{hour:02}:{minute:02}:{second:02}."
-
-
-_THREE_DIGITS: Final = tuple(f"{number:03}" for number in range(1000))
+    return moment.isoformat(timespec="milliseconds")[:23]

@@ -20,12 +20,13 @@ from eventlog.core.events import EventOptions, Outgoing, build_event, public_eve
 from eventlog.core.fold import fold
 from eventlog.core.values import ValueOptions
 from eventlog.errors import DatabaseError
-from eventlog.model import Level, LogRow, Operation, Verdict, queue_rows
+from eventlog.model import ALL, Level, LogRow, Operation, Verdict, queue_rows
 from eventlog.publisher.flight import Envelope, Flight, decode, encode, numbered
 from eventlog.publisher.open import value_options
 from eventlog.publisher.qlik_messages import QlikMessages, class_columns
 from eventlog.publisher.sinks import Document
 from eventlog.qlik.message_options import WriteOptions
+from eventlog.qlik.message_writer import MessageWriter
 
 FIRST = "20240510120000000000000010000000002"
 NOW = datetime(2024, 5, 10, 12, tzinfo=UTC)
@@ -110,6 +111,84 @@ def test_an_event_is_numbered_by_its_place_and_timed_by_its_row() -> None:
 def test_an_event_that_is_built_again_is_timed_by_the_first_row_that_is_left() -> None:
     _, message = payloads(document(messages(), EVENT._replace(event_id="11", ids=[11, 12])).records)
     assert message["message"]["headers"]["timestamp"] == "2024-05-10T11:59:59.123"
+
+
+TYPED = build_catalog(
+    database_from_json(
+        {
+            "dialect": "postgresql",
+            "schema": "app",
+            "tables": [
+                {
+                    "name": "item",
+                    "kind": "table",
+                    "primary_key": ["id", "code"],
+                    "columns": [
+                        {"name": name, "type": type}
+                        for name, type in (
+                            ("id", "integer"), ("code", "varchar(9)"), ("name", "varchar(40)"), ("note", "text"),
+                            ("price", "numeric(10,2)"), ("day", "date"), ("at", "timestamp"), ("clock", "time"),
+                            ("is_new", "boolean"), ("data", "bytea"), ("ratio", "double precision"), ("n", "smallint"),
+                        )
+                    ],
+                }
+            ],
+        }
+    )
+)  # fmt: skip
+ITEM = TYPED.class_named("item")
+TEXTS = {
+    "name": st.sampled_from(["a", "", 'b"\\\n%s%%', "Müller ž", "\ud800"]),
+    "note": st.text(max_size=5),
+    "price": st.sampled_from(["1.50", "-0", "1234567.89", "x"]),
+    "day": st.sampled_from(["2024-05-10", "infinity", "x"]),
+    "at": st.sampled_from(["2024-05-10 11:59:59.123456", "0001-01-01 00:00:00"]),
+    "clock": st.sampled_from(["11:59:59", "11:59:59.123456"]),
+    "is_new": st.sampled_from(["true", "false"]),
+    "data": st.sampled_from(["AP8=", ""]),
+    "ratio": st.sampled_from(["1.5", "NaN", "Infinity", "-0.0"]),
+    "n": st.sampled_from(["0", "-32768", "32767", "32768"]),
+}
+
+
+@st.composite
+def typed_events(draw: st.DrawFn) -> Outgoing:
+    number = draw(st.integers(1, 99))
+    key = table_key.key_text([("code", draw(st.sampled_from(["a", "+,", "ä"]))), ("id", str(number))])
+    object_id = ITEM, ITEM.canonical_key(key)
+    operation = draw(st.sampled_from([Operation.ADD, Operation.MODIFY, Operation.DELETE]))
+    names = [] if operation == Operation.DELETE else draw(st.lists(st.sampled_from(sorted(TEXTS)), max_size=4))
+    steps: list[Any] = []
+    for attribute in sorted((a for name in names for a in ITEM.attributes if a.name == name), key=lambda a: a.name):
+        texts = st.none() | TEXTS[attribute.name]
+        old = draw(st.just(ALL) | texts) if operation == Operation.MODIFY else None
+        steps.append((number, 2, object_id, attribute, old, draw(texts)))
+    return Outgoing(str(number), [number], object_id, operation, steps, place=number)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"names": "headers", "external_schema_id": True, "key": "table"},
+        {"encoding": "avro"},
+        {"encoding": "avro", "metadata": "none", "logical_types": False, "key": "none"},
+    ],
+)
+@given(events=st.lists(typed_events(), min_size=1, max_size=8))
+def test_steps_make_the_messages_that_their_changes_make(options: dict[str, Any], events: list[Outgoing]) -> None:
+    direct = document(messages(**options), *events, of=TYPED).records
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MessageWriter, "outgoing_writer", lambda *_: None)
+        assert direct == document(messages(**options), *events, of=TYPED).records
+
+
+def test_steps_are_written_without_a_change_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    format = messages()
+    document(format, EVENT)
+    monkeypatch.setattr(MessageWriter, "messages", None)
+    (records,) = document(format, EVENT._replace(event_id="13", place=2)).records
+    assert json.loads(records[0].value)["message"]["data"]["fname"] == "b"  # type: ignore[union-attr,index]
 
 
 def test_metadata_come_again_where_they_may_be_lost() -> None:
