@@ -12,11 +12,11 @@ from eventlog.core.catalog import Attribute, Catalog, Column, Database, ForeignK
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import EventType, LogRow
 from eventlog.sql import migrations
-from eventlog.sql.dialects.oracle import DIALECT, bulk, ddl, lock, resync
+from eventlog.sql.dialects.oracle import DIALECT, bulk, ddl, resync, session
 from eventlog.sql.dialects.oracle.compile import compile_triggers
-from eventlog.sql.dialects.oracle.identity import IDENTITY
 from eventlog.sql.dialects.oracle.query_back import child_statement, own_statement
 from eventlog.sql.dialects.oracle.reflect import fingerprint_statement
+from eventlog.sql.dialects.oracle.session import IDENTITY
 from eventlog.sql.dialects.oracle.types import column_type
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.registry import load
@@ -235,7 +235,7 @@ def cases() -> Cases:
             fingerprint_statement(2),
         ),
         "identity": (IDENTITY,),
-        "lock": (lock.request_block(LOG), lock.release_block(LOG), lock.row_lock(LOG)),
+        "lock": (session.request_block(LOG), session.release_block(LOG), session.row_lock(LOG)),
         "bulk": (
             bulk.select_rows(LOG, "4711", DIALECT.has_status(LOG, "N"), LogRow._fields),
             bulk.select_rows(ODD_LOG, None, DIALECT.has_status(ODD_LOG, None), ("record_id", "event_time")),

@@ -24,7 +24,7 @@ from eventlog.errors import BadValue, ConfigError, DatabaseAway, DatabaseError, 
 from eventlog.model import EventType, LogRow
 from eventlog.sql.bulk import arrow_schema
 from eventlog.sql.connection import as_database_errors, connect
-from eventlog.sql.dialects.oracle import DIALECT, bulk, doctor, lock, resync
+from eventlog.sql.dialects.oracle import DIALECT, bulk, doctor, resync, session
 from eventlog.sql.dialects.oracle.compile import compile_triggers
 from eventlog.sql.dialects.oracle.ddl import create_functions
 from eventlog.sql.dialects.oracle.query_back import NoSuchValueError, bound, key_reader, query_back
@@ -149,17 +149,17 @@ def test_rows_are_read_by_long_ranges_and_by_lists_of_single_ids() -> None:
 
 def test_the_grant_for_the_lock_is_looked_for_once_a_session() -> None:
     recorder = conn([(0,)])
-    assert not lock.holds_lock(recorder, LOG)
-    assert not lock.holds_lock(recorder, LOG)
+    assert not session.holds_lock(recorder, LOG)
+    assert not session.holds_lock(recorder, LOG)
     assert len(recorder.run) == 1
 
 
 def test_without_the_grant_and_without_a_row_to_lock_the_grant_is_asked_for() -> None:
-    session = conn([(0,)])
-    session.engine = SimpleNamespace(connect=lambda: Refusing(942))
+    recorder = conn([(0,)])
+    recorder.engine = SimpleNamespace(connect=lambda: Refusing(942))
     position = LogTable("APP", "POSITIONS", ())
     with pytest.raises(DatabaseError, match=r"off APP\.POSITIONS.*grant EXECUTE on SYS\.DBMS_LOCK"):
-        lock.try_lock(session, position)
+        session.try_lock(recorder, position)
 
 
 def test_no_range_is_no_statement() -> None:
@@ -304,8 +304,8 @@ def test_the_fingerprint_of_tables_is_one_statement_for_many() -> None:
 
 def test_the_lock_of_a_log_has_a_number_of_its_own_that_programs_may_use() -> None:
     other = LogTable("LOGS", "OTHER", LOG.columns)
-    assert lock.lock_id(LOG) != lock.lock_id(other)
-    assert 0 <= lock.lock_id(LOG) <= 1073741823
+    assert session.lock_id(LOG) != session.lock_id(other)
+    assert 0 <= session.lock_id(LOG) <= 1073741823
 
 
 # --- query-back -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine
 
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
 from eventlog.sql import migrations
-from eventlog.sql.dialects.postgresql import DIALECT, guard
+from eventlog.sql.dialects.postgresql import DIALECT, tables
 from eventlog.sql.locate import locate_log
 from eventlog.sql.rows import next_flight
 from eventlog.sql.windows import Window
@@ -186,7 +186,7 @@ def test_a_log_with_checks_loses_them_and_none_of_anybody_else(database: Engine)
 
 
 def test_a_log_that_is_locked_is_left_as_it_is_and_works(database: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "LOCK_TIMEOUT", 0.05)
+    monkeypatch.setattr(tables, "LOCK_TIMEOUT", 0.05)
     old_log(database)
     with database.connect() as writer:
         writer.execute(sa.text(ROW.format(more="", type=1, value="")))

@@ -15,8 +15,7 @@ from eventlog.core.values import ColumnType, Kind
 from eventlog.model import LogRow
 from eventlog.sql.bulk import Part
 from eventlog.sql.dialect import CurrentRow, Dialect, LogRows
-from eventlog.sql.dialects.oracle import bulk, ddl, doctor, lock, resync, script, text
-from eventlog.sql.dialects.oracle.identity import identity
+from eventlog.sql.dialects.oracle import bulk, ddl, doctor, resync, script, session, text
 from eventlog.sql.dialects.oracle.query_back import query_back
 from eventlog.sql.dialects.oracle.reflect import fingerprint, reflect
 from eventlog.sql.dialects.oracle.session import (
@@ -101,10 +100,10 @@ class Oracle(Dialect):
         return shows_triggers(conn, schema)
 
     def session_id(self, conn: Connection) -> str:
-        return lock.session_id(conn)
+        return session.session_id(conn)
 
     def current_user(self, conn: Connection) -> str:
-        return lock.current_user(conn)
+        return session.current_user(conn)
 
     def value_text(self, column: Column, ref: str) -> str:
         return text.value_text(column, ref)
@@ -126,22 +125,22 @@ class Oracle(Dialect):
         return query_back(conn, schema, cls, keys, attributes)
 
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
-        return lock.try_lock(conn, log)
+        return session.try_lock(conn, log)
 
     def is_locked(self, conn: Connection, log: LogTable) -> bool:
-        return lock.is_locked(conn, log)
+        return session.is_locked(conn, log)
 
     def holds_lock(self, conn: Connection, log: LogTable) -> bool:
-        return lock.holds_lock(conn, log)
+        return session.holds_lock(conn, log)
 
     def unlock(self, conn: Connection, log: LogTable) -> None:
-        lock.unlock(conn, log)
+        session.unlock(conn, log)
 
     def next_flight(self, conn: Connection, log: LogTable) -> int:
         return ddl.next_flight(conn, log)
 
     def identity(self, conn: Connection, log: LogTable) -> str:
-        return identity(conn, log)
+        return session.identity(conn, log)
 
     def start_walk(
         self, conn: Connection, log: LogTable, schema: str | None, cls: ObjectClass, selection: Selection

@@ -12,8 +12,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.sql.dialects.oracle.lock import call, current_user
-from eventlog.sql.dialects.oracle.session import error_code, fetch, may_run
+from eventlog.sql.dialects.oracle.session import call, current_user, error_code, fetch, may_run
 from eventlog.sql.dialects.oracle.text import literal, own_name, qualified
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers, all_triggers
 from eventlog.sql.doctor.facts import AnswerFunction, LogTrigger, Numbering, Orphan, Unreadable

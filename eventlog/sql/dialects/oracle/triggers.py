@@ -19,10 +19,9 @@ from eventlog.core.catalog import Database
 from eventlog.errors import DatabaseError, LogTableError
 from eventlog.sql.dialects.oracle.compile import compile_triggers
 from eventlog.sql.dialects.oracle.ddl import create_functions, number_sequence, run
-from eventlog.sql.dialects.oracle.lock import current_user
 from eventlog.sql.dialects.oracle.reflect import reflect
 from eventlog.sql.dialects.oracle.script import PROLOGUE, ddl_lock_timeout, drop_trigger, terminated
-from eventlog.sql.dialects.oracle.session import error_code, fetch
+from eventlog.sql.dialects.oracle.session import current_user, error_code, fetch
 from eventlog.sql.dialects.oracle.text import base64_function, own_name, qualified, quote_function, quote_identifier
 from eventlog.sql.dialects.oracle.types import Family, family
 from eventlog.sql.log_table import LogTable

@@ -15,24 +15,16 @@ from eventlog.model import QUEUE_FIELDS, LogRow, QueueRow
 from eventlog.sql.bulk import Part
 from eventlog.sql.dialect import CurrentRow, Dialect
 from eventlog.sql.dialects.postgresql import (
-    arrow,
-    guard,
-    lock,
-    resync,
-    storage,
-    wake,
-)
-from eventlog.sql.dialects.postgresql import (
     log as log_rows,
 )
+from eventlog.sql.dialects.postgresql import resync, tables, wake
+from eventlog.sql.dialects.postgresql import session as sessions
 from eventlog.sql.dialects.postgresql import (
     snapshot as snapshots,
 )
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
-from eventlog.sql.dialects.postgresql.fingerprint import fingerprint
-from eventlog.sql.dialects.postgresql.identity import identity
 from eventlog.sql.dialects.postgresql.query_back import query_back
-from eventlog.sql.dialects.postgresql.reflect import reflect
+from eventlog.sql.dialects.postgresql.reflect import fingerprint, reflect
 from eventlog.sql.dialects.postgresql.session import SESSION, read_only
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, fold_name, value_text
 from eventlog.sql.dialects.postgresql.triggers import PostgresTriggers
@@ -122,10 +114,10 @@ class PostgreSQL(Dialect):
         conn.exec_driver_sql(f"SET LOCAL statement_timeout = '{int(seconds)}s'")
 
     def session_id(self, conn: Connection) -> str:
-        return lock.session_id(conn)
+        return sessions.session_id(conn)
 
     def current_user(self, conn: Connection) -> str:
-        return lock.current_user(conn)
+        return sessions.current_user(conn)
 
     def value_text(self, column: Column, ref: str) -> str:
         return value_text(column, ref)
@@ -147,23 +139,23 @@ class PostgreSQL(Dialect):
         return query_back(conn, schema, cls, keys, attributes)
 
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
-        return lock.try_lock(conn, log)
+        return sessions.try_lock(conn, log)
 
     def is_locked(self, conn: Connection, log: LogTable) -> bool:
-        return lock.is_locked(conn, log)
+        return sessions.is_locked(conn, log)
 
     def holds_lock(self, conn: Connection, log: LogTable) -> bool:
-        return lock.holds_lock(conn, log)
+        return sessions.holds_lock(conn, log)
 
     def unlock(self, conn: Connection, log: LogTable) -> None:
-        lock.unlock(conn, log)
+        sessions.unlock(conn, log)
 
     def next_flight(self, conn: Connection, log: LogTable) -> int:
         name = {"name": self.qualified(log.schema, log.flight_sequence)}
         return int(conn.execute(sa.text("SELECT nextval(CAST(CAST(:name AS text) AS regclass))"), name).scalar_one())
 
     def identity(self, conn: Connection, log: LogTable) -> str:
-        return identity(conn, log)
+        return sessions.identity(conn, log)
 
     def start_walk(
         self, conn: Connection, log: LogTable, schema: str | None, cls: ObjectClass, selection: Selection
@@ -194,7 +186,7 @@ class PostgreSQL(Dialect):
     def read_part(
         self, url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
-        return arrow.read(url, log, snapshot, self.has_status(log, status), part, fields)
+        return snapshots.read(url, log, snapshot, self.has_status(log, status), part, fields)
 
     def read_only(self, conn: Connection) -> str | None:
         return read_only(conn)
@@ -280,7 +272,7 @@ class PostgreSQL(Dialect):
         return sa.Column("record_id", sa.BigInteger, numbers, primary_key=True, comment=comment)
 
     def after_log(self, log: LogTable) -> list[str]:
-        return [storage.of_log(log), render_quote_function(log)]
+        return [tables.of_log(log), render_quote_function(log)]
 
     def drop_after_log(self, log: LogTable) -> list[str]:
         name = self.qualified(log.schema, cut_name(f"proc_{log.name}_quote", log.max_identifier))
@@ -289,19 +281,19 @@ class PostgreSQL(Dialect):
     def after_companions(self, log: LogTable) -> list[str]:
         # A sequence of its own, not an identity: the number is needed before the line that it stands in is written.
         sequence = self.qualified(log.schema, log.flight_sequence)
-        return [storage.of_inflight(log), f"CREATE SEQUENCE {sequence} AS BIGINT CACHE 1"]
+        return [tables.of_inflight(log), f"CREATE SEQUENCE {sequence} AS BIGINT CACHE 1"]
 
     def drop_after_companions(self, log: LogTable) -> list[str]:
         return [f"DROP SEQUENCE {self.qualified(log.schema, log.flight_sequence)}"]
 
     def after_resync(self, log: LogTable, index: str) -> list[str]:
-        return [storage.of_resync(log), *resync.table_options(log, index)]
+        return [tables.of_resync(log), *resync.table_options(log, index)]
 
     def guard_by_index(self, log: LogTable) -> list[str]:
-        return guard.by_index(log)
+        return tables.by_index(log)
 
     def guard_by_checks(self, log: LogTable) -> list[str]:
-        return guard.by_checks(log)
+        return tables.by_checks(log)
 
 
 def _bounds(ranges: Ranges) -> dict[str, object]:

@@ -2,18 +2,54 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
-from functools import cache
-from importlib import resources
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, Row, TextClause, text
+from sqlalchemy import Connection, Row, text
 
-from eventlog.core.catalog import Column, Database, ForeignKey, Table
+from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, Table
+from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError
-from eventlog.sql.dialects.postgresql.types import column_type
+from eventlog.sql.statements import statements
+
+_KINDS: Final = {
+    "int2": (Kind.INTEGER, 16),
+    "int4": (Kind.INTEGER, 32),
+    "int8": (Kind.INTEGER, 64),
+    "numeric": (Kind.EXACT, 0),
+    "float4": (Kind.APPROXIMATE, 32),
+    "float8": (Kind.APPROXIMATE, 64),
+    "bool": (Kind.BOOLEAN, 0),
+    "bpchar": (Kind.FIXED, 0),
+    "varchar": (Kind.CHARACTER, 0),
+    "text": (Kind.CHARACTER, 0),
+    "bytea": (Kind.BINARY, 0),
+    "date": (Kind.DATE, 0),
+    "time": (Kind.TIME, 0),
+    "timestamp": (Kind.TIMESTAMP, 0),
+    "timestamptz": (Kind.TIMESTAMPTZ, 0),
+    "uuid": (Kind.UUID, 0),
+}
+
+_HEADER: Final = 4  # VARHDRSZ, which numeric's typmod has on top
+
+
+def column_type(type_name: str | None, typmod: int, sql: str) -> ColumnType:
+    """The column type of a base type (spec/xds.md 6.2, column PostgreSQL).
+
+    ``type_name`` is ``pg_type.typname`` of a type of ``pg_catalog``, None for any other type; ``typmod`` as in
+    ``pg_attribute.atttypmod``, -1 for none; ``sql`` the text of ``format_type``. Domains are to be resolved before.
+    """
+    kind, bits = _KINDS.get(type_name or "", (Kind.OTHER, 0))
+    if kind is Kind.EXACT and typmod >= _HEADER and _scale(typmod) == 0:
+        kind = Kind.INTEGER
+    return ColumnType(kind, bits, sql)
+
+
+def _scale(typmod: int) -> int:
+    # Eleven bits, signed: scales from -1000 on are possible since PostgreSQL 15.
+    return (((typmod - _HEADER) & 0x7FF) ^ 0x400) - 0x400
 
 
 def reflect(conn: Connection, schema: str | None) -> Database:
@@ -22,7 +58,10 @@ def reflect(conn: Connection, schema: str | None) -> Database:
     A foreign key to a table of another schema names it ``schema.table``. Raises DatabaseError if the schema is missing.
     """
     oid, name = _find_schema(conn, schema)
-    rows = {which: conn.execute(statement, {"schema": oid}).all() for which, statement in _statements().items()}
+    rows = {
+        which: conn.execute(text(statement), {"schema": oid}).all()
+        for which, statement in statements(__package__, "reflect.sql").items()
+    }
     names: dict[int, dict[int, str]] = defaultdict(dict)
     for row in rows["columns"]:
         names[row.relation][row.position] = row.column_name
@@ -94,8 +133,24 @@ def _table(
     )
 
 
-@cache
-def _statements() -> dict[str, TextClause]:
-    script = resources.files(__package__).joinpath("reflect.sql").read_text(encoding="utf-8")
-    _, *parts = re.split(r"^-- name: (\w+)$", script, flags=re.MULTILINE)
-    return {name: text(statement) for name, statement in zip(parts[::2], parts[1::2], strict=True)}
+_STATEMENT: Final = text("""
+SELECT md5(coalesce(string_agg(
+    concat_ws(' ', c.oid, i.indkey, a.attnum, a.attname, a.atttypid, a.atttypmod), ',' ORDER BY c.oid, a.attnum), ''))
+    || (SELECT concat(count(*), ' ', max(t.oid))
+        FROM pg_catalog.pg_class t JOIN pg_catalog.pg_namespace s ON s.oid = t.relnamespace
+        WHERE s.nspname = :schema AND t.relkind IN ('r', 'p', 'v', 'm') AND NOT t.relispartition)
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+LEFT JOIN pg_catalog.pg_index i ON i.indrelid = c.oid AND i.indisprimary
+WHERE n.nspname = :schema AND c.relname = ANY(CAST(:tables AS text[])) AND c.relkind IN ('r', 'p', 'v', 'm')
+""")
+
+
+def fingerprint(conn: Connection, catalog: Catalog) -> str:
+    """A text that is another one once a column or the key of a class's tables is, or the schema has another table.
+
+    A hash of the system catalogue. What is watched may be a pattern, so a new table may be a class.
+    """
+    parameters = {"schema": catalog.schema, "tables": list(catalog.log_names)}
+    return str(conn.execute(_STATEMENT, parameters).scalar_one())

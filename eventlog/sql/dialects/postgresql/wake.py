@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib import resources
 from typing import Any, Final
 
 from sqlalchemy import Connection
 
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, literal, qualified, quote_identifier
 from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.statements import statements
 
 _CLASS: Final = int.from_bytes(b"Ewak")
 """First half of the lock's key; the second is the log's OID. Another lock than the one of ``lock``."""
@@ -40,13 +40,13 @@ def drop(log: LogTable) -> list[str]:
 
 def may_create(conn: Connection, log: LogTable) -> bool:
     """Whether this session has the rights for ``create``."""
-    return bool(conn.exec_driver_sql(_templates()["owns"], {"log": _names(log)["log"]}).scalar())
+    return bool(conn.exec_driver_sql(statements(__package__, "wake.sql")["owns"], {"log": _names(log)["log"]}).scalar())
 
 
 def missing(conn: Connection, log: LogTable) -> str | None:
     """Why nobody would notify, for people; None if somebody would."""
     parameters = {"log": _names(log)["log"], "trigger": _trigger(log), "function": f"{_names(log)['function']}()"}
-    reason = conn.exec_driver_sql(_templates()["missing"], parameters).scalar()
+    reason = conn.exec_driver_sql(statements(__package__, "wake.sql")["missing"], parameters).scalar()
     return None if reason is None else str(reason)
 
 
@@ -90,7 +90,7 @@ def _trigger(log: LogTable) -> str:
 
 
 def _statement(log: LogTable, name: str) -> str:
-    return _templates()[name].format(**_names(log))
+    return statements(__package__, "wake.sql")[name].format(**_names(log))
 
 
 @lru_cache(maxsize=32)
@@ -102,11 +102,3 @@ def _names(log: LogTable) -> Mapping[str, str]:
         "channel": literal(channel(log)),
         "lock_class": str(_CLASS),
     }
-
-
-@lru_cache(maxsize=1)
-def _templates() -> Mapping[str, str]:
-    """The statements of wake.sql by name."""
-    text = resources.files(__package__).joinpath("wake.sql").read_text(encoding="utf-8")
-    named = (part.partition("\n") for part in text.split("-- name: ")[1:])
-    return {name.strip(): statement.strip() for name, _, statement in named}

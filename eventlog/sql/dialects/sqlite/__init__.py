@@ -16,9 +16,8 @@ from eventlog.core.values import ColumnType
 from eventlog.model import LogRow
 from eventlog.sql.bulk import Part
 from eventlog.sql.dialect import CurrentRow, Dialect
-from eventlog.sql.dialects.sqlite import doctor, lock, resync, session
+from eventlog.sql.dialects.sqlite import doctor, resync, session
 from eventlog.sql.dialects.sqlite import snapshot as snapshots
-from eventlog.sql.dialects.sqlite.identity import identity
 from eventlog.sql.dialects.sqlite.query_back import query_back
 from eventlog.sql.dialects.sqlite.reflect import fingerprint, reflect
 from eventlog.sql.dialects.sqlite.text import MAX_IDENTIFIER, UTC_NOW, instant, strftime, value_text
@@ -82,19 +81,19 @@ class SQLite(Dialect):
         return query_back(conn, schema, cls, keys, attributes)
 
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
-        return lock.try_lock(conn, log)
+        return session.try_lock(conn, log)
 
     def is_locked(self, conn: Connection, log: LogTable) -> bool:
-        return lock.is_locked(conn, log)
+        return session.is_locked(conn, log)
 
     def holds_lock(self, conn: Connection, log: LogTable) -> bool:
-        return lock.holds_lock(conn, log)
+        return session.holds_lock(conn, log)
 
     def unlock(self, conn: Connection, log: LogTable) -> None:
-        lock.unlock(conn, log)
+        session.unlock(conn, log)
 
     def identity(self, conn: Connection, log: LogTable) -> str:
-        return identity(conn, log)
+        return session.identity(conn, log)
 
     def start_walk(
         self, conn: Connection, log: LogTable, schema: str | None, cls: ObjectClass, selection: Selection

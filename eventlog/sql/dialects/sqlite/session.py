@@ -1,17 +1,24 @@
-"""Sessions of a SQLite file: how they begin, what they read text as, which files they are."""
+"""Sessions of a SQLite file: how they begin, what they read text as, which files they are, their lock on a log.
+
+One publisher a log: a lock file beside the database, held with flock by the session (spec/event-log.md 12).
+"""
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
+import time
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from sqlalchemy import URL, Connection
 
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.sql.dialect import WRITES
+from eventlog.sql.log_table import LogTable
 
 LEAST_VERSION: Final = (3, 38, 0)
 """Of the SQLite library: RETURNING, pragma_table_list, JSON functions."""
@@ -100,3 +107,118 @@ def _path(url: URL) -> Path:
     if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
         raise ConfigError("the database URL names no file: write it as sqlite:///relative/path or sqlite:////path")
     return Path(url.database)
+
+
+_HELD: Final = "eventlog_locks"
+_ATTEMPTS: Final = 5
+"""Whoever only looks holds the file for a moment."""
+
+
+def lock_path(conn: Connection, log: LogTable) -> Path | None:
+    """The lock file of a log: ``FILE-LOG.lock`` beside the database; None for one in memory."""
+    file = file_of(conn)
+    return None if file is None else file.with_name(f"{file.name}-{log.name.replace('/', '_')}.lock")
+
+
+def try_lock(conn: Connection, log: LogTable) -> bool:
+    """Take the log for this session; True if it has it now. From the next transaction on the session writes."""
+    path = lock_path(conn, log)
+    if path is None or holds_lock(conn, log):
+        return True
+    for attempt in range(_ATTEMPTS):
+        file = _take(path)
+        if file is not None:
+            _held(conn)[log] = file
+            conn.info[WRITES] = True
+            session: Any = conn.connection.dbapi_connection
+            session.at_end.callback(_give_back, file, path)
+            return True
+        if attempt + 1 < _ATTEMPTS:
+            time.sleep(0.02)
+    return False
+
+
+def is_locked(conn: Connection, log: LogTable) -> bool:
+    """Whether any session has the log."""
+    path = lock_path(conn, log)
+    if path is None or not path.exists():
+        return False
+    if holds_lock(conn, log):
+        return True
+    try:
+        with path.open("rb") as file:
+            return not _flock(file, shared=True)
+    except FileNotFoundError:
+        return False
+    except PermissionError as error:
+        raise DatabaseError(f"the lock file {str(path)!r} cannot be read: {error.strerror}") from error
+
+
+def holds_lock(conn: Connection, log: LogTable) -> bool:
+    """Whether this session has the log, and the file is still the one that others would look at."""
+    file = _held(conn).get(log)
+    path = lock_path(conn, log)
+    return path is None or (file is not None and _is_at(file, path))
+
+
+def unlock(conn: Connection, log: LogTable) -> None:
+    """Give the log back, if this session has it; the file goes."""
+    file, path = _held(conn).pop(log, None), lock_path(conn, log)
+    if file is not None and path is not None:
+        _give_back(file, path)
+
+
+def _give_back(file: IO[Any], path: Path) -> None:
+    """Take the lock file away while it is still ours, then let go of it."""
+    if not file.closed:
+        with file:
+            if _is_at(file, path):
+                path.unlink()
+
+
+def _held(conn: Connection) -> dict[LogTable, IO[Any]]:
+    held: dict[LogTable, IO[Any]] = conn.info.setdefault(_HELD, {})
+    return held
+
+
+def _take(path: Path) -> IO[Any] | None:
+    """The locked file; None if somebody else has it."""
+    try:
+        file = path.open("ab")
+    except OSError as error:
+        raise DatabaseError(
+            f"the lock file {str(path)!r} cannot be written: {error.strerror}; the publisher needs the right to write "
+            "the database's directory"
+        ) from error
+    # Whoever gave the log back took the file away: a lock on that one would keep nobody off.
+    if _flock(file, shared=False) and _is_at(file, path):
+        return file
+    file.close()
+    return None
+
+
+def _flock(file: IO[Any], *, shared: bool) -> bool:
+    try:
+        import fcntl
+    except ImportError as error:
+        raise ConfigError("this system has no flock, which keeps a second publisher off a SQLite log") from error
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        raise DatabaseError(f"the lock file {file.name!r} cannot be locked: {error.strerror}") from error
+    return True
+
+
+def _is_at(file: IO[Any], path: Path) -> bool:
+    try:
+        there, own = path.stat(), os.fstat(file.fileno())
+    except FileNotFoundError:
+        return False
+    return (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)
+
+
+def identity(conn: Connection, log: LogTable) -> str:
+    """The file and the log in it: a log that is made anew in the same place has the same."""
+    return f"sqlite/{file_of(conn)}/{log.name}"
