@@ -20,7 +20,7 @@ from eventlog.errors import ConfigError
 from eventlog.gbase.emulator.session import Switches
 from eventlog.gbase.errors import FramingError, SessionDead
 from eventlog.gbase.records import Framer
-from eventlog.publisher.stream.capture_files import CaptureFiles, CapturePlace
+from eventlog.publisher.stream.capture_files import CaptureFiles, CapturePosition
 from eventlog.publisher.stream.run import follow
 from eventlog.publisher.stream.source import Mark, Read, SourceLost
 from eventlog.publisher.wake import StopRequest
@@ -117,7 +117,7 @@ def test_a_table_that_is_described_anew_is_read_as_it_was_at_the_position(stream
     open_work.commit()
     stream.insert(3)
     assert once(stream.path, place) == ["add 1 old", "add 3 new"]
-    tables = CapturePlace.of(saved_at(place).token["capture"]).tables
+    tables = CapturePosition.of(saved_at(place).token["capture"]).tables
     assert [record for _, _, _, record in Framer().feed(tables)] == [wider]
 
 

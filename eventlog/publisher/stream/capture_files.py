@@ -9,151 +9,38 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-import struct
 import zlib
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple, Self
+from typing import Any, BinaryIO, Final, NamedTuple, Self, TypeAlias
 
 from eventlog.errors import FormatError
 from eventlog.files.lines import files_in, order_of
 from eventlog.gbase.options import ReadOptions
-from eventlog.gbase.records import BEGINTX, COMMTX, RBTX, TABSCHEM, Framer
+from eventlog.gbase.records import BEGINTX, COMMTX, RBTX, TABSCHEM, Framer, fields_of
 from eventlog.publisher.stream.gbase import NAME, CdcStream, open_stream
 from eventlog.publisher.stream.source import Backlog, BadToken, Mark, SourceAway, SourceLost, Step
 
-_BEGIN: Final = struct.Struct(">QI")
-_LABEL: Final = struct.Struct(">I")
-
-
-class Landmarks:
-    """Is given the bytes of a stream that its reader has taken without error; offsets count from the first of them."""
-
-    def __init__(self, max_record: int) -> None:
-        self._framer = Framer(max_record)
-        self._open: dict[int, tuple[int, int]] = {}
-        """By transaction id: sequence and offset of its BEGINTX."""
-        self._tables: list[tuple[int, int, bytes]] = []
-        """Offset, label and record of each TABSCHEM that may be in force at ``restart``."""
-
-    def take(self, data: bytes) -> None:
-        """The next bytes, in any cut."""
-        for offset, number, _, record in self._framer.feed(data):
-            if number == BEGINTX:
-                sequence, transaction = _BEGIN.unpack_from(record, 16)
-                if self._open.get(transaction, (None, 0))[0] != sequence:
-                    self._open[transaction] = sequence, offset
-            elif number in (COMMTX, RBTX):
-                self._open.pop(_BEGIN.unpack_from(record, 16)[1], None)
-            elif number == TABSCHEM:
-                self._tables.append((offset, _LABEL.unpack_from(record, 16)[0], record))
-
-    @property
-    def restart(self) -> int:
-        """The offset of the BEGINTX of the oldest open transaction; without one, that behind the last record."""
-        return min((offset for _, offset in self._open.values()), default=self._framer.offset)
-
-    def tables(self) -> bytes:
-        """The TABSCHEM records in force at ``restart``, one after the other."""
-        restart = self.restart
-        last = {label: offset for offset, label, _ in self._tables if offset < restart}
-        self._tables = [one for one in self._tables if one[0] >= last.get(one[1], 0)]
-        return b"".join(record for offset, _, record in self._tables if offset < restart)
-
-
-KNOWN: Final = 4096
+_CHUNK: Final = 1 << 16
+_KNOWN: Final = 4096
 """Bytes before a place that tell one capture from another: they hold sequences, which no two captures share."""
 
-
-class FilePlace(NamedTuple):
-    """A byte of a file of the capture. ``file``: its name in the directory."""
-
-    file: str
-    offset: int
-
-
-class CapturePlace(NamedTuple):
-    """``restart``: the byte to read again from. ``tables``: the TABSCHEM records in force there, one after the other;
-    ``size_order``: what the size arrays before it have shown. ``read``: how far was read, and ``digest`` of the bytes
-    before that; ``between``: the names of the files between these two, which are read again too.
-    """
-
-    restart: FilePlace
-    tables: bytes
-    size_order: str | None
-    read: FilePlace
-    digest: str
-    between: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, value: Mapping[str, Any]) -> Self:
-        """The place of its JSON form. Raises BadToken."""
-        try:
-            restart, read, order = value["restart"], value["read"], value["size_order"]
-            return cls(
-                FilePlace(str(restart["file"]), int(restart["offset"])),
-                zlib.decompress(base64.b64decode(value["tables"], validate=True)),
-                None if order is None else str(order),
-                FilePlace(str(read["file"]), int(read["offset"])),
-                str(read["digest"]),
-                tuple(map(str, value["between"])),
-            )
-        except (KeyError, TypeError, ValueError, zlib.error) as error:
-            raise BadToken(
-                f"the position names no place in a capture ({error!r}): was it changed by hand? Without its part "
-                "capture the files are read from their beginning, and what was answered is skipped"
-            ) from None
-
-    def to_json(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {
-            "restart": self.restart._asdict(),
-            "tables": _packed(self.tables),
-            "size_order": self.size_order,
-            "read": {**self.read._asdict(), "digest": self.digest},
-            "between": list(self.between),
-        }
-
-
-@lru_cache(maxsize=2)
-def _packed(tables: bytes) -> str:
-    """Compressed, since the position is written again and again, and many tables have long descriptions."""
-    return base64.b64encode(zlib.compress(tables)).decode()
-
-
-def digest_of(known: bytes) -> str:
-    """The digest of the bytes before a place, of which there are ``KNOWN`` unless the file has fewer."""
-    return hashlib.sha256(known).hexdigest()
-
-
-_CHUNK: Final = 1 << 16
 _WORTH_A_MARK: Final = 1 << 20
 """Bytes without an end of a transaction, as of idle marks, after which the position moves all the same."""
 
 
-class _Piece(NamedTuple):
-    """What was read of a file from ``place`` on, nothing where there is no more for now. ``before``: the bytes before
-    it.
-    """
-
-    place: FilePlace
-    data: bytes = b""
-    before: bytes = b""
-
-    @property
-    def known(self) -> bytes:
-        """The bytes before its end."""
-        return (self.before + self.data)[-KNOWN:]
+_Piece: TypeAlias = tuple["FilePosition", bytes, bytes]
+"""What was read of a file from a position on, nothing if there is no more for now, and the bytes before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureFiles:
     """A file that grows, or a directory of files that continue one another in the order of their names.
 
-    ``rest``: seconds between looks at its end. The token is that of the stream with a CapturePlace as ``capture``;
+    ``rest``: seconds between looks at its end. The token is that of the stream with a CapturePosition as ``capture``;
     without this part all that is there is read, and what was delivered is skipped.
     """
 
@@ -166,15 +53,15 @@ class CaptureFiles:
         """The steps of the files. Raises FormatError, SourceAway, SourceLost, ConfigError, BadToken."""
         saved = _place_of(token)
         stream = open_stream(self.options, token)
-        track = _Track(stream, Landmarks(self.options.max_record))
+        track = _Track(stream, self.options.max_record)
         stream.where = track.where
         try:
             if saved is not None:
                 self._recognise(saved)
                 stream.reader.size_order = saved.size_order
-                yield from track.read(_Piece(FilePlace("", 0), saved.tables))
+                yield from track.read((FilePosition("", 0), saved.tables, b""))
             for piece in self._pieces(None if saved is None else saved.restart, once):
-                if not piece.data:
+                if not piece[1]:
                     yield Mark(None, is_idle=True, rest=self.rest)
                     continue
                 try:
@@ -200,9 +87,9 @@ class CaptureFiles:
                 size += _size(path)
         return Backlog(size, "bytes")
 
-    def _recognise(self, saved: CapturePlace) -> None:
+    def _recognise(self, saved: CapturePosition) -> None:
         """Raises SourceLost unless the files are those that were read, as far as they were read."""
-        between = [(FilePlace(name, 0), None) for name in saved.between]
+        between = [(FilePosition(name, 0), None) for name in saved.between]
         for place, digest in ((saved.restart, None), *between, (saved.read, saved.digest)):
             path = self._path_of(place)
             try:
@@ -212,13 +99,13 @@ class CaptureFiles:
                 if isinstance(error.__cause__, FileNotFoundError):
                     raise _lost(path, "it is not there") from None
                 raise
-            if digest not in (None, digest_of(known)):
+            if digest not in (None, _digest(known)):
                 raise _lost(path, f"the bytes before byte {place.offset} are others than those that were read")
 
-    def _path_of(self, place: FilePlace) -> Path:
+    def _path_of(self, place: FilePosition) -> Path:
         return self.path / place.file if self.path.is_dir() else self.path
 
-    def _pieces(self, start: FilePlace | None, once: bool) -> Iterator[_Piece]:
+    def _pieces(self, start: FilePosition | None, once: bool) -> Iterator[_Piece]:
         """What the files hold from a place on."""
         current: Path | None = None
         while True:
@@ -226,7 +113,7 @@ class CaptureFiles:
             if following is None:
                 if once:
                     return
-                yield _Piece(FilePlace("", 0))
+                yield FilePosition("", 0), b"", b""
                 continue
             offset = start.offset if current is None and start is not None else 0
             current = following
@@ -264,72 +151,167 @@ class CaptureFiles:
                 known = found
                 file.seek(offset)
                 while data := file.read(_CHUNK):
-                    piece = _Piece(FilePlace(path.name, offset), data, known)
-                    yield piece
-                    known = piece.known
+                    yield FilePosition(path.name, offset), data, known
+                    known = _last(known, data)
                     offset += len(data)
             if not is_last or (once and self._behind(path) is None):
                 return
             is_last = self._behind(path) is None
             if is_last:
-                yield _Piece(FilePlace(path.name, offset))
+                yield FilePosition(path.name, offset), b"", b""
 
 
-@dataclass(slots=True)
 class _Track:
-    """The stream of the files, and which byte of which file each of its bytes is. ``starts``: from which byte of the
-    stream on a file is read; ``known``: the last bytes of that file.
+    """The stream of the files: which byte of which file each of its bytes is, and from where it is read again.
+
+    The restart of a position (spec/gbase-cdc.md 4.1) is a sequence, which a server can be asked for. A file is read
+    again from a byte: that of the BEGINTX of the oldest open transaction; what was described before has to be known.
     """
 
-    stream: CdcStream
-    landmarks: Landmarks
-    length: int = 0
-    known: bytes = b""
-    starts: list[tuple[int, FilePlace]] = field(default_factory=list)
-    marked: tuple[Any, int] = (None, 0)
-    """The last token of the stream that was marked, and the length at that time."""
+    def __init__(self, stream: CdcStream, max_record: int) -> None:
+        self._stream = stream
+        self._framer = Framer(max_record)
+        self._length = 0
+        self._known = b""  # the last bytes of the file that is read
+        self._starts: list[tuple[int, FilePosition]] = []  # from which byte of the stream on a file is read
+        self._open: dict[int, tuple[int, int]] = {}  # by transaction id: sequence and offset of its BEGINTX
+        # Offset, label and record of each TABSCHEM that may be in force at the restart.
+        self._tables: list[tuple[int, int, bytes]] = []
+        self._marked: tuple[Any, int] = (None, 0)  # the token that was marked last, and the length at that time
 
     def read(self, piece: _Piece) -> Iterator[Step]:
         """The changes of the next bytes. Raises FormatError."""
-        if not self.starts or self.starts[-1][1].file != piece.place.file:
-            self.starts.append((self.length, piece.place))
-        self.known = piece.before  # also of a mark where the first bytes of a file are no record
-        yield from self.stream.changes(piece.data)
-        self.landmarks.take(piece.data)
-        self.length += len(piece.data)
-        self.known = piece.known
+        position, data, before = piece
+        if not self._starts or self._starts[-1][1].file != position.file:
+            self._starts.append((self._length, position))
+        self._known = before  # also of a mark where the first bytes of a file are no record
+        yield from self._stream.changes(data)
+        self._note(data)
+        self._length += len(data)
+        self._known = _last(before, data)
+
+    def _note(self, data: bytes) -> None:
+        """Note where transactions begin and tables are described, in bytes that were read without error."""
+        for offset, number, _, record in self._framer.feed(data):
+            if number == BEGINTX:
+                sequence, transaction, *_ = fields_of(number, record)
+                if self._open.get(transaction, (None, 0))[0] != sequence:
+                    self._open[transaction] = sequence, offset
+            elif number in (COMMTX, RBTX):
+                _, transaction, *_ = fields_of(number, record)
+                self._open.pop(transaction, None)
+            elif number == TABSCHEM:
+                label, *_ = fields_of(number, record)
+                self._tables.append((offset, label, record))
 
     def mark(self) -> Mark:
-        """The mark behind all that was read, without token where that is not worth a write."""
-        token = self.stream.reached()
-        if token is None or (token == self.marked[0] and self.length < self.marked[1] + _WORTH_A_MARK):
-            return Mark(None, self.stream.is_idle)
-        self.marked = token, self.length
-        restart, read = self.landmarks.restart, self._place(self.length)
-        place = CapturePlace(
-            self._place(restart),
-            self.landmarks.tables(),
-            self.stream.reader.size_order,
+        """The mark behind all that was read, without token if that is not worth a write."""
+        stream = self._stream
+        token = stream.reached()
+        if token is None or (token == self._marked[0] and self._length < self._marked[1] + _WORTH_A_MARK):
+            return Mark(None, stream.is_idle)
+        self._marked = token, self._length
+        restart = min((offset for _, offset in self._open.values()), default=self._framer.offset)
+        read = self._position(self._length)
+        capture = CapturePosition(
+            self._position(restart),
+            self._tables_at(restart),
+            stream.reader.size_order,
             read,
-            digest_of(self.known),
-            tuple(one.file for start, one in self.starts if start > restart and one.file != read.file),
+            _digest(self._known),
+            tuple(one.file for start, one in self._starts if start > restart and one.file != read.file),
         )
-        return Mark({**token, "capture": place.to_json()}, self.stream.is_idle)
+        return Mark({**token, "capture": capture.to_json()}, stream.is_idle)
+
+    def _tables_at(self, restart: int) -> bytes:
+        """The TABSCHEM records in force at an offset, one after the other; older ones are forgotten."""
+        last = {label: offset for offset, label, _ in self._tables if offset < restart}
+        self._tables = [one for one in self._tables if one[0] >= last.get(one[1], 0)]
+        return b"".join(record for offset, _, record in self._tables if offset < restart)
 
     def where(self, offset: int) -> str:
         """Where a byte of the stream lies, for people."""
-        place = self._place(offset)
-        return f"byte {place.offset} of {place.file}"
+        position = self._position(offset)
+        return f"byte {position.offset} of {position.file}"
 
-    def _place(self, offset: int) -> FilePlace:
+    def _position(self, offset: int) -> FilePosition:
         """Which byte of which file a byte of the stream is."""
-        start, place = next(one for one in reversed(self.starts) if one[0] <= offset)
-        return FilePlace(place.file, place.offset + offset - start)
+        start, position = next(one for one in reversed(self._starts) if one[0] <= offset)
+        return FilePosition(position.file, position.offset + offset - start)
 
 
-def _place_of(token: Any) -> CapturePlace | None:
+# --- the position -----------------------------------------------------------------------------------------------------
+
+
+class FilePosition(NamedTuple):
+    """A byte of a file of the capture, ``file`` is its name in the directory."""
+
+    file: str
+    offset: int
+
+
+class CapturePosition(NamedTuple):
+    """How far the files of a capture were read, and how they are known again.
+
+    ``restart``: the byte to read again from. ``tables``: the TABSCHEM records in force there, one after the other;
+    ``size_order``: what the size arrays before it have shown. ``read``: how far was read, and ``digest`` of the bytes
+    before that; ``between``: the names of the files between these two, which are read again too.
+    """
+
+    restart: FilePosition
+    tables: bytes
+    size_order: str | None
+    read: FilePosition
+    digest: str
+    between: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Self:
+        """The place of its JSON form. Raises BadToken."""
+        try:
+            restart, read, order = value["restart"], value["read"], value["size_order"]
+            return cls(
+                FilePosition(str(restart["file"]), int(restart["offset"])),
+                zlib.decompress(base64.b64decode(value["tables"], validate=True)),
+                None if order is None else str(order),
+                FilePosition(str(read["file"]), int(read["offset"])),
+                str(read["digest"]),
+                tuple(map(str, value["between"])),
+            )
+        except (KeyError, TypeError, ValueError, zlib.error) as error:
+            raise BadToken(
+                f"the position names no place in a capture ({error!r}): was it changed by hand? Without its part "
+                "capture the files are read from their beginning, and what was answered is skipped"
+            ) from None
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "restart": self.restart._asdict(),
+            "tables": _packed(self.tables),
+            "size_order": self.size_order,
+            "read": {**self.read._asdict(), "digest": self.digest},
+            "between": list(self.between),
+        }
+
+
+@lru_cache(maxsize=2)
+def _packed(tables: bytes) -> str:
+    """Compressed, since the position is written again and again, and many tables have long descriptions."""
+    return base64.b64encode(zlib.compress(tables)).decode()
+
+
+def _digest(known: bytes) -> str:
+    """The digest of the bytes before a place, of which there are ``_KNOWN`` unless the file has fewer."""
+    return hashlib.sha256(known).hexdigest()
+
+
+def _place_of(token: Any) -> CapturePosition | None:
     found = token.get("capture") if isinstance(token, Mapping) else None
-    return None if found is None else CapturePlace.of(found)
+    return None if found is None else CapturePosition.of(found)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -342,12 +324,17 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         raise SourceAway(f"the capture {path} cannot be read: {error.strerror}") from error
 
 
+def _last(before: bytes, data: bytes) -> bytes:
+    """The bytes that a file is known again by, of those before a piece and its own."""
+    return (before + data)[-_KNOWN:]
+
+
 def _before(file: BinaryIO, path: Path, offset: int) -> bytes:
-    """The last bytes before a place, at most ``KNOWN``. Raises SourceLost if the file ends before it."""
+    """The last bytes before a place, at most ``_KNOWN``. Raises SourceLost if the file ends before it."""
     size = os.fstat(file.fileno()).st_size
     if size < offset:
         raise _lost(path, f"it has {size} bytes, and {offset} were read")
-    start = max(0, offset - KNOWN)
+    start = max(0, offset - _KNOWN)
     return os.pread(file.fileno(), offset - start, start)
 
 
