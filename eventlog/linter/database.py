@@ -97,10 +97,7 @@ def select_queue(table: sa.Table, order_by: str, limit: int) -> sa.Select[Any]:
 
     Raises MissingColumn.
     """
-    names = [column.name for column in table.columns]
-    wanted = ("OPER_DATE", "SYSLOG_ADDR", "EXTDATA")
-    found = column_positions(names, wanted, table="DISPATCH_QUEUE")
-    oper_date, address, extdata = (table.columns[names[position or 0]] for position in found)
+    oper_date, address, extdata = (column_of(table, name) for name in ("OPER_DATE", "SYSLOG_ADDR", "EXTDATA"))
     order = (sa.case((address < 0, 1), else_=0), address, extdata)  # unsigned
     return sa.select(*table.columns).order_by(*((oper_date, *order) if order_by == "oper_date" else order)).limit(limit)
 
@@ -113,7 +110,7 @@ def read_attrs(connection: sa.Connection, table: sa.Table) -> dict[int, TableAtt
 
 def last_address(connection: sa.Connection, table: sa.Table) -> int | None:
     """The greatest SYSLOG_ADDR of the queue, unsigned; None if it is empty."""
-    address = _column(table, "SYSLOG_ADDR")
+    address = column_of(table, "SYSLOG_ADDR")
     order = (sa.case((address < 0, 1), else_=0).desc(), address.desc())
     greatest = connection.execute(sa.select(address).order_by(*order).limit(1)).scalar()
     return None if greatest is None else int(greatest) & MASK_64
@@ -121,7 +118,7 @@ def last_address(connection: sa.Connection, table: sa.Table) -> int | None:
 
 def insert_rows(connection: sa.Connection, table: sa.Table, queue: Iterable[QueueRow]) -> None:
     """Put rows into the queue, some hundred a statement."""
-    names = [_column(table, name).name for name in QUEUE_COLUMNS]
+    names = [column_of(table, name).name for name in QUEUE_COLUMNS]
     values = iter(queue)
     while several := [dict(zip(names, column_values(row), strict=True)) for row in islice(values, _AT_ONCE)]:
         connection.execute(sa.insert(table), several)
@@ -129,7 +126,7 @@ def insert_rows(connection: sa.Connection, table: sa.Table, queue: Iterable[Queu
 
 def insert_attrs(connection: sa.Connection, table: sa.Table, tables: Sequence[TableAttrs]) -> None:
     """Describe tables, those that are described already as they are. Raises FormatError where that is not equal."""
-    names = [_column(table, name).name for name in ATTRS_COLUMNS]
+    names = [column_of(table, name).name for name in ATTRS_COLUMNS]
     present = read_attrs(connection, table)
     for attrs in tables:
         known = present.get(attrs.tabnum)
@@ -141,7 +138,8 @@ def insert_attrs(connection: sa.Connection, table: sa.Table, tables: Sequence[Ta
             connection.execute(sa.insert(table), [dict(zip(names, row, strict=True)) for row in attrs_values(attrs)])
 
 
-def _column(table: sa.Table, name: str) -> sa.Column[Any]:
+def column_of(table: sa.Table, name: str) -> sa.Column[Any]:
+    """A column of the queue or of DISPATCH_ATTRS, by its name in any case. Raises MissingColumn."""
     names = [column.name for column in table.columns]
     (position,) = column_positions(names, (name,), table=table.name)
     return table.columns[names[position or 0]]

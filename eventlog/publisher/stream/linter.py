@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, NeedsRowCodec
 from eventlog.linter.attributes import TableAttrs
-from eventlog.linter.database import QueuePoller, database_errors, find
+from eventlog.linter.database import QueuePoller, column_of, database_errors, find
 from eventlog.linter.reader import ReaderOptions
-from eventlog.linter.rows import column_positions, stripped
+from eventlog.linter.rows import stripped
 from eventlog.linter.transactions import place_of_token
 from eventlog.model import Change
 from eventlog.publisher.stream.source import Backlog, BadToken, Mark, Read, Step, Unread
@@ -45,12 +45,11 @@ class DispatchQueue:
 
     def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
         """The steps of the queue. Raises FormatError, DatabaseError, DatabaseAway, ConfigError, BadToken."""
-        place = _place_of(token, self.options)
-        options = self.options if place is None else replace(self.options, restart=place.restart)
-        self._check_node(place)
+        restart, node = _saved(token, self.options)
+        self._check_node(node)
         poller = QueuePoller(
             connect_any(self.url),
-            options,
+            self.options if restart is None else replace(self.options, restart=restart),
             self.report,
             queue_table=self.queue_table,
             attrs_table=self.attrs_table,
@@ -59,7 +58,6 @@ class DispatchQueue:
             attrs=self.attrs,
         )
         marked = poller.restart_token
-        node = None if place is None else place.dbnode
         name = _namer()
         polls = self._rows() // self.batch_rows + 1 if once else 0
         while True:
@@ -72,7 +70,7 @@ class DispatchQueue:
                 node = change.extras["dbnode"]
                 event_id = name(change)
                 if "part1" in change.extras:
-                    why = f"the row of {change.table!r} at {change.position} cannot be decoded by {options.codec}"
+                    why = f"the row of {change.table!r} at {change.position} cannot be decoded by {self.options.codec}"
                     yield Unread(event_id, NeedsRowCodec.code, why)
                 else:
                     yield Read(change, event_id)
@@ -85,24 +83,24 @@ class DispatchQueue:
 
     def backlog(self, token: Any) -> Backlog:
         """The rows of the queue, with ``order_by = syslog`` those behind ``token``. Raises as ``steps``."""
-        place = _place_of(token, self.options)
-        if place is None or self.options.order_by != "syslog":
+        restart, _ = _saved(token, self.options)
+        if restart is None or self.options.order_by != "syslog":
             return Backlog(self._rows(), "rows")
-        return Backlog(self._rows(int(place.restart, 16)), "rows")
+        return Backlog(self._rows(int(restart, 16)), "rows")
 
-    def _check_node(self, place: _Place | None) -> None:
-        """Raises BadToken if the queue holds rows of other source databases than that of the place alone."""
-        if place is None or place.dbnode is None:
+    def _check_node(self, saved: str | None) -> None:
+        """Raises BadToken if the queue holds rows of other source databases alone than that of the position."""
+        if saved is None:
             return
         if self.options.dbnode is None:
             with database_errors(), connect_any(self.url).connect() as connection:
-                column = _column(find(connection, self.queue_table, self.schema), "DBNODE")
+                column = column_of(find(connection, self.queue_table, self.schema), "DBNODE")
                 nodes = {stripped(node) for node in connection.execute(sa.select(column).distinct()).scalars()}
         else:
             nodes = {stripped(self.options.dbnode)}
-        if nodes and place.dbnode not in nodes:
+        if nodes and saved not in nodes:
             raise BadToken(
-                f"the position is of the source database {place.dbnode!r}, and the queue is of "
+                f"the position is of the source database {saved!r}, and the queue is of "
                 f"{', '.join(map(repr, sorted(nodes)))}, whose addresses are others: name another position for this one"
             )
 
@@ -112,7 +110,7 @@ class DispatchQueue:
             table = find(connection, self.queue_table, self.schema)
             count = sa.select(sa.func.count()).select_from(table)
             if behind is not None:
-                address = _column(table, "SYSLOG_ADDR")
+                address = column_of(table, "SYSLOG_ADDR")
                 # Unsigned numbers in signed columns: those above all positive ones are negative.
                 signed = behind - (1 << 64) if behind >= 1 << 63 else behind
                 later = address > signed
@@ -120,34 +118,24 @@ class DispatchQueue:
             return int(connection.execute(count).scalar_one())
 
 
-class _Place(NamedTuple):
-    """The restart token of the queue, and the source database that it is of, None = it is not known."""
-
-    restart: str
-    dbnode: str | None
-
-
 def _token(restart: str | None, dbnode: str | None) -> dict[str, str | None] | None:
-    return None if restart is None else _Place(restart, dbnode)._asdict()
+    return None if restart is None else {"restart": restart, "dbnode": dbnode}
 
 
-def _place_of(token: Any, options: ReaderOptions) -> _Place | None:
-    """The place of a token, which may be a restart token alone. Raises BadToken."""
+def _saved(token: Any, options: ReaderOptions) -> tuple[str | None, str | None]:
+    """The restart token of the queue in a token, which may be that alone, and the source database that it is of.
+
+    Raises BadToken.
+    """
     if token is None:
-        return None
-    given = token if isinstance(token, Mapping) else {"restart": token}
-    place = _Place(str(given.get("restart")), given.get("dbnode"))
+        return None, None
+    members = token if isinstance(token, Mapping) else {"restart": token}
+    restart = str(members.get("restart"))
     try:
-        place_of_token(place.restart, options.order_by)
+        place_of_token(restart, options.order_by)
     except ConfigError as error:
         raise BadToken(f"{error}; was the position changed by hand, or order_by after it?") from None
-    return place
-
-
-def _column(table: sa.Table, name: str) -> sa.Column[Any]:
-    names = [column.name for column in table.columns]
-    (place,) = column_positions(names, (name,), table=table.name)
-    return table.columns[names[place or 0]]
+    return restart, members.get("dbnode")
 
 
 def _namer() -> Callable[[Change], str]:
