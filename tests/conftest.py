@@ -4,6 +4,8 @@
 ``database``      an engine on a new, empty database, dropped after the test.
 ``uncommitted``   a connection to an empty database, where a test commits nothing: a tenth of the cost.
 ``filled_database``  the same with a content that many tests begin with; it is made once.
+
+And a place for the command line: ``empty_home``, a directory of its own without settings; ``run``, a command there.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 import sqlalchemy as sa
+from shared import Run
 
+from eventlog import cli
 from eventlog.sql import embedded
 
 # How long an example takes says how busy the machine is, not whether the code is right.
@@ -168,3 +172,25 @@ def uncommitted(never_committed: sa.Engine) -> Iterator[sa.Connection]:
     """A connection to an empty database, rolled back after the test: what it makes, no other connection sees."""
     with never_committed.connect() as conn:
         yield conn
+
+
+@pytest.fixture
+def empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty directory to work in, and no settings from the environment."""
+    monkeypatch.chdir(tmp_path)
+    for name in os.environ:
+        if name.startswith("EVENTLOG_"):
+            monkeypatch.delenv(name)
+    return tmp_path
+
+
+@pytest.fixture
+def run(empty_home: Path, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run a command line in an empty directory: exit code, standard output, standard error."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = cli.run(arguments)
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
+
+    return run

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from shared import PlainSink
 from vector_cases import Case, configuration, log_text, read_case, tree
 
 from eventlog.core import table_key
@@ -57,7 +58,7 @@ class Target:
 
 
 @dataclass
-class Receiver:
+class Receiver(PlainSink):
     """A sink that keeps the documents and answers as the case says."""
 
     case: Case
@@ -66,10 +67,6 @@ class Receiver:
     def send(self, document: Document) -> Answer:
         self.documents.append(document.body.encode())
         return self.case.answer_to([event.event_id for event in document.events])
-
-    def flush(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def column_type(target: Target, text: str) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 import threading
-from collections import defaultdict
 from dataclasses import dataclass, field
 
 import pytest
 import sqlalchemy as sa
 from platforms import Platform
+from shared import Objects, PlainSink, apply_event
 
-from eventlog.model import Answer, Event, Op, Operation
+from eventlog.model import Answer, Event
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open import open_context
@@ -21,32 +21,17 @@ WRITERS, CHANGES, OBJECTS = 4, 25, 5
 
 
 @dataclass
-class Receiver:
+class Receiver(PlainSink):
     """Keeps the events; ``state``: what a receiver makes of them."""
 
     events: list[Event] = field(default_factory=list)
-    state: dict[str, dict[str, set[str]]] = field(default_factory=lambda: defaultdict(dict))
+    state: Objects = field(default_factory=dict)
 
     def send(self, document: Document) -> Answer:
         for event in document.events:
             self.events.append(event)
-            if event.operation == Operation.DELETE:
-                self.state.pop(event.association, None)
-                continue
-            for attribute in event.attributes:
-                own = self.state[event.association].setdefault(attribute.name, set())
-                for op, texts in attribute.steps:
-                    if op == Op.REMOVE_ALL:
-                        own.clear()
-                    elif op == Op.REMOVE:
-                        own.difference_update(texts)
-                    else:
-                        own.update(texts)
+            apply_event(self.state, event)
         return Answer()
-
-    def flush(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def write(platform: Platform, number: int, failures: list[BaseException]) -> None:

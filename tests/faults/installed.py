@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 import sqlalchemy as sa
+from shared import PlainSink
 
 from eventlog.cli.context import transaction
 from eventlog.cli.db import names
@@ -111,7 +112,7 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.01)
 
 
-class Collecting:
+class Collecting(PlainSink):
     """A sink that keeps its documents. ``on_send`` may look around, wait, answer, or raise."""
 
     def __init__(self, on_send: Callable[[Document], Answer | None] = lambda document: None) -> None:
@@ -121,12 +122,6 @@ class Collecting:
     def send(self, document: Document) -> Answer:
         self.documents.append(document)
         return self.on_send(document) or Answer()
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
     @property
     def bodies(self) -> list[str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import sqlalchemy as sa
+from shared import PlainSink
 
 from eventlog.config.load import Config, load
 from eventlog.model import Answer
@@ -72,7 +73,7 @@ def configuration(engine: sa.Engine, **options: object) -> Config:
 
 
 @dataclass
-class Inbox:
+class Inbox(PlainSink):
     """A receiver that takes everything. ``keys`` are those of the objects, in the order in which they came."""
 
     documents: queue.Queue[Document] = field(default_factory=queue.Queue)
@@ -80,12 +81,6 @@ class Inbox:
     def send(self, document: Document) -> Answer:
         self.documents.put(document)
         return Answer()
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
     def take(self) -> list[int]:
         """The objects of the next document, which is waited for."""

@@ -60,14 +60,10 @@ CHANGES = (
 
 
 @pytest.fixture
-def hr(database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> sa.Engine:
+def hr(database: sa.Engine, empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> sa.Engine:
     """The sample with its log and triggers, and a configuration in the current directory."""
-    for name in os.environ:
-        if name.startswith("EVENTLOG_"):
-            monkeypatch.delenv(name)
     monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))
     monkeypatch.setenv("EVENTLOG_SINK_URL", "http://localhost/")
-    monkeypatch.chdir(tmp_path)
     Path("eventlog.toml").write_text(CONFIG, encoding="utf-8")
     run(database, SCHEMA)
     assert cli.run(["db", "upgrade"]) == 0

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import sqlalchemy as sa
+from shared import PlainSink
 
 from eventlog.config.load import Config, load
 from eventlog.errors import ReceiverAway
@@ -181,7 +182,7 @@ def convert(config: Config, out: Path, **options: object) -> Report:
 
 
 @dataclass
-class Collector:
+class Collector(PlainSink):
     """A receiver that keeps what it gets, and is away after some documents."""
 
     documents: list[str]
@@ -192,10 +193,6 @@ class Collector:
             raise ReceiverAway("away")
         self.documents.append(document.body)
         return Answer()
-
-    def flush(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def publish(config: Config) -> list[str]:

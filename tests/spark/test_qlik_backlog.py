@@ -27,6 +27,7 @@ from backlog_world import (
     statuses,
 )
 from pyspark.sql import DataFrame, SparkSession
+from shared import PlainSink
 
 from eventlog import cli
 from eventlog.changes.format import Report
@@ -125,7 +126,7 @@ QLIK = {"format__type": "qlik-messages", "sink__type": "kafka", "sink__brokers":
 
 
 @dataclass
-class Topics:
+class Topics(PlainSink):
     """A receiver that keeps the records that it gets, and is away after some documents."""
 
     records: list[KafkaRecord] = field(default_factory=list)
@@ -142,10 +143,6 @@ class Topics:
             else:
                 self.records += own
         return Answer(refused)
-
-    def flush(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def published(config: Config, documents: int = 2**62) -> list[KafkaRecord]:

@@ -14,10 +14,11 @@ from typing import Any, cast
 
 import sqlalchemy as sa
 from samples import CATALOG, in_chunks
+from shared import Objects, PlainSink, apply_event
 
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.events import Outgoing
-from eventlog.model import Answer, AttributeSteps, Event, Level, LogRow, Op, Operation, Verdict, queue_rows
+from eventlog.model import Answer, Event, Level, LogRow, Verdict, queue_rows
 from eventlog.publisher import cycle
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.cycle import Cycle, State, recover, run_cycle
@@ -215,7 +216,7 @@ Judge = Callable[[Event], str]
 
 
 @dataclass
-class Receiver:
+class Receiver(PlainSink):
     """Takes documents, judges each event, and applies what it does not refuse: once for each event-id.
 
     ``judge`` names a level; ``"away"`` loses the connection before anything is done, ``"lost"`` afterwards.
@@ -224,7 +225,7 @@ class Receiver:
     judge: Judge = lambda event: "success"
     documents: list[Document] = field(default_factory=list)
     applied: dict[str, Event] = field(default_factory=dict)
-    state: dict[str, dict[str, set[str]]] = field(default_factory=dict)
+    state: Objects = field(default_factory=dict)
     flushed: int = 0
     reads_back: bool = True
     step: Callable[[str], None] = lambda name: None
@@ -251,9 +252,6 @@ class Receiver:
     def flush(self) -> None:
         self.flushed = len(self.documents)
 
-    def close(self) -> None:
-        pass
-
     @property
     def sent(self) -> list[list[str]]:
         """The event-ids of the documents."""
@@ -268,30 +266,7 @@ class Receiver:
             if not self.reads_back:
                 assert before == event, "one event-id means two sets of rows"
             return
-        apply(self.state, event)
-
-
-def apply(state: dict[str, dict[str, set[str]]], event: Event) -> None:
-    """What a receiver does with an event: the values of each attribute by association."""
-    if event.operation == Operation.DELETE:
-        state.pop(event.association, None)
-        return
-    values = state.setdefault(event.association, {})
-    for attribute in event.attributes:
-        own = values.setdefault(attribute.name, set())
-        _take_steps(own, attribute)
-        if not own:
-            del values[attribute.name]
-
-
-def _take_steps(own: set[str], attribute: AttributeSteps) -> None:
-    for op, texts in attribute.steps:
-        if op == Op.REMOVE_ALL:
-            own.clear()
-        elif op == Op.REMOVE:
-            own.difference_update(texts)
-        else:
-            own.update(texts)
+        apply_event(self.state, event)
 
 
 def with_options(**changed: Any) -> PublisherOptions:

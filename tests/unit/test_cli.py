@@ -6,32 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from shared import Run
 
 from eventlog import __version__, cli
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, FatalAnswer
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run a command line in an empty directory: exit code, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
-    for name in os.environ:
-        if name.startswith("EVENTLOG_"):
-            monkeypatch.delenv(name)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = cli.run(arguments)
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 def test_help_lists_every_command_and_imports_none() -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +13,7 @@ from loss_forms import FORMS
 from loss_matrix import LETTERS
 from loss_samples import SAMPLES
 from loss_table import CATALOG, LABELS
+from shared import Run
 from sqlalchemy import make_url
 
 from eventlog import cli
@@ -22,8 +21,6 @@ from eventlog.changes.json_form import dumps, loads
 from eventlog.cli.decode import block
 from eventlog.conversion import FORMATS
 from eventlog.errors import DatabaseError
-
-Run = Callable[..., tuple[int, str, str]]
 
 UPDATE = (
     '{"schema":"app","table":"item","op":"UPDATE","key":[["id",7]],"before":{"id":7,"name":"nut","price":"1.50"},'
@@ -34,13 +31,9 @@ DELETE = '{"schema":"app","table":"item","op":"DELETE","key":[["id",8]],"positio
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+def run(empty_home: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
     """Run a command line in a directory that holds ``in.jsonl``: exit code, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
-    for name in os.environ:
-        if name.startswith("EVENTLOG_"):
-            monkeypatch.delenv(name)
-    (tmp_path / "in.jsonl").write_text(UPDATE + DELETE)
+    (empty_home / "in.jsonl").write_text(UPDATE + DELETE)
 
     def run(*arguments: str) -> tuple[int, str, str]:
         code = cli.run(arguments)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
+from shared import Run
 
-from eventlog import cli
 from eventlog.cli.requeue import parse_ids, parse_letters
 from eventlog.errors import ConfigError
 from eventlog.sql.connection import connect
@@ -32,8 +30,6 @@ INSERT INTO eventlog (record_id, status, event_type, table_name, table_key, colu
 INSERT INTO eventlog_inflight VALUES (7, now(), '[[1,[["5",[[5,5]],[],2]]]]');
 """
 
-Run = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
 def url(database: sa.Engine) -> str:
@@ -43,18 +39,8 @@ def url(database: sa.Engine) -> str:
 
 
 @pytest.fixture
-def run(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    monkeypatch.chdir(tmp_path)
-    for name in os.environ:
-        if name.startswith("EVENTLOG_"):
-            monkeypatch.delenv(name)
+def run(url: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("EVENTLOG_DATABASE_URL", url)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = cli.run(arguments)
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
     return run
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import sys
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-
-from eventlog import cli
+from shared import Run
 
 SCHEMA = """
 CREATE SCHEMA hr;
@@ -39,25 +36,13 @@ UNION ALL SELECT 'trigger', '', tgname FROM pg_trigger
 ORDER BY 1, 2, 3
 """
 
-Run = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
-def run(database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+def run(database: sa.Engine, run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     with database.begin() as conn:
         conn.exec_driver_sql(SCHEMA)
-    monkeypatch.chdir(tmp_path)
-    for name in os.environ:
-        if name.startswith("EVENTLOG_"):
-            monkeypatch.delenv(name)
     monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))
     Path("eventlog.toml").write_text(CONFIG)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = cli.run(arguments)
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
     return run
 
 

@@ -19,6 +19,7 @@ import pytest
 from loss_forms import FORMS
 from loss_samples import SAMPLES
 from loss_table import CATALOG, LABELS
+from shared import Run
 
 from eventlog import cli
 from eventlog.conversion import convert
@@ -31,11 +32,8 @@ Break = Callable[[bytes], bytes]
 
 
 @pytest.fixture
-def run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
-) -> Callable[..., tuple[int, str, str]]:
+def run(empty_home: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
     """Run a command line in an empty directory: exit code, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> tuple[int, str, str]:
         code = cli.run(arguments)
@@ -43,9 +41,6 @@ def run(
         return code, captured.out.decode(), captured.err.decode()
 
     return run
-
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 def sample(format: str, place: str) -> Path:

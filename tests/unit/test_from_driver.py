@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import datetime
-import os
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shared import Run
 from sqlalchemy import make_url
 
-from eventlog import cli
 from eventlog.config.idm import DriverConfig, jdbc_url, read_driver, toml_text
 from eventlog.config.load import Config, load
 from eventlog.config.settings import SECTIONS
@@ -357,24 +355,6 @@ def test_whatever_the_texts_are_the_file_can_be_read(alias: str, value: str, nam
     )
     text = toml_text(read_driver(export.encode()), name)
     assert "x" not in tomllib.loads(text)
-
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    monkeypatch.chdir(tmp_path)
-    for name in os.environ:
-        if name.startswith("EVENTLOG_"):
-            monkeypatch.delenv(name)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = cli.run(arguments)
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 class TestCommand:

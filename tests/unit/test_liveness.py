@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from shared import PlainSink, Run
 
 from eventlog import cli
 from eventlog.config.load import load
@@ -26,7 +26,7 @@ EVENT_IDS = ("1", "2")
 RETRY = Verdict(Level.RETRY)
 
 
-class Scripted:
+class Scripted(PlainSink):
     """A receiver that answers as told, or is away."""
 
     def __init__(self, *answers: Answer | Exception) -> None:
@@ -37,12 +37,6 @@ class Scripted:
         if isinstance(answer, Exception):
             raise answer
         return answer
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 # The file.
@@ -224,24 +218,6 @@ def test_a_fatal_answer_ends_the_file_with_the_publisher(
 
 
 # The command.
-
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    monkeypatch.chdir(tmp_path)
-    for name in os.environ:
-        if name.startswith("EVENTLOG_"):
-            monkeypatch.delenv(name)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = cli.run(arguments)
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 def test_health_is_0_while_there_is_progress_and_1_when_there_is_none(run: Run, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from shared import execute
 
 from eventlog import cli
 from eventlog.model import LogRow
@@ -36,11 +37,6 @@ LOG = LogTable("hr", "eventlog", LogRow._fields)
 Doctor = Callable[..., tuple[int, dict[str, list[dict[str, Any]]]]]
 
 
-def execute(database: sa.Engine, script: str) -> None:
-    with database.begin() as conn:
-        conn.exec_driver_sql(script, execution_options={"no_parameters": True})
-
-
 def fill(database: sa.Engine) -> None:
     execute(database, SCHEMA)
     url = database.url.render_as_string(hide_password=False)
@@ -52,12 +48,8 @@ def fill(database: sa.Engine) -> None:
 
 
 @pytest.fixture
-def home(filled_database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
+def home(filled_database: Any, empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
     """A database with the schema above, a log and its triggers, and a directory with its configuration."""
-    monkeypatch.chdir(tmp_path)
-    for name in os.environ:
-        if name.startswith("EVENTLOG_"):
-            monkeypatch.delenv(name)
     Path("eventlog.toml").write_text(CONFIG)
     with filled_database(fill) as database:
         monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from shared import PlainSink
 
 from eventlog.config.load import load
 from eventlog.errors import ReceiverAway
@@ -27,7 +28,7 @@ FUTURE = "2999-01-01"
 
 
 @dataclass
-class Receiver:
+class Receiver(PlainSink):
     """``levels`` by event-id; ``"away"`` loses the connection."""
 
     levels: dict[str, str] = field(default_factory=dict)
@@ -38,12 +39,6 @@ class Receiver:
             raise ReceiverAway("away")
         self.documents.append(list(document.events))
         return Answer({name: Verdict(Level[level.upper()]) for name, level in self.levels.items()})
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
     @property
     def sent(self) -> list[str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from shared import PlainSink, Run, execute
 
 from eventlog import cli
 from eventlog.config.load import load
@@ -34,13 +34,6 @@ table = "usr"
 GIVEN = ['loopback_rows = "consume"', "allow_loopback = false"]
 """Settings that say what becomes of such rows, as they are by default too."""
 
-Run = Callable[..., tuple[int, str, str]]
-
-
-def execute(database: sa.Engine, script: str) -> None:
-    with database.begin() as conn:
-        conn.exec_driver_sql(script, execution_options={"no_parameters": True})
-
 
 def fill(database: sa.Engine) -> None:
     execute(database, "CREATE SCHEMA hr; CREATE TABLE hr.usr (idu integer PRIMARY KEY, fname text)")
@@ -53,12 +46,8 @@ def fill(database: sa.Engine) -> None:
 
 
 @pytest.fixture
-def home(filled_database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
+def home(filled_database: Any, empty_home: Path) -> Iterator[sa.Engine]:
     """A database with a log that one user owns, changes and publishes, and a directory with its configuration."""
-    monkeypatch.chdir(tmp_path)
-    for name in os.environ:
-        if name.startswith("EVENTLOG_"):
-            monkeypatch.delenv(name)
     with filled_database(fill) as database:
         configure(database)
         yield database
@@ -142,17 +131,11 @@ def test_a_dry_run_tells_what_would_not_be_published(home: sa.Engine, run: Run) 
     assert set(statuses(home).values()) == {"N"}
 
 
-class Sink:
+class Heard(PlainSink):
     """Takes everything."""
 
     def send(self, document: Document) -> Any:
         raise AssertionError("nothing is published here")
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 def test_a_running_publisher_warns_at_most_once_a_minute(
@@ -183,7 +166,7 @@ def test_a_running_publisher_warns_at_most_once_a_minute(
             yield replace(context, options=replace(context.options, polling_interval=0.01, notify=False))
 
     with caplog.at_level(logging.WARNING):
-        publish(opened, Sink, stop, beat)
+        publish(opened, Heard, stop, beat)
     # None before the first row, at once after it, none within the minute, one after it, none within the next.
     assert warned == [0, 1, 1, 2, 2]
     # And at its end it tells of what it had not told yet.

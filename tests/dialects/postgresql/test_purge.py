@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from shared import execute
 
 from eventlog import cli
 from eventlog.cli import purge as purge_command
@@ -22,11 +22,6 @@ from eventlog.sql.log_table import LogTable
 
 LOG = LogTable("hr", "eventlog", LogRow._fields)
 Purge = Callable[..., dict[str, Any]]
-
-
-def execute(database: sa.Engine, script: str) -> None:
-    with database.begin() as conn:
-        conn.exec_driver_sql(script, execution_options={"no_parameters": True})
 
 
 def statuses(database: sa.Engine) -> str:
@@ -48,12 +43,8 @@ def fill(database: sa.Engine) -> None:
 
 
 @pytest.fixture
-def home(filled_database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
+def home(filled_database: Any, empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
     """A database with a log of ten rows, the first eight of them a month old: SWNEFxSS SN."""
-    monkeypatch.chdir(tmp_path)
-    for name in os.environ:
-        if name.startswith("EVENTLOG_"):
-            monkeypatch.delenv(name)
     monkeypatch.setenv("EVENTLOG_DATABASE_SCHEMA_NAME", "hr")
     with filled_database(fill) as database:
         monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))

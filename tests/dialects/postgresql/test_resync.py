@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from shared import Objects, Run, apply_event, execute
 
-from eventlog import cli
 from eventlog.cli.resync import batch_size, fingerprint, read_lines
 from eventlog.core.catalog import ObjectClass, build_catalog
 from eventlog.errors import BadTableKey
-from eventlog.model import EventType, LogRow, Op
+from eventlog.model import EventType, LogRow
 from eventlog.sql import migrations
 from eventlog.sql import resync as batches
 from eventlog.sql.connection import connect
@@ -41,8 +41,6 @@ CREATE VIEW hr.view_usr AS
     FROM hr.usr u LEFT JOIN hr.usr_phone p USING (idu);
 """
 
-Run = Callable[..., tuple[int, str, str]]
-
 
 def fill(database: sa.Engine) -> None:
     execute(database, SCHEMA)
@@ -56,26 +54,11 @@ def database(filled_database: Any) -> Iterator[sa.Engine]:
 
 
 @pytest.fixture
-def run(database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+def run(database: sa.Engine, run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command line on a database with the schema above and its log."""
-    monkeypatch.chdir(tmp_path)
-    for name in os.environ:
-        if name.startswith("EVENTLOG_"):
-            monkeypatch.delenv(name)
     monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))
     monkeypatch.setenv("EVENTLOG_DATABASE_SCHEMA_NAME", "hr")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = cli.run(arguments)
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
     return run
-
-
-def execute(database: sa.Engine, script: str) -> None:
-    with database.begin() as conn:
-        conn.exec_driver_sql(script, execution_options={"no_parameters": True})
 
 
 def rows(database: sa.Engine, columns: str = "table_key", log: str = "hr.eventlog") -> list[tuple[object, ...]]:
@@ -110,27 +93,14 @@ class Receiver:
     """Applies events to objects by association; what is not there is made, as a directory does."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, dict[str, set[str]]] = {}
+        self.objects: Objects = {}
         self.events = 0
 
     def take(self, documents: str) -> None:
         for document in reader.read_lines(io.BytesIO(documents.encode())):
             for event in document.events:
                 self.events += 1
-                key = event.association.split(",table=")[0]
-                if event.operation == "delete":
-                    self.objects.pop(key, None)
-                    continue
-                values = self.objects.setdefault(key, {})
-                for attribute in event.attributes:
-                    held = values.setdefault(attribute.name, set())
-                    for step in attribute.steps:
-                        if step.op is Op.REMOVE_ALL:
-                            held.clear()
-                        elif step.op is Op.REMOVE:
-                            held -= set(step.values)
-                        else:
-                            held |= set(step.values)
+                apply_event(self.objects, event, event.association.split(",table=")[0])
 
 
 @pytest.fixture

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from shared import execute
 
 from eventlog import cli
 from eventlog.model import LogRow
@@ -32,23 +32,14 @@ LOG = LogTable("hr", "eventlog", LogRow._fields)
 Show = Callable[..., dict[str, Any]]
 
 
-def execute(database: sa.Engine, script: str) -> None:
-    with database.begin() as conn:
-        conn.exec_driver_sql(script, execution_options={"no_parameters": True})
-
-
 def fill(database: sa.Engine) -> None:
     execute(database, SCHEMA)
     migrations.upgrade(database, log_table="eventlog", schema="hr")
 
 
 @pytest.fixture
-def home(filled_database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
+def home(filled_database: Any, empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
     """A database with the schema above and a log, and a directory with its configuration."""
-    monkeypatch.chdir(tmp_path)
-    for name in os.environ:
-        if name.startswith("EVENTLOG_"):
-            monkeypatch.delenv(name)
     Path("eventlog.toml").write_text(CONFIG)
     with filled_database(fill) as database:
         monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from shared import PlainSink
 
 from eventlog.config.load import load
 from eventlog.core.catalog import build_catalog
@@ -58,17 +59,13 @@ def watched(filled_database: Any) -> Iterator[sa.Engine]:
         yield database
 
 
-class Receiver:
+class Receiver(PlainSink):
     def __init__(self) -> None:
         self.events: list[Event] = []
 
     def send(self, document: Document) -> Answer:
         self.events += read_events(document.body).events
         return Answer()
-
-    def flush(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def publish(database: sa.Engine, **options: str) -> tuple[list[Event], Counters]:

@@ -278,11 +278,9 @@ def test_a_renamed_column_and_a_changed_trigger_show(file: Platform) -> None:
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with a configuration of a file beside it and a row that waits; commands run in another one."""
-    for name in [name for name in os.environ if name.startswith("EVENTLOG_")]:
-        monkeypatch.delenv(name)
-    made, elsewhere = tmp_path / "app", tmp_path / "elsewhere"
+    made, elsewhere = empty_home / "app", empty_home / "elsewhere"
     made.mkdir()
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
