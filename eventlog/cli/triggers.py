@@ -18,7 +18,7 @@ from eventlog.cli.output import confirm, json_option, note, print_json, result, 
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, Database, can_be_class, database_from_json, match_name
 from eventlog.errors import ConfigError, EventlogError, TriggerError, together
-from eventlog.publisher.metrics import WAYS_OUT, of_tables, owned_tables
+from eventlog.publisher.metrics import LOOPBACK_WAYS_OUT, loopback_of_tables, owned_tables
 from eventlog.publisher.open import (
     captured_tables,
     catalog_of,
@@ -307,7 +307,7 @@ def plan_with_loopback(conn: Connection, dialect: Dialect, config: Config) -> Tr
     owned = owned_tables(conn, dialect, options, catalog.schema, captured_tables(config, catalog))
     if not owned:
         return planned
-    warning = f"{of_tables(options.driver_user or '', owned)}: {', '.join(WAYS_OUT)}"
+    warning = f"{loopback_of_tables(options.driver_user or '', owned)}: {', '.join(LOOPBACK_WAYS_OUT)}"
     return replace(planned, warnings=(*planned.warnings, warning))
 
 

@@ -74,11 +74,8 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> Cycle:
     watcher, state = CatalogWatcher(context), recover(context)
     last = tail(context.connection, context.log)
     while True:
-        try:
-            cycle = _cycle(run_cycle, watcher, state, sink, stop)
-        except (CatalogDrifted, DBAPIError) as error:
-            if not watcher.explains(error):
-                raise
+        cycle = _cycle(run_cycle, watcher, state, sink, stop)
+        if cycle is None:
             state = recover(watcher.context)
             continue
         if cycle.result is not FlightResult.DONE or not cycle.more:
@@ -121,11 +118,8 @@ def _serve(
         started = _local_time(context)
         is_due = started is None or timetable.is_due(options.time_of_day, started)
         sent_before, settled_before = context.counters.documents_sent, _settled(context.counters)
-        try:
-            cycle = _cycle(run_cycle if is_due else send_in_flight, watcher, state, sink, stop, idle.wake_up)
-        except (CatalogDrifted, DBAPIError) as error:
-            if not watcher.explains(error):
-                raise
+        cycle = _cycle(run_cycle if is_due else send_in_flight, watcher, state, sink, stop, idle.wake_up)
+        if cycle is None:
             state = recover(watcher.context)
             continue
         if context.counters.documents_sent > sent_before:
@@ -158,11 +152,16 @@ def _cycle(
     sink: Sink,
     stop: Stop,
     before_flight: Callable[[], None] = lambda: None,
-) -> Cycle:
-    """A cycle, and the post-poll statements if it sent something."""
+) -> Cycle | None:
+    """A cycle, and the post-poll statements if it sent something; None if it ended since the tables have changed."""
     context = watcher.context
     sent_before = context.counters.documents_sent
-    cycle = run(context, state, sink, stop.is_set, before_flight, watcher.check_bad)
+    try:
+        cycle = run(context, state, sink, stop.is_set, before_flight, watcher.check_bad)
+    except (CatalogDrifted, DBAPIError) as error:
+        if not watcher.explains(error):
+            raise
+        return None
     if context.options.post_poll_statements and context.counters.documents_sent > sent_before:
         run_post_poll(context)
     return cycle

@@ -23,7 +23,7 @@ from eventlog.model import queue_rows
 from eventlog.publisher.context import PublisherOptions
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.flight import Flight, decode
-from eventlog.publisher.metrics import WAYS_OUT, of_tables, owned_tables
+from eventlog.publisher.metrics import LOOPBACK_WAYS_OUT, loopback_of_tables, owned_tables
 from eventlog.publisher.open import (
     captured_tables,
     catalog_of,
@@ -329,8 +329,8 @@ def _owner(case: Case) -> Iterator[Finding]:
         return
     captured = captured_tables(case.config, case.catalog)
     if owned := owned_tables(case.conn, case.dialect, case.options, case.schema or None, captured):
-        text = of_tables(case.options.driver_user or "", owned)
-        yield Finding("loopback", "warning", text, WAYS_OUT)
+        text = loopback_of_tables(case.options.driver_user or "", owned)
+        yield Finding("loopback", "warning", text, LOOPBACK_WAYS_OUT)
 
 
 # --- the rows ---------------------------------------------------------------------------------------------------------
@@ -370,7 +370,7 @@ def _loopback(case: Case) -> Iterator[Finding]:
             "loopback",
             "info" if case.options.loopback_is_meant else "warning",
             f"{text}they will be marked S without being published",
-            ("allow_loopback = true in [publisher], if they are to be published", *WAYS_OUT[::2]),
+            ("allow_loopback = true in [publisher], if they are to be published", *LOOPBACK_WAYS_OUT[::2]),
         )
 
 

@@ -83,10 +83,12 @@ def summary(before: Counters, now: Counters, gauges: Gauges) -> str:
     return "; ".join(filter(None, parts))
 
 
-INTERVAL: Final = 60.0
+# --- loopback ---------------------------------------------------------------------------------------------------------
+
+LOOPBACK_INTERVAL: Final = 60.0
 """Seconds between two warnings of one publisher."""
 
-WAYS_OUT: Final = (
+LOOPBACK_WAYS_OUT: Final = (
     "give the publisher a database user of its own",
     "or allow_loopback = true in [publisher], to publish its changes too",
     'or loopback_rows = "consume" in [publisher], if that is meant',
@@ -94,17 +96,8 @@ WAYS_OUT: Final = (
 """What ends the warnings: the first two publish what comes."""
 
 
-def of_rows(rows: int, user: str, done: str = "marked") -> str:
-    """What is said of rows that are marked S since the publisher's user made them."""
-    what = "1 row" if rows == 1 else f"{rows:,} rows"
-    return (
-        f"{what} {done} S without being published, since {user!r} made the changes, the publisher's own database user "
-        f"(loopback): {', '.join(WAYS_OUT)}; `eventlog requeue --loopback` brings rows back"
-    )
-
-
-def of_tables(user: str, tables: Sequence[str]) -> str:
-    """What is said where the publisher's user owns tables that are captured."""
+def loopback_of_tables(user: str, tables: Sequence[str]) -> str:
+    """The warning that the publisher's user owns captured tables."""
     first = ", ".join(tables[:3])
     more = f" and {len(tables) - 3:,} more" if len(tables) > 3 else ""
     return (
@@ -115,7 +108,7 @@ def of_tables(user: str, tables: Sequence[str]) -> str:
 def owned_tables(
     conn: Connection, dialect: Dialect, options: PublisherOptions, schema: str | None, tables: Sequence[str]
 ) -> Sequence[str]:
-    """Those of the tables that the publisher's user owns; none where loopback is off or the settings speak of it."""
+    """Those of the tables that the publisher's user owns; none if loopback is off, or the settings speak of it."""
     if not options.driver_user or schema is None or options.loopback_is_meant:
         return ()
     return ask(conn, dialect, "owned", str, schema=schema, tables=list(tables), user=options.driver_user)
@@ -127,7 +120,7 @@ def warn_at_start(context: Context) -> None:
     tables = owned_tables(connection, context.dialect, options, context.catalog.schema, context.captured)
     connection.commit()
     if tables:
-        _log.warning("%s: %s", of_tables(options.driver_user or "", tables), ", ".join(WAYS_OUT))
+        _log.warning("%s: %s", loopback_of_tables(options.driver_user or "", tables), ", ".join(LOOPBACK_WAYS_OUT))
 
 
 @dataclass(slots=True)
@@ -138,10 +131,10 @@ class LoopbackWarning:
     at: float = float("-inf")
 
     def write(self, context: Context, *, at_end: bool = False) -> None:
-        """Warn of the rows since the last warning, at most each ``INTERVAL`` but at the end of the publisher."""
+        """Warn of the rows since the last warning: at most each ``LOOPBACK_INTERVAL``, and at the end."""
         rows = context.counters.rows_loopback - self.warned
         now = time.monotonic()
-        if rows > 0 and (at_end or now >= self.at + INTERVAL):
+        if rows > 0 and (at_end or now >= self.at + LOOPBACK_INTERVAL):
             self.warned, self.at = context.counters.rows_loopback, now
             warn_of_loopback(context, rows)
 
@@ -149,4 +142,11 @@ class LoopbackWarning:
 def warn_of_loopback(context: Context, rows: int, done: str = "marked") -> None:
     """Warn of so many rows that are marked S without being published, unless the settings speak of them."""
     if rows > 0 and not context.options.loopback_is_meant:
-        _log.warning("%s", of_rows(rows, context.options.driver_user or "", done))
+        _log.warning(
+            "%s %s S without being published, since %r made the changes, the publisher's own database user (loopback): "
+            "%s; `eventlog requeue --loopback` brings rows back",
+            "1 row" if rows == 1 else f"{rows:,} rows",
+            done,
+            context.options.driver_user or "",
+            ", ".join(LOOPBACK_WAYS_OUT),
+        )

@@ -20,7 +20,7 @@ from eventlog.config.load import load
 from eventlog.publisher import metrics
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.daemon import publish
-from eventlog.publisher.metrics import INTERVAL
+from eventlog.publisher.metrics import LOOPBACK_INTERVAL
 from eventlog.publisher.open import open_context
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.wake import StopRequest
@@ -146,7 +146,7 @@ def test_a_running_publisher_warns_at_most_once_a_minute(
     warned: list[int] = []
     stop, counters = StopRequest(), Counters()
     config = load(Path("eventlog.toml"), {})
-    changes = [(1, 0.0), (2, INTERVAL / 2), (3, INTERVAL), (4, INTERVAL + 1)]
+    changes = [(1, 0.0), (2, LOOPBACK_INTERVAL / 2), (3, LOOPBACK_INTERVAL), (4, LOOPBACK_INTERVAL + 1)]
     beats = 0
 
     def beat() -> None:
