@@ -11,7 +11,8 @@ from collections.abc import Callable
 from time import process_time
 from typing import Any
 
-from eventlog.core.catalog import Catalog, build_catalog, database_from_json
+from eventlog.changes.catalog_file import database_from_json
+from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.checks import check_rows
 from eventlog.core.events import EventOptions, build_event
 from eventlog.core.fold import fold

@@ -12,8 +12,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from eventlog.changes.format import Format, Report, database_of, read_catalog
-from eventlog.core.catalog import Database, database_from_json
+from eventlog.changes.catalog_file import database_from_json, database_of, read_catalog
+from eventlog.changes.format import Format, Report
+from eventlog.core.catalog import Database
 from eventlog.errors import ConfigError, DatabaseError, with_location
 from eventlog.files.atomic import check_parent
 from eventlog.model import Change

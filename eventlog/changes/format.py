@@ -5,16 +5,14 @@ Each format's package holds one ``FORMAT``; ``eventlog.conversion`` knows them b
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from eventlog.changes.keys import Key, class_of
-from eventlog.core.catalog import Catalog, Database, database_from_json
-from eventlog.core.options import ANY, Kind, Option
+from eventlog.core.catalog import Catalog
+from eventlog.core.options import ANY, Option
 from eventlog.core.typed import value_reader
 from eventlog.errors import ConfigError, EventlogError, FormatError, RowError
 from eventlog.model import Change
@@ -70,50 +68,9 @@ class Format:
     write: Write
 
 
-# --- options that formats share ---------------------------------------------------------------------------------------
-
-
-CatalogOption: TypeAlias = str | Database | Mapping[str, Any] | None
-"""A JSON catalogue: its path, its content (the form of the ``database`` member of spec/xds.md 9), or what it means."""
-
-
-def _parse_catalog(value: Any) -> CatalogOption:
-    if not isinstance(value, str | Database | Mapping):
-        raise ValueError  # noqa: TRY004 - every kind raises ValueError
-    return value
-
-
-CATALOG: Final = Option(
-    None, Kind(_parse_catalog, "a path, or an object"), "JSON catalogue of the tables: their columns, types and keys"
-)
+# --- an option that formats share -------------------------------------------------------------------------------------
 
 EXISTING_KEYS: Final = Option(None, ANY, "the keys that a TRUNCATE deletes, by table, or a function of the table")
-
-
-def database_of(option: CatalogOption) -> Database | None:
-    """The tables that the option ``catalog`` names, None without it. Raises ConfigError."""
-    if option is None or isinstance(option, Database):
-        return option
-    if isinstance(option, Mapping):
-        return database_from_json(option)
-    try:
-        return database_from_json(read_catalog(Path(option)))
-    except ConfigError as error:
-        raise ConfigError(f"{option}: {error}") from None
-
-
-def read_catalog(path: Path) -> Mapping[str, Any]:
-    """The content of a catalogue file, or of its member ``database``. Raises ConfigError."""
-    try:
-        value = json.loads(path.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"the catalog {path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"the catalog {path} is not JSON: {error}") from None
-    if not isinstance(value, dict) or not isinstance(value.get("database", value), dict):
-        raise ConfigError(f"the catalog {path} is no JSON object")
-    content: Mapping[str, Any] = value.get("database", value)
-    return content
 
 
 def keys_of(option: Any, catalog: Catalog | None) -> Callable[[str], Iterable[Key] | None] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -12,12 +11,13 @@ from typing import Final
 import click
 from sqlalchemy import Connection
 
+from eventlog.changes.catalog_file import database_from_json, read_catalog
 from eventlog.cli.context import Context, reading, transaction
 from eventlog.cli.db import dialect_option, names, offline, refuse_to_lose_rows
 from eventlog.cli.output import confirm, json_option, note, print_json, result, sees_terminal, table, yes_option
 from eventlog.config.load import Config
-from eventlog.core.catalog import Catalog, Database, can_be_class, database_from_json, match_name
-from eventlog.errors import ConfigError, EventlogError, TriggerError, together
+from eventlog.core.catalog import Catalog, Database, can_be_class, match_name
+from eventlog.errors import ConfigError, EventlogError, TriggerError, together, with_location
 from eventlog.publisher.metrics import LOOPBACK_WAYS_OUT, loopback_of_tables, owned_tables
 from eventlog.publisher.open import (
     captured_tables,
@@ -246,7 +246,10 @@ def show(context: Context, as_sql: bool, as_json: bool, dialect_name: str | None
 def print_compiled(context: Context, dialect: Dialect, catalog_file: Path) -> None:
     """Print the script that makes the declared triggers in a database that is not there. Raises ConfigError."""
     config = context.config()
-    database = read_database(catalog_file)
+    try:
+        database = database_from_json(read_catalog(catalog_file))
+    except ConfigError as error:
+        raise with_location(error, "--catalog") from None
     for warning in _of_another_database(database, dialect):
         note(f"warning: --catalog {catalog_file}: {warning}")
     own_schema, name = split_name(config.database.log_table)
@@ -279,19 +282,6 @@ def _of_another_database(database: Database, dialect: Dialect) -> Iterator[str]:
                     f"{one.name}.{column.name} is {column.type.sql}, a type that {dialect.name} does not have: "
                     "its values are taken for text"
                 )
-
-
-def read_database(path: Path) -> Database:
-    """The tables of a JSON file: a ``database`` member of the xds cases, or a whole case. Raises ConfigError."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"--catalog {path}: cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"--catalog {path}: is no JSON: {error}") from None
-    if not isinstance(value, dict) or not isinstance(value.get("database", value), dict):
-        raise ConfigError(f"--catalog {path}: an object with the members dialect, schema and tables is needed")
-    return database_from_json(value.get("database", value))
 
 
 def planned_triggers(conn: Connection, dialect: Dialect, config: Config) -> TriggerPlan:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
 
-from eventlog.changes.format import CATALOG, CatalogOption
+from eventlog.changes.catalog_file import CATALOG, CatalogOption
 from eventlog.core.options import (
     CHARSET,
     FLAG,

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
-from eventlog.changes.format import Report, database_of
+from eventlog.changes.catalog_file import database_of
+from eventlog.changes.format import Report
 from eventlog.core.catalog import Table
 from eventlog.core.values import ColumnType as CatalogType
 from eventlog.core.values import Kind as CatalogKind

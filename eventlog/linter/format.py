@@ -9,7 +9,8 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from eventlog.changes.format import CATALOG, CatalogOption, Format, Report
+from eventlog.changes.catalog_file import CATALOG, CatalogOption
+from eventlog.changes.format import Format, Report
 from eventlog.core.options import STRING, Option, check, integer, option, parse_all_options, shared
 from eventlog.errors import ConfigError, FormatError, with_location
 from eventlog.files import tabular

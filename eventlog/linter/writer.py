@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from eventlog.changes.format import CATALOG, CatalogOption, Report, database_of
+from eventlog.changes.catalog_file import CATALOG, CatalogOption, database_of
+from eventlog.changes.format import Report
 from eventlog.core.options import ANY, FUNCTION, STRING, Kind, check, choice, integer, option, shared
 from eventlog.errors import (
     ConfigError,

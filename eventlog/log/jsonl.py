@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from eventlog.changes import json_form as change_json
-from eventlog.changes.format import CATALOG, CatalogOption, Format, Report, database_of
+from eventlog.changes.catalog_file import CATALOG, CatalogOption, database_of
+from eventlog.changes.format import Format, Report
 from eventlog.changes.keys import class_of_change
 from eventlog.core.catalog import Catalog, ObjectClass, build_catalog
 from eventlog.core.options import check, parse_options, shared

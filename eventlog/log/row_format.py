@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from eventlog.changes.format import CATALOG, EXISTING_KEYS, CatalogOption, Format, Report, database_of, keys_of
+from eventlog.changes.catalog_file import CATALOG, CatalogOption, database_of
+from eventlog.changes.format import EXISTING_KEYS, Format, Report, keys_of
 from eventlog.changes.from_rows import GroupReading
 from eventlog.core import parameters
 from eventlog.core.catalog import Catalog, Database, build_catalog

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
-from eventlog.changes.format import CATALOG, CatalogOption, database_of
+from eventlog.changes.catalog_file import CATALOG, CatalogOption, database_of
 from eventlog.core.options import FLAG, OBJECT, STRING, Kind, Option, check, choice, integer, option, shared
 from eventlog.errors import ConfigError
 from eventlog.qlik.change_rows import DEFAULT_HEADERS, check_headers

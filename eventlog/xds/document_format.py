@@ -10,7 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from eventlog.changes.format import CATALOG, EXISTING_KEYS, CatalogOption, Format, Report, database_of, keys_of
+from eventlog.changes.catalog_file import CATALOG, CatalogOption, database_of
+from eventlog.changes.format import EXISTING_KEYS, Format, Report, keys_of
 from eventlog.changes.from_events import event_to_change
 from eventlog.changes.to_events import EventWriting, change_to_events
 from eventlog.core import parameters

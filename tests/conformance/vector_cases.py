@@ -11,8 +11,9 @@ from typing import Any
 
 from lxml import etree
 
+from eventlog.changes.catalog_file import database_from_json
 from eventlog.config.load import Config, load
-from eventlog.core.catalog import Column, Database, database_from_json
+from eventlog.core.catalog import Column, Database
 from eventlog.core.values import parse_type
 from eventlog.model import Answer
 from eventlog.xds.reader import read_answer

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import eventlog.sql.dialects
-from eventlog.core.catalog import database_from_json
+from eventlog.changes.catalog_file import database_from_json
 from eventlog.sql import registry
 from eventlog.sql.alembic.definition import WatchDefinition, compile_definition, with_tables
 from eventlog.sql.triggers import templates

@@ -26,7 +26,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eventlog.alembic
-from eventlog.core.catalog import Column, Database, ForeignKey, Table, build_catalog, database_from_json
+from eventlog.changes.catalog_file import database_from_json
+from eventlog.core.catalog import Column, Database, ForeignKey, Table, build_catalog
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, EventlogError, TriggerError
 from eventlog.sql import registry

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import CATALOG, database, row, table, usr
 
+from eventlog.changes.catalog_file import database_from_json
 from eventlog.changes.from_events import event_to_change
 from eventlog.config.load import load
 from eventlog.core import table_key
-from eventlog.core.catalog import Catalog, build_catalog, database_from_json
+from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.checks import check_rows
 from eventlog.core.events import EventOptions, Outgoing, build_event, public_event
 from eventlog.core.fold import fold

@@ -15,7 +15,7 @@ from loss_forms import FORMS
 from loss_samples import SAMPLES
 from loss_table import CATALOG
 
-from eventlog.changes.format import database_of
+from eventlog.changes.catalog_file import database_of
 from eventlog.config.load import load
 from eventlog.config.settings import SECTIONS
 from eventlog.conversion import convert, format_named, read_map

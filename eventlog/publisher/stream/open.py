@@ -11,7 +11,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from eventlog.changes.format import Report, database_of, read_catalog
+from eventlog.changes.catalog_file import database_of, read_catalog
+from eventlog.changes.format import Report
 from eventlog.changes.to_events import EventWriting
 from eventlog.config.load import Config
 from eventlog.config.settings import PublisherSettings, SourceSettings
