@@ -41,13 +41,13 @@ class State:
     """What a publisher knows between cycles; all of it can be had again from the database.
 
     ``flights``: what is recorded in the in-flight lines, by number. ``newest``: what the last numbered one began with.
-    ``rest``: that of the current pass over the queue, None between passes.
+    ``scan``: what is left of the current scan of the queue, None between scans.
     """
 
     parking: Parking[ObjectId]
     flights: dict[int, Flight] = field(default_factory=dict)
     newest: str = ""
-    rest: QueueScan | DueScan | None = None
+    scan: QueueScan | DueScan | None = None
 
 
 class Cycle(NamedTuple):
@@ -88,17 +88,17 @@ def run_cycle(
     cycle = send_in_flight(context, state, sink, stopping, before_flight, before_bad)
     if cycle.result is not FlightResult.DONE:
         return cycle
-    if state.rest is None or not is_still_valid(context, state.rest.writers):
+    if state.scan is None or not is_still_valid(context, state.scan.writers):
         begin = begin_due_scan if context.options.handle_future_events else begin_scan
-        state.rest = begin(context, is_long=state.rest is not None)
-    current = state.rest
+        state.scan = begin(context, is_long=state.scan is not None)
+    current = state.scan
     if current is None:
         context.connection.commit()
         return Cycle(FlightResult.DONE, more=False)
     in_flight = recorded_ids(state.flights.values())
-    taken, state.rest = _take(context, current, in_flight, state.parking)
+    taken, state.scan = _take(context, current, in_flight, state.parking)
     if current.is_begun and not is_still_valid(context, current.writers):
-        state.rest = None
+        state.scan = None
         context.connection.commit()
         return Cycle(FlightResult.DONE, more=True)
     if taken.bad:
@@ -120,13 +120,13 @@ def run_cycle(
                 return _stopped(state, result, reason)
     marks.write(context)
     context.connection.commit()
-    return Cycle(FlightResult.DONE, more=state.rest is not None or current.is_begun)
+    return Cycle(FlightResult.DONE, more=state.scan is not None or current.is_begun)
 
 
 def _take(
     context: Context, current: QueueScan | DueScan, in_flight: Collection[int], parking: Parking[ObjectId]
 ) -> tuple[WindowResult, QueueScan | DueScan | None]:
-    """The next window of a pass, and what is left of it."""
+    """The next window of a scan, and what is left of it."""
     if isinstance(current, DueScan):
         return take_due_window(context, current, in_flight, parking)
     # From the head of the queue it is all that can be seen, or the first of it.
@@ -153,15 +153,15 @@ def send_in_flight(
         if result is not FlightResult.DONE:
             return _stopped(state, result, reason)
     if not parked.issubset(state.parking):
-        # The pass has read past rows of the objects that are free now: they come before what is behind them.
-        state.rest = None
+        # The scan has read past rows of the objects that are free now: they come before what is behind them.
+        state.scan = None
     if len(state.parking) > context.options.max_parked:
         return _stopped(state, FlightResult.RETRY, f"more than {context.options.max_parked} objects are parked")
     return Cycle(FlightResult.DONE, more=False)
 
 
 def _stopped(state: State, result: FlightResult, reason: str) -> Cycle:
-    state.rest = None
+    state.scan = None
     return Cycle(result, more=False, reason=reason)
 
 
@@ -326,7 +326,7 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing], groups: Recor
 
 
 def dry_run(context: Context) -> Iterator[str]:
-    """The documents of one pass: what is in flight as it was recorded, then the queue."""
+    """The documents of one scan: what is in flight as it was recorded, then the queue."""
     state = recover(context)
     for number in sorted(state.flights):
         for envelope in rebuild(context, state.flights[number], state.parking).envelopes:

@@ -17,7 +17,7 @@ from eventlog.publisher.cycle import Cycle, State, recover, run_cycle, send_in_f
 from eventlog.publisher.delivery import FlightResult, send_heartbeat
 from eventlog.publisher.drift import CatalogDrifted, CatalogWatcher
 from eventlog.publisher.liveness import Progress, ReportingSink
-from eventlog.publisher.metrics import LoopbackWarning, Report, read_gauges, summary, warn_at_start
+from eventlog.publisher.metrics import LoopbackWarning, ReportTimer, read_gauges, summary, warn_at_start
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.wake import BackOff, HeartbeatTimer, Stop, StopRequest, Timetable, begin_idle, keep_connected
 from eventlog.sql.connection import as_database_errors
@@ -80,7 +80,7 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> Cycle:
             continue
         if cycle.result is not FlightResult.DONE or not cycle.more:
             break
-        if state.rest is None and not _is_waiting(context, last):
+        if state.scan is None and not _is_waiting(context, last):
             break  # what is there now has come since
     if cycle.result is FlightResult.FATAL:
         raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
@@ -104,7 +104,7 @@ def _serve(
     idle = begin_idle(context)
     watcher, state = CatalogWatcher(context), recover(context)
     heartbeat = HeartbeatTimer(options.heartbeat_interval, time.monotonic())
-    report = Report(context.counters)
+    report = ReportTimer(context.counters)
     failures = BackOff(options.retry_initial, options.retry_max)
     while not stop.is_set():
         if heartbeat.is_due(time.monotonic()):

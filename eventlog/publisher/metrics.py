@@ -25,7 +25,7 @@ TRUNCATED: Final = "changes below a second not sent"
 """The counters of remarks, for people."""
 
 
-class Report:
+class ReportTimer:
     """When a log line on what was done is due: each ``REPORT_INTERVAL`` at most, if there is something to tell."""
 
     def __init__(self, counters: Counters) -> None:

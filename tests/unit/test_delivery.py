@@ -560,7 +560,7 @@ def test_no_transaction_is_open_while_documents_are_sent(new_world: NewWorld) ->
     receiver, state = Receiver(judge(e3="retry", e5="lost")), world.start()
     in_transaction: list[bool] = []
     receiver.step = lambda _name: in_transaction.append(world.connection.in_transaction())
-    while world.cycle(state, receiver).result is not FlightResult.DONE or state.flights or state.rest:
+    while world.cycle(state, receiver).result is not FlightResult.DONE or state.flights or state.scan:
         pass
     assert in_transaction
     assert not any(in_transaction)

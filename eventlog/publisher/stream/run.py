@@ -25,7 +25,7 @@ from eventlog.publisher.context import Counters, PublisherOptions
 from eventlog.publisher.delivery import FlightResult, Judged, Parking, as_flushed, deliver, send_heartbeat
 from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.liveness import Progress, ReportingSink
-from eventlog.publisher.metrics import Report, stream_summary
+from eventlog.publisher.metrics import ReportTimer, stream_summary
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.stream.pending import Pending, PendingEvent
 from eventlog.publisher.stream.position import PositionAway
@@ -147,7 +147,7 @@ class Run:
         # those before it.
         self._is_careful = False
         self._saved_at = time.monotonic()
-        self._report = Report(self.counters)
+        self._report = ReportTimer(self.counters)
 
     @property
     def is_enough(self) -> bool:
