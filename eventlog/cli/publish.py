@@ -78,8 +78,10 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
                 publish_once(opened, sink, stop)
         else:
             _log.info("publishing the log %s", config.database.log_table)
-            with liveness_file(config.publisher.health_file, patience(config)) as beat:
-                run_daemon(lambda: open_to_publish(config, counters), lambda: open_sink(config, sys.stdout), stop, beat)
+            with liveness_file(config.publisher.health_file, patience(config)) as progress:
+                run_daemon(
+                    lambda: open_to_publish(config, counters), lambda: open_sink(config, sys.stdout), stop, progress
+                )
     finally:
         report(config, counters)
 
@@ -102,9 +104,9 @@ def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> Non
         _log.info("options that are about a log and do not count here: %s", ", ".join(ignored))
     stop = stop_on_signals()
     try:
-        with liveness_file(config.publisher.health_file, patience(config)) as beat:
+        with liveness_file(config.publisher.health_file, patience(config)) as progress:
             claimed = claiming(config, open_position)
-            follow(followed, claimed, lambda: open_sink(config, sys.stdout), stop, once=once, beat=beat)
+            follow(followed, claimed, lambda: open_sink(config, sys.stdout), stop, once=once, progress=progress)
     finally:
         counted = "".join(f", {number} {name}" for name, number in sorted(done.counters.items()))
         _log.info("%s%s", stream_summary(counters), counted)

@@ -32,11 +32,14 @@ OpenContext = Callable[[], AbstractContextManager[Context]]
 
 
 def publish(
-    open_context: OpenContext, open_sink: Callable[[], Sink], stop: Stop | None = None, beat: Progress = lambda: None
+    open_context: OpenContext,
+    open_sink: Callable[[], Sink],
+    stop: Stop | None = None,
+    progress: Progress = lambda: None,
 ) -> None:
     """Publish until ``stop`` is set; a lost database connection is made again with a back-off.
 
-    ``beat`` is called after each cycle that ended well, an empty one too, and after each answer of the receiver.
+    ``progress`` is called after each cycle that ended well, an empty one too, and after each answer of the receiver.
     Raises FatalAnswer when the receiver answers fatal, AnotherPublisher when the log is held, DatabaseError
     when the first connection fails.
     """
@@ -48,7 +51,7 @@ def publish(
             if connected():
                 warn_at_start(context)
             try:
-                _serve(context, ReportingSink(sink, beat), stop, timetable, beat, loopback)
+                _serve(context, ReportingSink(sink, progress), stop, timetable, progress, loopback)
             finally:
                 loopback.write(context, at_end=True)
 
@@ -98,7 +101,7 @@ def _is_waiting(context: Context, last: int | None) -> bool:
 
 
 def _serve(
-    context: Context, sink: Sink, stop: Stop, timetable: Timetable, beat: Progress, loopback: LoopbackWarning
+    context: Context, sink: Sink, stop: Stop, timetable: Timetable, progress: Progress, loopback: LoopbackWarning
 ) -> None:
     options = context.options
     idle = begin_idle(context)
@@ -137,7 +140,7 @@ def _serve(
             failures.wait(stop, cycle.reason)
             continue
         failures.attempts = 0
-        beat()
+        progress()
         if cycle.more:
             continue
         if started is not None and is_due and cycle.result is FlightResult.DONE:

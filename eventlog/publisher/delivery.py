@@ -170,11 +170,11 @@ class _Sent(NamedTuple, Generic[E]):
 def deliver(
     envelopes: Sequence[tuple[int, Sequence[E]]],
     send: Send[E],
-    progress: ProgressStore[E],
+    store: ProgressStore[E],
     stopping: Callable[[], bool],
     threads: Executor | None = None,
 ) -> tuple[FlightResult, str]:
-    """Send envelopes, each a number and its events, and give what becomes of them to ``progress``.
+    """Send envelopes, each a number and its events, and give what becomes of them to ``store``.
 
     Returns how that ended, with the reason for people. Events of objects that wait are left out; they have perhaps not
     been built. ``stopping`` is asked before each envelope. ``threads``: where up to ``concurrency`` envelopes are sent
@@ -186,17 +186,17 @@ def deliver(
         return result is not FlightResult.DONE or stopping()
 
     if threads is None or len(envelopes) == 1:
-        sent = _send_in_turn(envelopes, send, progress.parking, halted)
+        sent = _send_in_turn(envelopes, send, store.parking, halted)
     else:
-        sent = _send_concurrently(envelopes, send, progress, halted, threads)
+        sent = _send_concurrently(envelopes, send, store, halted, threads)
     for envelope, events, is_whole, answer in sent:
         if isinstance(answer, ReceiverAway):
             if result is not FlightResult.FATAL:
                 result, reason = FlightResult.AWAY, str(answer)
             continue
         judged = _judge(events, answer)
-        settled, why = _settle(judged, answer, progress, is_whole)
-        if full := progress.take(envelope, events, judged):
+        settled, why = _settle(judged, answer, store, is_whole)
+        if full := store.take(envelope, events, judged):
             settled, why = (FlightResult.RETRY, full) if settled is FlightResult.DONE else (settled, why)
         if settled is FlightResult.FATAL or result is FlightResult.DONE:
             result, reason = settled, why
@@ -219,12 +219,12 @@ def _send_in_turn(
 def _send_concurrently(
     envelopes: Sequence[tuple[int, Sequence[E]]],
     send: Send[E],
-    progress: ProgressStore[E],
+    store: ProgressStore[E],
     halted: Callable[[], bool],
     threads: Executor,
 ) -> Iterator[_Sent[E]]:
     """Up to ``concurrency`` envelopes in the air, begun in order, never two that hold one object."""
-    most = progress.options.concurrency
+    most = store.options.concurrency
     pending: _InAir[E] = {}
     for number, events in envelopes:
         objects = {event.object_id for event in events}
@@ -234,7 +234,7 @@ def _send_concurrently(
             yield from _completed(pending)
         if halted():
             break
-        sendable, written = _sendable(events, progress.parking)
+        sendable, written = _sendable(events, store.parking)
         future = threads.submit(_send, send, number, written)
         pending[future] = number, sendable, len(written) == len(sendable)
     while pending:
@@ -313,9 +313,9 @@ def _judge(events: Sequence[E], answer: Answer) -> Judged[E]:
     return Judged(list(answered.items()), retried, behind)
 
 
-def _settle(judged: Judged[E], answer: Answer, progress: ProgressStore[E], is_whole: bool) -> tuple[FlightResult, str]:
+def _settle(judged: Judged[E], answer: Answer, store: ProgressStore[E], is_whole: bool) -> tuple[FlightResult, str]:
     """Count the answers to one envelope, park the objects of what is to be sent again, and say whether to go on."""
-    counters, options, parking = progress.counters, progress.options, progress.parking
+    counters, options, parking = store.counters, store.options, store.parking
     result, reason = FlightResult.DONE, ""
     first: dict[Hashable, E] = {}  # of each object that got retry
     sent = len(judged.retried) + len(judged.behind)

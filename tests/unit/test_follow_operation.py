@@ -286,14 +286,14 @@ def test_progress_is_shown_while_a_long_transaction_is_read_and_not_for_what_is_
     stream.write()
     beats: list[None] = []
     beat = lambda: beats.append(None)  # noqa: E731
-    follow(following(files(stream.path)), position_at(place), Receiver().sink, StopRequest(), once=True, beat=beat)
+    follow(following(files(stream.path)), position_at(place), Receiver().sink, StopRequest(), once=True, progress=beat)
     assert len(beats) > 2
     work.rollback()
     stream.insert(1)
     seen: list[int] = []
     receiver = Handing()
     receiver.enough = lambda heard: len(seen) == 10
-    follow(following(files(stream.path)), position_at(place), lambda: receiver, receiver.stop, beat=beat)
+    follow(following(files(stream.path)), position_at(place), lambda: receiver, receiver.stop, progress=beat)
     assert len(seen) == 10
     assert len(set(seen)) == 1
 

@@ -78,11 +78,11 @@ def follow(
     stop: Stop,
     *,
     once: bool = False,
-    beat: Progress = lambda: None,
+    progress: Progress = lambda: None,
 ) -> None:
     """Publish the source until ``stop`` is set or it ends; with ``once`` to where it ends now.
 
-    A source or a position that fails is opened again with a back-off, from the position saved last. ``beat`` is called
+    A source or a position that fails is opened again with a back-off, from the position saved last. ``progress`` is called
     when there is progress. Raises FatalAnswer, AnotherPublisher, what the source raises beside SourceAway and
     DatabaseAway, these and PositionAway too if nothing has been read yet or with ``once``; then also ReceiverAway if
     something is left.
@@ -95,7 +95,7 @@ def follow(
             closing(open_sink()) as sink,
             ThreadPoolExecutor(options.concurrency, thread_name_prefix="eventlog-send") as threads,
         ):
-            run = Run(following, position, ReportingSink(sink, beat), threads, stop, beat, once)
+            run = Run(following, position, ReportingSink(sink, progress), threads, stop, progress, once)
             with closing(_steps(run)) as steps:
                 for step in steps:
                     connected()
@@ -124,13 +124,13 @@ class Run:
         sink: Sink,
         threads: Executor,
         stop: Stop,
-        beat: Progress,
+        progress: Progress,
         once: bool,
     ) -> None:
         """Go on from the position, under a flight number that no document has borne yet."""
         options = following.options
         self.following, self.options, self.counters = following, options, following.counters
-        self.stop, self.beat, self.once = stop, beat, once
+        self.stop, self.progress, self.once = stop, progress, once
         saved = position.load()
         self.saved = saved._replace(flight=saved.flight + 1)
         position.save(self.saved)
@@ -324,7 +324,7 @@ def _take(run: Run, step: Step) -> None:
         if step.is_idle:
             _rest(run, step.rest)
         else:
-            run.beat()  # also where nothing is to be sent for long, as within a long transaction
+            run.progress()  # also where nothing is to be sent for long, as within a long transaction
             run.save_if_due()
         return
     run.counters.rows_read += 1
@@ -385,7 +385,7 @@ def _rest(run: Run, seconds: float) -> None:
     run.send_all()
     if run.stop.is_set():
         return
-    run.beat()
+    run.progress()
     now = time.monotonic()
     if run.heartbeat.is_due(now):
         run.send_heartbeat()
