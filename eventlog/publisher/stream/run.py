@@ -82,8 +82,8 @@ def follow(
 ) -> None:
     """Publish the source until ``stop`` is set or it ends; with ``once`` to where it ends now.
 
-    A source or a position that fails is opened again with a back-off, from the position saved last. ``progress`` is called
-    when there is progress. Raises FatalAnswer, AnotherPublisher, what the source raises beside SourceAway and
+    A source or a position that fails is opened again with a back-off, from the position saved last. ``progress`` is
+    called when there is some. Raises FatalAnswer, AnotherPublisher, what the source raises beside SourceAway and
     DatabaseAway, these and PositionAway too if nothing has been read yet or with ``once``; then also ReceiverAway if
     something is left.
     """
