@@ -7,10 +7,12 @@ them to be reflected when it runs.
 
 from __future__ import annotations
 
+import ast
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -18,6 +20,7 @@ from alembic.autogenerate import comparators
 from alembic.autogenerate.api import AutogenContext
 from alembic.operations import MigrateOperation, Operations
 from alembic.operations.ops import ModifyTableOps, UpgradeOps
+from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
@@ -30,11 +33,11 @@ from eventlog.sql.alembic.definition import (
     LogDefinition,
     WatchDefinition,
     compile_definition,
+    from_literals,
     watch_of,
     with_facts,
     with_tables,
 )
-from eventlog.sql.alembic.history import watches_in_force
 from eventlog.sql.alembic.operations import CreateEventLogOp, UnwatchTableOp, WatchTableOp
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
@@ -291,3 +294,45 @@ def _guessed(case: _Case, wanted: Sequence[_Compiled], tables: Collection[str]) 
     raise TriggerError(
         f"the triggers of {min(tables)} belong to no class of the schema: take them away with `eventlog triggers drop`"
     )
+
+
+# --- what the migrations of a tree have made so far -------------------------------------------------------------------
+
+# The database knows only the hash of what was compiled. What was declared stands in the migrations as literals, and is
+# read from their text; nothing of them is run.
+
+_CALLS: Final = ("watch_table", "unwatch_table")
+
+
+def watches_in_force(scripts: ScriptDirectory, heads: tuple[str, ...]) -> list[WatchDefinition]:
+    """The watches after the upgrades up to ``heads``, oldest first; calls that are no literals are passed over."""
+    found: dict[tuple[str, str | None, str], WatchDefinition] = {}
+    revisions = list(scripts.iterate_revisions(heads, "base")) if heads else []
+    for script in reversed(revisions):
+        for name, definition in _calls(Path(script.path)):
+            place = (definition.log, definition.schema, definition.watch.table)
+            found.pop(place, None)
+            if name == "watch_table":
+                found[place] = definition
+    return list(found.values())
+
+
+def _calls(path: Path) -> Iterator[tuple[str, WatchDefinition]]:
+    """The calls of ``op.watch_table`` and ``op.unwatch_table`` in the upgrade of a migration, in their order."""
+    module = ast.parse(path.read_text(encoding="utf-8"))
+    for function in module.body:
+        if not isinstance(function, ast.FunctionDef) or function.name != "upgrade":
+            continue
+        calls = [
+            node
+            for node in ast.walk(function)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CALLS
+        ]
+        for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
+            assert isinstance(call.func, ast.Attribute)
+            try:
+                (table,) = map(ast.literal_eval, call.args)
+                arguments = {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg is not None}
+                yield call.func.attr, from_literals(table, arguments)
+            except (ValueError, TypeError, TriggerError):
+                continue

@@ -125,40 +125,41 @@ WATCH_OPTIONS: Final = tuple(one.name for one in fields(Watch) if one.name != "t
 
 def to_literals(definition: WatchDefinition) -> dict[str, Any]:
     """The keyword arguments of ``op.watch_table`` but for its first; what has its default is left out."""
-    watch = definition.watch
-    found: dict[str, Any] = {}
-    for name in WATCH_OPTIONS:
-        value = getattr(watch, name)
-        if value != getattr(_WATCH_DEFAULTS, name):
-            found[name] = _plain(value)
-    found |= {"log": definition.log}
-    if definition.log_schema is not None:
-        found["log_schema"] = definition.log_schema
-    if definition.schema is not None:
-        found["schema"] = definition.schema
-    if definition.tables is not None:
-        found["tables"] = [_table_to_literals(table) for table in definition.tables]
-    if definition.facts:
-        found["facts"] = _plain(definition.facts)
-    found["template_version"] = definition.template_version
-    return found
+    watch, tables = definition.watch, definition.tables
+    options = {name: getattr(watch, name) for name in WATCH_OPTIONS}
+    return {
+        **{name: _plain(value) for name, value in options.items() if value != getattr(_WATCH_DEFAULTS, name)},
+        "log": definition.log,
+        **_present(
+            log_schema=definition.log_schema,
+            schema=definition.schema,
+            tables=None if tables is None else [_table_to_literals(table) for table in tables],
+            facts=_plain(definition.facts) or None,
+        ),
+        "template_version": definition.template_version,
+    }
+
+
+def _present(**values: Any) -> dict[str, Any]:
+    """Those of the values that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def from_literals(table: str, arguments: Literals) -> WatchDefinition:
     """What ``op.watch_table(table, **arguments)`` means. Raises TriggerError for an argument that is unknown."""
-    given = dict(arguments)
-    tables = given.pop("tables", None)
+    others = dict(arguments)
+    tables = others.pop("tables", None)
     definition = WatchDefinition(
-        watch=watch_of(table, {name: given.pop(name) for name in WATCH_OPTIONS if name in given}),
-        log=given.pop("log", "eventlog"),
-        log_schema=given.pop("log_schema", None),
-        schema=given.pop("schema", None),
+        watch=watch_of(table, {name: others.pop(name) for name in WATCH_OPTIONS if name in others}),
+        log=others.pop("log", "eventlog"),
+        log_schema=others.pop("log_schema", None),
+        schema=others.pop("schema", None),
         tables=None if tables is None else tuple(map(_table_from_literals, tables)),
-        template_version=given.pop("template_version", templates.CURRENT),
-        facts=given.pop("facts", {}),
+        template_version=others.pop("template_version", templates.CURRENT),
+        facts=others.pop("facts", {}),
     )
-    if given:
-        raise TriggerError(f"watch_table({table!r}): {min(given)!r} is no argument of it")
+    if others:
+        raise TriggerError(f"watch_table({table!r}): {min(others)!r} is no argument of it")
     return definition
 
 
@@ -168,10 +169,10 @@ def watch_of(table: str, options: Literals) -> Watch:
     for name, values in legal.items():
         if options.get(name, values[0]) not in values:
             raise TriggerError(f"watch {table}: {name} {options[name]!r} is not one of {', '.join(values)}")
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in options.items()
     }
-    return Watch(table, **given)
+    return Watch(table, **arguments)
 
 
 def _plain(value: Any) -> Any:
@@ -181,27 +182,27 @@ def _plain(value: Any) -> Any:
 
 
 def _table_to_literals(table: Table) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": table.name}
-    if table.kind == "view":
-        found["kind"] = table.kind
-    found["columns"] = [_column_to_literals(column) for column in table.columns]
-    if table.primary_key:
-        found["primary_key"] = list(table.primary_key)
-    if table.foreign_keys:
-        found["foreign_keys"] = [
-            {"columns": list(key.columns), "table": key.table, "ref_columns": list(key.ref_columns)}
-            for key in table.foreign_keys
-        ]
-    if table.unique_keys:
-        found["unique_keys"] = [list(key) for key in table.unique_keys]
-    return found | {name: True for name in ("key_deferrable", "partitioned") if getattr(table, name)}
+    return {
+        "name": table.name,
+        **_present(kind=table.kind if table.kind == "view" else None),
+        "columns": [_column_to_literals(column) for column in table.columns],
+        **_present(
+            primary_key=list(table.primary_key) or None,
+            foreign_keys=[
+                {"columns": list(key.columns), "table": key.table, "ref_columns": list(key.ref_columns)}
+                for key in table.foreign_keys
+            ]
+            or None,
+            unique_keys=[list(key) for key in table.unique_keys] or None,
+            key_deferrable=table.key_deferrable or None,
+            partitioned=table.partitioned or None,
+        ),
+    }
 
 
 def _column_to_literals(column: Column) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": column.name, "type": column.type.sql, "kind": column.type.kind.value}
-    if column.type.bits:
-        found["bits"] = column.type.bits
-    return found if column.deterministic else found | {"deterministic": False}
+    known = {"name": column.name, "type": column.type.sql, "kind": column.type.kind.value}
+    return known | _present(bits=column.type.bits or None, deterministic=None if column.deterministic else False)
 
 
 def _table_from_literals(value: Literals) -> Table:

@@ -1,4 +1,4 @@
-"""``op.create_event_log``, ``op.drop_event_log``, ``op.watch_table``, ``op.unwatch_table``: what they are and do.
+"""``op.create_event_log``, ``op.drop_event_log``, ``op.watch_table``, ``op.unwatch_table``, as run and as written.
 
 A function is made before the triggers that call it, and goes after them; the log is there before all of them. The same
 statements are run and, with ``alembic upgrade --sql``, printed.
@@ -10,9 +10,11 @@ import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar, Final
 
 import sqlalchemy as sa
+from alembic.autogenerate import renderers
+from alembic.autogenerate.api import AutogenContext
 from alembic.operations import MigrateOperation, Operations
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
@@ -25,18 +27,36 @@ from eventlog.sql.alembic.definition import (
     compile_definition,
     from_literals,
     log_definition,
+    to_literals,
     with_facts,
 )
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.migrations.statements import run_or_print
 
 
-@Operations.register_operation("create_event_log")
-class CreateEventLogOp(MigrateOperation):
-    """The log with its companions, as far as its ``revisions``."""
+class _LogOp(MigrateOperation):
+    """An operation on a log. Its way back holds the same definition, so that it can be turned round again."""
+
+    name: ClassVar[str]
 
     def __init__(self, definition: LogDefinition) -> None:
         self.definition = definition
+
+    def to_diff_tuple(self) -> tuple[Any, ...]:
+        return (self.name, self.definition.log, self.definition.schema)
+
+    def arguments(self) -> tuple[str, dict[str, Any]]:
+        """The first argument of the call in a migration, and its keywords."""
+        log = self.definition
+        keywords = {"schema": log.schema, "revisions": list(log.revisions), "before": list(log.before)}
+        return log.log, {name: value for name, value in keywords.items() if value}
+
+
+@Operations.register_operation("create_event_log")
+class CreateEventLogOp(_LogOp):
+    """The log with its companions, as far as its ``revisions``."""
+
+    name = "create_event_log"
 
     @classmethod
     def create_event_log(
@@ -59,16 +79,12 @@ class CreateEventLogOp(MigrateOperation):
     def reverse(self) -> DropEventLogOp:
         return DropEventLogOp(self.definition)
 
-    def to_diff_tuple(self) -> tuple[Any, ...]:
-        return ("create_event_log", self.definition.log, self.definition.schema)
-
 
 @Operations.register_operation("drop_event_log")
-class DropEventLogOp(MigrateOperation):
-    """The way back of ``CreateEventLogOp``: it holds the same, so that it can be turned round."""
+class DropEventLogOp(_LogOp):
+    """The way back of ``CreateEventLogOp``."""
 
-    def __init__(self, definition: LogDefinition) -> None:
-        self.definition = definition
+    name = "drop_event_log"
 
     @classmethod
     def drop_event_log(
@@ -90,16 +106,28 @@ class DropEventLogOp(MigrateOperation):
     def reverse(self) -> CreateEventLogOp:
         return CreateEventLogOp(self.definition)
 
-    def to_diff_tuple(self) -> tuple[Any, ...]:
-        return ("drop_event_log", self.definition.log, self.definition.schema)
 
+class _WatchOp(MigrateOperation):
+    """An operation on the triggers of a class; its way back holds the same definition."""
 
-@Operations.register_operation("watch_table")
-class WatchTableOp(MigrateOperation):
-    """The triggers of a class and of its child tables or base tables."""
+    name: ClassVar[str]
 
     def __init__(self, definition: WatchDefinition) -> None:
         self.definition = definition
+
+    def to_diff_tuple(self) -> tuple[Any, ...]:
+        return (self.name, self.definition.watch.table, self.definition.log)
+
+    def arguments(self) -> tuple[str, dict[str, Any]]:
+        """The first argument of the call in a migration, and its keywords."""
+        return self.definition.watch.table, to_literals(self.definition)
+
+
+@Operations.register_operation("watch_table")
+class WatchTableOp(_WatchOp):
+    """The triggers of a class and of its child tables or base tables."""
+
+    name = "watch_table"
 
     @classmethod
     def watch_table(cls, operations: Operations, table: str, **definition: Any) -> None:
@@ -117,16 +145,12 @@ class WatchTableOp(MigrateOperation):
     def reverse(self) -> UnwatchTableOp:
         return UnwatchTableOp(self.definition)
 
-    def to_diff_tuple(self) -> tuple[Any, ...]:
-        return ("watch_table", self.definition.watch.table, self.definition.log)
-
 
 @Operations.register_operation("unwatch_table")
-class UnwatchTableOp(MigrateOperation):
-    """The way back of ``WatchTableOp``: it holds the same, so that it can be turned round."""
+class UnwatchTableOp(_WatchOp):
+    """The way back of ``WatchTableOp``."""
 
-    def __init__(self, definition: WatchDefinition) -> None:
-        self.definition = definition
+    name = "unwatch_table"
 
     @classmethod
     def unwatch_table(cls, operations: Operations, table: str, **definition: Any) -> None:
@@ -135,9 +159,6 @@ class UnwatchTableOp(MigrateOperation):
 
     def reverse(self) -> WatchTableOp:
         return WatchTableOp(self.definition)
-
-    def to_diff_tuple(self) -> tuple[Any, ...]:
-        return ("unwatch_table", self.definition.watch.table, self.definition.log)
 
 
 # --- what they do -----------------------------------------------------------------------------------------------------
@@ -241,3 +262,34 @@ def _own_migrations(operations: Operations) -> Iterator[None]:
         operations._install_proxy()
         if environment is not None:
             environment._install_proxy()
+
+
+# --- as code in a migration: what is rendered means the same when it is run -------------------------------------------
+
+_WIDTH: Final = 100
+
+
+@renderers.dispatch_for(CreateEventLogOp)
+@renderers.dispatch_for(DropEventLogOp)
+@renderers.dispatch_for(WatchTableOp)
+@renderers.dispatch_for(UnwatchTableOp)
+def _render(context: AutogenContext, operation: _LogOp | _WatchOp) -> str:
+    context.imports.add("import eventlog.alembic  # noqa: F401 - its operations")
+    first, keywords = operation.arguments()
+    lines = [f"{context.opts.get('alembic_module_prefix') or ''}{operation.name}(", f"    {first!r},"]
+    for name, value in keywords.items():
+        lines += _literal(f"{name}=", value, "    ")
+    return "\n".join([*lines, ")"])
+
+
+def _literal(beginning: str, value: Any, indent: str) -> list[str]:
+    """A value as lines of Python, each of at most ``_WIDTH`` characters as far as it can be broken."""
+    whole = f"{indent}{beginning}{value!r},"
+    if len(whole) <= _WIDTH or not isinstance(value, list | dict) or not value:
+        return [whole]
+    deeper = indent + "    "
+    if isinstance(value, dict):
+        inner = [line for key, one in value.items() for line in _literal(f"{key!r}: ", one, deeper)]
+        return [f"{indent}{beginning}{{", *inner, f"{indent}}},"]
+    inner = [line for one in value for line in _literal("", one, deeper)]
+    return [f"{indent}{beginning}[", *inner, f"{indent}],"]
