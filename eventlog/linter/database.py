@@ -141,7 +141,7 @@ def insert_attrs(connection: sa.Connection, table: sa.Table, tables: Sequence[Ta
 def column_of(table: sa.Table, name: str) -> sa.Column[Any]:
     """A column of the queue or of DISPATCH_ATTRS, by its name in any case. Raises MissingColumn."""
     names = [column.name for column in table.columns]
-    (position,) = column_positions(names, (name,), table=table.name)
+    (position,) = column_positions(names, (name,), table=table.name.upper())
     return table.columns[names[position or 0]]
 
 
