@@ -30,13 +30,12 @@ from eventlog.model import Change, LogRow
 from eventlog.qlik import file_tables
 from eventlog.qlik.change_rows import ChangeRow, row_order
 from eventlog.qlik.change_table_format import NAME as CHANGE_TABLES
-from eventlog.qlik.change_table_format import nothing_found
 from eventlog.qlik.change_table_options import Described, ReadOptions, full_name
 from eventlog.qlik.change_tables import changes_of_rows
 from eventlog.qlik.control_tables import DdlEntry
 from eventlog.qlik.file_tables import Part, TableFiles, rows_of_part, stored_table, table_files
 from eventlog.qlik.sequence import Waiting, count_events
-from eventlog.qlik.stored_tables import Reading, reading, source_table
+from eventlog.qlik.stored_tables import Reading, nothing_found, reading, source_table
 from spark.captures import Capture, files_of, read_capture, readable
 from spark.session import tune_collector
 

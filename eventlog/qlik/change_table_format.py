@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from eventlog.changes.format import Format, Report
 from eventlog.core.options import parse_options
@@ -19,8 +19,7 @@ from eventlog.model import Change
 from eventlog.qlik.change_table_options import Described, ReadOptions, WriteOptions, described, full_name
 from eventlog.qlik.change_tables import TargetTable, rows_of, target_table
 from eventlog.qlik.columns import ColumnsSeen, QlikColumn
-from eventlog.qlik.sequence import WriterState
-from eventlog.qlik.stored_tables import WriteRows, changes_of, reading
+from eventlog.qlik.stored_tables import Store, WriteRows, changes_in, finish, table_writer
 
 NAME = "qlik-change-table"
 
@@ -31,8 +30,7 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
     Raises ConfigError, DatabaseError and the errors of this format.
     """
     read_options = parse_options(ReadOptions, options, f"the reader of {NAME}")
-    changes = _read_database if _is_url(source) else _read_files
-    for change in changes(source, read_options, report):
+    for change in _changes(source, read_options, report):
         report.read += 1
         yield change
 
@@ -41,50 +39,16 @@ def _is_url(place: str) -> bool:
     return "://" in place
 
 
-def _read_files(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-    from eventlog.qlik import file_tables
+def _changes(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
+    if _is_url(source):
+        from eventlog.qlik.database_tables import database_source
 
-    path = Path(source)
-    history = file_tables.ddl_history(path, options) if options.ddl_history else ()
-    context = reading(options, history, report)
-    found = file_tables.table_files(path, context)
-    if not found and not file_tables.is_written(path):
-        raise nothing_found(source, options)
-    file_tables.refuse_unread(found, options)
-    context = file_tables.with_metadata(context, found)
-    return changes_of([file_tables.stored_table(files, context) for files in found], context)
+        with database_source(source) as tables:
+            yield from changes_in(tables, "the database", options, report)
+    else:
+        from eventlog.qlik.file_tables import FileSource
 
-
-def _read_database(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-    from eventlog.qlik import database_tables
-
-    with database_tables.snapshot(source) as connection:
-        history = database_tables.ddl_history(connection, options) if options.ddl_history else ()
-        context = reading(options, history, report)
-        tables = database_tables.stored_tables(connection, context)
-        if not tables and not database_tables.is_written(connection):
-            raise nothing_found("the database", options)
-        yield from changes_of(tables, context)
-
-
-def nothing_found(where: str, options: ReadOptions) -> FormatError:
-    """The error of a source without a change table."""
-    return FormatError(f"{where} has no change table that the options want: names end in {options.suffix}")
-
-
-# --- writing ----------------------------------------------------------------------------------------------------------
-
-
-class Target(Protocol):
-    """A place that change tables are written to; ``state`` is what was numbered there so far."""
-
-    state: WriterState
-
-    def table(self, schema: str | None, table: str, columns: tuple[QlikColumn, ...]) -> WriteRows:
-        """The function that writes the rows of a change to a table."""
-
-    def finish(self, state: WriterState) -> None:
-        """Write what is left, and the state, with the rows that it numbered."""
+        yield from changes_in(FileSource(Path(source), options), source, options, report)
 
 
 def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
@@ -93,22 +57,22 @@ def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], re
     Raises ConfigError, DatabaseError and the errors of this format.
     """
     write_options = parse_options(WriteOptions, options, f"the writer of {NAME}")
-    with _open(target, write_options) as opened:
-        _write(changes, opened, write_options, report)
+    with _open(target, write_options) as store:
+        _write(changes, store, write_options, report)
 
 
-def _open(target: str, options: WriteOptions) -> AbstractContextManager[Target]:
+def _open(target: str, options: WriteOptions) -> AbstractContextManager[Store]:
     if _is_url(target):
-        from eventlog.qlik.database_target import database_target
+        from eventlog.qlik.database_tables import database_store
 
-        return database_target(target, options)
-    from eventlog.qlik.file_target import file_target
+        return database_store(target, options)
+    from eventlog.qlik.file_tables import file_store
 
-    return file_target(Path(target), options)
+    return file_store(Path(target), options)
 
 
-def _write(changes: Iterable[Change], opened: Target, options: WriteOptions, report: Report) -> None:
-    state, partitioning = opened.state, options.partitioning()
+def _write(changes: Iterable[Change], store: Store, options: WriteOptions, report: Report) -> None:
+    state, partitioning = store.stored_state(), options.partitioning()
     tables: dict[tuple[str | None, str], tuple[TargetTable, WriteRows]] = {}
     written = 0
     for change, columns in _with_columns(changes, options):
@@ -122,7 +86,7 @@ def _write(changes: Iterable[Change], opened: Target, options: WriteOptions, rep
                 partitioning=partitioning,
             )
             try:
-                tables[name] = table, opened.table(*name, columns)
+                tables[name] = table, table_writer(store, options, *name, columns)
             except NotExpressible as error:  # of its name
                 report.skip(error)
                 continue
@@ -135,7 +99,7 @@ def _write(changes: Iterable[Change], opened: Target, options: WriteOptions, rep
         else:
             state = numbered
             written += bool(rows)
-    opened.finish(state)
+    finish(store, options, state)
     report.written += written
 
 

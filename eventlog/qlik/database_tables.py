@@ -1,20 +1,30 @@
-"""Change tables in a database: found, and read in change_seq order with bounded memory (spec/qlik.md 1.1, 4)."""
+"""Change tables in a database: read in change_seq order with bounded memory; created, appended and numbered in one
+transaction (spec/qlik.md 1.1, 3, 4).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
+import psycopg
 import sqlalchemy as sa
+from psycopg.sql import SQL, Identifier
 from sqlalchemy.sql.elements import quoted_name
 
-from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
+from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, FormatError
+from eventlog.qlik import sequence
 from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, TableLayout, header_name, read_layout
-from eventlog.qlik.change_table_options import ReadOptions
+from eventlog.qlik.change_table_options import WriteOptions, full_name
 from eventlog.qlik.change_tables import key_from_deletes
-from eventlog.qlik.control_tables import CONTROL_TABLE, HISTORY_TABLE, DdlEntry, entry_of
-from eventlog.qlik.stored_tables import Reading, StoredTable, stored_row_reader
+from eventlog.qlik.columns import QlikColumn
+from eventlog.qlik.control_tables import CONTROL_COLUMNS, CONTROL_TABLE, ControlRow
+from eventlog.qlik.database_types import data_type, header_type, moment_writer, value_writers
+from eventlog.qlik.masks import check_capacity
+from eventlog.qlik.sequence import WriterState
+from eventlog.qlik.stored_tables import Reading, StoredTable, layout_of_new, stored_row_reader
+from eventlog.qlik.stored_values import Convert, row_converter
 from eventlog.sql.connection import connect_any
 
 STATE_TABLE: Final = "eventlog_change_sequence"
@@ -66,11 +76,6 @@ def schemas_of(inspector: sa.Inspector) -> list[str | None]:
     return [name for name in names if name.lower() not in _SYSTEM_SCHEMAS and not name.startswith("pg_")]
 
 
-def is_written(connection: sa.Connection) -> bool:
-    """Whether a writer has been here, though there may have been nothing to write."""
-    return sa.inspect(connection).has_table(STATE_TABLE)
-
-
 def change_tables(inspector: sa.Inspector, suffix: str) -> list[DatabaseTable]:
     """The tables whose names end in the suffix, in any letter case."""
     ending = suffix.casefold()
@@ -87,24 +92,27 @@ def columns_of_table(inspector: sa.Inspector, table: DatabaseTable) -> list[str]
     return [column["name"] for column in inspector.get_columns(table.name, schema=table.schema)]
 
 
-def header_column(
-    inspector: sa.Inspector, table: DatabaseTable, header: str, header_prefix: str
-) -> sa.ColumnElement[Any] | None:
-    """A header column of a table, for a query of it alone; None where it has none."""
-    columns = columns_of_table(inspector, table)
-    name = next((column for column in columns if header_name(column, header_prefix) == header), None)
-    return None if name is None else clause(table, columns).c[name]
+class DatabaseSource:
+    """The change tables that a connection sees."""
 
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection, self._inspector = connection, sa.inspect(connection)
 
-def stored_tables(connection: sa.Connection, reading: Reading) -> list[StoredTable]:
-    """The change tables of a database that the options want. Raises MissingHeader, FormatError, DatabaseError."""
-    inspector, suffix = sa.inspect(connection), reading.options.suffix
-    found = []
-    for table in change_tables(inspector, suffix):
-        schema, name = reading.names(table.schema), table.name[: -len(suffix)]
-        if reading.wants(schema, name):
-            found.append(_stored_table(connection, inspector, table, schema, name, reading))
-    return found
+    def is_written(self) -> bool:
+        return self._inspector.has_table(STATE_TABLE)
+
+    def control_rows(self, name: str) -> Iterator[dict[str, Any]]:
+        return control_rows(self._connection, self._inspector, name)
+
+    def tables(self, reading: Reading) -> tuple[list[StoredTable], Reading]:
+        """Raises MissingHeader, FormatError, DatabaseError."""
+        suffix = reading.options.suffix
+        tables = []
+        for table in change_tables(self._inspector, suffix):
+            schema, name = reading.names(table.schema), table.name[: -len(suffix)]
+            if reading.wants(schema, name):
+                tables.append(_stored_table(self._connection, self._inspector, table, schema, name, reading))
+        return tables, reading
 
 
 def _stored_table(
@@ -180,11 +188,6 @@ def control_rows(connection: sa.Connection, inspector: sa.Inspector, name: str) 
             yield dict(zip(columns, row, strict=True))
 
 
-def ddl_history(connection: sa.Connection, options: ReadOptions) -> list[DdlEntry]:
-    """The entries of attrep_ddl_history. Raises FormatError, DatabaseError."""
-    return [entry_of(row) for row in control_rows(connection, sa.inspect(connection), HISTORY_TABLE)]
-
-
 def _is_listed(
     inspector: sa.Inspector, rows: sa.TableClause, layout: TableLayout, table: DatabaseTable, name: str
 ) -> sa.ColumnElement[bool]:
@@ -203,13 +206,265 @@ def _is_listed(
 
 
 @contextmanager
-def snapshot(url: str) -> Iterator[sa.Connection]:
-    """A connection that sees one state of the database while it reads. Raises ConfigError, DatabaseError."""
+def database_source(url: str) -> Iterator[DatabaseSource]:
+    """A source that sees one state of the database while it is read. Raises ConfigError, DatabaseError."""
     engine = connect_any(url)
     try:
         with database_errors(), engine.connect() as connection:
             if "REPEATABLE READ" in engine.dialect.get_isolation_level_values(None):  # type: ignore[arg-type]
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
-            yield connection
+            yield DatabaseSource(connection)
     finally:
         engine.dispose()
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+_ROWS_WRITTEN_TOGETHER: Final = 5000
+# SQLite takes its lock, and lets tables be created within the transaction, only if this begins it.
+_BEGIN: Final = {"sqlite": "BEGIN IMMEDIATE"}
+
+_CONTROL_TYPES: Final = {
+    "PARTITION_NAME": header_type(PARTITION_NAME),
+    "PARTITION_START_TIME": header_type("timestamp"),
+    "PARTITION_END_TIME": header_type("timestamp"),
+}
+_NAME: Final = sa.String(128)
+
+
+@contextmanager
+def database_store(url: str, options: WriteOptions) -> Iterator[DatabaseStore]:
+    """A database to append to, in one transaction that is committed if the block ends well, else rolled back.
+
+    Raises ConfigError, DatabaseError.
+    """
+    engine = connect_any(url)
+    with database_errors():
+        try:
+            with engine.begin() as connection:
+                begin = _BEGIN.get(engine.dialect.name)
+                if begin is not None:
+                    connection.exec_driver_sql(begin)
+                yield DatabaseStore(connection, options)
+        finally:
+            engine.dispose()
+
+
+class DatabaseStore:
+    """A database that change tables are appended to, within the transaction of ``connection``.
+
+    The state of the writer is the row of its task in ``STATE_TABLE``; without it numbers go on behind the highest
+    change_seq stored.
+    """
+
+    def __init__(self, connection: sa.Connection, options: WriteOptions) -> None:
+        self.mask_form: Literal["binary", "text"] = "binary"
+        self._connection, self._options = connection, options
+        self._tables: list[_TableRows] = []
+        columns = (
+            sa.Column("task_name", sa.String(128), primary_key=True),
+            sa.Column("prefix", sa.String(16), nullable=True),
+            sa.Column("number", sa.String(19), nullable=False),
+        )
+        self._states = sa.Table(STATE_TABLE, sa.MetaData(), *columns)
+
+    def stored_state(self) -> WriterState:
+        """The task's state, its row locked until the end of the transaction."""
+        states, task = self._states, self._options.task
+        saved = sa.select(states.c.prefix, states.c.number).where(states.c.task_name == task).with_for_update()
+        with database_errors():
+            states.create(self._connection, checkfirst=True)
+            row = self._connection.execute(saved).first()
+            if row is not None:
+                return WriterState(row.prefix or "", int(row.number))
+            state = self._highest()
+            self._connection.execute(
+                sa.insert(states).values(task_name=task, prefix=state.prefix, number=str(state.number))
+            )
+        return state
+
+    def _highest(self) -> WriterState:
+        """The state from the highest change_seq of all change tables."""
+        state = WriterState()
+        for _, column in self._header_columns("change_seq"):
+            highest = self._connection.execute(sa.select(sa.func.max(column))).scalar()
+            if highest is not None:
+                state = sequence.raise_to(state, f"{highest:>0{sequence.LENGTH}}")
+        return state
+
+    def _header_columns(self, header: str) -> Iterator[tuple[DatabaseTable, sa.ColumnElement[Any]]]:
+        """A header column of every change table that has it."""
+        inspector = sa.inspect(self._connection)
+        for table in change_tables(inspector, self._options.suffix):
+            columns = columns_of_table(inspector, table)
+            for name in columns:
+                if header_name(name, self._options.header_prefix) == header:
+                    yield table, clause(table, columns).c[name]
+                    break
+
+    def table(self, schema: str | None, table: str, columns: Sequence[QlikColumn]) -> _TableRows:
+        """Raises DatabaseError, too."""
+        rows = _TableRows(self._connection, schema, table, columns, self._options)
+        for other in self._tables:
+            if other.place == rows.place:
+                raise FormatError(
+                    f"{rows.full_name} and {other.full_name} are one table in this "
+                    f"database, which has no schemas; write them to two databases"
+                )
+        self._tables.append(rows)
+        return rows
+
+    def flush(self) -> None:
+        for table in self._tables:
+            table.flush()
+
+    def control_rows(self, name: str) -> Iterator[dict[str, Any]]:
+        return control_rows(self._connection, sa.inspect(self._connection), name)
+
+    def partitions(self) -> Iterator[tuple[str | None, str, str]]:
+        for table, column in self._header_columns(PARTITION_NAME):
+            names = stream(self._connection, sa.select(column).where(column.is_not(None)).distinct())
+            for name in [row[0] for row in names]:
+                yield table.schema, table.name[: -len(self._options.suffix)], name
+
+    def append_partitions(self, rows: Sequence[ControlRow]) -> None:
+        """Raises DatabaseError."""
+        table = control_table(sa.inspect(self._connection), CONTROL_TABLE)
+        if table is None:
+            columns = (sa.Column(name, _CONTROL_TYPES.get(name, _NAME), quote=True) for name in CONTROL_COLUMNS)
+            with database_errors():
+                sa.Table(quoted_name(CONTROL_TABLE, True), sa.MetaData(), *columns).create(self._connection)
+            table = control_table(sa.inspect(self._connection), CONTROL_TABLE)
+        assert table is not None
+        control, names = table
+        real_names = [names[name] for name in CONTROL_COLUMNS]
+        moment = moment_writer(self._connection.dialect.name)
+        for row in rows:
+            start, end = moment(row.partition_start_time), moment(row.partition_end_time)
+            stored = row._replace(partition_start_time=start, partition_end_time=end)
+            with database_errors():
+                self._connection.execute(
+                    sa.insert(clause(control, real_names)).values(dict(zip(real_names, stored, strict=True)))
+                )
+
+    def save(self, state: WriterState) -> None:
+        states = self._states
+        with database_errors():
+            self._connection.execute(
+                sa.update(states)
+                .where(states.c.task_name == self._options.task)
+                .values(prefix=state.prefix, number=str(state.number))
+            )
+
+
+class _TableRows:
+    """One change table, created if it is not there, and the rows that are to go into it."""
+
+    def __init__(
+        self,
+        connection: sa.Connection,
+        schema: str | None,
+        table: str,
+        columns: Sequence[QlikColumn],
+        options: WriteOptions,
+    ) -> None:
+        self.full_name = full_name(schema, table)
+        self._connection = connection
+        inspector = sa.inspect(connection)
+        default = default_schema(inspector)
+        self.place = DatabaseTable(None if default is None else schema or default, f"{table}{options.suffix}")
+        if inspector.has_table(self.place.name, schema=self.place.schema):
+            self.layout = self._existing(inspector, columns, options)
+        else:
+            self.layout = layout_of_new(schema, table, columns, options)
+            with database_errors():
+                if self.place.schema is not None and self.place.schema not in inspector.get_schema_names():
+                    connection.execute(sa.schema.CreateSchema(quoted_name(self.place.schema, True)))
+                change_table(self.place, self.layout, columns).create(connection)
+        self.convert = row_converter(
+            _converters(self.layout, columns, connection.dialect.name),
+            [f"{self.full_name}.{name}" for name in self.layout.columns],
+        )
+        self._waiting: list[list[Any]] = []
+
+    def append(self, rows: Sequence[ChangeRow], values: Sequence[list[Any]]) -> None:
+        self._waiting += values
+        if len(self._waiting) >= _ROWS_WRITTEN_TOGETHER:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the rows that wait."""
+        if self._waiting:
+            with database_errors():
+                _append(self._connection, clause(self.place, self.layout.columns), self._waiting)
+            self._waiting = []
+
+    def _existing(self, inspector: sa.Inspector, columns: Sequence[QlikColumn], options: WriteOptions) -> TableLayout:
+        what = f"change table {self.place.name}"
+        layout = read_layout(
+            columns_of_table(inspector, self.place),
+            header_prefix=options.header_prefix,
+            mask_offset=options.mask_offset,
+            what=what,
+        )
+        check_capacity(layout.masks)
+        missing = [column.name for column in columns if column.name not in layout.names]
+        if options.partitioned and PARTITION_NAME not in layout.headers:
+            missing.append(options.header_prefix + PARTITION_NAME)
+        if missing:
+            raise FormatError(f"{what} is there and has no column {missing[0]!r}; add it, or name another suffix")
+        return layout
+
+
+def change_table(place: DatabaseTable, layout: TableLayout, columns: Sequence[QlikColumn]) -> sa.Table:
+    """The change table as SQLAlchemy creates it: all columns nullable, types by dialect (spec/qlik.md 1.1)."""
+    header_at = {at: name for name, at in layout.headers.items()}
+    by_name = {column.name: column for column in columns}
+    return sa.Table(
+        quoted_name(place.name, True),
+        sa.MetaData(),
+        *(
+            sa.Column(
+                quoted_name(name, True), header_type(header_at[at]) if at in header_at else data_type(by_name[name])
+            )
+            for at, name in enumerate(layout.columns)
+        ),
+        schema=None if place.schema is None else quoted_name(place.schema, True),
+    )
+
+
+def _converters(layout: TableLayout, columns: Sequence[QlikColumn], dialect: str) -> list[Convert]:
+    data = value_writers(dialect, columns)
+    header_at = {at: name for name, at in layout.headers.items()}
+    moment = moment_writer(dialect)
+    return [
+        (moment if header_at[at] == "timestamp" else _as_it_is) if at in header_at else data.get(name, _as_it_is)
+        for at, name in enumerate(layout.columns)
+    ]
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _append(connection: sa.Connection, table: sa.TableClause, rows: list[list[Any]]) -> None:
+    """Append rows: by COPY where the driver has it, as psycopg has, else by an executemany."""
+    names = [column.name for column in table.columns]
+    driver: Any = connection.connection.driver_connection
+    if isinstance(driver, psycopg.Connection):
+        _copy(driver, table, names, rows)
+        return
+    places = [f"v{place}" for place in range(len(names))]  # names of columns are not fit for parameters
+    statement = sa.insert(table).values({name: sa.bindparam(place) for name, place in zip(names, places, strict=True)})
+    connection.execute(statement, [dict(zip(places, row, strict=True)) for row in rows])
+
+
+def _copy(driver: psycopg.Connection, table: sa.TableClause, names: Sequence[str], rows: list[list[Any]]) -> None:
+    place = SQL(".").join(Identifier(name) for name in (table.schema, table.name) if name is not None)
+    columns = SQL(", ").join(map(Identifier, names))
+    try:
+        with driver.cursor() as cursor, cursor.copy(SQL("COPY {} ({}) FROM STDIN").format(place, columns)) as copy:
+            for row in rows:
+                copy.write_row(row)
+    except psycopg.Error as error:
+        raise DatabaseError(f"the database refuses rows of {table.name!r}: {error}") from error

@@ -15,22 +15,41 @@ source one table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import unquote
 
-from eventlog.errors import FormatError, NotExpressible, with_location
-from eventlog.files.tabular import COMPRESSED, SUFFIXES, bare_name, format_of, is_packed, read_rows, refuse_packed
-from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, header_name, row_order
-from eventlog.qlik.change_table_options import FILE_FORMATS, Described, ReadOptions, full_name
+from eventlog.changes.format import Report
+from eventlog.errors import ConfigError, FormatError, NotExpressible, with_location
+from eventlog.files.atomic import sync_path
+from eventlog.files.tabular import (
+    COMPRESSED,
+    SUFFIXES,
+    WriteRow,
+    bare_name,
+    format_of,
+    is_packed,
+    read_rows,
+    refuse_packed,
+)
+from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, TableLayout, header_name, row_order
+from eventlog.qlik.change_table_options import FILE_FORMATS, Described, ReadOptions, WriteOptions, full_name
 from eventlog.qlik.change_tables import key_from_deletes
 from eventlog.qlik.columns import QlikColumn, key_of
-from eventlog.qlik.control_tables import CONTROL_TABLE, HISTORY_TABLE, DdlEntry, entry_of
+from eventlog.qlik.control_tables import CONTROL_COLUMNS, CONTROL_TABLE, HISTORY_TABLE, ControlRow, DdlEntry, entry_of
 from eventlog.qlik.metadata import read_file_metadata
-from eventlog.qlik.stored_tables import Reading, StoredTable, stored_row_reader
+from eventlog.qlik.sequence import WriterState, resume
+from eventlog.qlik.stored_tables import Reading, StoredTable, layout_of_new, reading, stored_row_reader
+from eventlog.qlik.stored_values import FileColumn, converter, open_part
 
 METADATA_SUFFIX: Final = ".dfm"
 """What the file that describes a data file is called, after the data file's name."""
@@ -85,13 +104,27 @@ def _names(stem: str) -> tuple[str | None, str]:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def stored_tables(source: Path, reading: Reading) -> list[StoredTable]:
-    """The change tables of a directory (or one of them) that the options want. Raises FormatError."""
-    return [stored_table(files, reading) for files in table_files(source, reading)]
+class FileSource:
+    """The change tables of a directory, or one of them."""
+
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        self._path, self._options = path, options
+
+    def is_written(self) -> bool:
+        return is_written(self._path)
+
+    def control_rows(self, name: str) -> Iterator[dict[str, Any]]:
+        return control_rows(self._path, name, self._options)
+
+    def tables(self, reading: Reading) -> tuple[list[StoredTable], Reading]:
+        files = table_files(self._path, reading)
+        refuse_unread(files, self._options)
+        reading = with_metadata(reading, files)
+        return [stored_table(table, reading) for table in files], reading
 
 
 def table_files(source: Path, reading: Reading) -> list[TableFiles]:
-    """The same as files. Raises FormatError."""
+    """The change tables of a directory (or one of them) that the options want. Raises FormatError."""
     options = reading.options
     found = []
     for entry in table_entries(source, options.suffix):
@@ -274,10 +307,175 @@ def ddl_history(source: Path, options: ReadOptions) -> list[DdlEntry]:
     return [entry_of(row) for row in control_rows(source, HISTORY_TABLE, options)]
 
 
-def partition_folders(source: Path, options: ReadOptions) -> Iterator[tuple[str | None, str, str]]:
-    """Schema, table and name of every partition that has a folder."""
-    for entry in table_entries(source, options.suffix):
-        schema, table = table_names(entry, options.suffix)
-        for name in {part.partition for part in parts_of(entry, options)} - {None}:
-            assert name is not None
-            yield schema, table, name
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+_STORED_TYPES: Final = {"change_mask": "BYTES", "timestamp": "DATETIME"}
+_CONTROL_TIMES: Final = frozenset({"PARTITION_START_TIME", "PARTITION_END_TIME"})
+
+
+@contextmanager
+def file_store(directory: Path, options: WriteOptions) -> Iterator[FileStore]:
+    """A directory to append to; what was not saved is gone afterwards. Raises ConfigError, FormatError."""
+    store = FileStore(directory, options)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+class FileStore:
+    """A directory that change tables are appended to, under temporary names until ``save``.
+
+    The state of the writer is ``STATE_FILE``; without it numbers go on behind the highest change_seq stored.
+    """
+
+    def __init__(self, directory: Path, options: WriteOptions) -> None:
+        self.mask_form: Literal["binary", "text"] = "binary" if options.file_format == "parquet" else "text"
+        self._directory, self._options = directory, options
+        self._read_options = ReadOptions(suffix=options.suffix, header_prefix=options.header_prefix)
+        self._work = directory / f".writing-{uuid.uuid4().hex}"
+        self._parts: list[tuple[Path, Path]] = []  # temporary name, final name
+        self._tables: list[_TableParts] = []
+        try:
+            self._work.mkdir(parents=True)
+        except OSError as error:
+            raise ConfigError(f"change tables cannot be written to {directory}: {error}") from error
+
+    def stored_state(self) -> WriterState:
+        path = self._directory / STATE_FILE
+        if path.exists():
+            try:
+                saved = json.loads(path.read_text(encoding="utf-8"))
+                return WriterState(str(saved["prefix"]), int(saved["number"]))
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise FormatError(f"{path} is no state of a writer: {error!r}; restore it or remove it") from None
+        context = reading(self._read_options, (), Report(strict=True))
+        tables = (stored_table(files, context) for files in table_files(self._directory, context))
+        return resume(max((row.change_seq for table in tables for row in table.rows()), default=None))
+
+    def table(self, schema: str | None, table: str, columns: Sequence[QlikColumn]) -> _TableParts:
+        folder = self._directory / f"{file_name(schema, table)}{self._options.suffix}"
+        layout = layout_of_new(schema, table, columns, self._options)
+        stored_columns = _file_columns(layout, columns, is_binary=self.mask_form == "binary")
+        convert = converter(self._options.file_format, stored_columns, full_name(schema, table))
+        parts = _TableParts(schema, table, layout, convert, folder, partial(self._new_part, stored_columns))
+        self._tables.append(parts)
+        return parts
+
+    def _new_part(self, columns: Sequence[FileColumn]) -> tuple[Path, AbstractContextManager[WriteRow]]:
+        path = self._work / f"{uuid.uuid4().hex}{SUFFIXES[self._options.file_format]}"
+        return path, open_part(path, self._options.file_format, columns)
+
+    def flush(self) -> None:
+        for table in self._tables:
+            table.close()
+
+    def control_rows(self, name: str) -> Iterator[dict[str, Any]]:
+        return control_rows(self._directory, name, self._read_options)
+
+    def partitions(self) -> Iterator[tuple[str | None, str, str]]:
+        """Every partition that has a folder, and the new ones."""
+        for entry in table_entries(self._directory, self._options.suffix):
+            schema, table = table_names(entry, self._options.suffix)
+            for name in {part.partition for part in parts_of(entry, self._read_options)} - {None}:
+                assert name is not None
+                yield schema, table, name
+        for parts in self._tables:
+            yield from ((parts.schema, parts.table, name) for name in parts.partitions)
+
+    def append_partitions(self, rows: Sequence[ControlRow]) -> None:
+        """A file of the partitions for attrep_cdc_partitions, if there are any."""
+        if rows:
+            columns = [_control_column(name) for name in CONTROL_COLUMNS]
+            convert = converter(self._options.file_format, columns, CONTROL_TABLE)
+            path, opened = self._new_part(columns)
+            with opened as write:
+                for row in rows:
+                    write(convert(row))
+            self._parts.append((path, self._directory / CONTROL_TABLE / path.name))
+
+    def save(self, state: WriterState) -> None:
+        """Let everything appear: the rows, the partitions that can be read, the state."""
+        folders = set()
+        for temporary, final in chain(*(table.written for table in self._tables), self._parts):
+            final.parent.mkdir(parents=True, exist_ok=True)
+            sync_path(temporary)
+            temporary.replace(final)
+            folders.add(final.parent)
+        temporary = self._work / STATE_FILE
+        temporary.write_text(json.dumps(state._asdict()) + "\n", encoding="utf-8")
+        sync_path(temporary)
+        temporary.replace(self._directory / STATE_FILE)
+        for folder in (*folders, self._directory):
+            sync_path(folder)
+
+    def close(self) -> None:
+        """Remove what has not appeared."""
+        self.flush()
+        shutil.rmtree(self._work, ignore_errors=True)
+
+
+class _TableParts:
+    """The new files of one table, one at a time: rows come in change_seq order, so partitions do too.
+
+    ``written``: temporary and final names of the files that are whole; ``partitions``: those that they are of.
+    """
+
+    def __init__(
+        self,
+        schema: str | None,
+        table: str,
+        layout: TableLayout,
+        convert: Callable[[Sequence[Any]], list[Any]],
+        folder: Path,
+        new_part: Callable[[], tuple[Path, AbstractContextManager[WriteRow]]],
+    ) -> None:
+        self.schema, self.table, self.layout, self.convert = schema, table, layout, convert
+        self.partitions: set[str] = set()
+        self.written: list[tuple[Path, Path]] = []
+        self._folder, self._new_part = folder, new_part
+        self._open = ExitStack()
+        self._write_row: WriteRow | None = None
+        self._partition: str | None = None
+        self._first = self._last = ""
+
+    def append(self, rows: Sequence[ChangeRow], values: Sequence[list[Any]]) -> None:
+        for row, stored in zip(rows, values, strict=True):
+            if self._write_row is None or row.partition_name != self._partition:
+                self.close()
+                self._partition, self._first = row.partition_name, row.change_seq
+                self._temporary, opened = self._new_part()
+                self._write_row = self._open.enter_context(opened)
+            self._last = row.change_seq
+            self._write_row(stored)
+
+    def close(self) -> None:
+        """Make the file that is being written whole."""
+        if self._write_row is None:
+            return
+        self._write_row = None
+        self._open.close()
+        folder = self._folder
+        if self._partition is not None:
+            folder /= f"{PARTITION_NAME}={self._partition}"
+            self.partitions.add(self._partition)
+        self.written.append((self._temporary, folder / f"{self._first}_{self._last}{self._temporary.suffix}"))
+
+
+def _file_columns(layout: TableLayout, columns: Sequence[QlikColumn], *, is_binary: bool) -> list[FileColumn]:
+    header_at = {place: name for name, place in layout.headers.items()}
+    by_name = {column.name: column for column in columns}
+    found = []
+    for place, name in enumerate(layout.columns):
+        header = header_at.get(place)
+        if header is None:
+            found.append(FileColumn(by_name[name]))
+        else:
+            type = "STRING" if header == "change_mask" and not is_binary else _STORED_TYPES.get(header, "STRING")
+            found.append(FileColumn(QlikColumn(name, type), header == "timestamp"))
+    return found
+
+
+def _control_column(name: str) -> FileColumn:
+    is_time = name in _CONTROL_TIMES
+    return FileColumn(QlikColumn(name, "DATETIME" if is_time else "STRING"), is_time)

@@ -1,4 +1,7 @@
-"""Change tables that are stored somewhere, and the changes of several of them in one order (spec/qlik.md 4, 7)."""
+"""Change tables where they are stored: what reading and writing them is, whatever the place (spec/qlik.md 3, 4, 7).
+
+There are two places, ``file_tables`` and ``database_tables``.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,36 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, Protocol
 
 from eventlog.changes.format import Report
 from eventlog.errors import FormatError, with_location
 from eventlog.files.tabular import format_of
 from eventlog.model import Change
-from eventlog.qlik.change_rows import ChangeRow, RowReader, masks_by_history, read_layout, row_reader
-from eventlog.qlik.change_table_options import Described, ReadOptions, described, full_name
+from eventlog.qlik.change_rows import (
+    ChangeRow,
+    RowReader,
+    TableLayout,
+    masks_by_history,
+    new_layout,
+    read_layout,
+    row_reader,
+    row_writer,
+)
+from eventlog.qlik.change_table_options import Described, ReadOptions, WriteOptions, described, full_name
 from eventlog.qlik.change_tables import SourceTable, changes_of_rows
-from eventlog.qlik.columns import lobs_of
-from eventlog.qlik.control_tables import DdlEntry, column_history
-from eventlog.qlik.sequence import Waiting, count_events
+from eventlog.qlik.columns import QlikColumn, lobs_of
+from eventlog.qlik.control_tables import (
+    CONTROL_TABLE,
+    HISTORY_TABLE,
+    ControlRow,
+    DdlEntry,
+    column_history,
+    entry_of,
+    has_ended,
+    parse_partition_name,
+)
+from eventlog.qlik.sequence import Waiting, WriterState, count_events
 from eventlog.qlik.stored_values import Convert, plain_reader, typed_reader
 from eventlog.qlik.values import plain_value
 
@@ -68,9 +89,6 @@ def reading(options: ReadOptions, history: Iterable[DdlEntry], report: Report) -
     """What the tables of one source are read with. Raises ConfigError."""
     return Reading(options, described(options.tables, options.catalog), tuple(history), report)
 
-
-WriteRows = Callable[[Sequence[ChangeRow]], None]
-"""Writes the rows of one change: all of them or, if one cannot be written, none."""
 
 ReadRows = Callable[[Iterable[Sequence[Any] | FormatError]], Iterator[ChangeRow]]
 """Stored values of rows -> the rows, without those that cannot be read and may be passed over."""
@@ -125,6 +143,36 @@ def _row_reader(columns: Sequence[str], schema: str | None, table: str, reading:
     return lambda values: read(typed(values))
 
 
+class Source(Protocol):
+    """A place that change tables are read from."""
+
+    def is_written(self) -> bool:
+        """Whether a writer has been here, though there may have been nothing to write."""
+
+    def control_rows(self, name: str) -> Iterable[Mapping[str, Any]]:
+        """The rows of a control table, by column names in upper case; none without the table."""
+
+    def tables(self, reading: Reading) -> tuple[Sequence[StoredTable], Reading]:
+        """The tables that the options want, and the same reading with what the place knows of their columns."""
+
+
+def changes_in(source: Source, place: str, options: ReadOptions, report: Report) -> Iterator[Change]:
+    """The changes of all tables of a source in change_seq order, numbered within their transactions.
+
+    ``place`` names the source, for messages. Raises FormatError.
+    """
+    history = map(entry_of, source.control_rows(HISTORY_TABLE)) if options.ddl_history else ()
+    tables, context = source.tables(reading(options, history, report))
+    if not tables and not source.is_written():
+        raise nothing_found(place, options)
+    return changes_of(tables, context)
+
+
+def nothing_found(place: str, options: ReadOptions) -> FormatError:
+    """The error of a source without a change table."""
+    return FormatError(f"{place} has no change table that the options want: names end in {options.suffix}")
+
+
 def changes_of(tables: Iterable[StoredTable], reading: Reading) -> Iterator[Change]:
     """The changes of all tables in change_seq order, numbered within their transactions."""
     streams = [_changes(table, reading) for table in tables]
@@ -158,3 +206,105 @@ def _changes(stored: StoredTable, reading: Reading) -> Iterator[Change | Waiting
         skip=reading.report.skip,
         what=full_name(stored.schema, stored.table),
     )
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+class TableStore(Protocol):
+    """One change table that rows are appended to: its layout, and what its place holds for the values of a row."""
+
+    @property
+    def layout(self) -> TableLayout: ...
+
+    @property
+    def convert(self) -> Callable[[Sequence[Any]], list[Any]]: ...
+
+    def append(self, rows: Sequence[ChangeRow], values: Sequence[list[Any]]) -> None:
+        """Append the rows of one change, with their converted values."""
+
+
+class Store(Protocol):
+    """A place that change tables are appended to, all or nothing: what is appended counts when ``save`` has returned.
+
+    ``mask_form``: how it holds masks.
+    """
+
+    mask_form: Literal["binary", "text"]
+
+    def stored_state(self) -> WriterState:
+        """The state of the writer as it was saved, else that of the highest change_seq stored."""
+
+    def table(self, schema: str | None, table: str, columns: Sequence[QlikColumn]) -> TableStore:
+        """A table to append to, new if it is not there. Raises MaskTooWide, MissingHeader, FormatError."""
+
+    def flush(self) -> None:
+        """Write what is still in memory."""
+
+    def control_rows(self, name: str) -> Iterable[Mapping[str, Any]]:
+        """As ``Source.control_rows``."""
+
+    def partitions(self) -> Iterable[tuple[str | None, str, str]]:
+        """Schema, table and name of every partition that has rows, new ones among them."""
+
+    def append_partitions(self, rows: Sequence[ControlRow]) -> None:
+        """Append rows to attrep_cdc_partitions, which is created if it is not there."""
+
+    def save(self, state: WriterState) -> None:
+        """Save the state together with the rows that it numbered."""
+
+
+WriteRows = Callable[[Sequence[ChangeRow]], None]
+"""Writes the rows of one change: all of them or, if one cannot be written, none."""
+
+
+def table_writer(
+    store: Store, options: WriteOptions, schema: str | None, table: str, columns: Sequence[QlikColumn]
+) -> WriteRows:
+    """The function that writes rows to a table. Raises as ``Store.table``; the function raises ValueRange,
+    NotExpressible.
+    """
+    stored = store.table(schema, table, columns)
+    values = row_writer(
+        stored.layout,
+        mask_form=store.mask_form,
+        byteorder=options.byteorder,
+        empty_mask=options.empty_mask,
+        what=full_name(schema, table),
+    )
+    convert, append = stored.convert, stored.append
+    return lambda rows: append(rows, [convert(values(row)) for row in rows])
+
+
+def layout_of_new(schema: str | None, table: str, columns: Sequence[QlikColumn], options: WriteOptions) -> TableLayout:
+    """The layout of a table that is not there. Raises MaskTooWide, FormatError."""
+    return new_layout(
+        [column.name for column in columns],
+        headers=options.headers,
+        header_prefix=options.header_prefix,
+        mask_offset=options.mask_offset,
+        partitioned=options.partitioned,
+        what=full_name(schema, table),
+    )
+
+
+def finish(store: Store, options: WriteOptions, state: WriterState) -> None:
+    """Write what is left, the partitions that have ended (with ``close_partitions`` all) if they are not listed, and
+    the state.
+    """
+    store.flush()
+    if options.partitioned:
+        rows = _ended_partitions(store, options, state)
+        store.append_partitions(sorted(rows, key=lambda row: (row.partition_start_time, row[-2] or "", row[-1])))
+    store.save(state)
+
+
+def _ended_partitions(store: Store, options: WriteOptions, state: WriterState) -> Iterator[ControlRow]:
+    listed = {
+        (row.get("TABLE_OWNER"), row.get("TABLE_NAME"), row.get("PARTITION_NAME"))
+        for row in store.control_rows(CONTROL_TABLE)
+    }
+    for schema, table, name in set(store.partitions()) - listed:
+        partition = parse_partition_name(name)
+        if options.close_partitions or has_ended(partition, state):
+            yield ControlRow(options.server, options.task, name, *partition, schema, table)

@@ -20,8 +20,7 @@ from eventlog.qlik.change_rows import new_layout
 from eventlog.qlik.change_table_format import read, write
 from eventlog.qlik.columns import TYPES as TYPES_OF_COLUMNS
 from eventlog.qlik.columns import columns_from_json
-from eventlog.qlik.database_tables import DatabaseTable
-from eventlog.qlik.database_target import change_table
+from eventlog.qlik.database_tables import DatabaseTable, change_table
 from eventlog.qlik.errors import MissingHeader
 from eventlog.sql.connection import connect_any
 
