@@ -16,7 +16,6 @@ from eventlog.sql.dialects.postgresql.compile import (
     ANY_BYTE,
     Compiled,
     CompiledTrigger,
-    PartitionTrigger,
     render_partition_triggers,
     render_quote_function,
 )
@@ -64,14 +63,12 @@ def compare_table(compiled: Sequence[Compiled], installed: Installed, others: It
     ``others``: what is declared for other tables too. A function whose name they need is theirs from now on: it is what
     a table that was renamed still calls.
     """
-    place = (compiled[0].schema, compiled[0].table)
+    place = compiled[0].place
     name = ".".join(place)
     old = installed.on(*place)
     functions = installed.functions_on(*place)
     # Those of partitions that this role may not touch are left as they are.
-    partitions = dict.fromkeys(
-        (one.schema, one.table) for made in compiled for one in made.partitions if one.may_be_made
-    )
+    partitions = [one.table for made in compiled for one in made.partitions.values() if one is not None]
     of_partitions = [row for partition in partitions for row in installed.on(*partition)]
     if not old and not {row.name for row in functions} & {one.function for one in compiled}:
         statements = (*_drop_triggers(of_partitions), *_create_all(compiled))
@@ -96,19 +93,17 @@ def _compare_partitions(
     gone: list[Row[Any]] = []
     statements: list[str] = []
     for made in compiled:
-        for one in made.partitions:
-            if not one.may_be_made:
-                continue
-            row = there.pop((one.schema, one.table, one.trigger.name), None)
+        for one in filter(None, made.partitions.values()):
+            row = there.pop((*one.table, one.name), None)
             if row is None:
-                new[one.table] = None
-            elif row.function == oids[made.function] and _is_as_compiled(made, one.trigger, row):
+                new[one.table[1]] = None
+            elif row.function == oids[made.function] and _is_as_compiled(made, one, row):
                 continue
             else:
                 how = "is disabled" if row.enabled == "D" else "was changed by hand"
                 reasons.append(f"trigger {row.name} of partition {row.table_name} {how}")
                 gone.append(row)
-            statements += _create_on_partition(made, one)
+            statements += (one.statement, *_settle(one, made.marker))
     if new:
         named = ", ".join(list(new)[:_NAMED]) + (f" and {len(new) - _NAMED} more" if len(new) > _NAMED else "")
         reasons.insert(0, f"TRUNCATE of {'partition' if len(new) == 1 else 'partitions'} {named} is not captured yet")
@@ -189,8 +184,6 @@ def _create_all(compiled: Iterable[Compiled]) -> tuple[str, ...]:
 
 def _create(compiled: Compiled) -> Iterable[str]:
     function = qualified(compiled.schema, compiled.function)
-    table = qualified(compiled.schema, compiled.table)
-    marker = literal(compiled.marker)
     yield compiled.statement
     # Whoever may execute it could put it on a table of his own and write what he likes into the log.
     yield f"REVOKE ALL ON FUNCTION {function}() FROM PUBLIC"
@@ -198,21 +191,16 @@ def _create(compiled: Compiled) -> Iterable[str]:
     for trigger in compiled.triggers:
         yield trigger.statement
     for trigger in compiled.triggers:
-        yield from _settle(trigger, table, marker)
-    for partition in compiled.partitions:
-        if partition.may_be_made:
-            yield from _create_on_partition(compiled, partition)
+        yield from _settle(trigger, compiled.marker)
+    for partition in filter(None, compiled.partitions.values()):
+        yield partition.statement
+        yield from _settle(partition, compiled.marker)
 
 
-def _create_on_partition(compiled: Compiled, partition: PartitionTrigger) -> Iterable[str]:
-    yield partition.trigger.statement
-    yield from _settle(partition.trigger, qualified(partition.schema, partition.table), literal(compiled.marker))
-
-
-def _settle(trigger: CompiledTrigger, table: str, marker: str) -> Iterable[str]:
+def _settle(trigger: CompiledTrigger, marker: str) -> Iterable[str]:
     """Say whose a new trigger is, and when it fires."""
-    name = quote_identifier(trigger.name)
-    yield f"COMMENT ON TRIGGER {name} ON {table} IS {marker}"
+    name, table = quote_identifier(trigger.name), qualified(*trigger.table)
+    yield f"COMMENT ON TRIGGER {name} ON {table} IS {literal(marker)}"
     if trigger.enabled != "O":
         when = {"A": "ALWAYS", "R": "REPLICA"}[trigger.enabled]
         yield f"ALTER TABLE {table} ENABLE {when} TRIGGER {name}"
@@ -230,8 +218,7 @@ def drop_all(installed: Installed, *, kept: Iterable[Compiled], reason: str) -> 
     """What takes our triggers and functions away, but for those of the tables of ``kept`` and its functions."""
     actions = []
     kept = tuple(kept)
-    tables = {(one.schema, one.table) for one in kept}
-    tables |= {(one.schema, one.table) for made in kept for one in made.partitions}
+    tables = {place for one in kept for place in (one.place, *one.partitions)}
     functions_kept = {(one.schema, one.function) for one in kept}
     used = {row.function for rows in installed.triggers.values() for row in rows}
     doomed = _with_partitions(installed, {(schema, table) for schema, table, _ in installed.ours} - tables)

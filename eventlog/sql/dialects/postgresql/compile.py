@@ -58,6 +58,7 @@ _STATEMENT_SETTINGS: Final = {"enable_seqscan": "off", "jit": "off"}
 class CompiledTrigger:
     """One trigger. ``type`` and ``enabled`` as in pg_trigger, ``old_table`` and ``new_table`` its transition tables."""
 
+    table: TableName
     name: str
     type: int
     enabled: str
@@ -68,24 +69,14 @@ class CompiledTrigger:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionTrigger:
-    """The TRUNCATE trigger of one partition of a table. ``may_be_made``: by this role."""
-
-    schema: str
-    table: str
-    may_be_made: bool
-    trigger: CompiledTrigger
-
-
-@dataclass(frozen=True, slots=True)
 class Compiled:
     """One function and its triggers on one table, as SQL; their hash in ``marker``, which is the triggers' comment.
 
     ``function_marker``: the function's comment, which tells the ``columns`` too (name -> type) that they were compiled
     for. ``present``: all columns of the table. ``by_statement``: the operations (i, u, d) that are logged a statement,
     not a row. ``is_replicated``: it logs row by row what a replication applies, beside another that logs statements.
-    ``partitions``: the triggers of those that are known, which are no part of the hash: partitions come and go.
-    ``is_partitioned``: the table has some, known or not.
+    ``partitions``: the TRUNCATE triggers of those that are known, None = this role may not make it; they are no part of
+    the hash, since partitions come and go. ``is_partitioned``: the table has some, known or not.
     """
 
     schema: str
@@ -102,7 +93,7 @@ class Compiled:
     by_statement: frozenset[str]
     is_replicated: bool
     is_partitioned: bool
-    partitions: tuple[PartitionTrigger, ...]
+    partitions: Mapping[TableName, CompiledTrigger | None]
 
     @property
     def place(self) -> TableName:
@@ -117,8 +108,10 @@ def compile_triggers(
     Raises TriggerError for a capture that cannot be.
     """
     # Somebody else's function would be replaced without a question, so its name is taken.
-    functions = {name for name, oid in facts.function_names.items() if oid not in installed.functions}
-    triggers = {
+    functions: set[tuple[str, ...]] = {
+        name for name, oid in facts.function_names.items() if oid not in installed.functions
+    }
+    triggers: set[tuple[str, ...]] = {
         (*table, row.name)
         for table, rows in installed.triggers.items()
         for row in rows
@@ -126,43 +119,32 @@ def compile_triggers(
     }
     compiled = []
     for one in declared:
-        home, table = one.schema or schema, one.table.name
-        by_statement = statement_operations(home, one, facts)
+        table = (one.schema or schema, one.table.name)
+        place = _Place(schema, table[0], log, facts)
+        by_statement = statement_operations(table[0], one, facts)
         parts = [_Part((*_OPERATIONS, "t"), by_statement)]
         if one.always and by_statement:
             # An apply worker fires row triggers only, a table's first synchronization both: so a row trigger that fires
             # for what is replicated, and a statement's for all else, and no change is logged twice.
-            parts.append(
-                _Part(tuple(operation for operation in _OPERATIONS if operation in by_statement), is_replicated=True)
-            )
+            parts.append(_Part([letter for letter in _OPERATIONS if letter in by_statement], is_replicated=True))
         for part in parts:
-            function = free_name(f"proc_{table}", MAX_IDENTIFIER, lambda name, home=home: (home, name) in functions)  # type: ignore[misc]
-            functions.add((home, function))
-            names = {}
-            for operation in part.operations:
-                names[operation] = free_name(
-                    f"_tgr_{table}_{operation}",
-                    MAX_IDENTIFIER,
-                    lambda name, place=(home, table): (*place, name) in triggers,  # type: ignore[misc]
-                )
-                triggers.add((home, table, names[operation]))
-            partitions = []
-            for partition in facts.partitions.get((home, table), ()) if "t" in part.operations else ():
-                place_of = (partition.schema, partition.name)
-                name = free_name(
-                    f"_tgr_{partition.name}_t",
-                    MAX_IDENTIFIER,
-                    lambda name, place=place_of: (*place, name) in triggers,  # type: ignore[misc]
-                )
-                triggers.add((*place_of, name))
-                trigger = _truncate_trigger(
-                    name, qualified(*place_of), qualified(home, function), part.enabled("t", one.always)
-                )
-                partitions.append(PartitionTrigger(*place_of, partition.may_have_triggers, trigger))
-            place = _Place(schema, home, log, facts)
-            moving = moving_with(one, declared)
-            compiled.append(_compile(place, one, moving, function, names, part, tuple(partitions)))
+            function = _take_name(f"proc_{table[1]}", table[:1], functions)
+            sql_name = qualified(table[0], function)
+            names = {letter: _take_name(f"_tgr_{table[1]}_{letter}", table, triggers) for letter in part.operations}
+            partitions: dict[TableName, CompiledTrigger | None] = {}
+            for partition, may_be_made in facts.partitions.get(table, {}).items() if "t" in names else ():
+                name = _take_name(f"_tgr_{partition[1]}_t", partition, triggers)
+                trigger = _truncate_trigger(name, partition, sql_name, part.enabled("t", one.always))
+                partitions[partition] = trigger if may_be_made else None
+            compiled.append(_compile(place, one, moving_with(one, declared), function, names, part, partitions))
     return compiled
+
+
+def _take_name(beginning: str, place: tuple[str, ...], taken: set[tuple[str, ...]]) -> str:
+    """The first name at a place that nobody has; it is taken from now on."""
+    name = free_name(beginning, MAX_IDENTIFIER, lambda name: (*place, name) in taken)
+    taken.add((*place, name))
+    return name
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +209,7 @@ def _compile(
     function: str,
     names: Mapping[str, str],
     part: _Part,
-    partitions: tuple[PartitionTrigger, ...],
+    partitions: Mapping[TableName, CompiledTrigger | None],
 ) -> Compiled:
     by_statement = part.by_statement
     if isinstance(triggers, ClassTriggers):
@@ -242,7 +224,7 @@ def _compile(
     settings = session_settings(shown, place.facts.enums) | (_STATEMENT_SETTINGS if by_statement else {})
     sql_name = qualified(place.home, function)
     statement = _TEMPLATES.render("function.sql.j2", function=sql_name, settings=settings, body=body)
-    table = qualified(place.home, triggers.table.name)
+    table = (place.home, triggers.table.name)
     made = [
         _truncate_trigger(name, table, sql_name, part.enabled(operation, triggers.always))
         if operation == "t"
@@ -275,16 +257,16 @@ def _compile(
     )
 
 
-def _truncate_trigger(name: str, table: str, function: str, enabled: str) -> CompiledTrigger:
+def _truncate_trigger(name: str, table: TableName, function: str, enabled: str) -> CompiledTrigger:
     statement = (
-        f"CREATE TRIGGER {quote_identifier(name)}\nBEFORE TRUNCATE ON {table} FOR EACH STATEMENT\n"
+        f"CREATE TRIGGER {quote_identifier(name)}\nBEFORE TRUNCATE ON {qualified(*table)} FOR EACH STATEMENT\n"
         f"EXECUTE FUNCTION {function}()"
     )
-    return CompiledTrigger(name, BEFORE | TRUNCATE, enabled, None, None, None, statement)
+    return CompiledTrigger(table, name, BEFORE | TRUNCATE, enabled, None, None, None, statement)
 
 
 def _trigger(
-    name: str, table: str, function: str, operation: str, part: _Part, always: bool, is_whole: bool
+    name: str, table: TableName, function: str, operation: str, part: _Part, always: bool, is_whole: bool
 ) -> CompiledTrigger:
     type_, when, transition = _OPERATIONS[operation]
     by_statement = operation in part.by_statement
@@ -294,14 +276,14 @@ def _trigger(
     referencing = " ".join(f"{row} TABLE AS {rows}" for row, rows in transition.items())
     lines = [
         f"CREATE TRIGGER {quote_identifier(name)}",
-        f"{when} ON {table}",
+        f"{when} ON {qualified(*table)}",
         *([f"REFERENCING {referencing}"] if transition else []),
         f"FOR EACH {'STATEMENT' if by_statement else 'ROW'}",
         *([f"WHEN ({condition})"] if condition else []),
         f"EXECUTE FUNCTION {function}()",
     ]
     enabled, rows = part.enabled(operation, always), (transition.get("OLD"), transition.get("NEW"))
-    return CompiledTrigger(name, type_, enabled, condition, *rows, "\n".join(lines))
+    return CompiledTrigger(table, name, type_, enabled, condition, *rows, "\n".join(lines))
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------------

@@ -87,10 +87,10 @@ def _order(made: Compiled, installed: Installed) -> Iterable[str]:
 
 
 def _partitions(made: Compiled, installed: Installed) -> Iterable[str]:
-    for one in made.partitions:
-        if not one.may_be_made and not installed.on(one.schema, one.table):
+    for partition, trigger in made.partitions.items():
+        if trigger is None and not installed.on(*partition):
             yield (
-                f"TRUNCATE of partition {one.schema}.{one.table} of {made.table} is not captured: the role that "
+                f"TRUNCATE of partition {'.'.join(partition)} of {made.table} is not captured: the role that "
                 "applies the triggers does not own it, or may not read all of its rows; apply as its owner"
             )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from types import SimpleNamespace
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from sqlalchemy import Connection, Row, TextClause, text
 
@@ -43,21 +43,14 @@ def owns(log: LogTable, marker: str | None) -> bool:
     )
 
 
-class Partition(NamedTuple):
-    """A partition of a watched table, at any depth. ``may_have_triggers``: this role may make and run them."""
-
-    schema: str
-    name: str
-    may_have_triggers: bool
-
-
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is true of the watched schemas beyond their catalog.
 
     ``readable``, ``lockable`` (row by row), ``filtered`` (by row level security) and the heirs are sets of tables;
     ``equality`` the operators of unique keys by table and column; ``foreign_keys`` those of foreign keys by both ends;
-    ``partitions`` those of partitioned tables. ``owner``: the role that the triggers will run as.
+    ``partitions`` those of partitioned tables, at any depth, and whether this role may make triggers there. ``owner``:
+    the role that the triggers will run as.
     """
 
     enums: frozenset[str]
@@ -69,7 +62,7 @@ class Facts:
     readable: frozenset[TableName] = frozenset()
     lockable: frozenset[TableName] = frozenset()
     filtered: frozenset[TableName] = frozenset()
-    partitions: Mapping[TableName, Sequence[Partition]] = field(default_factory=dict)
+    partitions: Mapping[TableName, Mapping[TableName, bool]] = field(default_factory=dict)
     owner: str = ""
     log_is_writable: bool = True
     has_quote_function: bool = True
@@ -124,9 +117,9 @@ def read_facts(conn: Connection, log: LogTable, schemas: Sequence[str]) -> Facts
 
     there = _log_row(conn, log)
     tables = rows("tables")
-    partitions: defaultdict[TableName, list[Partition]] = defaultdict(list)
+    partitions: defaultdict[TableName, dict[TableName, bool]] = defaultdict(dict)
     for row in rows("partitions"):
-        partitions[row.schema, row.table_name].append(Partition(row.own_schema, row.name, row.may_have_triggers))
+        partitions[row.schema, row.table_name][row.own_schema, row.name] = row.may_have_triggers
     return Facts(
         enums=frozenset(row.name for row in conn.execute(sql("enums"))),
         equality={(row.schema, row.table_name, row.column_name): row.operator for row in rows("equality")},
