@@ -6,7 +6,9 @@ import gc
 import logging
 import signal
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from functools import partial
 from types import FrameType
 
 import click
@@ -20,8 +22,9 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.liveness import liveness_file, patience
+from eventlog.publisher.liveness import Progress, liveness_file, patience
 from eventlog.publisher.metrics import OLD_UNREADABLE, TRUNCATED, stream_summary, warn_of_loopback
+from eventlog.publisher.observer import SILENT, Observer
 from eventlog.publisher.open import ignored_indent, open_sink, open_to_publish, open_unlocked
 from eventlog.publisher.sinks.files import StreamSink
 from eventlog.publisher.stream.open import claiming
@@ -74,16 +77,49 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
     stop = stop_on_signals()
     try:
         if once:
-            with open_to_publish(config, counters) as opened, closing(open_sink(config, sys.stdout)) as sink:
-                publish_once(opened, sink, stop)
+            with (
+                _monitoring(config, counters) as observer,
+                open_to_publish(config, counters) as opened,
+                closing(open_sink(config, sys.stdout)) as sink,
+            ):
+                publish_once(opened, sink, stop, observer)
         else:
             _log.info("publishing the log %s", config.database.log_table)
-            with liveness_file(config.publisher.health_file, patience(config)) as progress:
+            with _watching(config, counters) as (progress, observer):
                 run_daemon(
-                    lambda: open_to_publish(config, counters), lambda: open_sink(config, sys.stdout), stop, progress
+                    lambda: open_to_publish(config, counters),
+                    lambda: open_sink(config, sys.stdout),
+                    stop,
+                    progress,
+                    observer,
                 )
     finally:
         report(config, counters)
+
+
+@contextmanager
+def _watching(config: Config, counters: Counters) -> Iterator[tuple[Progress, Observer]]:
+    """What is called when there is progress, for the health file and for the monitor, and what is told of the work."""
+    with (
+        liveness_file(config.publisher.health_file, patience(config)) as touch,
+        _monitoring(config, counters) as observer,
+    ):
+
+        def progress() -> None:
+            touch()
+            observer.progressed()
+
+        yield progress, observer
+
+
+def _monitoring(config: Config, counters: Counters) -> AbstractContextManager[Observer]:
+    """What is told of the publisher's work; imported only where a monitor is configured."""
+    if config.monitor.listen is None:
+        return nullcontext(SILENT)
+    from eventlog.cli.triggers import planned_triggers
+    from eventlog.publisher.monitor.open import monitoring
+
+    return monitoring(config, config.monitor.listen, counters, planned_triggers)
 
 
 def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> None:
@@ -104,9 +140,10 @@ def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> Non
         _log.info("options that are about a log and do not count here: %s", ", ".join(ignored))
     stop = stop_on_signals()
     try:
-        with liveness_file(config.publisher.health_file, patience(config)) as progress:
+        with _watching(config, counters) as (progress, observer):
             claimed = claiming(config, open_position)
-            follow(followed, claimed, lambda: open_sink(config, sys.stdout), stop, once=once, progress=progress)
+            open_its_sink = partial(open_sink, config, sys.stdout)
+            follow(followed, claimed, open_its_sink, stop, once=once, progress=progress, observer=observer)
     finally:
         counted = "".join(f", {number} {name}" for name, number in sorted(done.counters.items()))
         _log.info("%s%s", stream_summary(counters), counted)

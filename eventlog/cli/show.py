@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from eventlog.cli.context import Context
 from eventlog.cli.output import json_option, print_json, result, table
 from eventlog.publisher.context import Counters
-from eventlog.publisher.explain import Explanation, explain
+from eventlog.publisher.explain import Explanation, explain, explanation_data
 from eventlog.publisher.open import open_unlocked
 
 SOURCES: Final = {
@@ -31,21 +31,9 @@ def show(context: Context, record_id: int, as_json: bool) -> None:
     with open_unlocked(context.config(), Counters()) as opened:
         found = explain(opened, record_id)
     if as_json:
-        print_json(as_data(found))
+        print_json(explanation_data(found))
     else:
         _print(found)
-
-
-def as_data(found: Explanation) -> dict[str, Any]:
-    """The explanation as JSON takes it: tuples with names become objects."""
-    return {
-        **{name: getattr(found, name) for name in Explanation.__dataclass_fields__},
-        "row": found.row._asdict(),
-        "problem": None if found.problem is None else found.problem._asdict(),
-        "in_flight": None if found.in_flight is None else found.in_flight._asdict(),
-        "members": [member._asdict() for member in found.members],
-        "errors": [line._asdict() for line in found.errors],
-    }
 
 
 def _print(found: Explanation) -> None:

@@ -131,11 +131,29 @@ def from_environment(environ: Mapping[str, str]) -> Read:
             if not name.startswith(prefix) or _SERVICE_LINK.fullmatch(name):
                 continue
             key = name.removeprefix(prefix)
+            of_file = keys.get(key.removesuffix("_FILE"))
+            if key not in keys and of_file is not None and of_file.option.secret:
+                yield _secret_of_file(of_file, name, environ)
+                continue
             if key not in keys:
                 yield unknown(f"environment variable {name}", prefix + nearest(key, keys))
                 continue
             yield _text_setting(keys[key], environ[name], Layer.ENVIRONMENT, f"environment variable {name}")
     yield from _misspelled_sections(environ)
+
+
+def _secret_of_file(target: _Target, name: str, environ: Mapping[str, str]) -> Setting | ConfigError:
+    """A secret that a variable ``..._FILE`` names the file of, as orchestrators hand secrets over."""
+    source = f"environment variable {name}"
+    if name.removesuffix("_FILE") in environ:
+        return ConfigError(f"{source} and {name.removesuffix('_FILE')} exclude each other; keep one")
+    try:
+        text = Path(environ[name]).read_text(encoding="utf-8").strip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        return ConfigError(f"{source}: {environ[name]} cannot be read: {error}")
+    if not text:
+        return ConfigError(f"{source}: {environ[name]} is empty; it is to hold the secret")
+    return _text_setting(target, text, Layer.ENVIRONMENT, source)
 
 
 def _misspelled_sections(environ: Mapping[str, str]) -> Iterator[ConfigError]:

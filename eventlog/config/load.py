@@ -13,6 +13,7 @@ from eventlog.config.settings import (
     SECTIONS,
     DatabaseSettings,
     FormatSettings,
+    MonitorSettings,
     PublisherSettings,
     SinkSettings,
     SourceSettings,
@@ -44,6 +45,7 @@ class Config:
     sink: SinkSettings
     format: FormatSettings
     source: SourceSettings
+    monitor: MonitorSettings
     watches: tuple[WatchSettings, ...]
     sources: Mapping[str, str]
     warnings: tuple[str, ...] = ()

@@ -332,12 +332,39 @@ class SourceSettings:
     position_table: str = option("eventlog_position", TEXT, "table of the position, one a publisher")
 
 
+@dataclass(frozen=True, slots=True)
+class MonitorSettings:
+    """``[monitor]``: metrics, health and the status page of a publisher (extra ``monitor``)."""
+
+    listen: str | None = option(
+        None, TEXT, "host:port to serve on; default: off; an address that is not loopback needs a token",
+        example="127.0.0.1:9464",
+    )  # fmt: skip
+    token: str | None = option(
+        None, SECRET, "what whoever looks has to give, only by EVENTLOG_MONITOR_TOKEN", secret=True
+    )
+    allowed_hosts: tuple[str, ...] = option(
+        (), NAMES, "host names beside that of listen under which it may be asked", example=["monitor.example.org"]
+    )
+    certificate: Path | None = option(None, PATH, "serve by TLS: certificate", example="/etc/ssl/monitor.pem")
+    private_key: Path | None = option(
+        None, PATH, "its key, if it is not in the certificate's file", example="/etc/ssl/monitor.key"
+    )
+    interval: float = option(5.0, number(1, 3600), "seconds between looks at the queue, and between points of a curve")
+    patience: float | None = option(
+        None, number(1, 604800), "seconds without progress until /livez fails; default: from the pauses and timeouts "
+        "that are configured", example=300,
+    )  # fmt: skip
+    values: bool = option(False, BOOLEAN, "show column values, keys, documents and what receivers say")
+
+
 SECTIONS: Final[Mapping[str, type]] = {
     "database": DatabaseSettings,
     "publisher": PublisherSettings,
     "sink": SinkSettings,
     "format": FormatSettings,
     "source": SourceSettings,
+    "monitor": MonitorSettings,
 }
 """The sections in the order of the file; ``watch`` is an array of tables beside them."""
 

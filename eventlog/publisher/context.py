@@ -15,6 +15,7 @@ from eventlog.core.events import CurrentRow, EventOptions
 from eventlog.core.values import Kind
 from eventlog.model import Level
 from eventlog.publisher.formats import OutputFormat
+from eventlog.publisher.observer import SILENT, Observer
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
 
@@ -114,7 +115,8 @@ class Context:
     """One connection, one log, the classes, and what to do with their events.
 
     ``reread`` reads the classes as the database has them now, None = they do not change. Raises ConfigError,
-    TriggerError, DatabaseError. ``captured``: the tables whose triggers fill the log.
+    TriggerError, DatabaseError. ``captured``: the tables whose triggers fill the log. ``observer`` is told what is
+    done.
     """
 
     connection: Connection
@@ -126,6 +128,7 @@ class Context:
     counters: Counters
     reread: Callable[[], Catalog] | None = None
     captured: tuple[str, ...] = ()
+    observer: Observer = SILENT
 
     def query_back(
         self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]

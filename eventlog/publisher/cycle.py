@@ -96,7 +96,9 @@ def run_cycle(
         context.connection.commit()
         return Cycle(FlightResult.DONE, more=False)
     in_flight = recorded_ids(state.flights.values())
+    begun = time.monotonic()
     taken, state.scan = _take(context, current, in_flight, state.parking)
+    context.observer.window_read(time.monotonic() - begun)
     if current.is_begun and not is_still_valid(context, current.writers):
         state.scan = None
         context.connection.commit()
@@ -173,8 +175,8 @@ def _fly(
     stopping: Callable[[], bool],
     before_flight: Callable[[], None],
 ) -> tuple[FlightResult, str]:
-    before_flight()
     state.flights[flight.number] = flight
+    before_flight()
     line = InflightLine(context, flight, sink, state.parking)
     most = context.options.concurrency
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy.exc import DBAPIError
@@ -18,6 +19,8 @@ from eventlog.publisher.delivery import FlightResult, send_heartbeat
 from eventlog.publisher.drift import CatalogDrifted, CatalogWatcher
 from eventlog.publisher.liveness import Progress, ReportingSink
 from eventlog.publisher.metrics import LoopbackWarning, ReportTimer, read_gauges, summary, warn_at_start
+from eventlog.publisher.monitor.look import look
+from eventlog.publisher.observer import SILENT, Doing, Observer
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.wake import BackOff, HeartbeatTimer, Stop, StopRequest, Timetable, begin_idle, keep_connected
 from eventlog.sql.connection import as_database_errors
@@ -36,10 +39,12 @@ def publish(
     open_sink: Callable[[], Sink],
     stop: Stop | None = None,
     progress: Progress = lambda: None,
+    observer: Observer = SILENT,
 ) -> None:
     """Publish until ``stop`` is set; a lost database connection is made again with a back-off.
 
-    ``progress`` is called after each cycle that ended well, an empty one too, and after each answer of the receiver.
+    ``progress`` is called after each cycle that ended well, an empty one too, and after each answer of the receiver;
+    ``observer`` is told what is done.
     Raises FatalAnswer when the receiver answers fatal, AnotherPublisher when the log is held, DatabaseError
     when the first connection fails.
     """
@@ -47,24 +52,29 @@ def publish(
     timetable, loopback = Timetable(), LoopbackWarning()
 
     def life(connected: Callable[[], bool]) -> None:
-        with open_context() as context, closing(open_sink()) as sink, as_database_errors(context.connection):
+        with open_context() as opened, closing(open_sink()) as sink, as_database_errors(opened.connection):
+            context = replace(opened, observer=observer)
             if connected():
                 warn_at_start(context)
             try:
-                _serve(context, ReportingSink(sink, progress), stop, timetable, progress, loopback)
+                _serve(context, ReportingSink(sink, progress, observer), stop, timetable, progress, loopback)
             finally:
                 loopback.write(context, at_end=True)
 
-    keep_connected(life, stop, (DatabaseAway,), 1.0, 60.0)
+    keep_connected(life, stop, (DatabaseAway,), 1.0, 60.0, observer)
 
 
-def publish_once(context: Context, sink: Sink, stop: Stop | None = None) -> Cycle:
-    """Send what is in flight, then what the queue holds now, and return how that ended.
+def publish_once(context: Context, sink: Sink, stop: Stop | None = None, observer: Observer = SILENT) -> Cycle:
+    """Send what is in flight, then what the queue holds now, and return how that ended. ``observer`` is told of it.
 
     Raises FatalAnswer, and ReceiverAway when the receiver stopped the cycle.
     """
     stop = stop or threading.Event()
     warned_before = context.counters.rows_loopback
+    if observer is not SILENT:
+        context, sink = replace(context, observer=observer), ReportingSink(sink, observer.progressed, observer)
+        observer.connected(again=False)
+        observer.does(Doing.PUBLISHING)
     try:
         with as_database_errors(context.connection):
             warn_at_start(context)
@@ -76,8 +86,12 @@ def publish_once(context: Context, sink: Sink, stop: Stop | None = None) -> Cycl
 def _publish_once(context: Context, sink: Sink, stop: Stop) -> Cycle:
     watcher, state = CatalogWatcher(context), recover(context)
     last = tail(context.connection, context.log)
+
+    def before_flight() -> None:
+        look(watcher.context, state)
+
     while True:
-        cycle = _cycle(run_cycle, watcher, state, sink, stop)
+        cycle = _cycle(run_cycle, watcher, state, sink, stop, before_flight)
         if cycle is None:
             state = recover(watcher.context)
             continue
@@ -108,8 +122,14 @@ def _serve(
     watcher, state = CatalogWatcher(context), recover(context)
     heartbeat = HeartbeatTimer(options.heartbeat_interval, time.monotonic())
     report = ReportTimer(context.counters)
-    failures = BackOff(options.retry_initial, options.retry_max)
+    failures = BackOff(options.retry_initial, options.retry_max, context.observer)
+
+    def before_flight() -> None:
+        idle.wake_up()
+        look(watcher.context, state)
+
     while not stop.is_set():
+        context.observer.does(Doing.PUBLISHING)
         if heartbeat.is_due(time.monotonic()):
             # A flight number of its own, and no in-flight line: it is never sent again.
             number = next_flight(context.connection, context.log)
@@ -121,7 +141,7 @@ def _serve(
         started = _local_time(context)
         is_due = started is None or timetable.is_due(options.time_of_day, started)
         sent_before, settled_before = context.counters.documents_sent, _settled(context.counters)
-        cycle = _cycle(run_cycle if is_due else send_in_flight, watcher, state, sink, stop, idle.wake_up)
+        cycle = _cycle(run_cycle if is_due else send_in_flight, watcher, state, sink, stop, before_flight)
         if cycle is None:
             state = recover(watcher.context)
             continue
@@ -130,6 +150,8 @@ def _serve(
         if (before := report.due(context.counters)) is not None:
             _log.info("%s", summary(before, context.counters, read_gauges(context, len(state.parking))))
         loopback.write(context)
+        if not cycle.more:
+            look(watcher.context, state)
         if cycle.result is FlightResult.FATAL:
             raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
         if cycle.result in (FlightResult.AWAY, FlightResult.RETRY):
@@ -145,6 +167,7 @@ def _serve(
             continue
         if started is not None and is_due and cycle.result is FlightResult.DONE:
             timetable.finish(started)
+        context.observer.does(Doing.RESTING, "woken by the database" if idle.wake is not None else "")
         idle.wait(stop, _seconds_left(context, state, heartbeat, timetable))
 
 
@@ -194,6 +217,7 @@ def _seconds_left(context: Context, state: State, heartbeat: HeartbeatTimer, tim
         options.polling_interval if local is None else timetable.seconds_left(options.time_of_day, local),
         None if due is None else max(0.0, due - now),
         heartbeat.seconds_left(now),
+        context.observer.look_due(),
     ]
     return min(seconds for seconds in candidates if seconds is not None)
 

@@ -95,6 +95,7 @@ class _Parked:
     attempts: int
     until: float
     waiting: bool
+    reason: str
 
 
 @dataclass(slots=True)
@@ -119,10 +120,18 @@ class Parking(Generic[K]):
     def __iter__(self) -> Iterator[K]:
         return iter(self._objects)
 
-    def park(self, object_id: K, now: float) -> None:
-        """Let the object wait: ``retry_initial`` seconds at first, doubled each time up to ``retry_max``."""
+    def park(self, object_id: K, now: float, reason: str = "") -> None:
+        """Let the object wait: ``retry_initial`` seconds at first, doubled each time up to ``retry_max``.
+
+        ``reason``: the receiver's, for people.
+        """
         attempts = self._objects[object_id].attempts + 1 if object_id in self._objects else 1
-        self._objects[object_id] = _Parked(attempts, now + back_off(attempts, self.retry_initial, self.retry_max), True)
+        until = now + back_off(attempts, self.retry_initial, self.retry_max)
+        self._objects[object_id] = _Parked(attempts, until, True, reason)
+
+    def objects(self) -> list[tuple[K, float, int, str]]:
+        """Each parked object with when it is due, how often it was tried, and the receiver's reason."""
+        return [(key, parked.until, parked.attempts, parked.reason) for key, parked in self._objects.items()]
 
     def release(self, object_id: K) -> None:
         """The object was answered without retry."""
@@ -338,11 +347,14 @@ def _settle(judged: Judged[E], answer: Answer, store: ProgressStore[E], is_whole
     if result is FlightResult.FATAL or not judged.retried:
         return result, reason
     if not options.park or (answer.general is not None and answer.general.level is Level.RETRY):
-        return FlightResult.RETRY, f"event {judged.retried[0].sent_id} is to be sent again later"
+        sent_id = judged.retried[0].sent_id
+        told = answer.verdict(sent_id).message
+        return FlightResult.RETRY, f"event {sent_id} is to be sent again later{f' ({told})' if told else ''}"
     now = time.monotonic()
     for object_id, event in first.items():
-        parking.park(object_id, now)
-        _log.info("event %s got retry: its object is parked", event.sent_id)
+        reason = answer.verdict(event.sent_id).message
+        parking.park(object_id, now, reason or "")
+        _log.info("event %s got retry: its object is parked%s", event.sent_id, f" ({reason})" if reason else "")
     return result, reason
 
 

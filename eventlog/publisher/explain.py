@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from eventlog.core.catalog import Attribute, ObjectId
 from eventlog.core.checks import BadRow, CheckedRow, check_rows, is_of
@@ -83,6 +83,18 @@ class Explanation:
     notes: tuple[str, ...]
 
 
+def explanation_data(explanation: Explanation) -> dict[str, Any]:
+    """The explanation as JSON takes it: tuples with names become objects."""
+    return {
+        **{name: getattr(explanation, name) for name in Explanation.__dataclass_fields__},
+        "row": explanation.row._asdict(),
+        "problem": None if explanation.problem is None else explanation.problem._asdict(),
+        "in_flight": None if explanation.in_flight is None else explanation.in_flight._asdict(),
+        "members": [member._asdict() for member in explanation.members],
+        "errors": [line._asdict() for line in explanation.errors],
+    }
+
+
 class _Built(NamedTuple):
     """A group, where it is known from, the rows as the log has them, and what comes of it."""
 
@@ -92,10 +104,10 @@ class _Built(NamedTuple):
     event: Outgoing
 
 
-def explain(context: Context, record_id: int) -> Explanation:
+def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explanation:
     """Explain the row of this record_id. Raises LogTableError if there is none, DatabaseError."""
     conn = context.connection
-    context.dialect.begin_reading(conn, _SECONDS)
+    context.dialect.begin_reading(conn, seconds)
     rows = context.dialect.read_rows(conn, context.log, [(record_id, record_id)])
     if not rows:
         raise LogTableError(

@@ -18,7 +18,8 @@ from typing import Final, NamedTuple
 
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError
-from eventlog.model import Answer, Level, Verdict
+from eventlog.model import SUCCESS, Answer, Level, Verdict
+from eventlog.publisher.observer import SILENT, EnvelopeInfo, Observer
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.wake import LONGEST_REST
 
@@ -138,16 +139,39 @@ def read_health(path: Path, now: float) -> Health:
 
 @dataclass(frozen=True, slots=True)
 class ReportingSink:
-    """A sink that reports progress for each answer other than retry, so that a long cycle shows its progress."""
+    """A sink that reports progress for each answer other than retry, so that a long cycle shows its progress; and that
+    tells ``observer`` of each envelope.
+    """
 
     sink: Sink
     progress: Progress
+    observer: Observer = SILENT
 
     def send(self, document: Document) -> Answer:
+        begun = time.monotonic()
         answer = self.sink.send(document)
-        event_ids = () if answer.is_pending else document.event_ids
-        if any(answer.verdict(event_id).level is not Level.RETRY for event_id in event_ids):
+        event_ids = document.event_ids
+        if not event_ids:  # a heartbeat
+            return answer
+        if not answer.is_pending and any(answer.verdict(event_id).level is not Level.RETRY for event_id in event_ids):
             self.progress()
+        if self.observer is not SILENT:
+            worst = SUCCESS
+            if answer.verdicts or answer.general is not None:  # as few answers have them
+                worst = max((answer.verdict(event_id) for event_id in event_ids), key=lambda verdict: verdict.level)
+            seconds, level = time.monotonic() - begun, worst.level.name.lower()
+            self.observer.envelope_sent(
+                EnvelopeInfo(
+                    document.flight,
+                    document.envelope,
+                    len(event_ids),
+                    event_ids[0],
+                    event_ids[-1],
+                    seconds,
+                    level,
+                    worst.message or "",
+                )
+            )
         return answer
 
     def flush(self) -> Mapping[str, Verdict] | None:

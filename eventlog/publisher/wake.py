@@ -18,6 +18,7 @@ from typing import Final, Protocol
 
 from eventlog.errors import AnotherPublisher, DatabaseError, EventlogError
 from eventlog.publisher.context import Context
+from eventlog.publisher.observer import SILENT, Doing, Observer, WaitFor
 from eventlog.sql.dialect import Wake
 
 _log = logging.getLogger("eventlog.publisher")
@@ -225,6 +226,7 @@ class BackOff:
 
     initial: float
     maximum: float
+    observer: Observer = SILENT
     attempts: int = 0
 
     def wait(self, stop: Stop, why: str) -> None:
@@ -232,6 +234,7 @@ class BackOff:
         self.attempts += 1
         pause = back_off(self.attempts, self.initial, self.maximum)
         _log.warning("%s; trying again in %g s", why, pause)
+        self.observer.waits(WaitFor.RECEIVER, why, monotonic() + pause)
         stop.wait(pause)
 
 
@@ -241,39 +244,54 @@ def keep_connected(
     away: tuple[type[EventlogError], ...],
     initial: float,
     maximum: float,
+    observer: Observer = SILENT,
 ) -> None:
     """Call ``life``, which connects and works, until it returns or ``stop`` is set; what is lost is connected again.
 
     ``life`` is given what it calls whenever it is connected, and which tells it whether that is the first time.
     ``away``: errors that say that a connection is lost; raised if there has never been one. ``initial``, ``maximum``:
-    the back-off in seconds. Raises AnotherPublisher if another publisher holds the log or the position.
+    the back-off in seconds. ``observer`` is told of each life. Raises AnotherPublisher if another publisher holds the
+    log or the position.
     """
-    attempts, was_connected = 0, False
+    attempts, was_connected, is_connected = 0, False, False
     lost_at: float | None = None
 
     def connected() -> bool:
-        nonlocal attempts, was_connected, lost_at
+        nonlocal attempts, was_connected, is_connected, lost_at
         is_first, was_connected = not was_connected, True
         attempts, lost_at = 0, None
+        if not is_connected:
+            is_connected = True
+            observer.connected(again=not is_first)
         return is_first
 
     while not stop.is_set():
+        observer.does(Doing.CONNECTING)
+        is_connected, who = False, WaitFor.DATABASE
         try:
             life(connected)
         except AnotherPublisher:
             # The server may not have noticed yet that our former session is gone.
             if lost_at is None or monotonic() - lost_at > _LOCK_PATIENCE:
                 raise
+            why = "the lock is still held by the session that was lost"
         except away as error:
             if not was_connected:
                 raise
             _log.error("%s; connecting again", error)
+            why = str(error)
+            if not isinstance(error, DatabaseError):
+                who = WaitFor.SOURCE
             lost_at = lost_at or monotonic()
         except DatabaseError as error:  # perhaps of a server that is about to start
             if lost_at is None:
                 raise
             _log.error("%s; trying again", error)
+            why = str(error)
         else:
             return
         attempts += 1
-        stop.wait(back_off(attempts, initial, maximum))
+        pause = back_off(attempts, initial, maximum)
+        observer.disconnected()
+        observer.waits(who, why, monotonic() + pause)
+        stop.wait(pause)

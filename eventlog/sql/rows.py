@@ -63,6 +63,17 @@ def tail(conn: Connection, log: LogTable) -> int | None:
     return None if found is None else int(found)
 
 
+def count_queue(conn: Connection, log: LogTable, most: int) -> int:
+    """The number of rows N, counted up to ``most`` by the index of the queue."""
+    first = (
+        sa.select(column_of(log, "record_id"))
+        .where(column_of(log, "status") == sa.literal_column("'N'"))
+        .order_by(column_of(log, "record_id"))
+        .limit(most)
+    )
+    return int(conn.execute(sa.select(sa.func.count()).select_from(first.subquery())).scalar_one())
+
+
 def count_by_status(conn: Connection, log: LogTable) -> dict[str, int]:
     """The number of rows of each status letter, blanks at its end taken off. Reads the whole log."""
     status = column_of(log, "status")
@@ -70,6 +81,23 @@ def count_by_status(conn: Connection, log: LogTable) -> dict[str, int]:
     for letter, number in conn.execute(sa.select(status, sa.func.count()).group_by(status)):
         counts[str(letter).rstrip(" ")] += number
     return dict(counts)
+
+
+def count_newest(conn: Connection, log: LogTable, most: int) -> list[tuple[str | None, str, int]]:
+    """The newest ``most`` rows by table_name and status, blanks at its end taken off: how many, in this order."""
+    record_id = column_of(log, "record_id")
+    newest = (
+        sa.select(column_of(log, "table_name").label("table_name"), column_of(log, "status").label("status"))
+        .where(record_id.is_not(None))
+        .order_by(record_id.desc())
+        .limit(most)
+        .subquery()
+    )
+    counted = sa.select(newest.c.table_name, newest.c.status, sa.func.count()).group_by(*newest.c)
+    counts: Counter[tuple[str | None, str]] = Counter()
+    for table_name, letter, number in conn.execute(counted):
+        counts[table_name, str(letter).rstrip(" ")] += number
+    return sorted(((*kind, number) for kind, number in counts.items()), key=lambda one: (one[0] or "", one[1]))
 
 
 def requeue(

@@ -122,8 +122,9 @@ def publisher(config: Config, sink: Sink, stop: Stop | None = None) -> Iterator[
 
 @contextmanager
 def process(engine: sa.Engine, directory: Path, *more: str, **options: object) -> Iterator[subprocess.Popen[bytes]]:
-    """``eventlog publish`` with files sink as a process of its own, killed at the end if it still runs."""
-    flags = settings(engine, **options) | {"sink.type": "files", "sink.directory": str(directory)}
+    """``eventlog publish`` as a process of its own, killed at the end. Its sink is ``files`` by default."""
+    files = {} if "sink__type" in options else {"sink.type": "files", "sink.directory": str(directory)}
+    flags = settings(engine, **options) | files
     command = [str(Path(sys.executable).with_name("eventlog")), *_set(flags), "publish", *more]
     running = subprocess.Popen(command, env=os.environ | {"EVENTLOG_TRACEBACK": "1"}, stderr=subprocess.PIPE)
     try:

@@ -480,3 +480,34 @@ VALUES = st.recursive(
 @example("\x7f\x00\\\"'\n\t")
 def test_what_is_written_as_toml_reads_back(value: Any) -> None:
     assert tomllib.loads(f"value = {toml(value)}") == {"value": value}
+
+
+def test_a_secret_may_come_from_a_file_that_a_variable_names(tmp_path: Path) -> None:
+    secret = tmp_path / "token"
+    secret.write_text("geheim\n", encoding="utf-8")
+    config = load(None, {"EVENTLOG_MONITOR_TOKEN_FILE": str(secret), "EVENTLOG_SINK_PASSWORD_FILE": str(secret)})
+    assert (config.monitor.token, config.sink.password) == ("geheim", "geheim")
+    assert config.sources["monitor.token"] == "environment variable EVENTLOG_MONITOR_TOKEN_FILE"
+
+
+@pytest.mark.parametrize(
+    ("content", "more", "told"),
+    [
+        (None, {}, "cannot be read"),
+        ("", {}, "is empty"),
+        ("x", {"EVENTLOG_SINK_TOKEN": "y"}, "exclude each other"),
+    ],
+)
+def test_a_secret_file_that_gives_no_single_secret_is_refused_by_name(
+    tmp_path: Path, content: str | None, more: dict[str, str], told: str
+) -> None:
+    secret = tmp_path / "token"
+    if content is not None:
+        secret.write_text(content, encoding="utf-8")
+    with pytest.raises(ConfigError, match=f"EVENTLOG_SINK_TOKEN_FILE.*{told}"):
+        load(None, {"EVENTLOG_SINK_TOKEN_FILE": str(secret), **more})
+
+
+def test_only_a_secret_is_taken_from_such_a_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="EVENTLOG_SINK_URL_FILE is not known"):
+        load(None, {"EVENTLOG_SINK_URL_FILE": str(tmp_path)})

@@ -26,6 +26,7 @@ from eventlog.publisher.delivery import FlightResult, Judged, Parking, as_flushe
 from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.liveness import Progress, ReportingSink
 from eventlog.publisher.metrics import ReportTimer, stream_summary
+from eventlog.publisher.observer import SILENT, Doing, Looked, Observer, ParkedObject
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.stream.pending import Pending, PendingEvent
 from eventlog.publisher.stream.position import PositionAway
@@ -79,13 +80,14 @@ def follow(
     *,
     once: bool = False,
     progress: Progress = lambda: None,
+    observer: Observer = SILENT,
 ) -> None:
     """Publish the source until ``stop`` is set or it ends; with ``once`` to where it ends now.
 
     A source or a position that fails is opened again with a back-off, from the position saved last. ``progress`` is
-    called when there is some. Raises FatalAnswer, AnotherPublisher, what the source raises beside SourceAway and
-    DatabaseAway, these and PositionAway too if nothing has been read yet or with ``once``; then also ReceiverAway if
-    something is left.
+    called when there is some, and ``observer`` is told what is done. Raises FatalAnswer, AnotherPublisher, what the
+    source raises beside SourceAway and DatabaseAway, these and PositionAway too if nothing has been read yet or with
+    ``once``; then also ReceiverAway if something is left.
     """
     options = following.options
 
@@ -95,7 +97,8 @@ def follow(
             closing(open_sink()) as sink,
             ThreadPoolExecutor(options.concurrency, thread_name_prefix="eventlog-send") as threads,
         ):
-            run = Run(following, position, ReportingSink(sink, progress), threads, stop, progress, once)
+            reporting = ReportingSink(sink, progress, observer)
+            run = Run(following, position, reporting, threads, stop, progress, once, observer)
             with closing(_steps(run)) as steps:
                 for step in steps:
                     connected()
@@ -105,7 +108,7 @@ def follow(
             _finish(run)
 
     away = () if once else (SourceAway, DatabaseAway, PositionAway)
-    keep_connected(life, stop, away, options.retry_initial, options.retry_max)
+    keep_connected(life, stop, away, options.retry_initial, options.retry_max, observer)
 
 
 # --- sending and saving -----------------------------------------------------------------------------------------------
@@ -126,11 +129,12 @@ class Run:
         stop: Stop,
         progress: Progress,
         once: bool,
+        observer: Observer = SILENT,
     ) -> None:
         """Go on from the position, under a flight number that no document has borne yet."""
         options = following.options
         self.following, self.options, self.counters = following, options, following.counters
-        self.stop, self.progress, self.once = stop, progress, once
+        self.stop, self.progress, self.once, self.observer = stop, progress, once, observer
         saved = position.load()
         self.saved = saved._replace(flight=saved.flight + 1)
         position.save(self.saved)
@@ -142,7 +146,7 @@ class Run:
         # To be saved: failures of changes that were never sent, and of events that were answered fatal.
         self._unread: list[Failure] = []
         self._fatal: list[Failure] = []
-        self._back_off = BackOff(options.retry_initial, options.retry_max)
+        self._back_off = BackOff(options.retry_initial, options.retry_max, observer)
         # The receiver was away: each answer is saved, so that an envelope which fails again and again does not repeat
         # those before it.
         self._is_careful = False
@@ -390,9 +394,25 @@ def _rest(run: Run, seconds: float) -> None:
     if run.heartbeat.is_due(now):
         run.send_heartbeat()
     due, heartbeat = run.pending.next_due(), run.heartbeat.seconds_left(now)
-    pause = min(seconds, seconds if due is None else due - now, seconds if heartbeat is None else heartbeat)
+    look(run)
+    look_due = run.observer.look_due()
+    pause = min(
+        seconds,
+        seconds if due is None else due - now,
+        seconds if heartbeat is None else heartbeat,
+        seconds if look_due is None else look_due,
+    )
     if pause > 0:
+        run.observer.does(Doing.RESTING)
         run.stop.wait(pause)
+        run.observer.does(Doing.PUBLISHING)
+
+
+def look(run: Run) -> None:
+    """Tell the observer what is parked, if it wants to know by now."""
+    if run.observer.look_due() == 0.0:
+        parked = run.parking.objects()
+        run.observer.looked(Looked(parked=[ParkedObject("", key, due, tries, why) for key, due, tries, why in parked]))
 
 
 def _wait_for_parked(run: Run) -> None:

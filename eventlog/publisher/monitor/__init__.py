@@ -1,0 +1,1 @@
+"""The monitor of a publisher: metrics, health, a status page (``[monitor]``, extra ``monitor``)."""

@@ -1,0 +1,228 @@
+"""What a running publisher is doing and has done, for whoever looks at it from another thread.
+
+The publisher writes here as it works; the server reads. Single fields are replaced, never changed in place, and lists
+are bounded, so that a reader needs the lock only for what is collected between two samples.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from eventlog.publisher.context import Counters
+from eventlog.publisher.observer import Doing, EnvelopeInfo, Looked, WaitFor
+
+HISTORY_SECONDS: Final = 3600
+"""How far back the curves of the status page go."""
+_SENT_KEPT: Final = 200
+"""Envelopes that ``eventlog tail`` and the page can show."""
+_TIMES_KEPT: Final = 10_000
+"""Times of envelopes between two samples of which the median is taken; the newest, if there are more."""
+
+
+class State(NamedTuple):
+    """What the publisher does. ``since`` and ``until`` are on the monotonic clock."""
+
+    doing: Doing
+    since: float
+    reason: str = ""
+    until: float | None = None
+
+
+class Sample(NamedTuple):
+    """A point of the curves. ``at`` in seconds since 1970; rates are of the time since the sample before.
+
+    ``envelope_median`` and ``envelope_99`` in seconds, None if no envelope was answered.
+    """
+
+    at: float
+    rows_per_second: float
+    events_per_second: float
+    queue_rows: int | None
+    oldest_seconds: float | None
+    envelope_median: float | None
+    envelope_99: float | None
+
+
+class Sent(NamedTuple):
+    """An envelope that was answered, and when (seconds since 1970)."""
+
+    at: float
+    envelope: EnvelopeInfo
+
+
+class Histogram:
+    """How many times lay below each bound, as OpenMetrics has it."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """One more time."""
+        self.counts[sum(seconds > bound for bound in self.bounds)] += 1
+        self.total += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """The bounds with the number of times up to each, ``+Inf`` last."""
+        reached, buckets = 0, []
+        for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
+            reached += count
+            buckets.append(("+Inf" if bound == float("inf") else f"{bound:g}", float(reached)))
+        return buckets
+
+
+_SHORT: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_LONG: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21600.0, 86400.0)
+
+
+@dataclass(slots=True)
+class Activity:
+    """The listener of one publisher (``Observer``). ``interval``: seconds between looks that cost a statement.
+
+    ``patience``: seconds within which a publisher that makes any progress says so. ``clock`` and ``wall`` are the
+    monotonic clock and the time since 1970.
+    """
+
+    counters: Counters
+    interval: float
+    patience: float
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    state: State = field(init=False)
+    is_ready: bool = False
+    reconnects: int = 0
+    looked_at: Looked | None = None
+    looked_time: float | None = None
+    flights_since: Mapping[int, float] = field(default_factory=dict)
+    started: float = field(init=False)
+    progress_time: float = field(init=False)
+    back_offs: Mapping[str, int] = field(default_factory=lambda: {who.value: 0 for who in WaitFor})
+    windows: Histogram = field(default_factory=lambda: Histogram(_SHORT))
+    envelopes: Histogram = field(default_factory=lambda: Histogram(_SHORT))
+    delays: Histogram = field(default_factory=lambda: Histogram(_LONG))
+    sent: deque[Sent] = field(default_factory=lambda: deque(maxlen=_SENT_KEPT))
+    history: deque[Sample] = field(init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _times: deque[float] = field(default_factory=lambda: deque(maxlen=_TIMES_KEPT))
+    _sampled: tuple[float, int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        now = self.clock()
+        self.state = State(Doing.CONNECTING, now)
+        self.started = self.wall()
+        self.progress_time = now
+        self.history = deque(maxlen=max(1, int(HISTORY_SECONDS / self.interval)))
+        self._sampled = (now, 0, 0)
+
+    # --- what the publisher tells ---
+
+    def does(self, doing: Doing, reason: str = "") -> None:
+        # A short try between two waits is part of the waiting: how long it lasts is what people want to know.
+        if doing is Doing.RESTING or self.state.doing is not Doing.WAITING:
+            self._enter(State(doing, self.clock(), reason))
+
+    def waits(self, who: WaitFor, reason: str, until: float) -> None:
+        self.back_offs = {**self.back_offs, who.value: self.back_offs[who.value] + 1}
+        self._enter(State(Doing.WAITING, self.clock(), f"the {who.value}: {reason}", until))
+
+    def _enter(self, state: State) -> None:
+        self.state = state._replace(since=self.state.since) if self.state.doing is state.doing else state
+
+    def connected(self, *, again: bool) -> None:
+        self.is_ready = True
+        self.reconnects += again
+        self.progressed()
+
+    def disconnected(self) -> None:
+        self.is_ready = False
+
+    def progressed(self) -> None:
+        self.progress_time = self.clock()
+        if self.state.doing is Doing.WAITING:
+            self._enter(State(Doing.PUBLISHING, self.progress_time))
+
+    def window_read(self, seconds: float) -> None:
+        self.windows.observe(seconds)
+
+    def envelope_sent(self, envelope: EnvelopeInfo) -> None:
+        with self._lock:
+            self.envelopes.observe(envelope.seconds)
+            self._times.append(envelope.seconds)
+            self.sent.append(Sent(self.wall(), envelope))
+
+    def delayed(self, seconds: float) -> None:
+        self.delays.observe(max(0.0, seconds))
+
+    def look_due(self) -> float | None:
+        return 0.0 if self.looked_time is None else max(0.0, self.looked_time + self.interval - self.clock())
+
+    def looked(self, looked: Looked) -> None:
+        now = self.clock()
+        self.flights_since = {flight.number: self.flights_since.get(flight.number, now) for flight in looked.flights}
+        self.looked_at, self.looked_time = looked, now
+
+    def flight_seconds(self, number: int) -> float:
+        """For how long a flight has been seen that is not done."""
+        now = self.clock()
+        return now - self.flights_since.get(number, now)
+
+    # --- what the server asks ---
+
+    def take_sample(self) -> None:
+        """Add a point to the curves, of what was done since the one before."""
+        now = self.clock()
+        before, rows_before, events_before = self._sampled
+        rows, events = self.counters.rows_published, self.counters.events_sent
+        with self._lock:
+            times = sorted(self._times)
+            self._times.clear()
+        seconds = max(now - before, 1e-9)
+        looked = self.looked_at
+        self.history.append(
+            Sample(
+                round(self.wall(), 1),
+                round((rows - rows_before) / seconds, 1),
+                round((events - events_before) / seconds, 1),
+                None if looked is None else looked.queue_rows,
+                None if looked is None else looked.oldest_seconds,
+                times[len(times) // 2] if times else None,
+                times[min(len(times) - 1, len(times) * 99 // 100)] if times else None,
+            )
+        )
+        self._sampled = (now, rows, events)
+
+    def newest_sent(self) -> list[Sent]:
+        """The envelopes that were answered lately, the newest first."""
+        with self._lock:
+            return list(reversed(self.sent))
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether there was progress within ``patience``, or the publisher waits for somebody who is away."""
+        waits = self.state.doing is Doing.WAITING
+        return waits or self.clock() - self.progress_time <= self.patience
+
+    def in_words(self) -> str:
+        """The state as a sentence for people."""
+        now = self.clock()
+        doing, since, reason, until = self.state
+        words = {
+            Doing.CONNECTING: "connecting to the database",
+            Doing.PUBLISHING: "publishing",
+            Doing.RESTING: "resting: the queue is empty",
+            Doing.WAITING: f"waiting for {now - since:.0f} s",
+            Doing.STOPPED: "stopped",
+        }[doing]
+        if reason:
+            words = f"{words}, {reason}" if doing is Doing.RESTING else f"{words}: {reason}"
+        if doing is Doing.WAITING and until is not None:
+            words = f"{words}; next try in {max(0.0, until - now):.0f} s"
+        return words

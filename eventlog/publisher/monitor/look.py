@@ -1,0 +1,63 @@
+"""What costs a statement to know of a log while it is published, looked at between two flights."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from eventlog.publisher.context import Context
+from eventlog.publisher.cycle import State
+from eventlog.publisher.observer import FlightInfo, Looked, ParkedObject
+from eventlog.sql.doctor import facts
+from eventlog.sql.rows import count_queue
+from eventlog.sql.windows import Window
+
+QUEUE_CAP: Final = 100_000
+"""Rows N that are counted; a longer queue is said to hold so many or more."""
+_TRANSACTIONS: Final = 100
+
+
+def look(context: Context, state: State) -> None:
+    """Tell the observer what waits, if it wants to know by now. No transaction may be open, and none is left open."""
+    if context.observer.look_due() != 0.0:
+        return
+    conn, dialect, log = context.connection, context.dialect, context.log
+    queue_rows = count_queue(conn, log, QUEUE_CAP)
+    head = dialect.read_window(conn, log, Window(1, None, 1)) if queue_rows else []
+    clock = dialect.due_until(conn, log, context.options.event_time_zone)
+    transactions = facts.ask(conn, dialect, "transactions", facts.OpenTransaction, log, limit=_TRANSACTIONS)
+    conn.commit()
+    context.observer.looked(
+        Looked(
+            queue_rows,
+            QUEUE_CAP,
+            age(head[0].event_time, clock) if head else None,
+            max((each.seconds for each in transactions if each.wrote_log and each.seconds is not None), default=None),
+            [
+                ParkedObject(object_class.name, key, due, tries, reason)
+                for (object_class, key), due, tries, reason in state.parking.objects()
+            ],
+            [
+                FlightInfo(
+                    flight.number,
+                    sum(len(envelope.events) for envelope in flight.envelopes),
+                    sum(len(event.ids) for event in flight.events()),
+                )
+                for flight in state.flights.values()
+            ],
+        )
+    )
+
+
+def age(event_time: str | None, clock: str) -> float | None:
+    """Seconds from an event_time to the database's clock, both as its text; None if the text is no usual time."""
+    try:
+        return (_moment(clock) - _moment(event_time or "")).total_seconds()
+    except ValueError:
+        return None
+
+
+def _moment(text: str) -> datetime:
+    """A time of the log's clock, without its zone; fractions beyond microseconds are cut off."""
+    whole, dot, fraction = text.strip().partition(".")
+    return datetime.fromisoformat(whole + dot + fraction[:6]).replace(tzinfo=None)

@@ -1,0 +1,303 @@
+"use strict";
+
+// The status page of one publisher. It reads JSON from its own server and writes text nodes only: nothing that comes
+// from the log is ever taken for markup.
+
+const LOOK_EVERY = 2000;
+const HOUR = 3600;
+const $ = (id) => document.getElementById(id);
+const SVG = "http://www.w3.org/2000/svg";
+
+let samples = [];
+let interval = 5;
+let lastAnswer = null;
+const charts = [];
+
+// --- numbers and times for people ---
+
+function count(value) {
+  if (value === null || value === undefined) return "–";
+  if (Math.abs(value) >= 10000) return Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(value);
+  return Intl.NumberFormat("en", { maximumFractionDigits: value < 10 ? 1 : 0 }).format(value);
+}
+
+function seconds(value) {
+  if (value === null || value === undefined) return "–";
+  if (value === 0) return "0";
+  if (value < 1) return `${(value * 1000).toFixed(value < 0.01 ? 1 : 0)} ms`;
+  if (value < 120) return `${value.toFixed(value < 10 ? 1 : 0)} s`;
+  if (value < 7200) return `${Math.round(value / 60)} min`;
+  if (value < 172800) return `${(value / 3600).toFixed(1)} h`;
+  return `${Math.round(value / 86400)} days`;
+}
+
+function clock(at) {
+  return new Date(at * 1000).toLocaleTimeString([], { hour12: false });
+}
+
+// --- elements ---
+
+function element(name, text, className) {
+  const made = document.createElement(name);
+  if (text !== undefined && text !== null) made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
+function show(parent, ...children) {
+  parent.replaceChildren(...children);
+}
+
+// Columns are [title, (row) => value or element, class]; what is unchanged is left alone, so that a selection stays.
+function table(parent, columns, rows, none) {
+  const key = JSON.stringify(rows);
+  if (parent.dataset.shown === key) return;
+  parent.dataset.shown = key;
+  if (!rows.length) return show(parent, element("p", none, "none"));
+  const made = element("table");
+  const head = made.createTHead().insertRow();
+  for (const [title, , className] of columns) {
+    const cell = element("th", title, className);
+    cell.scope = "col";
+    head.append(cell);
+  }
+  const body = made.createTBody();
+  for (const row of rows) {
+    const line = body.insertRow();
+    for (const [, value, className] of columns) {
+      const cell = line.insertCell();
+      if (className) cell.className = className;
+      const content = value(row);
+      cell.append(content instanceof Node ? content : document.createTextNode(content ?? "–"));
+    }
+  }
+  show(parent, made);
+}
+
+// --- curves ---
+
+function svg(name, attributes, text) {
+  const made = document.createElementNS(SVG, name);
+  for (const [attribute, value] of Object.entries(attributes)) made.setAttribute(attribute, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function makeChart(title, form, first, second) {
+  const figure = element("figure", null, "chart");
+  const caption = element("figcaption");
+  const told = element("span");
+  caption.append(element("b", title), told);
+  const picture = svg("svg", { viewBox: "0 0 600 150", preserveAspectRatio: "none", role: "img", "aria-label": title });
+  figure.append(caption, picture);
+  $("charts").append(figure);
+  const chart = { figure, picture, told, form, first, second, title };
+  picture.addEventListener("pointermove", (event) => {
+    const box = picture.getBoundingClientRect();
+    chart.pointer = (event.clientX - box.left) / box.width;
+    draw(chart);
+  });
+  picture.addEventListener("pointerleave", () => {
+    chart.pointer = undefined;
+    draw(chart);
+  });
+  charts.push(chart);
+}
+
+function niceTop(value) {
+  if (!(value > 0)) return 1;
+  const power = 10 ** Math.floor(Math.log10(value));
+  return [1, 2, 2.5, 5, 10].map((step) => step * power).find((top) => top >= value);
+}
+
+function draw(chart) {
+  const box = chart.picture.getBoundingClientRect();
+  const width = Math.max(box.width, 100), height = 150, left = 52, bottom = 18, top = 8;
+  chart.picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  const end = samples.length ? samples[samples.length - 1].at : Date.now() / 1000;
+  const begin = Math.max(end - HOUR, samples.length ? samples[0].at : end - 60, 0);
+  const span = Math.max(end - begin, 60);
+  const values = samples.flatMap((one) => [one[chart.first], chart.second ? one[chart.second] : null]).filter((value) => value !== null);
+  const most = niceTop(Math.max(0, ...values));
+  const x = (at) => left + ((at - (end - span)) / span) * (width - left - 6);
+  const y = (value) => top + (1 - value / most) * (height - top - bottom);
+  const parts = [];
+  for (const share of [0, 0.5, 1]) {
+    const at = y(most * share);
+    parts.push(svg("line", { class: "grid", x1: left, x2: width - 6, y1: at, y2: at }));
+    parts.push(svg("text", { x: left - 6, y: at + 4, "text-anchor": "end" }, chart.form(most * share)));
+  }
+  parts.push(svg("text", { x: left, y: height - 4 }, `${seconds(span)} ago`));
+  parts.push(svg("text", { x: width - 6, y: height - 4, "text-anchor": "end" }, "now"));
+  for (const [name, className] of [[chart.second, "second"], [chart.first, "first"]]) {
+    if (!name) continue;
+    let path = "", isDown = false, start = null, previous = null;
+    let area = "";
+    for (const one of samples) {
+      const value = one[name];
+      if (value === null || value === undefined) { isDown = false; continue; }
+      path += `${isDown ? "L" : "M"}${x(one.at).toFixed(1)} ${y(value).toFixed(1)}`;
+      if (start === null) { start = one.at; area = `M${x(one.at).toFixed(1)} ${y(0)}`; }
+      area += `L${x(one.at).toFixed(1)} ${y(value).toFixed(1)}`;
+      previous = one.at;
+      isDown = true;
+    }
+    if (!path) continue;
+    if (className === "first") parts.push(svg("path", { class: "area", d: `${area}L${x(previous).toFixed(1)} ${y(0)}Z` }));
+    parts.push(svg("path", { class: className, d: path }));
+  }
+  let shown = samples[samples.length - 1];
+  if (chart.pointer !== undefined && samples.length) {
+    const wanted = end - span + ((chart.pointer * width - left) / (width - left - 6)) * span;
+    shown = samples.reduce((best, one) => (Math.abs(one.at - wanted) < Math.abs(best.at - wanted) ? one : best));
+    parts.push(svg("line", { class: "cursor", x1: x(shown.at), x2: x(shown.at), y1: top, y2: height - bottom }));
+  }
+  if (shown) {
+    const more = chart.second ? `, 99 % ${chart.form(shown[chart.second])}` : "";
+    chart.told.textContent = `${chart.form(shown[chart.first])}${more}${chart.pointer === undefined ? "" : ` at ${clock(shown.at)}`}`;
+  }
+  chart.picture.replaceChildren(...parts);
+}
+
+// --- what the publisher does ---
+
+function showStatus(status) {
+  $("log").textContent = status.log;
+  document.title = `${status.state.name} · ${status.log}`;
+  $("about").textContent = `to ${status.sink} as ${status.format} · eventlog ${status.eventlog}`;
+  $("words").textContent = status.state.words;
+  const kind = !status.is_alive ? "is-bad" : status.state.name === "waiting" || !status.is_ready ? "is-warn" : "is-good";
+  $("now").className = kind;
+  const advice = $("advice");
+  advice.hidden = status.is_alive;
+  if (!status.is_alive) advice.textContent = `No progress for ${seconds(status.progress_seconds)}; a sign was due within ${seconds(status.patience_seconds)}.`;
+  const newest = samples[samples.length - 1];
+  const queue = status.queue_rows === null ? "–" : count(status.queue_rows) + (status.queue_rows >= status.queue_cap ? "+" : "");
+  const refused = status.counters.answers_error + status.counters.answers_fatal;
+  const tiles = [
+    ["rows a second", newest ? count(newest.rows_per_second) : "–"],
+    [status.queue_rows >= status.queue_cap ? "rows in the queue, or more" : "rows in the queue", queue],
+    ["oldest row in the queue", status.oldest_seconds === null ? "none" : seconds(status.oldest_seconds)],
+    ["rows published", count(status.counters.rows_published)],
+    ["rows bad", count(status.counters.rows_bad)],
+    ["events refused", count(refused)],
+    ["last progress", `${seconds(status.progress_seconds)} ago`],
+  ];
+  if (status.oldest_writer_seconds !== null) tiles.push(["oldest open writer", seconds(status.oldest_writer_seconds)]);
+  show($("tiles"), ...tiles.map(([title, value]) => {
+    const tile = element("div", null, "tile");
+    tile.append(element("span", title), element("b", value));
+    return tile;
+  }));
+  $("parked-count").textContent = status.parked_objects ? `(${status.parked_objects})` : "";
+  table($("parked"), [
+    ["class", (one) => one.class], ["key", (one) => one.key, "text"], ["tries", (one) => count(one.tries), "number"],
+    ["next try in", (one) => seconds(one.next_try_seconds)], ["the receiver's reason", (one) => one.reason, "text"],
+  ], status.parked, "None.");
+  table($("flights"), [
+    ["flight", (one) => one.number], ["events", (one) => count(one.events), "number"], ["rows", (one) => count(one.rows), "number"],
+    ["for", (one) => seconds(one.seconds)],
+  ], status.flights, "Nothing is in flight.");
+  table($("sent"), [
+    ["at", (one) => clock(one.at)], ["flight", (one) => one.flight], ["envelope", (one) => one.envelope],
+    ["events", (one) => count(one.events), "number"], ["event-ids", (one) => (one.first_id === one.last_id ? one.first_id : `${one.first_id} to ${one.last_id}`)],
+    ["answer after", (one) => seconds(one.seconds)], ["answer", (one) => element("span", one.level, `level-${one.level}`)], ["reason", (one) => one.reason, "text"],
+  ], status.sent.slice(0, 12), "Nothing has been sent yet.");
+}
+
+function lose(reason) {
+  const since = lastAnswer ? `No answer since ${clock(lastAnswer)}` : "No answer";
+  $("lost").textContent = `${since}: ${reason}. The publisher, or the way to it, is gone; what is below is old.`;
+  $("lost").hidden = false;
+  $("now").className = "is-bad";
+  document.title = "no answer · eventlog";
+}
+
+async function read(path) {
+  const answer = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(15000) });
+  if (answer.status === 401) { location.reload(); throw new Error("a token is needed"); }
+  const isJson = (answer.headers.get("content-type") || "").startsWith("application/json");
+  const body = isJson ? await answer.json() : { error: `the server answered ${answer.status}` };
+  if (!answer.ok) throw new Error(body.error || `the server answered ${answer.status}`);
+  return body;
+}
+
+async function look() {
+  try {
+    const since = samples.length ? samples[samples.length - 1].at : 0;
+    const [status, history] = await Promise.all([read("/status.json"), read(`/history.json?since=${since}`)]);
+    interval = history.interval;
+    samples = samples.concat(history.samples).slice(-Math.ceil(HOUR / interval));
+    lastAnswer = Date.now() / 1000;
+    $("lost").hidden = true;
+    showStatus(status);
+    charts.forEach(draw);
+  } catch (error) {
+    lose(error.name === "TypeError" ? "the server cannot be reached" : error.message);
+  }
+  setTimeout(look, LOOK_EVERY);
+}
+
+// --- what the database is asked for ---
+
+function onAsk(button, place, path, render) {
+  const ask = async (event) => {
+    event.preventDefault();
+    button.disabled = true;
+    try {
+      render(await read(path()));
+    } catch (error) {
+      delete place.dataset.shown;
+      show(place, element("p", error.message, "level-error"));
+    }
+    button.disabled = false;
+  };
+  button.form ? button.form.addEventListener("submit", ask) : button.addEventListener("click", ask);
+}
+
+function command(text) {
+  return text ? element("code", text) : "";
+}
+
+onAsk($("ask-queue"), $("queue"), () => "/queue.json", (found) => table($("queue"), [
+  ["class", (one) => one.class], ["status", (one) => `${one.status} ${one.meaning}`], ["rows", (one) => count(one.rows), "number"],
+], found.rows, "The log is empty."));
+
+onAsk($("ask-errors"), $("errors"), () => "/errors.json", (found) => table($("errors"), [
+  ["code", (one) => one.code], ["class", (one) => one.class], ["rows", (one) => count(one.rows), "number"],
+  ["newest", (one) => one.newest], ["for example", (one) => `row ${one.example}: ${one.message}`, "text"], ["then", (one) => command(one.command)],
+], found.errors, "No row has an error line."));
+
+onAsk($("ask-doctor"), $("doctor"), () => "/doctor.json", (found) => table($("doctor"), [
+  ["", (one) => element("span", one.level, `level-${one.level}`)], ["code", (one) => one.code],
+  ["what", (one) => one.message, "text"], ["what mends it", (one) => command(one.command), "text"],
+], found.findings, "Nothing is wrong."));
+
+onAsk($("row-form").querySelector("button"), $("row"), () => `/rows/${encodeURIComponent($("record-id").value.trim())}.json`, (found) => {
+  const card = element("div", null, "card");
+  card.append(element("p", `Row ${found.row.record_id}: ${found.state}`));
+  for (const [name, value] of Object.entries(found.row)) {
+    if (name === "record_id") continue;
+    const line = element("p", `${name}: `);
+    line.append(value === null ? "NULL" : element("code", value));
+    card.append(line);
+  }
+  if (found.problem) card.append(element("p", `It fails a check: ${found.problem.code}: ${found.problem.message}`, "level-error"));
+  for (const line of found.errors) card.append(element("p", `Error line of ${line.error_time} UTC: ${line.code}: ${line.message}`, "level-error"));
+  for (const note of found.notes) card.append(element("p", note, "hint"));
+  const members = element("div", null, "table");
+  table(members, [
+    ["record_id", (one) => one.record_id], ["status", (one) => one.status], ["type", (one) => one.event_type], ["column", (one) => one.column_name],
+    ["old", (one) => one.old, "text"], ["new", (one) => one.new, "text"], ["what becomes of it", (one) => one.fate, "text"],
+  ], found.members, "It is in no group.");
+  card.append(members);
+  if (found.document) card.append(element("pre", found.document));
+  show($("row"), card);
+});
+
+makeChart("Rows a second", count, "rows_per_second");
+makeChart("Rows in the queue", count, "queue_rows");
+makeChart("Age of the oldest row", seconds, "oldest_seconds");
+makeChart("Time of an envelope: median", seconds, "envelope_median", "envelope_99");
+window.addEventListener("resize", () => charts.forEach(draw));
+look();

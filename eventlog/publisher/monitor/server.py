@@ -1,0 +1,328 @@
+"""The server of the monitor: metrics, health, the status page (``[monitor]``).
+
+It runs in a thread of the publisher's process, reads what the publisher has told (``Activity``), and changes nothing.
+Whoever asks from elsewhere than this machine needs the token; only ``/livez`` and ``/readyz`` answer without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import ipaddress
+import logging
+import secrets
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from eventlog.errors import ConfigError, EventlogError
+from eventlog.publisher.monitor.activity import Activity
+from eventlog.publisher.monitor.openmetrics import CONTENT_TYPE, Labels, exposition
+
+_log = logging.getLogger("eventlog.publisher")
+
+_COOKIE: Final = "eventlog_monitor"
+_LARGEST_FORM: Final = 4096
+_STARTED_WITHIN: Final = 10.0
+_PAGE: Final = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/app.js": ("app.js", "text/javascript; charset=utf-8"),
+    "/style.css": ("style.css", "text/css; charset=utf-8"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+class Address(NamedTuple):
+    """Where the server listens. ``host`` is a name or an address without brackets."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(listen: str) -> Address:
+    """``host:port`` or ``[address]:port`` as an address. Raises ConfigError."""
+    try:
+        parts = urlsplit(f"//{listen}")
+        if parts.hostname and parts.port is not None and parts.netloc == listen and parts.username is None:
+            return Address(parts.hostname, parts.port)
+    except ValueError:
+        pass
+    raise ConfigError(f"monitor.listen = {listen!r} is not host:port, such as 127.0.0.1:9464 or [::1]:9464")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what listens there."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+Ask = Callable[..., dict[str, Any]]
+"""Asks the database over a connection of its own, and gives what is to be shown. Raises EventlogError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Monitor:
+    """What the server shows, and to whom.
+
+    ``status`` makes what ``/status.json`` says. ``explain`` takes a record_id, ``errors``, ``queue`` and ``doctor``
+    take nothing: they ask the database, one at a time. ``token``: None = whoever reaches the server may look.
+    """
+
+    address: Address
+    activity: Activity
+    labels: Labels
+    status: Callable[[], dict[str, Any]]
+    explain: Ask
+    errors: Ask
+    queue: Ask
+    doctor: Ask
+    allowed_hosts: tuple[str, ...] = ()
+    token: str | None = None
+    certificate: Path | None = None
+    private_key: Path | None = None
+
+
+def check_access(address: Address, token: str | None) -> None:
+    """Refuse to show a publisher to everybody. Raises ConfigError."""
+    if token is None and not is_loopback(address.host):
+        raise ConfigError(
+            f"monitor.listen = {address} can be reached from other machines: give a token by EVENTLOG_MONITOR_TOKEN or "
+            "EVENTLOG_MONITOR_TOKEN_FILE, or listen on 127.0.0.1"
+        )
+
+
+# --- who may ask ------------------------------------------------------------------------------------------------------
+
+
+class _Guard:
+    """Host headers of others get 421; without the token nothing but the two words of health is told.
+
+    A name of another host that leads to this address (DNS rebinding) would let a page of theirs read ours.
+    """
+
+    def __init__(self, app: ASGIApp, monitor: Monitor) -> None:
+        self._app = app
+        self._token = monitor.token
+        self._session = secrets.token_urlsafe(32)
+        names = {monitor.address.host, *monitor.allowed_hosts}
+        if is_loopback(monitor.address.host):
+            names |= {"localhost", "127.0.0.1", "::1"}
+        self._hosts = {name.lower() for name in names}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        response = await self._refusal(request)
+        await (response or self._app)(scope, receive, send)
+
+    async def _refusal(self, request: Request) -> Response | None:
+        """What is answered in place of the application; None if it may answer."""
+        path = request.url.path
+        if path in ("/livez", "/readyz"):
+            return None
+        try:
+            host = urlsplit(f"//{request.headers.get('host', '')}").hostname
+        except ValueError:
+            host = None
+        if host is None or host.lower() not in self._hosts:
+            return PlainTextResponse("no such host here; see monitor.allowed_hosts\n", 421, _HEADERS)
+        if self._token is None:
+            return None
+        if path == "/login" and request.method == "POST":
+            return await self._log_in(request, self._token)
+        if path in ("/style.css", "/icon.svg"):
+            return None
+        bearer = request.headers.get("authorization", "").partition(" ")
+        if bearer[0].lower() == "bearer" and _equal(bearer[2].strip(), self._token):
+            return None
+        if _equal(request.cookies.get(_COOKIE, ""), self._session):
+            return None
+        if path == "/":
+            return Response(_file("login.html"), 401, _HEADERS, "text/html; charset=utf-8")
+        return PlainTextResponse("a token is needed\n", 401, {**_HEADERS, "WWW-Authenticate": "Bearer"})
+
+    async def _log_in(self, request: Request, token: str) -> Response:
+        body = b""
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > _LARGEST_FORM:
+                return PlainTextResponse("too large\n", 413, _HEADERS)
+        given = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
+        if not _equal(given.strip(), token):
+            return Response(_file("login.html"), 403, _HEADERS, "text/html; charset=utf-8")
+        response = RedirectResponse("/", 303, _HEADERS)
+        is_tls = request.url.scheme == "https"
+        response.set_cookie(_COOKIE, self._session, httponly=True, samesite="strict", secure=is_tls)
+        return response
+
+
+def _equal(given: str, expected: str) -> bool:
+    return hmac.compare_digest(given.encode(), expected.encode())
+
+
+# --- what is answered -------------------------------------------------------------------------------------------------
+
+
+def _file(name: str) -> bytes:
+    return resources.files("eventlog.publisher.monitor").joinpath("page", name).read_bytes()
+
+
+def application(monitor: Monitor) -> ASGIApp:
+    """The application that the server runs."""
+    activity = monitor.activity
+    asking = threading.Lock()
+
+    def word(is_good: Callable[[], bool], good: str, bad: str) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(_: Request) -> Response:
+            well = is_good()
+            return PlainTextResponse(f"{good if well else bad}\n", 200 if well else 503, _HEADERS)
+
+        return answer
+
+    async def metrics(_: Request) -> Response:
+        return Response(exposition(activity, monitor.labels), 200, _HEADERS, CONTENT_TYPE)
+
+    async def status(_: Request) -> Response:
+        return JSONResponse(monitor.status(), 200, _HEADERS)
+
+    async def history(request: Request) -> Response:
+        try:
+            since = float(request.query_params.get("since", "0"))
+        except ValueError:
+            return JSONResponse({"error": "since is not a number"}, 400, _HEADERS)
+        samples = [sample._asdict() for sample in list(activity.history) if sample.at > since]
+        return JSONResponse({"interval": activity.interval, "samples": samples}, 200, _HEADERS)
+
+    def one_at_a_time(ask: Ask, *arguments: Any) -> Response:
+        if not asking.acquire(timeout=0.2):
+            return JSONResponse({"error": "another question is being answered: ask again"}, 503, _HEADERS)
+        try:
+            return JSONResponse(ask(*arguments), 200, _HEADERS)
+        except EventlogError as error:
+            return JSONResponse({"error": str(error), "code": error.code}, 502, _HEADERS)
+        finally:
+            asking.release()
+
+    def asks(ask: Ask) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(_: Request) -> Response:
+            return await run_in_threadpool(one_at_a_time, ask)
+
+        return answer
+
+    async def row(request: Request) -> Response:
+        return await run_in_threadpool(one_at_a_time, monitor.explain, request.path_params["record_id"])
+
+    def page(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(_: Request) -> Response:
+            return Response(_file(name), 200, _HEADERS, media_type)
+
+        return answer
+
+    routes = [
+        Route("/livez", word(lambda: activity.is_alive, "ok", "stuck")),
+        Route("/readyz", word(lambda: activity.is_ready, "ready", "connecting")),
+        Route("/metrics", metrics),
+        Route("/status.json", status),
+        Route("/history.json", history),
+        Route("/errors.json", asks(monitor.errors)),
+        Route("/queue.json", asks(monitor.queue)),
+        Route("/doctor.json", asks(monitor.doctor)),
+        Route("/rows/{record_id:int}.json", row),
+        *(Route(path, page(name, media_type)) for path, (name, media_type) in _PAGE.items()),
+    ]
+    return _Guard(Starlette(routes=routes), monitor)
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+
+class _Server(uvicorn.Server):
+    """A server in a thread: signals are the publisher's."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextlib.contextmanager
+def serving(monitor: Monitor) -> Iterator[Address]:
+    """Serve while the block runs; gives the address, with the port that was taken if it was given as 0.
+
+    Raises ConfigError if the address cannot be listened on, or if others could look without a token.
+    """
+    check_access(monitor.address, monitor.token)
+    if monitor.certificate is not None and not monitor.certificate.is_file():
+        raise ConfigError(f"monitor.certificate {monitor.certificate} is no file")
+    try:
+        family = socket.AF_INET6 if ":" in monitor.address.host else socket.AF_INET
+        listener = socket.create_server(monitor.address, family=family)
+    except OSError as error:
+        raise ConfigError(
+            f"monitor.listen = {monitor.address} cannot be listened on: {error.strerror or error}"
+        ) from error
+    address = Address(monitor.address.host, listener.getsockname()[1])
+    server = _Server(
+        uvicorn.Config(
+            application(monitor),
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=1,
+            limit_concurrency=64,
+            ssl_certfile=None if monitor.certificate is None else str(monitor.certificate),
+            ssl_keyfile=None if monitor.private_key is None else str(monitor.private_key),
+        )
+    )
+    ended = threading.Event()
+
+    def sample() -> None:
+        while not ended.wait(monitor.activity.interval):
+            monitor.activity.take_sample()
+
+    threads = [
+        threading.Thread(target=server.run, args=([listener],), name="eventlog-monitor", daemon=True),
+        threading.Thread(target=sample, name="eventlog-monitor-samples", daemon=True),
+    ]
+    for thread in threads:
+        thread.start()
+    scheme = "http" if monitor.certificate is None else "https"
+    _log.info("the monitor listens on %s://%s/", scheme, address)
+    try:
+        yield address
+    finally:
+        ended.set()
+        server.should_exit = True
+        for thread in threads:
+            thread.join(_STARTED_WITHIN)
+        listener.close()

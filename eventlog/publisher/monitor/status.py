@@ -1,0 +1,94 @@
+"""What ``/status.json`` and ``eventlog status --json`` say: one documented, versioned shape (docs/operate.md).
+
+A publisher knows itself, and the queue as it last saw it; the command knows the database alone. What one of the two
+cannot know is null. Names are added without a new version; a name that changes its meaning, or goes, raises it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from eventlog import __version__
+from eventlog.publisher.context import Counters
+from eventlog.publisher.monitor.activity import Activity
+
+VERSION: Final = 1
+HIDDEN: Final = "•••"
+"""In the place of values, keys and a receiver's texts (``monitor.values = false``)."""
+_MOST_LISTED: Final = 100
+
+_COUNTERS: Final = [name for name in Counters.__dataclass_fields__ if name != "warned"]
+
+EMPTY: Final[Mapping[str, Any]] = dict.fromkeys(
+    (
+        "log", "sink", "format", "started_at", "publisher_runs", "state", "is_ready", "is_alive", "progress_seconds",
+        "patience_seconds", "rows", "queue_rows", "queue_cap", "oldest_seconds", "oldest_writer_seconds",
+        "looked_seconds_ago", "counters", "back_offs", "reconnects", "parked_objects", "parked", "flights", "sent",
+        "in_flight", "drift",
+    )
+)  # fmt: skip
+"""The names of the shape, without what stands in every status."""
+
+
+def shape(**known: Any) -> dict[str, Any]:
+    """A status of what is known; everything else is null. Raises TypeError for a name that is not of the shape."""
+    if unknown := known.keys() - EMPTY.keys():
+        raise TypeError(f"not of the shape: {', '.join(sorted(unknown))}")
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return {"version": VERSION, "eventlog": __version__, "at": now, **EMPTY, **known}
+
+
+def process_status(activity: Activity, log: str, sink: str, form: str, *, shows_values: bool) -> dict[str, Any]:
+    """The status of a running publisher, from what it has told. ``form``: the output format's name."""
+    now, looked, state = activity.clock(), activity.looked_at, activity.state
+
+    def private(text: str) -> str:
+        return text if shows_values or not text else HIDDEN
+
+    return shape(
+        log=log,
+        sink=sink,
+        format=form,
+        started_at=datetime.fromtimestamp(activity.started, UTC).isoformat(timespec="milliseconds"),
+        publisher_runs=True,
+        state={
+            "name": state.doing.value,
+            "words": activity.in_words(),
+            "seconds": round(now - state.since, 3),
+            "reason": state.reason,
+            "next_try_seconds": None if state.until is None else round(max(0.0, state.until - now), 3),
+        },
+        is_ready=activity.is_ready,
+        is_alive=activity.is_alive,
+        progress_seconds=round(now - activity.progress_time, 3),
+        patience_seconds=activity.patience,
+        queue_rows=None if looked is None else looked.queue_rows,
+        queue_cap=None if looked is None else looked.cap,
+        oldest_seconds=None if looked is None else looked.oldest_seconds,
+        oldest_writer_seconds=None if looked is None else looked.oldest_writer_seconds,
+        looked_seconds_ago=None if activity.looked_time is None else round(now - activity.looked_time, 3),
+        counters={name: getattr(activity.counters, name) for name in _COUNTERS},
+        back_offs=dict(activity.back_offs),
+        reconnects=activity.reconnects,
+        parked_objects=None if looked is None else len(looked.parked),
+        parked=[
+            {
+                "class": parked.class_name,
+                "key": private(parked.key),
+                "tries": parked.tries,
+                "next_try_seconds": round(max(0.0, parked.due - now), 3),
+                "reason": private(parked.reason),
+            }
+            for parked in ([] if looked is None else looked.parked[:_MOST_LISTED])
+        ],
+        flights=[
+            {**each._asdict(), "seconds": round(activity.flight_seconds(each.number), 3)}
+            for each in ([] if looked is None else looked.flights)
+        ],
+        sent=[
+            {"at": round(sent.at, 3), **sent.envelope._asdict(), "reason": private(sent.envelope.reason)}
+            for sent in activity.newest_sent()[:_MOST_LISTED]
+        ],
+    )

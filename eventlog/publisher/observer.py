@@ -1,0 +1,142 @@
+"""What a publisher tells of its work while it works: to the monitor, to the log.
+
+A publisher without a listener tells ``SILENT``, so that nothing asks whether somebody listens. Everything is called
+from the publisher's own threads, and must return at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple, Protocol
+
+
+class Doing(StrEnum):
+    """What a publisher does."""
+
+    CONNECTING = "connecting"
+    PUBLISHING = "publishing"
+    RESTING = "resting"
+    WAITING = "waiting"
+    STOPPED = "stopped"
+
+
+class WaitFor(StrEnum):
+    """Whom a publisher waits for before it tries again."""
+
+    RECEIVER = "receiver"
+    DATABASE = "database"
+    SOURCE = "source"
+
+
+class ParkedObject(NamedTuple):
+    """An object whose event the receiver asked for later. ``due``: the next try, on the monotonic clock.
+
+    ``class_name`` is empty for an object of a stream, whose ``key`` is its association.
+    """
+
+    class_name: str
+    key: str
+    due: float
+    tries: int
+    reason: str
+
+
+class FlightInfo(NamedTuple):
+    """A flight whose in-flight line is still in the database."""
+
+    number: int
+    events: int
+    rows: int
+
+
+class EnvelopeInfo(NamedTuple):
+    """An envelope that has been sent. ``seconds`` until its answer; ``level`` the worst level of the answer.
+
+    ``event_ids``: first and last.
+    """
+
+    flight: int
+    envelope: int
+    events: int
+    first_id: str
+    last_id: str
+    seconds: float
+    level: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What costs a statement to know, as the publisher's own session saw it between two flights.
+
+    ``queue_rows`` is at most ``cap``, and then there may be more; None for a stream, which has no queue.
+    ``oldest_seconds``: age of the first row N by event_time, None without one; ``oldest_writer_seconds``: that of the
+    oldest open transaction that has written the log, None if there is none or if it cannot be known.
+    """
+
+    queue_rows: int | None = None
+    cap: int | None = None
+    oldest_seconds: float | None = None
+    oldest_writer_seconds: float | None = None
+    parked: Sequence[ParkedObject] = ()
+    flights: Sequence[FlightInfo] = ()
+
+
+class Observer(Protocol):
+    """Who is told. Times are seconds."""
+
+    def does(self, doing: Doing, reason: str = "") -> None:
+        """What the publisher does from now on."""
+
+    def waits(self, who: WaitFor, reason: str, until: float) -> None:
+        """The publisher backs off. ``until``: when it tries again, on the monotonic clock."""
+
+    def connected(self, *, again: bool) -> None:
+        """The connection stands, the lock is held and the classes have been read."""
+
+    def disconnected(self) -> None: ...
+
+    def progressed(self) -> None:
+        """A cycle ended well, or the receiver answered other than retry."""
+
+    def window_read(self, seconds: float) -> None: ...
+
+    def envelope_sent(self, envelope: EnvelopeInfo) -> None: ...
+
+    def delayed(self, seconds: float) -> None:
+        """From event_time to the answer, for one row of a flight."""
+
+    def look_due(self) -> float | None:
+        """Seconds until ``looked`` is to be told again, 0 if it is due, None if it never is."""
+
+    def looked(self, looked: Looked) -> None: ...
+
+
+class _Silent:
+    """Nobody is told."""
+
+    def does(self, doing: Doing, reason: str = "") -> None: ...
+
+    def waits(self, who: WaitFor, reason: str, until: float) -> None: ...
+
+    def connected(self, *, again: bool) -> None: ...
+
+    def disconnected(self) -> None: ...
+
+    def progressed(self) -> None: ...
+
+    def window_read(self, seconds: float) -> None: ...
+
+    def envelope_sent(self, envelope: EnvelopeInfo) -> None: ...
+
+    def delayed(self, seconds: float) -> None: ...
+
+    def look_due(self) -> float | None:
+        return None
+
+    def looked(self, looked: Looked) -> None: ...
+
+
+SILENT: Final[Observer] = _Silent()

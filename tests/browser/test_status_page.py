@@ -1,0 +1,162 @@
+"""The status page in a real browser: it shows live numbers, says when nobody answers, and fits both screens."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
+
+from publishing import LONG, make_log, process, until, write
+
+webdriver = pytest.importorskip("selenium.webdriver")
+from selenium.webdriver.common.by import By  # noqa: E402
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or DRIVER is None, reason="no chromium and chromedriver here (Debian: chromium chromium-driver)"
+)
+
+
+@pytest.fixture
+def log(filled_database: Any) -> Iterator[sa.Engine]:
+    with filled_database(make_log) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+@contextmanager
+def watched(log: sa.Engine, directory: Path, **options: object) -> Iterator[tuple[Any, str]]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    with process(
+        log, directory, monitor__listen=listen, monitor__interval=1, polling_interval=LONG, **options
+    ) as running:
+        until(lambda: _listens(listen), "the monitor listens")
+        yield running, f"http://{listen}/"
+
+
+def _listens(listen: str) -> bool:
+    host, _, port = listen.rpartition(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
+
+
+def text(browser: Any, element: str) -> str:
+    return str(browser.find_element(By.ID, element).text)
+
+
+def complaints(browser: Any) -> list[str]:
+    return [line["message"] for line in browser.get_log("browser")]
+
+
+def press(browser: Any, button: str, shown: str, until_it_says: Callable[[str], bool]) -> None:
+    browser.find_element(By.ID, button).click()
+    until(lambda: until_it_says(text(browser, shown)), f"{button} is answered")
+
+
+def test_the_page_shows_live_numbers_without_a_word_in_the_console(
+    log: sa.Engine, browser: Any, tmp_path: Path
+) -> None:
+    with watched(log, tmp_path) as (_, url):
+        browser.get_log("browser")
+        browser.get(url)
+        until(lambda: text(browser, "words").startswith("resting"), "it rests")
+        write(log, *range(1, 51))
+        until(lambda: "50" in text(browser, "tiles"), "the rows are shown")
+        until(lambda: "success" in text(browser, "sent"), "the envelope is shown")
+        assert browser.title == "resting · eventlog"
+        assert len(browser.find_elements(By.CSS_SELECTOR, "#charts svg path.first")) >= 2
+        assert complaints(browser) == []
+
+
+def test_the_database_is_asked_on_request_and_values_stay_hidden(log: sa.Engine, browser: Any, tmp_path: Path) -> None:
+    with watched(log, tmp_path) as (_, url):
+        write(log, 1)
+        browser.get(url)
+        until(lambda: "success" in text(browser, "sent"), "it is published")
+        press(browser, "ask-queue", "queue", lambda shown: "S success" in shown)
+        press(browser, "ask-errors", "errors", lambda shown: "No row has an error line" in shown)
+        press(browser, "ask-doctor", "doctor", lambda shown: "info" in shown or "warning" in shown)
+        browser.find_element(By.ID, "record-id").send_keys("1\n")
+        until(lambda: "Row 1: done" in text(browser, "row"), "the row is explained")
+        assert "Jack" not in browser.page_source
+        browser.find_element(By.ID, "record-id").clear()
+        browser.find_element(By.ID, "record-id").send_keys("99\n")
+        until(lambda: "no row 99" in text(browser, "row"), "the error is told")
+
+
+def test_what_comes_from_the_log_is_text_and_never_markup(log: sa.Engine, browser: Any, tmp_path: Path) -> None:
+    with log.begin() as conn:
+        conn.execute(
+            sa.text(
+                "INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value) "
+                "VALUES (1, 'usr', 'idu=7', 'fname', '<img src=x onerror=document.title=1>')"
+            )
+        )
+    with watched(log, tmp_path, monitor__values=True) as (_, url):
+        browser.get(url)
+        until(lambda: "success" in text(browser, "sent"), "it is published")
+        browser.find_element(By.ID, "record-id").send_keys("1\n")
+        until(lambda: "<img src=x" in text(browser, "row"), "the row is explained")
+        assert browser.find_elements(By.CSS_SELECTOR, "#row img") == []
+
+
+def test_a_publisher_that_is_killed_is_seen_and_its_return_too(log: sa.Engine, browser: Any, tmp_path: Path) -> None:
+    with watched(log, tmp_path) as (running, url):
+        browser.get(url)
+        until(lambda: text(browser, "words").startswith("resting"), "it rests")
+        running.kill()
+        until(lambda: text(browser, "lost").startswith("No answer since"), "the page says so")
+        listen = url.removeprefix("http://").removesuffix("/")
+        with process(log, tmp_path, monitor__listen=listen, polling_interval=LONG):
+            until(lambda: not browser.find_element(By.ID, "lost").is_displayed(), "the page has found it again")
+
+
+def test_a_token_is_asked_for_by_a_form(
+    log: sa.Engine, browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENTLOG_MONITOR_TOKEN", "geheim")
+    with watched(log, tmp_path) as (_, url):
+        browser.get(url)
+        field = browser.find_element(By.ID, "token")
+        field.send_keys("falsch\n")
+        until(lambda: browser.current_url.endswith("/login"), "it is refused")
+        browser.find_element(By.ID, "token").send_keys("geheim\n")
+        until(lambda: text(browser, "words").startswith("resting"), "the page is shown")
+        assert browser.execute_script("return document.cookie") == ""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_fits_the_screen(log: sa.Engine, browser: Any, tmp_path: Path, width: int) -> None:
+    with watched(log, tmp_path) as (_, url):
+        write(log, 1, 2)
+        browser.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
+        )
+        browser.get(url)
+        until(lambda: "success" in text(browser, "sent"), "it is published")
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

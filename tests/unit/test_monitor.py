@@ -1,0 +1,304 @@
+"""The monitor of a publisher: who may look, what is told, and that a scrape needs no database."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from eventlog.errors import ConfigError, DatabaseError
+from eventlog.publisher.context import Counters
+from eventlog.publisher.monitor.activity import Activity, Histogram
+from eventlog.publisher.monitor.openmetrics import Labels, exposition
+from eventlog.publisher.monitor.server import Address, Monitor, parse_address, serving
+from eventlog.publisher.monitor.status import process_status, shape
+from eventlog.publisher.observer import Doing, EnvelopeInfo, FlightInfo, Looked, ParkedObject, WaitFor
+
+
+@dataclass
+class Clock:
+    """A clock that moves when it is told to."""
+
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def parked(reason: str) -> ParkedObject:
+    return ParkedObject("usr", "idu=17", 1020.0, 3, reason)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def activity(clock: Clock) -> Activity:
+    return Activity(Counters(), interval=5, patience=60, clock=clock, wall=clock)
+
+
+def monitor_of(activity: Activity, **changes: Any) -> Monitor:
+    def status() -> dict[str, Any]:
+        return process_status(activity, "indirect.eventlog", "files", "xds", shows_values=False)
+
+    def nothing(*_: Any) -> dict[str, Any]:
+        return {}
+
+    made = Monitor(
+        Address("127.0.0.1", 0),
+        activity,
+        Labels("indirect.eventlog", "files"),
+        status,
+        nothing,
+        nothing,
+        nothing,
+        nothing,
+    )
+    return replace(made, **changes)
+
+
+@contextmanager
+def asking(monitor: Monitor) -> Iterator[Callable[..., tuple[int, dict[str, str], str]]]:
+    with serving(monitor) as address:
+
+        def ask(
+            path: str, method: str = "GET", body: str | None = None, **headers: str
+        ) -> tuple[int, dict[str, str], str]:
+            connection = http.client.HTTPConnection(address.host, address.port, timeout=10)
+            try:
+                connection.request(
+                    method, path, body, {name.replace("_", "-"): value for name, value in headers.items()}
+                )
+                answer = connection.getresponse()
+                return answer.status, {key.lower(): value for key, value in answer.getheaders()}, answer.read().decode()
+            finally:
+                connection.close()
+
+        yield ask
+
+
+# --- who may look ---
+
+
+def test_an_address_that_others_can_reach_needs_a_token(activity: Activity) -> None:
+    with (
+        pytest.raises(ConfigError, match="EVENTLOG_MONITOR_TOKEN"),
+        serving(monitor_of(activity, address=Address("0.0.0.0", 0))),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("listen", ["9464", "host", "host:port", "user@host:1", "http://host:1", "host:1/path", ""])
+def test_what_is_no_address_is_refused_by_name(listen: str) -> None:
+    with pytest.raises(ConfigError, match="host:port"):
+        parse_address(listen)
+
+
+def test_addresses_have_a_host_and_a_port() -> None:
+    assert parse_address("127.0.0.1:9464") == ("127.0.0.1", 9464)
+    assert parse_address("[::1]:9464") == ("::1", 9464)
+    assert str(parse_address("[::1]:9464")) == "[::1]:9464"
+
+
+def test_an_address_that_is_taken_is_a_clear_error(activity: Activity) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = Address("127.0.0.1", taken.getsockname()[1])
+        with pytest.raises(ConfigError, match="cannot be listened on"), serving(monitor_of(activity, address=address)):
+            pass
+
+
+def test_with_a_token_only_the_two_words_of_health_are_told_without_it(activity: Activity) -> None:
+    activity.connected(again=False)
+    with asking(monitor_of(activity, token="secret")) as ask:
+        assert ask("/livez")[::2] == (200, "ok\n")
+        assert ask("/readyz")[::2] == (200, "ready\n")
+        for path in ("/metrics", "/status.json", "/history.json", "/errors.json", "/rows/1.json", "/app.js", "/"):
+            status, _, body = ask(path)
+            assert status == 401, path
+            assert "indirect" not in body
+            assert "eventlog_rows" not in body
+        assert ask("/metrics", Authorization="Bearer secret")[0] == 200
+        assert ask("/metrics", Authorization="Bearer secre")[0] == 401
+        assert ask("/metrics", Authorization="Basic secret")[0] == 401
+
+
+def test_the_page_is_opened_by_a_form_and_a_cookie_that_scripts_and_other_sites_cannot_use(activity: Activity) -> None:
+    with asking(monitor_of(activity, token="secret")) as ask:
+        assert ask("/login", "POST", "token=wrong")[0] == 403
+        status, headers, _ = ask("/login", "POST", "token=secret")
+        assert (status, headers["location"]) == (303, "/")
+        cookie = headers["set-cookie"]
+        assert "secret" not in cookie
+        assert "httponly" in cookie.lower()
+        assert "samesite=strict" in cookie.lower()
+        assert ask("/", Cookie=cookie.partition(";")[0])[0] == 200
+        assert ask("/status.json", Cookie=cookie.partition(";")[0])[0] == 200
+        assert ask("/login", "POST", "x" * 10_000)[0] == 413
+
+
+def test_a_name_of_another_host_gets_421(activity: Activity) -> None:
+    with asking(monitor_of(activity, allowed_hosts=("monitor.example",))) as ask:
+        assert ask("/status.json", Host="evil.example")[0] == 421
+        assert ask("/", Host="evil.example:9464")[0] == 421
+        assert ask("/status.json", Host="monitor.example")[0] == 200
+        assert ask("/status.json", Host="localhost:9464")[0] == 200
+        assert ask("/livez", Host="10.1.2.3:9464")[0] == 200
+
+
+def test_every_page_forbids_whatever_comes_from_elsewhere(activity: Activity) -> None:
+    with asking(monitor_of(activity)) as ask:
+        for path in ("/", "/app.js", "/style.css", "/status.json"):
+            _, headers, body = ask(path)
+            assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
+            assert headers["x-content-type-options"] == "nosniff"
+            assert "//" not in body.replace("http://www.w3.org/2000/svg", "").replace("// ", ""), path
+        assert ask("/nothing")[0] == 404
+        assert ask("/status.json", "POST")[0] == 405
+
+
+# --- health ---
+
+
+def test_a_publisher_that_makes_no_progress_is_not_alive(activity: Activity, clock: Clock) -> None:
+    activity.does(Doing.PUBLISHING)
+    clock.now += 61
+    with asking(monitor_of(activity)) as ask:
+        assert ask("/livez")[::2] == (503, "stuck\n")
+        activity.progressed()
+        assert ask("/livez")[0] == 200
+
+
+def test_a_receiver_that_is_away_is_not_death(activity: Activity, clock: Clock) -> None:
+    activity.waits(WaitFor.RECEIVER, "connection refused", until=2000.0)
+    clock.now += 500
+    activity.does(Doing.PUBLISHING)  # a try
+    assert activity.is_alive
+    assert activity.in_words() == "waiting for 500 s: the receiver: connection refused; next try in 500 s"
+    activity.progressed()
+    assert activity.in_words() == "publishing"
+
+
+def test_it_is_ready_while_the_connection_stands(activity: Activity) -> None:
+    with asking(monitor_of(activity)) as ask:
+        assert ask("/readyz")[::2] == (503, "connecting\n")
+        activity.connected(again=False)
+        assert ask("/readyz")[0] == 200
+        activity.disconnected()
+        assert ask("/readyz")[0] == 503
+
+
+# --- what is told ---
+
+
+def scrape(activity: Activity) -> dict[tuple[str, ...], float]:
+    families = text_string_to_metric_families(exposition(activity, Labels("indirect.eventlog", "files")).decode())
+    return {
+        (
+            sample.name,
+            *(value for name, value in sorted(sample.labels.items()) if name not in ("log", "sink")),
+        ): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_a_scrape_is_open_metrics_with_what_was_counted(activity: Activity, clock: Clock) -> None:
+    activity.counters.rows_read, activity.counters.answers_retry = 7, 2
+    activity.waits(WaitFor.RECEIVER, "away", 1001.0)
+    activity.connected(again=True)
+    activity.window_read(0.02)
+    activity.envelope_sent(EnvelopeInfo(1, 1, 3, "1", "5", 0.3, "success"))
+    activity.delayed(4.0)
+    looked = Looked(100_000, 100_000, 12.5, 3.0, [parked("busy")], [FlightInfo(4, 10, 20)])
+    activity.looked(looked)
+    clock.now += 2
+    activity.looked(looked)
+    values = scrape(activity)
+    assert values["eventlog_rows_read_total",] == 7
+    assert values["eventlog_answers_total", "retry"] == 2
+    assert values["eventlog_back_offs_total", "receiver"] == 1
+    assert values["eventlog_reconnects_total",] == 1
+    assert values["eventlog_queue_rows",] == 100_000
+    assert values["eventlog_queue_oldest_seconds",] == 12.5
+    assert values["eventlog_objects_parked",] == 1
+    assert values["eventlog_in_flight_rows",] == 20
+    assert values["eventlog_oldest_flight_seconds",] == 2
+    assert values["eventlog_oldest_writer_seconds",] == 3
+    assert values["eventlog_envelope_seconds_bucket", "0.25"] == 0
+    assert values["eventlog_envelope_seconds_bucket", "0.5"] == 1
+    assert values["eventlog_delay_seconds_sum",] == 4
+    assert values["eventlog_window_seconds_count",] == 1
+
+
+def test_before_the_first_look_the_queue_is_not_told(activity: Activity) -> None:
+    assert ("eventlog_queue_rows",) not in scrape(activity)
+
+
+def test_a_histogram_counts_a_time_in_every_bucket_from_its_own_on() -> None:
+    histogram = Histogram((0.1, 1.0))
+    for seconds in (0.05, 0.1, 0.5, 30.0):
+        histogram.observe(seconds)
+    assert histogram.buckets() == [("0.1", 2), ("1", 3), ("+Inf", 4)]
+
+
+def test_values_keys_and_receivers_texts_are_hidden_unless_they_are_wanted(activity: Activity) -> None:
+    activity.looked(Looked(1, 100, None, parked=[parked("Alice is locked")]))
+    activity.envelope_sent(EnvelopeInfo(1, 1, 1, "5", "5", 0.1, "retry", "Alice is locked"))
+    hidden = json.dumps(process_status(activity, "log", "http", "xds", shows_values=False))
+    assert "Alice" not in hidden
+    assert "idu=17" not in hidden
+    shown = json.dumps(process_status(activity, "log", "http", "xds", shows_values=True))
+    assert "Alice" in shown
+    assert "idu=17" in shown
+
+
+def test_a_status_has_every_name_of_the_shape_and_no_other(activity: Activity) -> None:
+    assert process_status(activity, "log", "http", "xds", shows_values=False).keys() == shape().keys()
+    with pytest.raises(TypeError, match="colour"):
+        shape(colour="red")
+
+
+def test_the_curves_hold_rates_and_the_middle_time_of_an_envelope(activity: Activity, clock: Clock) -> None:
+    for seconds in (0.1, 0.2, 0.9):
+        activity.envelope_sent(EnvelopeInfo(1, 1, 1, "1", "1", seconds, "success"))
+    activity.counters.rows_published = 50
+    clock.now += 5
+    activity.take_sample()
+    clock.now += 5
+    activity.take_sample()
+    first, second = activity.history
+    assert (first.rows_per_second, first.envelope_median, first.envelope_99) == (10, 0.2, 0.9)
+    assert (second.rows_per_second, second.envelope_median) == (0, None)
+
+
+def test_the_curves_end_after_an_hour(activity: Activity) -> None:
+    for _ in range(1000):
+        activity.take_sample()
+    assert len(activity.history) == 720
+
+
+def test_history_gives_what_is_newer(activity: Activity, clock: Clock) -> None:
+    activity.take_sample()
+    clock.now += 5
+    activity.take_sample()
+    with asking(monitor_of(activity)) as ask:
+        assert len(json.loads(ask("/history.json?since=1000")[2])["samples"]) == 1
+        assert ask("/history.json?since=x")[0] == 400
+
+
+def test_what_the_database_refuses_is_told_with_its_code(activity: Activity) -> None:
+    def refuse(*_: Any) -> dict[str, Any]:
+        raise DatabaseError("canceling statement due to statement timeout")
+
+    with asking(monitor_of(activity, errors=refuse)) as ask:
+        status, _, body = ask("/errors.json")
+        assert (status, json.loads(body)["error"]) == (502, "canceling statement due to statement timeout")
