@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
 from eventlog.errors import ConfigError, EventlogError
@@ -54,6 +55,10 @@ DEFAULT_TIMEOUT: Final = 30.0
 
 _LINGER_MS: Final = 5
 _PATIENCE: Final = 2.0
+_AT_ONCE: Final = 1000
+_MOMENT: Final = 0.1
+"""Seconds that records are waited for until what has come is given."""
+
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _OURS: Final = (
     "bootstrap.servers", "enable.idempotence", "transactional.id", "delivery.report.only.error", "enable.auto.commit",
@@ -253,88 +258,145 @@ def read_topics(
 ) -> Iterator[Record | None]:
     """The records of topics, partition by partition as they come; None where there is none at the moment.
 
-    Ends at the offsets that the topics end at now; with ``follow`` never. No consumer group is joined and no offset
-    kept. Raises KafkaAway if the brokers cannot be reached within ``timeout`` seconds or a topic is not there,
-    ConfigError.
+    Ends at the offsets that the topics end at now; with ``follow`` never. Raises KafkaAway if the brokers cannot be
+    reached within ``timeout`` seconds or a topic is not there, ConfigError.
     """
-    given = properties or {}
-    ours = {
-        "group.id": "eventlog",
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "auto.offset.reset": "error",
-    }
-    try:
-        consumer = Consumer(settings(place.brokers, given, **ours), logger=_log)
-    except (KafkaException, ValueError, TypeError) as error:
-        raise ConfigError(f"Kafka's settings are refused: {_refusal(error)}") from None
-    try:
-        yield from _consume(consumer, place, follow, timeout)
-    except KafkaException as error:
-        raise _away(place, error) from None
-    finally:
-        consumer.close()
+    with TopicReader(place.brokers, properties, timeout) as topics:
+        spans = topics.spans(place.topics)
+        first = 0 if place.offset is None else place.offset
+        starts = {partition: max(span.low, first) for partition, span in spans.items()}
+        if follow:
+            topics.assign(starts)
+            batches = iter(topics.take, None)
+        else:
+            batches = topics.read_to(starts, {partition: span.high for partition, span in spans.items()})
+        for records in batches:
+            yield from records or (None,)
 
 
 def topics_of(place: Place, properties: Mapping[str, Any] | None = None, timeout: float = DEFAULT_TIMEOUT) -> set[str]:
     """The topics that there are. Raises KafkaAway, ConfigError."""
-    consumer = Consumer(settings(place.brokers, properties or {}, **{"group.id": "eventlog"}), logger=_log)
-    try:
-        return set(consumer.list_topics(timeout=timeout).topics)
-    except KafkaException as error:
-        raise _away(place, error) from None
-    finally:
-        consumer.close()
+    with TopicReader(place.brokers, properties, timeout) as topics:
+        return topics.names()
 
 
-def _away(place: Place, error: KafkaException) -> KafkaAway:
-    return KafkaAway(
-        f"{place.brokers}: {error.args[0].str()}; check host and port, that the brokers run and let this machine in"
-    )
+Partition: TypeAlias = tuple[str, int]
+"""Topic and number."""
 
 
-def _consume(consumer: Any, place: Place, follow: bool, timeout: float) -> Iterator[Record | None]:
-    ends: dict[tuple[str, int], int] = {}
-    starts = []
-    for topic, partition in _partitions(consumer, place.topics, timeout):
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=timeout)
-        first = low if place.offset is None else max(low, place.offset)
-        if follow or first < high:
-            ends[topic, partition] = high
-            starts.append(TopicPartition(topic, partition, OFFSET_BEGINNING if first == 0 else first))
-    if not starts:
-        return
-    consumer.assign(starts)
-    last_heard = time.monotonic()
-    while follow or ends:
-        messages = consumer.consume(1000, timeout=0.1)
-        if not messages:
-            if not follow and time.monotonic() - last_heard > timeout:
-                raise KafkaAway(f"{place.brokers}: nothing comes of {len(ends)} partitions within {timeout:g} s")
-            yield None
-            continue
-        last_heard = time.monotonic()
-        for message in messages:
-            if message.error() is not None:
-                raise KafkaException(message.error())
-            yield Record(message.topic(), message.key(), message.value(), message.partition(), message.offset())
-        if not follow:
-            _strike_ended(consumer, ends)
+class Span(NamedTuple):
+    """The first offset of a partition and the one behind its last."""
+
+    low: int
+    high: int
 
 
-def _strike_ended(consumer: Any, ends: dict[tuple[str, int], int]) -> None:
-    """Take away the partitions that have been read to their end; by position, since offsets have gaps."""
-    positions = consumer.position([TopicPartition(topic, partition) for topic, partition in ends])
-    for reached in positions:
-        if reached.offset >= ends[reached.topic, reached.partition]:
-            del ends[reached.topic, reached.partition]
+class TopicReader:
+    """Reads topics from offsets that it is given: it joins no consumer group, and keeps no offset.
 
+    ``timeout``: seconds that the brokers have for an answer. ``reached``: the next offsets of what ``read_to`` reads.
+    All methods raise KafkaAway. Raises ConfigError for settings that librdkafka refuses.
+    """
 
-def _partitions(consumer: Any, topics: Sequence[str], timeout: float) -> Iterator[tuple[str, int]]:
-    for topic in topics:
-        found = consumer.list_topics(topic, timeout=timeout).topics.get(topic)
-        if found is None or found.error is not None or not found.partitions:
-            reason = "is not there" if found is None or found.error is None else found.error.str()
-            raise KafkaAway(f"topic {topic}: {reason}")
-        for partition in sorted(found.partitions):
-            yield topic, partition
+    def __init__(
+        self, brokers: str, properties: Mapping[str, Any] | None = None, timeout: float = DEFAULT_TIMEOUT
+    ) -> None:
+        ours = {
+            "group.id": "eventlog",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+        }
+        try:
+            self._consumer = Consumer(settings(brokers, properties or {}, **ours), logger=_log)
+        except (KafkaException, ValueError, TypeError) as error:
+            raise ConfigError(f"Kafka's settings are refused: {_refusal(error)}") from None
+        self._brokers, self._timeout = brokers, timeout
+        self.reached: dict[Partition, int] = {}
+
+    def __enter__(self) -> TopicReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def names(self) -> set[str]:
+        """The topics that there are."""
+        with self._away():
+            return set(self._consumer.list_topics(timeout=self._timeout).topics)
+
+    def partitions(self, topics: Iterable[str]) -> list[Partition]:
+        """The partitions of topics, which have to be there."""
+        partitions: list[Partition] = []
+        for topic in topics:
+            with self._away():
+                known = self._consumer.list_topics(topic, timeout=self._timeout).topics.get(topic)
+            if known is None or known.error is not None or not known.partitions:
+                reason = "is not there" if known is None or known.error is None else known.error.str()
+                raise KafkaAway(f"topic {topic}: {reason}")
+            partitions += [(topic, number) for number in sorted(known.partitions)]
+        return partitions
+
+    def spans(self, topics: Iterable[str]) -> dict[Partition, Span]:
+        """What the brokers have of the partitions of topics, which have to be there."""
+        spans = {}
+        for topic, number in self.partitions(topics):
+            with self._away():
+                bounds = self._consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=self._timeout)
+            spans[topic, number] = Span(*bounds)
+        return spans
+
+    def assign(self, starts: Mapping[Partition, int]) -> None:
+        """Read these partitions from these offsets on, and no others."""
+        # Offset 0 is where a topic begins, also one that librdkafka has not asked for yet.
+        with self._away():
+            self._consumer.assign(
+                [
+                    TopicPartition(*partition, OFFSET_BEGINNING if offset == 0 else offset)
+                    for partition, offset in starts.items()
+                ]
+            )
+
+    def take(self) -> list[Record]:
+        """What has come, none if nothing comes for a moment."""
+        records: list[Record] = []
+        message: Any
+        with self._away():
+            for message in self._consumer.consume(_AT_ONCE, timeout=_MOMENT):
+                if message.error() is not None:
+                    raise KafkaException(message.error())
+                records.append(
+                    Record(message.topic(), message.key(), message.value(), message.partition(), message.offset())
+                )
+        return records
+
+    def read_to(self, starts: Mapping[Partition, int], ends: Mapping[Partition, int]) -> Iterator[list[Record]]:
+        """Read partitions to their ends: lists of what has come, of no record where nothing has for a moment."""
+        left = {partition for partition, start in starts.items() if start < ends[partition]}
+        self.reached = {partition: starts[partition] for partition in left}
+        self.assign(self.reached)
+        idle = 0
+        while left:
+            records = self.take()
+            idle = 0 if records else idle + 1
+            if idle * _MOMENT > self._timeout:
+                raise KafkaAway(f"{self._brokers}: nothing comes of {len(left)} partitions within {self._timeout:g} s")
+            yield records
+            # By position, since offsets have gaps. Those at their end go on too while others are not.
+            with self._away():
+                positions = self._consumer.position([TopicPartition(*partition) for partition in self.reached])
+            for position in positions:
+                partition = position.topic, position.partition
+                self.reached[partition] = max(self.reached[partition], position.offset)
+                if position.offset >= ends[partition]:
+                    left.discard(partition)
+
+    @contextmanager
+    def _away(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            raise KafkaAway(
+                f"{self._brokers}: {error.args[0].str()}; check host and port, that the brokers run and let this "
+                "machine in"
+            ) from None

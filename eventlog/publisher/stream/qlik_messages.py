@@ -10,31 +10,22 @@ import logging
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from eventlog.transport import kafka  # isort: skip - says what to install where confluent-kafka is missing
-
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
-
 from eventlog.changes.format import Report
-from eventlog.errors import ConfigError, EventlogError, FormatError
+from eventlog.errors import EventlogError, FormatError
 from eventlog.publisher.stream.source import Backlog, BadToken, Mark, Read, SourceAway, SourceLost, Step, Unread
 from eventlog.qlik.envelope import MAGIC, METADATA, Message, open_avro, open_text
 from eventlog.qlik.errors import RegistryError, UnknownSchema
 from eventlog.qlik.message_options import ReadOptions
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.registry import open_registry
+from eventlog.transport import kafka
 
-_log = logging.getLogger("eventlog.kafka")
 _publisher_log = logging.getLogger("eventlog.publisher")
 
 NAME: Final = "qlik-messages"
-
-_AT_ONCE: Final = 500
-_PATIENCE: Final = 0.1
-"""Seconds that messages are waited for until what came is sent."""
 
 _NEW_PARTITIONS: Final = 60.0
 """Seconds between looks for partitions that were not there when the topics were opened."""
@@ -45,8 +36,8 @@ _NEW_METADATA: Final = 1.0
 _MOST_HELD: Final = 1000
 """Messages of a topic without a schema, and none with one: so many are no accident, but wrong options."""
 
-Partition = tuple[str, int]
-"""Topic and number."""
+
+Partition = kafka.Partition
 
 
 class Place(NamedTuple):
@@ -81,21 +72,20 @@ class Topics:
         """
         offsets = self._offsets(token)
         try:
-            with closing(_consumer(self.brokers, self.properties)) as consumer:
-                yield from self._consume(consumer, offsets, once)
-        except KafkaException as error:
-            raise SourceAway(f"{self.brokers}: {error.args[0].str()}") from None
+            with kafka.TopicReader(self.brokers, self.properties, self.timeout) as reader:
+                yield from self._consume(reader, offsets, once)
+        except kafka.KafkaAway as error:
+            raise SourceAway(str(error)) from None
 
     def backlog(self, token: Any) -> Backlog:
         """The messages of the topics behind ``token``. Raises as ``steps``."""
         offsets = self._offsets(token)
         try:
-            with closing(_consumer(self.brokers, self.properties)) as consumer:
-                spans = self._spans(consumer).items()
-        except KafkaException as error:
-            raise SourceAway(f"{self.brokers}: {error.args[0].str()}") from None
-        own = [(partition, span) for partition, span in spans if partition[0] in self.topics]
-        return Backlog(sum(span.high - _next_offset(partition, span, offsets) for partition, span in own), "messages")
+            with kafka.TopicReader(self.brokers, self.properties, self.timeout) as reader:
+                spans = reader.spans(self.topics).items()
+        except kafka.KafkaAway as error:
+            raise SourceAway(str(error)) from None
+        return Backlog(sum(span.high - _next_offset(partition, span, offsets) for partition, span in spans), "messages")
 
     def _offsets(self, token: Any) -> Mapping[Partition, int]:
         """The next offset of each partition that the token knows. Raises BadToken."""
@@ -113,8 +103,8 @@ class Topics:
             )
         return offsets
 
-    def _consume(self, consumer: Any, token: Mapping[Partition, int], once: bool) -> Iterator[Step]:
-        spans = self._spans(consumer)
+    def _consume(self, topics: kafka.TopicReader, token: Mapping[Partition, int], once: bool) -> Iterator[Step]:
+        spans = topics.spans(self._all_topics(topics))
         ends = {partition: span.high for partition, span in spans.items() if partition[0] in self.topics}
         start = {partition: _next_offset(partition, spans[partition], token) for partition in ends}
         registry = None if self.options.registry is None else open_registry(self.options.registry)
@@ -124,71 +114,30 @@ class Topics:
         places = {partition: span.low if is_inline else start.get(partition, span.low)
                   for partition, span in spans.items()}  # fmt: skip
         # All that is there of the metadata first; what comes later is read along.
-        yield from self._read_to(consumer, unpacked, places, {p: spans[p].high for p in spans if p not in ends})
-        if once:
-            yield from self._read_to(consumer, unpacked, places, ends)
-        _assign(consumer, places)
+        for several in ({p: spans[p].high for p in spans if p not in ends}, ends if once else {}):
+            for records in topics.read_to({partition: places[partition] for partition in several}, several):
+                yield from _taken(records, unpacked)
+            places |= topics.reached
+        topics.assign(places)
         looked = time.monotonic()
         while not once or unpacked.is_waiting:  # until its metadata come, or it has waited too long
-            yield from _taken(consumer, unpacked)
+            yield from _taken(topics.take(), unpacked)
             patience = _NEW_METADATA if unpacked.is_waiting else _NEW_PARTITIONS
             if not once and time.monotonic() > looked + patience:
                 looked = time.monotonic()
-                if any(partition not in places for partition in self._partitions(consumer)):
+                if any(partition not in places for partition in topics.partitions(self._all_topics(topics))):
                     raise SourceAway(f"{', '.join(self.topics)}: there are new partitions; opening the topics again")
         yield Mark(unpacked.token)
         unpacked.finish()
 
-    def _read_to(
-        self, consumer: Any, unpacked: _Unpacked, places: dict[Partition, int], ends: Mapping[Partition, int]
-    ) -> Iterator[Step]:
-        """Read these partitions to where they end, and move their places there."""
-        read = {partition: places[partition] for partition, end in ends.items() if places[partition] < end}
-        _assign(consumer, read)
-        left, empty = set(read), 0
-        while left:
-            for step in _taken(consumer, unpacked):
-                empty = empty + 1 if isinstance(step, Mark) and step.is_idle else 0
-                yield step
-            if empty * _PATIENCE > self.timeout:
-                raise SourceAway(f"{self.brokers}: nothing comes within {self.timeout:g} s")
-            # By position, since offsets have gaps. Those at their end go on too while others are not.
-            for reached in consumer.position([TopicPartition(*partition) for partition in read]):
-                partition = reached.topic, reached.partition
-                places[partition] = max(places[partition], reached.offset)
-                if reached.offset >= ends[partition]:
-                    left.discard(partition)
-
-    def _spans(self, consumer: Any) -> dict[Partition, _Span]:
-        """The partitions with their first offset and the one behind their last."""
-        return {
-            partition: _Span(*consumer.get_watermark_offsets(TopicPartition(*partition), timeout=self.timeout))
-            for partition in self._partitions(consumer)
-        }
-
-    def _partitions(self, consumer: Any) -> list[Partition]:
-        """The partitions of the topics, and of that of the metadata if it is there."""
+    def _all_topics(self, topics: kafka.TopicReader) -> list[str]:
+        """The topics, and that of the metadata if it is there."""
         about = self.options.metadata_topic
-        there = consumer.list_topics(timeout=self.timeout).topics if about is not None else {}
-        extra = [about] if about is not None and about in there and about not in self.topics else []
-        found = []
-        for topic in [*self.topics, *extra]:
-            known = consumer.list_topics(topic, timeout=self.timeout).topics.get(topic)
-            if known is None or known.error is not None or not known.partitions:
-                reason = "is not there" if known is None or known.error is None else known.error.str()
-                raise SourceAway(f"topic {topic}: {reason}")
-            found += [(topic, number) for number in sorted(known.partitions)]
-        return found
+        is_other = about is not None and about not in self.topics and about in topics.names()
+        return [*self.topics, *([about] if is_other and about is not None else [])]
 
 
-class _Span(NamedTuple):
-    """The first offset of a partition and the one behind its last."""
-
-    low: int
-    high: int
-
-
-def _next_offset(partition: Partition, span: _Span, token: Mapping[Partition, int]) -> int:
+def _next_offset(partition: Partition, span: kafka.Span, token: Mapping[Partition, int]) -> int:
     """Where to go on in a partition. Raises SourceLost if that is not there any more."""
     topic, number = partition
     offset = token.get(partition, span.low)
@@ -200,16 +149,13 @@ def _next_offset(partition: Partition, span: _Span, token: Mapping[Partition, in
     return offset
 
 
-def _taken(consumer: Any, unpacked: _Unpacked) -> Iterator[Step]:
+def _taken(records: Sequence[kafka.Record], unpacked: _Unpacked) -> Iterator[Step]:
     """The steps of what has come, and a mark, which is idle if nothing has."""
-    messages = consumer.consume(_AT_ONCE, timeout=_PATIENCE)
-    for message in messages:
-        if message.error() is not None:
-            raise KafkaException(message.error())
-        yield from unpacked.take(message)
-    if not messages:
+    for record in records:
+        yield from unpacked.take(record)
+    if not records:
         yield from unpacked.overdue()
-    yield Mark(unpacked.token, is_idle=not messages)
+    yield Mark(unpacked.token, is_idle=not records)
 
 
 class _Unpacked:
@@ -230,7 +176,7 @@ class _Unpacked:
         self._readable: set[str] = set()
         self._held: dict[str, list[tuple[Place, Unread]]] = {}
         self._waiting: Place | None = None
-        self._behind: deque[Any] = deque()
+        self._behind: deque[kafka.Record] = deque()
 
     @property
     def is_waiting(self) -> bool:
@@ -248,15 +194,15 @@ class _Unpacked:
             token.setdefault(topic, {})[str(number)] = min([offset, *held])
         return token
 
-    def take(self, message: Any) -> Iterator[Step]:
+    def take(self, message: kafka.Record) -> Iterator[Step]:
         """The steps that can be made now that this message is there. Raises UnknownSchema where too many are held,
         SourceAway.
         """
         place = _place(message)
         is_old = place.offset < self._start.get(place.partition, 0)
-        if is_old and not _describes(message.value()):
+        if is_old and not _describes(message.value):
             return
-        if self.is_waiting and not _describes(message.value()):
+        if self.is_waiting and not _describes(message.value):
             self._behind.append(message)
             return
         yield from self._fed(message, place)
@@ -311,10 +257,10 @@ class _Unpacked:
             for _, unread in self._held.pop(topic, ()):
                 yield unread
 
-    def _fed(self, message: Any, place: Place) -> Iterator[Step]:
+    def _fed(self, message: kafka.Record, place: Place) -> Iterator[Step]:
         held = self._waiting or place
         try:
-            for change in self.reader.changes(Message(message.topic(), message.key(), message.value())):
+            for change in self.reader.changes(Message(message.topic, message.key, message.value)):
                 yield from self._is_readable(held.partition[0])
                 yield Read(change, change.position or str(held))
         except RegistryError as error:
@@ -341,8 +287,8 @@ def _unread(place: Place, code: str, why: str) -> Unread:
     return Unread(str(place), code, f"message {place}: {why}")
 
 
-def _place(message: Any) -> Place:
-    return Place((message.topic(), message.partition()), message.offset())
+def _place(message: kafka.Record) -> Place:
+    return Place((message.topic, message.partition), message.offset)
 
 
 def _describes(value: bytes | None) -> bool:
@@ -356,28 +302,4 @@ def _describes(value: bytes | None) -> bool:
     message = envelope.message
     return envelope.type == METADATA or (
         envelope.type is None and isinstance(message, Mapping) and "tableStructure" in message
-    )
-
-
-def _consumer(brokers: str, properties: Mapping[str, Any]) -> Any:
-    """A consumer that joins no group and keeps no offset. Raises ConfigError."""
-    ours = {
-        "group.id": "eventlog",
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "auto.offset.reset": "error",
-    }
-    try:
-        return Consumer(kafka.settings(brokers, properties, **ours), logger=_log)
-    except (KafkaException, ValueError, TypeError):
-        raise ConfigError("the settings of Kafka in [source] are refused; see source.properties") from None
-
-
-def _assign(consumer: Any, starts: Mapping[Partition, int]) -> None:
-    # Offset 0 is where a topic begins, also one that librdkafka has not asked for yet.
-    consumer.assign(
-        [
-            TopicPartition(*partition, OFFSET_BEGINNING if offset == 0 else offset)
-            for partition, offset in starts.items()
-        ]
     )
