@@ -98,22 +98,21 @@ def format_named(name: str, form: str | None = None) -> OutputFormat:
     return module
 
 
-def counts_of(events: Sequence[Outgoing]) -> Counter[str]:
-    """How many events of which operation, and how many rows had which fate (spec/event-log.md 11)."""
+def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[BadLine]]:
+    """How many events of which operation, and how many rows had which fate (spec/event-log.md 11); the rows whose value
+    read back cannot be written.
+    """
     counts = Counter([event.operation for event in events if event.operation is not None])
-    published = 0
+    published = sum([len(event.ids) for event in events if event.fates is None])
+    bad: list[BadLine] = []
     for event in events:
-        published += len(event.contributed)
-        if event.fates is not None:  # of few groups
-            counts["rows_dropped"] += len(event.fates.dropped)
-            counts["rows_gone"] += len(event.fates.gone)
-            counts["rows_empty"] += len(event.fates.empty)
-            counts["sv_conflicts"] += event.fates.conflicts
+        fates = event.fates
+        if fates is not None:  # of few groups
+            published += len(fates.contributed)
+            counts["rows_dropped"] += len(fates.dropped)
+            counts["rows_gone"] += len(fates.gone)
+            counts["rows_empty"] += len(fates.empty)
+            counts["sv_conflicts"] += fates.conflicts
+            bad += [(row.record_id, row.code, row.message) for row in fates.bad]
     counts["rows_published"] = published
-    return counts
-
-
-def bad_of(events: Sequence[Outgoing]) -> list[BadLine]:
-    """The rows whose value read back cannot be written."""
-    special = [event.fates for event in events if event.fates is not None]
-    return [(row.record_id, row.code, row.message) for fates in special for row in fates.bad]
+    return counts, bad

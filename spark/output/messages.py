@@ -29,7 +29,7 @@ from eventlog.qlik.registry import open_registry
 from eventlog.qlik.sequence import WriterState, raise_to, time_prefix
 from spark.job import Job, Numbered, catalog
 from spark.output.directory import Directory
-from spark.output.formats import RECEIVER, Render, Rendered, bad_of, counts_of
+from spark.output.formats import RECEIVER, Render, Rendered, counts_of
 from spark.output.part_files import BLOCK_BYTES, COMPRESS, ENDINGS, OutputFile, PartFiles
 
 FORMS: Final = ("lines",)
@@ -68,7 +68,7 @@ def renderer(job: Job) -> Render:
 
     def render(decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow]) -> Rendered:
         events = [build_event(group, options, decision, current) for group, decision, current in decided]
-        counts, bad = counts_of(events), bad_of(events)
+        counts, bad = counts_of(events)
         lines: list[Line] = []
         described: dict[str, bytes] = {}
         for place, event in zip(places, events, strict=True):

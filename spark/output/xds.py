@@ -17,7 +17,7 @@ from eventlog.qlik.sequence import WriterState
 from eventlog.xds.writer import Header, file_form, line_form, write_outgoing
 from spark.job import Job, Numbered, Output
 from spark.output.directory import Directory
-from spark.output.formats import Render, Rendered, bad_of, counts_of
+from spark.output.formats import Render, Rendered, counts_of
 from spark.output.part_files import BLOCK_BYTES, COMPRESS, ENDINGS, PARQUET_FOOTER, OutputFile, PartFiles
 
 PARQUET_COLUMNS: Final = ("event_id", "class", "operation", "association", "document")
@@ -140,12 +140,15 @@ def renderer(job: Job) -> Render:
 
     def render(decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow]) -> Rendered:
         events = [build_event(group, options, decision, current) for group, decision, current in decided]
-        built = [(place, event) for place, event in zip(places, events, strict=True) if event.operation is not None]
+        written = [event for event in events if event.operation is not None]
+        if len(written) < len(events):
+            places = [place for place, event in zip(places, events, strict=True) if event.operation is not None]
         blob: Events | None = None
-        if built:
-            about = [_about_of(event) for _, event in built] if is_told else []
-            blob = [place for place, _ in built], [write_outgoing(event) for _, event in built], about
-        return Rendered(blob, bad_of(events), counts_of(events))
+        if written:
+            about = list(map(_about_of, written)) if is_told else []
+            blob = list(places), list(map(write_outgoing, written)), about
+        counts, bad = counts_of(events)
+        return Rendered(blob, bad, counts)
 
     return render
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import marshal
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final
@@ -34,17 +35,15 @@ class Builder:
 
         ``log_rows``: their rows as the log has them, for formats that need them.
         """
-        if not groups:
-            return
         decided = self._decided(groups)
-        part_of = self._job.part_of
         places = list(map(first_id, groups))
-        start, part = 0, part_of(places[0])
-        for at, first in enumerate(places):
-            if at - start >= _BLOB_EVENTS or first > self._job.parts[part - 1].last:
-                yield from self._part_blobs(part, decided[start:at], places[start:at], log_rows)
-                start, part = at, part_of(first)
-        yield from self._part_blobs(part, decided[start:], places[start:], log_rows)
+        start = 0
+        while start < len(places):
+            part = self._job.part_of(places[start])
+            last = self._job.parts[part - 1].last
+            end = bisect_right(places, last, start, min(start + _BLOB_EVENTS, len(places)))
+            yield from self._part_blobs(part, decided[start:end], places[start:end], log_rows)
+            start = end
 
     def _part_blobs(
         self, part: int, decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow]

@@ -17,7 +17,7 @@ from eventlog.sql.bulk import Part
 from spark.job import NOTHING, Job, Numbered, before_each, catalog, total
 from spark.session import tune_collector
 from spark.stages.events import Builder
-from spark.stages.shuffle import BEFORE, ROWS, TAKEN, Blob, Kind, as_batch, kinds_of, of_batch, unpack_rows
+from spark.stages.shuffle import BEFORE, ROWS, TAKEN, Blob, RowKind, as_batch, kinds_of, of_batch, unpack_rows
 
 
 class Borders:
@@ -80,7 +80,7 @@ class _Folding:
     def __init__(self, job: Job, builder: Builder) -> None:
         self._job = job
         self._builder = builder
-        self._kinds: list[Kind] = kinds_of(catalog(job))
+        self._kinds: list[RowKind] = kinds_of(catalog(job))
         self._bucket = -1
         self._folder = RowFolder(job.options.fold_distance, job.options.fold_span)
         self._log_rows: dict[int, LogRow] = {}

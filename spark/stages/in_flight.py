@@ -20,7 +20,7 @@ from eventlog.sql.windows import to_ranges
 from spark.job import Job, Numbered, snapshot_context
 from spark.output import xds
 from spark.output.directory import Directory
-from spark.output.formats import BadLine, Counts, bad_of, format_named
+from spark.output.formats import BadLine, Counts, counts_of, format_named
 from spark.output.part_files import IDS, FlightReport, OutputFile
 from spark.stages.write import write_ids
 
@@ -70,7 +70,8 @@ class _Envelopes:
             sent = [event for _, event in zip(envelope, events, strict=False) if event.operation is not None]
             if sent:
                 self._envelopes.append(sent)
-        return bad_of(built), Counter([event.operation for event in built if event.operation is not None])
+        _, bad = counts_of(built)
+        return bad, Counter([event.operation for event in built if event.operation is not None])
 
     def write(self, job: Job, directory: Directory) -> tuple[list[OutputFile], Numbered]:
         """The files of all flights, and what is numbered up to here."""

@@ -31,7 +31,7 @@ from spark.output.formats import BadLine
 from spark.session import tune_collector
 from spark.stages.events import Builder
 from spark.stages.fold import Borders
-from spark.stages.shuffle import FATES, ROWS, TAKEN, Blob, Fates, as_batch, kinds_of, pack_rows, write_run
+from spark.stages.shuffle import FATES, TAKEN, Blob, Fates, as_batch, kinds_of, pack_rows, write_run
 
 FIELDS_WITH_TIME: Final = (*QUEUE_FIELDS, "event_time")
 """What formats need that say when a change was made."""
@@ -69,7 +69,7 @@ def _read_part(job: Job, number: int) -> list[Blob]:
     blobs = [write_run(Directory(job.output.directory), number, run)]
     numbers = {kind: i for i, kind in enumerate(kinds_of(catalog(job)))}
     border = sorted(borders.rows, key=itemgetter(0))
-    blobs += [Blob(ROWS, *packed) for packed in pack_rows(border, numbers, job.buckets, part.log_rows)]
+    blobs += pack_rows(border, numbers, job.buckets, part.log_rows)
     for taken_of, taken in builder.taken.items():
         blobs.append(Blob(TAKEN, number % job.buckets, 0, marshal.dumps((taken_of, tuple(taken)))))
     return blobs

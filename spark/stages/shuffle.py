@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import marshal
 import uuid
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
-from itertools import starmap
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -42,6 +40,15 @@ _ARROW: Final = pa.schema(
 )
 
 
+class Blob(NamedTuple):
+    """A row as Spark has it. ``first_id``: of the first row in it, where the order counts."""
+
+    kind: int
+    target: int
+    first_id: int
+    content: bytes
+
+
 class Fates(NamedTuple):
     """What became of rows: those that get E, and how many had which fate.
 
@@ -60,15 +67,6 @@ class RunDamaged(EventlogError):
     code = "run_damaged"
 
 
-class Blob(NamedTuple):
-    """A row as Spark has it. ``first_id``: of the first row in it, where the order counts."""
-
-    kind: int
-    target: int
-    first_id: int
-    content: bytes
-
-
 def as_batch(blobs: Sequence[Blob]) -> pa.RecordBatch:
     """Blobs as Spark takes them."""
     columns = zip(*blobs, strict=True) if blobs else [()] * len(_ARROW)
@@ -81,35 +79,51 @@ def of_batch(batch: pa.RecordBatch) -> list[Blob]:
     return [Blob(*row) for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
 
 
-def write_run(directory: Directory, part: int, blobs: Iterable[Blob]) -> Blob:
+# --- files between stages ---------------------------------------------------------------------------------------------
+
+
+def write_run(directory: Directory, part: int, blobs: Sequence[Blob]) -> Blob:
     """Put blobs of a part into a file, which ``read_run`` reads; what Spark has to carry of them."""
     name = f"{TEMPORARY}/{uuid.uuid4().hex}"
-    content = marshal.dumps([tuple(blob) for blob in blobs])
+    index = marshal.dumps([(kind, target, first_id, len(content)) for kind, target, first_id, content in blobs])
+    checksum = 0
     with directory.open(name) as stream:
-        stream.write(content)
-    return Blob(RUN, part, 0, f"{name} {zlib.crc32(content):08x}".encode())
+        for piece in (len(index).to_bytes(8), index, *(blob.content for blob in blobs)):
+            checksum = crc32(piece, checksum)
+            stream.write(piece)
+    return Blob(RUN, part, 0, f"{name} {checksum:08x}".encode())
 
 
 def read_run(directory: Directory, run: Blob) -> Iterator[Blob]:
     """The blobs of a run in their order. Raises RunDamaged unless the file holds what was written to it."""
     name, checksum = run.content.decode().split(" ")
     content = directory.read(name)
-    if f"{zlib.crc32(content):08x}" != checksum:
+    if f"{crc32(content):08x}" != checksum:
         raise RunDamaged(
             f"{directory.location}/{name} is not what was written to it ({len(content)} bytes, another checksum): "
             "look at the disk that holds it, and run the command again, which begins the part anew"
         )
-    return starmap(Blob, marshal.loads(content))  # noqa: S302 - made in this job, and what was made
+    return _blobs_in(content)
 
 
-_AS_ROW: Final = partial(tuple.__new__, LogRow)  # what LogRow._make does, without a Python frame a row
-Kind = tuple[int, ObjectClass, Attribute | None]
+def _blobs_in(content: bytes) -> Iterator[Blob]:
+    at = 8 + int.from_bytes(content[:8])
+    for kind, target, first_id, length in marshal.loads(content[8:at]):  # noqa: S302 - made in this job
+        yield Blob(kind, target, first_id, content[at : at + length])
+        at += length
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+RowKind = tuple[int, ObjectClass, Attribute | None]
 """Event type, class and attribute: few of them, so a row carries the number of its kind."""
 
+_AS_ROW: Final = partial(tuple.__new__, LogRow)  # what LogRow._make does, without a Python frame a row
 
-def kinds_of(catalog: Catalog) -> list[Kind]:
+
+def kinds_of(catalog: Catalog) -> list[RowKind]:
     """All kinds of rows, in an order that every process finds."""
-    kinds: list[Kind] = []
+    kinds: list[RowKind] = []
     for object_class in catalog.classes:
         kinds += [(event_type, object_class, None) for event_type in (4, 5, 6)]
         kinds += [(event_type, object_class, a) for a in object_class.attributes for event_type in (1, 2, 3, 7, 8)]
@@ -117,9 +131,9 @@ def kinds_of(catalog: Catalog) -> list[Kind]:
 
 
 def pack_rows(
-    rows: Iterable[CheckedRow], numbers: Mapping[Kind, int], buckets: int, log_rows: Mapping[int, LogRow]
-) -> list[tuple[int, int, bytes]]:
-    """Rows in record_id order as (bucket, first record_id, blob), one for each bucket that has rows.
+    rows: Iterable[CheckedRow], numbers: Mapping[RowKind, int], buckets: int, log_rows: Mapping[int, LogRow]
+) -> list[Blob]:
+    """Rows in record_id order as blobs, one for each bucket that has rows.
 
     The bucket follows from the object's canonical key, in every process alike. ``log_rows``: by record_id the rows as
     the log has them, which go along, if it holds any.
@@ -133,15 +147,17 @@ def pack_rows(
     blobs = []
     for bucket, members in enumerate(packed):
         if members:
-            as_logged = [tuple(log_rows[member[0]]) for member in members] if log_rows else []
-            blobs.append((bucket, members[0][0], marshal.dumps((members, as_logged))))
+            as_logged = [tuple(log_rows[record_id]) for record_id, *_ in members] if log_rows else []
+            first_id, *_ = members[0]
+            blobs.append(Blob(ROWS, bucket, first_id, marshal.dumps((members, as_logged))))
     return blobs
 
 
-def unpack_rows(blob: bytes, kinds: Sequence[Kind], log_rows: MutableMapping[int, LogRow]) -> list[CheckedRow]:
+def unpack_rows(content: bytes, kinds: Sequence[RowKind], log_rows: MutableMapping[int, LogRow]) -> list[CheckedRow]:
     """The rows of a blob; ``log_rows`` gets them as the log has them, if the blob tells."""
-    members, as_logged = marshal.loads(blob)  # noqa: S302 - made by ``pack_rows`` in this job
-    log_rows.update((row[0], _AS_ROW(row)) for row in as_logged)
+    members, as_logged = marshal.loads(content)  # noqa: S302 - made by ``pack_rows`` in this job
+    for row in map(_AS_ROW, as_logged):
+        log_rows[row.record_id] = row
     rows: list[CheckedRow] = []
     for record_id, number, key, all_go, old, new in members:
         event_type, object_class, attribute = kinds[number]
