@@ -53,10 +53,10 @@ def options(
             )
         log_table, schema, watches = loaded.database.log_table, loaded.database.schema_name, declared_watches(loaded)
     log_schema, log = split_name(log_table)
-    own = hides(log_table)
+    keep = hides(log_table)
 
     def include(item: Any, name: str | None, kind: str, reflected: bool, compare_to: Any) -> bool:
-        return own(item, name, kind, reflected, compare_to) and (
+        return keep(item, name, kind, reflected, compare_to) and (
             include_object is None or include_object(item, name, kind, reflected, compare_to)
         )
 
@@ -66,9 +66,9 @@ def options(
 def hides(log_table: str = "eventlog") -> IncludeObject:
     """An ``include_object`` that keeps Alembic from dropping the log and its companions, which no model describes."""
     _, name = split_name(log_table)
-    own = {table.casefold() for table in LogTable(None, name, LogRow._fields).own_tables}
+    log_tables = {table.casefold() for table in LogTable(None, name, LogRow._fields).own_tables}
 
     def include(_item: Any, name: str | None, kind: str, reflected: bool, _compare_to: Any) -> bool:
-        return not (reflected and kind == "table" and name is not None and name.casefold() in own)
+        return not (reflected and kind == "table" and name is not None and name.casefold() in log_tables)
 
     return include

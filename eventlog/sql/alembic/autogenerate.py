@@ -251,17 +251,17 @@ def _history(case: _Case) -> list[_Compiled]:
     migration = case.context.migration_context
     if migration.environment_context is None or migration.script is None:
         return []
-    found = []
+    compiled = []
     for one in watches_in_force(migration.script, migration.get_current_heads()):
         schema = one.schema or case.before.schema
         definition = replace(one, schema=schema, log_schema=one.log_schema or schema)
         if (definition.log, definition.log_schema) != (case.log.name, case.log.schema):
             continue
         with suppress(TriggerError):  # of a table that is gone, without what it was
-            found.append(
+            compiled.append(
                 _compile(case, definition if definition.tables is not None else with_tables(definition, case.before))
             )
-    return found
+    return compiled
 
 
 def _makers(
@@ -269,17 +269,17 @@ def _makers(
 ) -> list[_Compiled]:
     """The watches that made the triggers of these tables; with all of their tables."""
     left = set(tables)
-    found = []
+    makers = []
     for one in history:
         if left & one.tables.keys():
-            found.append(one)
+            makers.append(one)
             left -= one.tables.keys()
     while left:
         one = _guessed(case, wanted, left)
         _log.warning("no migration made the watch of %s: the way back makes it as it is declared now", min(left))
-        found.append(one)
+        makers.append(one)
         left -= one.tables.keys()
-    return found
+    return makers
 
 
 def _guessed(case: _Case, wanted: Sequence[_Compiled], tables: Collection[str]) -> _Compiled:
@@ -306,15 +306,15 @@ _CALLS: Final = ("watch_table", "unwatch_table")
 
 def watches_in_force(scripts: ScriptDirectory, heads: tuple[str, ...]) -> list[WatchDefinition]:
     """The watches after the upgrades up to ``heads``, oldest first; calls that are no literals are passed over."""
-    found: dict[tuple[str, str | None, str], WatchDefinition] = {}
+    in_force: dict[tuple[str, str | None, str], WatchDefinition] = {}
     revisions = list(scripts.iterate_revisions(heads, "base")) if heads else []
     for script in reversed(revisions):
         for name, definition in _calls(Path(script.path)):
             place = (definition.log, definition.schema, definition.watch.table)
-            found.pop(place, None)
+            in_force.pop(place, None)
             if name == "watch_table":
-                found[place] = definition
-    return list(found.values())
+                in_force[place] = definition
+    return list(in_force.values())
 
 
 def _calls(path: Path) -> Iterator[tuple[str, WatchDefinition]]:

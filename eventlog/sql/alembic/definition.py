@@ -109,10 +109,10 @@ def _others(catalog: Catalog, watch: Watch, present: Mapping[str, Table]) -> Ite
     cls: ObjectClass = catalog.classes[0]
     yield from (child.table for child in cls.children)
     for base in watch.base or ():
-        found = match_name(base, present)
-        if found is None:
+        name = match_name(base, present)
+        if name is None:
             raise TriggerError(f"watch {watch.table}: there is no base table {base!r} in the schema of the view")
-        yield present[found]
+        yield present[name]
 
 
 # --- as literals ------------------------------------------------------------------------------------------------------

@@ -65,14 +65,14 @@ class StoredTrigger:
     @property
     def digest(self) -> str | None:
         """The hash of what was compiled; None if it is none of ours, of whichever log."""
-        found = MARKER.search(self.text)
-        return None if found is None else found[1]
+        marker = MARKER.search(self.text)
+        return None if marker is None else marker[1]
 
     @property
     def log(self) -> str | None:
         """The log that it writes, as SQL; None if it is none of ours."""
-        found = MARKER.search(self.text)
-        return None if found is None else found[2].rstrip()
+        marker = MARKER.search(self.text)
+        return None if marker is None else marker[2].rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,8 @@ class Installed:
 
 def behind_marker(text: str) -> str:
     """What is behind the marker of one of our triggers."""
-    found = MARKER.search(text)
-    return "" if found is None else text[found.end() :].rstrip()
+    marker = MARKER.search(text)
+    return "" if marker is None else text[marker.end() :].rstrip()
 
 
 def by_place(triggers: Iterable[StoredTrigger], log: str) -> Installed:
@@ -192,12 +192,12 @@ def _neighbour(name: str, columns: Columns, others: Columns) -> str | None:
 
 def in_words(before: Columns, now: Columns) -> tuple[str, ...]:
     """What became of the columns that a publisher knows, each without its subject: ``column x (text) is new``."""
-    found = differences(before, now)
+    changes = differences(before, now)
     return (
-        *map(_renamed, found.renamed),
-        *(f"column {name} is gone" for name in found.lost),
-        *(f"column {name} ({now[name]}) is new" for name in found.gained),
-        *map(_retyped, found.retyped),
+        *map(_renamed, changes.renamed),
+        *(f"column {name} is gone" for name in changes.lost),
+        *(f"column {name} ({now[name]}) is new" for name in changes.gained),
+        *map(_retyped, changes.retyped),
     )
 
 
@@ -207,13 +207,13 @@ def declared_otherwise(before: Columns, now: Columns, present: Collection[str]) 
     ``before`` is empty if it is not known; ``present``: all columns of the table, watched or not.
     """
     unwatched = [name for name in before if name not in now and name in present]
-    found = differences({name: before[name] for name in before if name not in unwatched}, now if before else {})
+    changes = differences({name: before[name] for name in before if name not in unwatched}, now if before else {})
     words = (
-        *map(_renamed, found.renamed),
-        *(f"column {name} is gone" for name in found.lost),
+        *map(_renamed, changes.renamed),
+        *(f"column {name} is gone" for name in changes.lost),
         *(f"column {name} is watched no longer" for name in unwatched),
-        *(f"column {name} ({now[name]}) is new to the watch, and not captured yet" for name in found.gained),
-        *map(_retyped, found.retyped),
+        *(f"column {name} ({now[name]}) is new to the watch, and not captured yet" for name in changes.gained),
+        *map(_retyped, changes.retyped),
     )
     return words or ("the watch, its table or the templates have changed",)
 

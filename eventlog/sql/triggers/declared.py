@@ -192,7 +192,7 @@ def _classes(
     """The watches with their classes. What is wrong with the others is added to ``warnings`` and ``errors``."""
     tables = {table.name: table for table in database.tables}
     classes = {cls.name: cls for cls in catalog.classes}
-    found: dict[str, tuple[Watch, ObjectClass]] = {}
+    watched: dict[str, tuple[Watch, ObjectClass]] = {}
     where = "" if database.schema is None else f" in schema {database.schema}"
     for watch in watches:
         name = match_name(watch.table, tables)
@@ -206,18 +206,18 @@ def _classes(
             continue
         if name not in classes:
             errors.append(TriggerError(f"watch {watch.table}: {name} is not among the classes; add it to `tables`"))
-        elif name in found:
+        elif name in watched:
             errors.append(TriggerError(f"watch {watch.table}: {name} is watched twice"))
         else:
-            found[name] = (watch, classes[name])
-    return list(found.values())
+            watched[name] = (watch, classes[name])
+    return list(watched.values())
 
 
 def _base_tables(
     home: Database, watch: Watch, reflect: Callable[[str | None], Database] | None
 ) -> dict[str, BaseTable]:
     """The tables that a view's watch names as its base, by these names. Raises TriggerError for one that is missing."""
-    found = {}
+    tables = {}
     for name in watch.base or ():
         base = _base_table(home, name)
         if base is None and "." in name:
@@ -230,14 +230,14 @@ def _base_tables(
             where = "" if home.schema is None else f" in schema {home.schema}"
             advice = "" if home.schema is None else "; a table of another schema is to be named schema.table"
             raise TriggerError(f"watch {watch.table}: there is no base table {name!r}{where}{advice}")
-        found[name] = base
-    return found
+        tables[name] = base
+    return tables
 
 
 def _base_table(database: Database, name: str) -> BaseTable | None:
     tables = {table.name: table for table in database.tables if table.kind == "table"}
-    found = match_name(name, tables)
-    return None if found is None else BaseTable(tables[found], database.schema)
+    exact = match_name(name, tables)
+    return None if exact is None else BaseTable(tables[exact], database.schema)
 
 
 # --- one watch --------------------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def compile_watch(
     if watch.base is not None:
         raise TriggerError(f"watch {watch.table}: {cls.name} is a table, and only a view has base tables")
     columns = tuple(attribute.column for attribute in attributes if attribute.table == cls.table.name)
-    own = ClassTriggers(
+    class_triggers = ClassTriggers(
         class_name=cls.name,
         table=cls.table,
         key=cls.key,
@@ -272,7 +272,7 @@ def compile_watch(
         lob_values=watch.lob_values,
         lob_always=watch.lob_always,
     )
-    return own, *(_child(cls, child, watch) for child in cls.children if child.attribute in attributes)
+    return class_triggers, *(_child(cls, child, watch) for child in cls.children if child.attribute in attributes)
 
 
 def _child(cls: ObjectClass, child: ChildTable, watch: Watch) -> ChildTriggers:
@@ -323,8 +323,8 @@ class _Source:
     def makes_objects(self) -> bool:
         """Whether a row of it is an object, and its key is that of one row."""
         table = self.base.table
-        own = {column.name for column in self.key}
-        return _is_unique(table, self.key) or own == set(table.primary_key)
+        columns = {column.name for column in self.key}
+        return _is_unique(table, self.key) or columns == set(table.primary_key)
 
 
 def _view(
@@ -349,18 +349,18 @@ def _view(
 
 def _source(cls: ObjectClass, watch: Watch, base: BaseTable, columns: Mapping[str, str]) -> _Source:
     where = f"watch {watch.table}, base {base.table.name}"
-    own = {column.name: column for column in base.table.columns}
+    by_name = {column.name: column for column in base.table.columns}
     order = {column.name: place for place, column in enumerate(cls.table.columns)}
     by_view: dict[str, Column] = {}
-    for given, to in columns.items():
-        name, view_name = match_name(given, own), match_name(to, order)
+    for base_name, wanted in columns.items():
+        name, view_name = match_name(base_name, by_name), match_name(wanted, order)
         if name is None:
-            raise TriggerError(f"{where}: the table has no column {given!r}; it has {', '.join(own)}")
+            raise TriggerError(f"{where}: the table has no column {base_name!r}; it has {', '.join(by_name)}")
         if view_name is None:
-            raise TriggerError(f"{where}: the view has no column {to!r}; it has {', '.join(order)}")
+            raise TriggerError(f"{where}: the view has no column {wanted!r}; it has {', '.join(order)}")
         if view_name in by_view:
             raise TriggerError(f"{where}: two columns are {view_name!r} of the view")
-        by_view[view_name] = own[name]
+        by_view[view_name] = by_name[name]
     missing = [column.name for column in cls.key if column.name not in by_view]
     if missing:
         raise TriggerError(

@@ -65,19 +65,19 @@ def exclusions(
     excluded: dict[str, set[str]] = {}
     errors: list[TriggerError] = []
     for watch in watches:
-        found = match_name(watch.table, present)
-        if found is None:
+        table = match_name(watch.table, present)
+        if table is None:
             continue
-        names = attribute_names(database, present[found], tables)
+        names = attribute_names(database, present[table], tables)
         gone = _named(watch, "exclude", watch.exclude, names, errors)
-        keys = _key_of(present[found])
+        keys = _key_of(present[table])
         errors += (
             TriggerError(f"watch {watch.table}, exclude: {key!r} is a key column; every row needs its key")
-            for _, key in sorted(gone & {(found, key) for key in keys})
+            for _, key in sorted(gone & {(table, key) for key in keys})
         )
         if watch.columns is not None:
             kept = _named(watch, "columns", watch.columns, names, errors)
-            gone |= set(names.values()) - kept - {(found, key) for key in keys}
+            gone |= set(names.values()) - kept - {(table, key) for key in keys}
         for owner, column in gone:
             excluded.setdefault(owner, set()).add(column)
     if errors:
@@ -117,7 +117,7 @@ def _named(
     errors: list[TriggerError],
 ) -> set[tuple[str, str]]:
     """Table and column of attributes by their names; an error for each that there is not."""
-    found = set()
+    attributes = set()
     for name in names:
         match = match_name(name, known)
         if match is None:
@@ -127,8 +127,8 @@ def _named(
                 )
             )
         else:
-            found.add(known[match])
-    return found
+            attributes.add(known[match])
+    return attributes
 
 
 # --- tables by pattern ------------------------------------------------------------------------------------------------
@@ -197,13 +197,13 @@ def choose_tables(
     children = {name for name in sorted(chosen) if is_child(name)}
     keyless = sorted(name for name in chosen - children if not tables[name].primary_key)
     errors += (ConfigError(f"{name!r} cannot be a class: it has no primary key") for name in keyless if name in named)
-    found = tuple(sorted(chosen - children - set(keyless)))
-    if not errors and not found:
+    parents = tuple(sorted(chosen - children - set(keyless)))
+    if not errors and not parents:
         reason = "all are excluded, watched by another [[watch]], child tables or without a primary key"
         errors.append(ConfigError(f"no table is left of {', '.join(patterns)}: {reason}"))
     if errors:
         raise together(errors)
-    return TableChoice(found, _left_out(tables, found, gone), tuple(keyless))
+    return TableChoice(parents, _left_out(tables, parents, gone), tuple(keyless))
 
 
 def matching_tables(
@@ -221,15 +221,15 @@ def internal_tables(database: Database, log: LogTable) -> frozenset[str]:
 
     They are known by their columns, since a log may have any name.
     """
-    own = set(log.own_tables)
+    internal = set(log.own_tables)
     for table in database.tables:
         columns = frozenset(column.name.casefold() for column in table.columns)
         if columns >= frozenset(LogRow._fields) or columns in _OWN_COLUMNS:
-            own.add(table.name)
+            internal.add(table.name)
         if columns == frozenset(("flight_no", "started", "composition")):
             name = re.sub("_inflight$", "", table.name, flags=re.IGNORECASE)
-            own |= {*LogTable(None, name, (), (), log.max_identifier, log.upper).own_tables}
-    return frozenset(own)
+            internal |= {*LogTable(None, name, (), (), log.max_identifier, log.upper).own_tables}
+    return frozenset(internal)
 
 
 def _matching(
@@ -258,9 +258,9 @@ def _matching(
         elif exact is None and not _WILDCARDS.search(pattern):
             errors.append(ConfigError(missing_table(database, pattern)))
         elif exact is None:
-            found = _like(pattern, tables)
-            matched |= found
-            if not found and not may_miss:
+            like = _like(pattern, tables)
+            matched |= like
+            if not like and not may_miss:
                 where = "" if database.schema is None else f" of schema {database.schema}"
                 advice = "; patterns match names without the schema" if "." in pattern else ""
                 errors.append(ConfigError(f"no table{where} matches {pattern!r}{advice}"))
@@ -270,9 +270,9 @@ def _matching(
 def _like(pattern: str, names: Iterable[str]) -> set[str]:
     """The names that match, exactly, else without case."""
     exactly = re.compile(translate(pattern))
-    found = {name for name in names if exactly.match(name)}
-    if found:
-        return found
+    same_case = {name for name in names if exactly.match(name)}
+    if same_case:
+        return same_case
     folded = re.compile(translate(pattern.casefold()))
     return {name for name in names if folded.match(name.casefold())}
 
@@ -284,12 +284,12 @@ def _owner(table: Table, tables: Mapping[str, Table]) -> str | None:
 
 
 def _left_out(tables: Mapping[str, Table], classes: Collection[str], gone: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, list[str]] = {}
+    attributes_of: dict[str, list[str]] = {}
     for name in sorted(gone):
         owner = _owner(tables[name], tables)
         if owner in classes and owner != name:
             assert owner is not None
             value = value_column(tables[name], tables[owner])
             assert value is not None
-            found.setdefault(owner, []).append(f"{name}.{value.name}")
-    return {owner: tuple(attributes) for owner, attributes in found.items()}
+            attributes_of.setdefault(owner, []).append(f"{name}.{value.name}")
+    return {owner: tuple(attributes) for owner, attributes in attributes_of.items()}

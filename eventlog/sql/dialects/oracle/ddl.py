@@ -86,8 +86,8 @@ def is_letter(column: str) -> str:
 
 def next_flight(conn: Connection, of: LogTable) -> int:
     """The sequence's next number."""
-    found = conn.exec_driver_sql(f"SELECT {flight_sequence(of)}.NEXTVAL FROM DUAL")  # noqa: S608 - a quoted name
-    return int(found.scalar_one())
+    result = conn.exec_driver_sql(f"SELECT {flight_sequence(of)}.NEXTVAL FROM DUAL")  # noqa: S608 - a quoted name
+    return int(result.scalar_one())
 
 
 def create_numbers(of: LogTable) -> list[str]:
@@ -135,9 +135,9 @@ def run(conn: Connection, statement: str) -> None:
     application's statements would fail by it.
     """
     run_as_it_stands(conn, statement)
-    made = made_by(statement)
-    if made is not None:
-        _check(conn, *made)
+    compiled = made_by(statement)
+    if compiled is not None:
+        _check(conn, *compiled)
 
 
 def _check(conn: Connection, type_: str, schema: str | None, name: str) -> None:

@@ -35,8 +35,8 @@ _BLOCK: Final = re.compile(r"(?:CREATE OR REPLACE (?:TRIGGER|FUNCTION)|BEGIN|DEC
 
 def made_by(statement: str) -> tuple[str, str | None, str] | None:
     """Type, schema and name of the object that a statement compiles, None for other statements."""
-    found = _MADE.match(statement)
-    return None if found is None else (found[1], found[2], found[3])
+    match = _MADE.match(statement)
+    return None if match is None else (match[1], match[2], match[3])
 
 
 def drop_trigger(schema: str | None, name: str) -> str:
@@ -74,14 +74,14 @@ def terminated(statements: Iterable[str]) -> list[str]:
             lines += [statement, "/"]
         else:
             lines.append(f"{statement};")
-        made = made_by(statement)
-        if made is not None:
-            lines += [_check(made), "/"]
+        compiled = made_by(statement)
+        if compiled is not None:
+            lines += [_check(compiled), "/"]
     return lines
 
 
-def _check(made: tuple[str, str | None, str]) -> str:
-    type_, schema, name = made
+def _check(compiled: tuple[str, str | None, str]) -> str:
+    type_, schema, name = compiled
     owner = "SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')" if schema is None else literal(schema)
     drop = ""
     if type_ == "TRIGGER":

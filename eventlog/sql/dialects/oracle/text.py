@@ -56,8 +56,8 @@ def qualified(schema: str | None, name: str) -> str:
 
 def own_name(pattern: str, name: str) -> str:
     """Our name after ``pattern``, such as ``proc_{}_quote`` (spec/triggers.md 9), in upper case if ``name`` is."""
-    made = pattern.format(name)
-    return cut_name(made.upper() if name == name.upper() else made, MAX_IDENTIFIER)
+    whole = pattern.format(name)
+    return cut_name(whole.upper() if name == name.upper() else whole, MAX_IDENTIFIER)
 
 
 def quote_function(log: LogTable, home: str | None = None) -> str:

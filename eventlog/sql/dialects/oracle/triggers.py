@@ -52,10 +52,10 @@ class OracleTriggers(MarkedTriggers):
     script_end = ()
 
     def find_log(self, conn: Connection, log: LogTable) -> LogTable:
-        found = fetch(conn, statements(__package__, "installed.sql")["log"], {"owner": log.schema, "name": log.name})
-        if not found:
+        rows = fetch(conn, statements(__package__, "installed.sql")["log"], {"owner": log.schema, "name": log.name})
+        if not rows:
             raise LogTableError(f"the log {log} is missing: run `eventlog db upgrade` first")
-        return replace(log, schema=found[0][0], name=found[0][1])
+        return replace(log, schema=rows[0][0], name=rows[0][1])
 
     def reflect(self, conn: Connection, schema: str | None) -> Database:
         return reflect(conn, schema)
@@ -98,8 +98,8 @@ class OracleTriggers(MarkedTriggers):
     def first_actions(self, conn: Connection, log: LogTable) -> list[Action]:
         # A log that somebody else made has no functions.
         names = {"quote": own_name("proc_{}_quote", log.name), "base64": own_name("proc_{}_base64", log.name)}
-        found = fetch(conn, statements(__package__, "installed.sql")["functions"], {"owner": log.schema, **names})
-        if {row[0] for row in found} >= set(names.values()):
+        rows = fetch(conn, statements(__package__, "installed.sql")["functions"], {"owner": log.schema, **names})
+        if {row[0] for row in rows} >= set(names.values()):
             return []
         return [Action("create", str(log), "its functions are missing", tuple(create_functions(log)))]
 
@@ -163,8 +163,8 @@ class OracleTriggers(MarkedTriggers):
         return terminated(statements)
 
     def installed(self, conn: Connection, log: LogTable) -> list[InstalledTrigger]:
-        found = super().installed(conn, log)
-        return [one._replace(trigger_sql=f"CREATE OR REPLACE {one.trigger_sql}") for one in found]
+        triggers = super().installed(conn, log)
+        return [one._replace(trigger_sql=f"CREATE OR REPLACE {one.trigger_sql}") for one in triggers]
 
 
 def all_triggers(conn: Connection) -> list[StoredTrigger]:
@@ -218,27 +218,28 @@ def _always(triggers: TableTriggers) -> Iterable[str]:
         )
 
 
-def _order(ours: Sequence[CompiledTrigger], made: Compiled, installed: Installed) -> Iterable[str]:
-    for trigger in installed.triggers.get(made.place, ()):
+def _order(ours: Sequence[CompiledTrigger], compiled: Compiled, installed: Installed) -> Iterable[str]:
+    for trigger in installed.triggers.get(compiled.place, ()):
         if trigger.digest is not None or not trigger.is_enabled or trigger.type not in ("AFTER EACH ROW", "COMPOUND"):
             continue
         before = [
-            qualified(made.schema if made.schema != trigger.schema else None, one.name)
+            qualified(compiled.schema if compiled.schema != trigger.schema else None, one.name)
             for one in ours
-            if one.operation in trigger.event and (made.schema or "", one.name) not in trigger.follows
+            if one.operation in trigger.event and (compiled.schema or "", one.name) not in trigger.follows
         ]
         if before:
             yield (
-                f"trigger {trigger.name} of {made.table} fires before or after ours, as Oracle likes: what it writes "
-                f"to watched tables may be logged before the change it answers; give it FOLLOWS {', '.join(before)}"
+                f"trigger {trigger.name} of {compiled.table} fires before or after ours, as Oracle likes: what it "
+                "writes to watched tables may be logged before the change it answers; give it FOLLOWS "
+                + ", ".join(before)
             )
 
 
 def _left_invalid(installed: Installed, dropped: Iterable[StoredTrigger]) -> Iterable[str]:
     """Sentences on the triggers of others that FOLLOW one of ours which goes: writes to their tables fail then."""
     gone = {(trigger.schema, trigger.name) for trigger in dropped}
-    for found in installed.triggers.values():
-        for trigger in found:
+    for of_table in installed.triggers.values():
+        for trigger in of_table:
             named = sorted(gone & trigger.follows)
             if trigger.digest is None and named:
                 names = ", ".join(name for _, name in named)
@@ -248,10 +249,10 @@ def _left_invalid(installed: Installed, dropped: Iterable[StoredTrigger]) -> Ite
                 )
 
 
-def _grants(log: LogTable, made: Compiled) -> Iterable[str]:
-    if made.schema in (None, log.schema):
+def _grants(log: LogTable, compiled: Compiled) -> Iterable[str]:
+    if compiled.schema in (None, log.schema):
         return
-    owner = quote_identifier(made.schema or "")
+    owner = quote_identifier(compiled.schema or "")
     wanted = (
         f"GRANT INSERT ON {qualified(log.schema, log.name)} TO {owner}",
         f"GRANT SELECT ON {number_sequence(log)} TO {owner}",
@@ -259,6 +260,6 @@ def _grants(log: LogTable, made: Compiled) -> Iterable[str]:
         f"GRANT EXECUTE ON {base64_function(log)} TO {owner}",
     )
     yield (
-        f"the triggers in schema {made.schema} write the log with the rights of that user, which must be granted to it "
-        f"itself and not to a role: {'; '.join(wanted)}"
+        f"the triggers in schema {compiled.schema} write the log with the rights of that user, which must be granted "
+        f"to it itself and not to a role: {'; '.join(wanted)}"
     )

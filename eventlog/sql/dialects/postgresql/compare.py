@@ -172,8 +172,8 @@ def _condition(definition: str | None) -> str | None:
     """The WHEN of a trigger as we write it, or as the server shows it."""
     if definition is None:
         return None
-    found = re.search(r" WHEN \((.*)\) EXECUTE FUNCTION ", definition, re.DOTALL)
-    condition = found[1] if found else definition
+    shown = re.search(r" WHEN \((.*)\) EXECUTE FUNCTION ", definition, re.DOTALL)
+    condition = shown[1] if shown else definition
     plain = re.sub(r"OPERATOR\(pg_catalog\.(\*<>)\)", r"\1", condition)
     return ANY_BYTE if plain == "(old.* *<> new.*)" else condition
 
@@ -242,11 +242,11 @@ def _with_partitions(installed: Installed, tables: Iterable[TableName]) -> dict[
     """Our triggers on these tables, by table; those of partitions with the table whose function they call."""
     rows = [row for table in sorted(tables) for row in installed.on(*table)]
     roots = {row.function: (row.schema, row.table_name) for row in reversed(rows) if not row.is_partition}
-    found: dict[TableName, list[Row[Any]]] = {}
+    by_root: dict[TableName, list[Row[Any]]] = {}
     for row in rows:
-        own = (row.schema, row.table_name)
-        found.setdefault(roots.get(row.function, own) if row.is_partition else own, []).append(row)
-    return found
+        place = (row.schema, row.table_name)
+        by_root.setdefault(roots.get(row.function, place) if row.is_partition else place, []).append(row)
+    return by_root
 
 
 def compare_quoting(log: LogTable, installed: Installed, *, is_needed: bool, is_there: bool) -> list[Action]:

@@ -225,7 +225,7 @@ def _compile(
     sql_name = qualified(place.home, function)
     statement = _TEMPLATES.render("function.sql.j2", function=sql_name, settings=settings, body=body)
     table = (place.home, triggers.table.name)
-    made = [
+    compiled = [
         _truncate_trigger(name, table, sql_name, part.enabled(operation, triggers.always))
         if operation == "t"
         else _trigger(name, table, sql_name, operation, part, triggers.always, is_whole)
@@ -236,7 +236,7 @@ def _compile(
     if triggers.always and by_statement:
         always.append("what is replicated by row")
     # The types count too: a publisher reads the values by them, even where the SQL is the same.
-    whole = "\n".join([statement, *(trigger.statement for trigger in made), *always, repr(columns)])
+    whole = "\n".join([statement, *(trigger.statement for trigger in compiled), *always, repr(columns)])
     digest = sha256(whole)
     return Compiled(
         schema=place.home,
@@ -245,7 +245,7 @@ def _compile(
         body=body,
         settings=(f"search_path={SEARCH_PATH}", *(f"{name}={value}" for name, value in settings.items())),
         statement=statement,
-        triggers=tuple(made),
+        triggers=tuple(compiled),
         marker=marker_of(place.log, digest),
         function_marker=marker_of(place.log, digest, columns),
         columns=columns,
@@ -304,8 +304,8 @@ def _class_body(
             for column, ref in zip(triggers.key, refs, strict=True)
         ]
         if not all(map(is_one_spelling, triggers.key)):
-            own = key_of(_fields("t", triggers.key))
-            conditions.append(f'({own}) COLLATE pg_catalog."C" = ({key_of(refs)}) COLLATE pg_catalog."C"')
+            text = key_of(_fields("t", triggers.key))
+            conditions.append(f'({text}) COLLATE pg_catalog."C" = ({key_of(refs)}) COLLATE pg_catalog."C"')
         if and_also is not None:
             conditions.append(and_also)
         return f"EXISTS (SELECT FROM {table} AS t WHERE {' AND '.join(conditions)})"
@@ -316,9 +316,9 @@ def _class_body(
 
     def owned(child: ChildTriggers) -> tuple[str, str]:
         """SQL: a child table, and the condition of its rows ``c`` that belong to the OLD row."""
-        own, child_place = (place.home, triggers.table.name), (child.schema or place.schema, child.table.name)
+        owner_place, child_place = (place.home, triggers.table.name), (child.schema or place.schema, child.table.name)
         conditions = (
-            _same(place.facts, own, key, field("OLD", key), child_place, column, field("c", column))
+            _same(place.facts, owner_place, key, field("OLD", key), child_place, column, field("c", column))
             for key, column in zip(child.key, child.owner_columns, strict=True)
         )
         return relation(child_place[0], child.table), " AND ".join(conditions)
@@ -360,8 +360,8 @@ def _child_body(place: _Place, triggers: ChildTriggers, by_statement: frozenset[
 
     def owns(refs: Sequence[str]) -> str:
         return " AND ".join(
-            _same(facts, owner_place, key, field("o", key), child, own, ref)
-            for (key, own), ref in zip(pairs, refs, strict=True)
+            _same(facts, owner_place, key, field("o", key), child, column, ref)
+            for (key, column), ref in zip(pairs, refs, strict=True)
         )
 
     def key_of(refs: Sequence[str]) -> str:

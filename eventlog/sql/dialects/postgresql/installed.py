@@ -32,8 +32,8 @@ def marker_of(log: LogTable, digest: str, columns: Mapping[str, str] | None = No
 
     ``columns``: those that it was compiled for, name -> type, told by a function's comment.
     """
-    told = "" if columns is None else f"columns {json.dumps(dict(columns), ensure_ascii=False)} "
-    return f"eventlog sha256:{digest} {told}log {qualified(log.schema, log.name)}"
+    compiled_for = "" if columns is None else f"columns {json.dumps(dict(columns), ensure_ascii=False)} "
+    return f"eventlog sha256:{digest} {compiled_for}log {qualified(log.schema, log.name)}"
 
 
 def owns(log: LogTable, marker: str | None) -> bool:
@@ -92,8 +92,8 @@ class Installed:
 
 def columns_of(marker: str) -> dict[str, str]:
     """The columns, name -> type, that the comment of a function tells; none if it was made before comments did."""
-    _, told, rest = marker.partition(" columns ")
-    return json.JSONDecoder().raw_decode(rest)[0] if told else {}
+    _, has_columns, rest = marker.partition(" columns ")
+    return json.JSONDecoder().raw_decode(rest)[0] if has_columns else {}
 
 
 def find_log(conn: Connection, log: LogTable) -> LogTable:
@@ -178,7 +178,7 @@ def facts_of(conn: Connection, database: Database, log: LogTable, tables: Collec
     places = {(schema, table) for table in tables}
     facts, installed = read_facts(conn, log, [schema]), read_installed(conn, log)
     types = {column.type.sql for table in database.tables if table.name in tables for column in table.columns}
-    found: dict[str, Any] = {
+    literals: dict[str, Any] = {
         "enums": sorted(facts.enums & types),
         "equality": [
             [*place[1:], operator]
@@ -206,7 +206,7 @@ def facts_of(conn: Connection, database: Database, log: LogTable, tables: Collec
             if (*place, row.name) not in installed.ours and row.name.startswith("_tgr_")
         ),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in literals.items() if value}
 
 
 def from_literals(schema: str, literals: Mapping[str, Any]) -> tuple[Facts, Installed]:

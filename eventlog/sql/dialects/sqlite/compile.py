@@ -92,8 +92,8 @@ def _trigger(log: LogTable, table: str, name: str, part: _Part, columns: Mapping
 
 def columns_of(statement: str) -> dict[str, str]:
     """The columns, name -> type, that a trigger was compiled for; none if its text does not tell them."""
-    found = re.search(r"^ *-- columns (\{.*\})$", statement, re.MULTILINE)
-    return dict(json.loads(found[1])) if found else {}
+    line = re.search(r"^ *-- columns (\{.*\})$", statement, re.MULTILINE)
+    return dict(json.loads(line[1])) if line else {}
 
 
 def log_in_marker(log: LogTable) -> str:
@@ -240,8 +240,8 @@ def _render(template: str, **values: object) -> str:
 
 
 def _both(*conditions: str | None) -> str | None:
-    given = [condition for condition in conditions if condition is not None]
-    return " AND ".join(given) or None
+    present = [condition for condition in conditions if condition is not None]
+    return " AND ".join(present) or None
 
 
 _TEMPLATES: Final = Templates(
