@@ -14,7 +14,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
 from eventlog.sql import embedded, registry
-from eventlog.sql.dialect import WRITES, Dialect
+from eventlog.sql.database import WRITES
+from eventlog.sql.dialect import Dialect
 
 SECRET: Final = "EVENTLOG_DATABASE_PASSWORD or url_file"  # noqa: S105 - where it belongs
 """Where the password of the configured database belongs."""

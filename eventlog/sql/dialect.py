@@ -1,4 +1,3 @@
-# ruff: noqa: B027 - what most databases leave empty
 """What differs between databases: ``Dialect``, of which each database has a subclass.
 
 Each database is a package under ``eventlog.sql.dialects`` with the same file names in each. The core asks the dialect,
@@ -7,34 +6,33 @@ never which one it is.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from datetime import datetime
 from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import sqlalchemy as sa
 from sqlalchemy import URL, Connection
 from sqlalchemy.types import TypeEngine
 
-from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectClass
+from eventlog.core import table_key
+from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
 from eventlog.core.values import ColumnType, Kind
+from eventlog.errors import BadValue
 from eventlog.model import LogRow, QueueRow, queue_rows
 from eventlog.sql.bulk import Part, check_letter, cut
+from eventlog.sql.database import SqlDatabase, Wake
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import fetch, fetch_chunks, run_as_it_stands, run_many, without_collector
-from eventlog.sql.windows import Batch, DueWindow, Queue, Ranges, Selection, Window
+from eventlog.sql.statements import run_as_it_stands, run_many, without_collector
+from eventlog.sql.windows import Batch, DueWindow, Queue, Ranges, Selection, Walk, Window
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from eventlog.sql.doctor.facts import Answer, AnswerFunction
     from eventlog.sql.triggers.base import Triggers
-WRITES: Final = "eventlog_writes"
-"""Key of ``Connection.info``: the transactions of this session are going to write (``eventlog.sql.connection``)."""
-
 CurrentRow = dict[str, list[str | None]]
 """Attribute name -> its values now, as log text (spec/triggers.md 6): one for a single-valued column, one for each
 row otherwise."""
@@ -44,149 +42,26 @@ LogRows = Generator[list[LogRow], None, None]
 _AS_ROW: Final = partial(tuple.__new__, LogRow)  # what LogRow._make does, without a Python frame a row
 
 
-class Wake(Protocol):
-    """How a database wakes a publisher that sleeps (spec/triggers.md 8): what a dialect's module ``wake`` has."""
-
-    def create(self, log: LogTable) -> Sequence[str]:
-        """The statements that make the trigger of the log, or replace it."""
-
-    def drop(self, log: LogTable) -> Sequence[str]:
-        """Away with what ``create`` made, also if the log is gone already."""
-
-    def may_create(self, conn: Connection, log: LogTable) -> bool:
-        """Whether this session has the rights for ``create``."""
-
-    def missing(self, conn: Connection, log: LogTable) -> str | None:
-        """Why nobody would notify, for people; None if somebody would."""
-
-    def listen(self, conn: Connection, log: LogTable) -> None:
-        """Hear the notifications for this log from the end of the transaction on."""
-
-    def fall_asleep(self, conn: Connection, log: LogTable) -> bool:
-        """Let writers notify from now on; False while a writer is open that will not."""
-
-    def wake_up(self, conn: Connection, log: LogTable) -> None:
-        """Writers need not notify any more. Only after ``fall_asleep`` said True."""
-
-    def socket(self, conn: Connection) -> int:
-        """The descriptor that becomes readable when a notification comes, or when the connection is lost."""
-
-    def heard(self, conn: Connection) -> bool:
-        """Whether a notification has come since the last time this was asked; does not wait."""
+class NoSuchValue(Exception):
+    """The type of a key column has no value like this."""
 
 
-class Dialect(ABC):
+def child_of(cls: ObjectClass, attribute: Attribute) -> ChildTable | None:
+    """The child table that holds an attribute, None for a column of the class's own table."""
+    return next((child for child in cls.children if child.attribute is attribute), None)
+
+
+class Dialect(SqlDatabase):
     """One database: what the core asks of it. A database's package overrides what is its own.
 
     The abstract methods are what a further database must write; the others have an answer that suits most.
     """
 
-    # What it is
-
-    name: str
-    capabilities: frozenset[str]
-    """Names of ``eventlog.sql.registry.CAPABILITIES``."""
-    driver: str
-    """The SQLAlchemy driver name that its URLs get."""
-    package: str = "eventlog-publisher"
-    """What to install for the driver."""
-    connect_advice: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """What to do, by a part of the driver's message; ``{secret}`` in it: where the password belongs."""
-    session: Sequence[str] = ()
-    """The statements that pin a new session, so that values that are read have one text."""
-    max_identifier: int
-    """In bytes."""
-    numbers_columns: bool = True
-    """Whether the columns of a table have an order of their own (spec/event-log.md 1.3)."""
-    lacks: frozenset[Kind] = frozenset()
-    """The classes of column types that no version of it has."""
     triggers: Triggers
     answers: ClassVar[Mapping[str, AnswerFunction]] = MappingProxyType({})
     """What ``doctor`` asks and the SQL of ``doctor.sql`` alone cannot tell, by question (``sql.doctor.facts``)."""
-    """The facts for ``doctor``."""
     wake: Wake | None = None
     """How a writer wakes a publisher that sleeps, None = the publisher polls only."""
-
-    # The session
-
-    @abstractmethod
-    def connect_args(self, timeout: int) -> Mapping[str, object]:
-        """What the driver is given to connect within ``timeout`` seconds."""
-
-    def begin(self, conn: Connection) -> None:
-        """Begin a transaction, if the driver does not."""
-
-    def check_url(self, url: URL) -> None:
-        """Raise ConfigError or DatabaseError for a URL that cannot lead to a log."""
-
-    def prepare(self, url: URL) -> None:
-        """Make a database ready for a log, before the first migration, outside of any transaction."""
-
-    def refuses(self, error: BaseException) -> bool:
-        """Whether an operational error of the driver is the statement's own fault, so that trying again cannot help."""
-        return False
-
-    def passes(self, error: BaseException) -> bool:
-        """Whether another error of the driver is worth trying again."""
-        return False
-
-    def begin_publishing(self, conn: Connection) -> None:
-        """Give a publisher's session what others do not need, such as an end to waiting for a server that is silent."""
-
-    def read_only(self, conn: Connection) -> str | None:
-        """Why this session can write nothing, whatever its rights, in words; None if it can."""
-        return None
-
-    @abstractmethod
-    def begin_reading(self, conn: Connection, seconds: int) -> None:
-        """Make the transaction that begins see one moment, change nothing, and no statement of it take longer."""
-
-    @abstractmethod
-    def session_id(self, conn: Connection) -> str:
-        """A text that no other session has at the same time."""
-
-    @abstractmethod
-    def current_user(self, conn: Connection) -> str:
-        """The user that triggers log as perpetrator, an empty text if they log none."""
-
-    @abstractmethod
-    def local_time(self, conn: Connection) -> datetime:
-        """The local time of the server, of its own zone and not of the session's."""
-
-    # Names and values
-
-    def quote(self, name: str) -> str:
-        """A name as an SQL identifier, always quoted (spec/triggers.md 9)."""
-        return '"' + name.replace('"', '""') + '"'
-
-    def qualified(self, schema: str | None, name: str) -> str:
-        """A name with its schema as SQL; without one it is found in the session's current schema."""
-        return self.quote(name) if schema is None else f"{self.quote(schema)}.{self.quote(name)}"
-
-    def fold_name(self, name: str) -> str:
-        """A name that is written without quotes, as the database keeps it."""
-        return name
-
-    def spelled(self, name: str) -> str:
-        """A name of SQLAlchemy and the configuration (lower case = without case), as the database keeps it."""
-        return str(name)
-
-    @abstractmethod
-    def value_text(self, column: Column, ref: str) -> str:
-        """SQL of a column's value as log text (spec/triggers.md 6). ``ref``: SQL of the column reference."""
-
-    # The catalogue
-
-    @abstractmethod
-    def reflect(self, conn: Connection, schema: str | None) -> Database:
-        """The tables and views of one schema, None = the connection's current one."""
-
-    def fingerprint(self, conn: Connection, catalog: Catalog) -> str | None:
-        """A text that changes when a column of the catalogue's tables comes, goes, or gets another name or type.
-
-        By one quick statement; None = the tables are to be reflected to see it.
-        """
-        return None
 
     # The log. Its statements are those of ``log_sql`` (spec/event-log.md 8.1, 8.4).
 
@@ -217,7 +92,7 @@ class Dialect(ABC):
 
         ``event_time_zone``: utc or local, what event_time is in.
         """
-        return self.log_sql[name].format(**{**_log_words(self, log, event_time_zone), **words})
+        return self.log_sql[name].format(**{**log_words(self, log, event_time_zone), **words})
 
     def log_fields(self, log: LogTable, fields: Sequence[str]) -> str:
         """The word ``{fields}`` of ``log_sql``."""
@@ -289,16 +164,6 @@ class Dialect(ABC):
             for rows in chunks:
                 yield list(map(_AS_ROW, rows))
 
-    def fetch(self, conn: Connection, statement: str, parameters: Mapping[str, object]) -> list[tuple[Any, ...]]:
-        """The rows of a statement as the driver makes them."""
-        return fetch(conn, statement, parameters)
-
-    def fetch_chunks(
-        self, conn: Connection, statement: str, parameters: Mapping[str, object], size: int
-    ) -> Generator[list[tuple[Any, ...]], None, None]:
-        """The same in lists of ``size``, the last of fewer, all of one snapshot."""
-        return fetch_chunks(conn, statement, parameters, size)
-
     def open_writers(self, conn: Connection, log: LogTable) -> frozenset[str] | None:
         """Names of the other sessions' transactions that have written the log and are open; None = cannot be told."""
         return None
@@ -311,7 +176,8 @@ class Dialect(ABC):
     def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
         """The rights that this session lacks to publish the log, in words. ``deletes``: rows will be deleted."""
 
-    @abstractmethod
+    # The current rows of many keys of one class (spec/event-log.md 7.2, spec/xds.md 4.3)
+
     def query_back(
         self,
         conn: Connection,
@@ -325,6 +191,57 @@ class Dialect(ABC):
         A single-valued table column has one value, an attribute of a child table or a view one for each row. An object
         that does not exist is left out; the keys are compared exactly, whatever the collation (spec/event-log.md 7.2).
         """
+        asked = list(self.key_values(cls, keys))
+        single = tuple(attribute for attribute in attributes if child_of(cls, attribute) is None)
+        rows: dict[str, CurrentRow] = {}
+        for n, texts in self.read_objects(conn, schema, cls, single, [values for _, values in asked]):
+            row = rows.setdefault(asked[n][0], {attribute.name: [] for attribute in attributes})
+            for attribute, text in zip(single, texts, strict=True):
+                row[attribute.name].append(text)
+        present = [(key, values) for key, values in asked if key in rows]
+        for attribute in attributes:
+            child = child_of(cls, attribute)
+            if child is not None and present:
+                for n, text in self.read_children(conn, schema, cls, child, [values for _, values in present]):
+                    rows[present[n][0]][attribute.name].append(text)
+        return rows
+
+    def key_values(self, cls: ObjectClass, keys: Iterable[str]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Those of these canonical keys that a row can have, each with its values as they are bound."""
+        readers = [(column.name, self.key_reader(column)) for column in cls.key]
+        for key in keys:
+            parts = {part.name: part.value for part in table_key.parse(key)}
+            try:
+                yield key, tuple(reader(parts[name]) for name, reader in readers)
+            except (BadValue, NoSuchValue):
+                continue
+
+    @abstractmethod
+    def key_reader(self, column: Column) -> Callable[[str], object]:
+        """The function that turns a key value's text into what is bound for it.
+
+        It raises BadValue or NoSuchValue for a text that no value of the column can have.
+        """
+
+    def read_objects(
+        self,
+        conn: Connection,
+        schema: str | None,
+        cls: ObjectClass,
+        attributes: tuple[Attribute, ...],
+        keys: Sequence[tuple[Any, ...]],
+    ) -> Iterator[tuple[int, Sequence[str | None]]]:
+        """The rows of the class with these keys: the place of the row's key among them, and the attributes' values.
+
+        A database that reads objects and their children at once overrides ``query_back`` instead.
+        """
+        raise NotImplementedError
+
+    def read_children(
+        self, conn: Connection, schema: str | None, cls: ObjectClass, child: ChildTable, keys: Sequence[tuple[Any, ...]]
+    ) -> Iterator[tuple[int, str | None]]:
+        """The values of a child table that belong to objects with these keys: the key's place, and the value."""
+        raise NotImplementedError
 
     # One publisher a log (spec/event-log.md 12)
 
@@ -428,27 +345,65 @@ class Dialect(ABC):
 
     # Objects written into the log once more (spec/event-log.md 11, ``eventlog.sql.resync``)
 
-    @abstractmethod
     def start_walk(
         self, conn: Connection, log: LogTable, schema: str | None, cls: ObjectClass, selection: Selection
-    ) -> Any:
-        """What the other methods call a walk. The caller commits, and goes on in the same session."""
+    ) -> Walk:
+        """What the other methods need. The caller commits, and goes on in the same session."""
+        return Walk(log, schema, cls, selection)
 
-    @abstractmethod
-    def write_batch(self, conn: Connection, walk: Any, position: str | None, limit: int) -> Batch:
+    def write_batch(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> Batch:
         """Log the next ``limit`` objects behind ``position`` (canonical table_key text, None = from the beginning)."""
+        keys = self.keys_behind(conn, walk, position, limit)
+        self.write_keys(conn, walk.log, walk.selection, keys)
+        return Batch(rows=len(keys), missing=0, position=keys[-1] if keys else position, is_last=len(keys) < limit)
+
+    def keys_behind(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> list[str]:
+        """The canonical keys of the next ``limit`` objects behind ``position``, in the order of the walk.
+
+        A database that reads keys and writes rows at once overrides ``write_batch`` instead.
+        """
+        raise NotImplementedError
+
+    def walk_condition(self, walk: Walk, refs: Sequence[str], behind: str | None) -> str:
+        """SQL that holds for what is still to be written.
+
+        ``refs``: SQL of the key columns; ``behind``: SQL that the key comes after the position, None = no position.
+        """
+        conditions = []
+        if walk.selection.where is not None:
+            # On lines of its own: it may end in a comment.
+            conditions.append(f"(\n{self.bindable(walk.selection.where)}\n)")
+        if walk.cls.is_view or self.keys_may_be_null:
+            conditions += [f"{ref} {self.is_not_null}" for ref in refs]
+        if behind is not None:
+            conditions.append(behind)
+        return " AND ".join(conditions) or "1 = 1"
+
+    def position_binds(self, cls: ObjectClass, position: str | None) -> dict[str, object]:
+        """The values of a position's key as they are bound: ``k0``, ``k1``, ... None = no position."""
+        keys = () if position is None else (position,)
+        return {f"k{i}": value for _, values in self.key_values(cls, keys) for i, value in enumerate(values)}
+
+    keys_may_be_null: bool = False
+    """Whether a row may have a primary key that is NULL."""
+    is_not_null: str = "IS NOT NULL"
+    """What follows a reference to test it; a value may be a row of NULLs."""
 
     @abstractmethod
-    def estimate(self, conn: Connection, walk: Any, position: str | None) -> int:
+    def estimate(self, conn: Connection, walk: Walk, position: str | None) -> int:
         """How many objects are expected behind ``position``. Also tries out the operator's predicate."""
 
-    def count(self, conn: Connection, walk: Any, position: str | None) -> int:
+    def count(self, conn: Connection, walk: Walk, position: str | None) -> int:
         """How many objects there are behind ``position``."""
         return self.estimate(conn, walk, position)
 
-    @abstractmethod
     def write_keys(self, conn: Connection, log: LogTable, selection: Selection, keys: Sequence[str]) -> None:
-        """Log the objects with these canonical keys, in their order."""
+        """Log the objects with these canonical keys, in their order.
+
+        Without a perpetrator: somebody else, so that the rows are never taken for loopback (spec/event-log.md 8.3).
+        """
+        row = {"event_type": int(selection.event_type), "class_name": selection.class_name}
+        run_many(conn, self.log_statement(log, "write_key"), [{**row, "table_key": key} for key in keys])
 
     @abstractmethod
     def missing_resync_rights(self, conn: Connection, log: LogTable, resumable: bool) -> list[str]:
@@ -520,7 +475,7 @@ class Dialect(ABC):
 
 
 @lru_cache(maxsize=64)
-def _log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[str, str]:
+def log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[str, str]:
     """What is put into the text of a statement of ``log_sql``."""
     columns = {
         field: dialect.bindable(dialect.quote(column))

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
+from eventlog.core.catalog import ObjectClass
 from eventlog.model import EventType
+from eventlog.sql.log_table import LogTable
 
 Ranges = Sequence[tuple[int, int]]
 """record_ids as [first, last] of consecutive integers that were all read."""
@@ -134,3 +136,17 @@ class Batch(NamedTuple):
     position: str | None
     is_last: bool
     kept: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A class whose objects are written again, in the order of their keys.
+
+    ``quote_function``: SQL name of the function that quotes a text in a key, if the dialect needs one.
+    """
+
+    log: LogTable
+    schema: str | None
+    cls: ObjectClass
+    selection: Selection
+    quote_function: str = ""

@@ -12,7 +12,7 @@ from eventlog.core.catalog import Attribute, Catalog, Column, Database, ForeignK
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import EventType, LogRow
 from eventlog.sql import migrations
-from eventlog.sql.dialects.oracle import DIALECT, bulk, ddl, resync, session
+from eventlog.sql.dialects.oracle import DIALECT, bulk, ddl, session
 from eventlog.sql.dialects.oracle.compile import compile_triggers
 from eventlog.sql.dialects.oracle.query_back import child_statement, own_statement
 from eventlog.sql.dialects.oracle.reflect import fingerprint_statement
@@ -24,7 +24,7 @@ from eventlog.sql.statements import statements
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.plan import Action, TriggerPlan
 from eventlog.sql.triggers.watch import Watch, exclusions
-from eventlog.sql.windows import Selection
+from eventlog.sql.windows import Selection, Walk
 
 Cases = Mapping[str, tuple[str, ...]]
 
@@ -261,10 +261,10 @@ def _query_back() -> Iterator[str]:
 
 def _resync() -> Iterator[str]:
     for name, where in (("ACC", None), ("VIEW_EMP", None), ("USR", "FNAME LIKE 'J%' -- only these")):
-        walk = resync.Walk(LOG, "APP", class_of(name), Selection(name, EventType.INSERT_ROW_QUERY_BACK, where))
-        yield resync.keys_statement(walk, goes_on=False)
-        yield resync.keys_statement(walk, goes_on=True)
-    yield resync.insert_statement(LOG)
+        walk = Walk(LOG, "APP", class_of(name), Selection(name, EventType.INSERT_ROW_QUERY_BACK, where))
+        yield DIALECT.keys_statement(walk, goes_on=False)
+        yield DIALECT.keys_statement(walk, goes_on=True)
+    yield DIALECT.log_statement(LOG, "write_key")
 
 
 def migration_script() -> str:

@@ -24,10 +24,11 @@ from eventlog.errors import BadValue, ConfigError, DatabaseAway, DatabaseError, 
 from eventlog.model import EventType, LogRow
 from eventlog.sql.bulk import arrow_schema
 from eventlog.sql.connection import as_database_errors, connect
-from eventlog.sql.dialects.oracle import DIALECT, bulk, doctor, resync, session
+from eventlog.sql.dialect import NoSuchValue
+from eventlog.sql.dialects.oracle import DIALECT, bulk, doctor, session
 from eventlog.sql.dialects.oracle.compile import compile_triggers
 from eventlog.sql.dialects.oracle.ddl import create_functions
-from eventlog.sql.dialects.oracle.query_back import NoSuchValueError, bound, key_reader, query_back
+from eventlog.sql.dialects.oracle.query_back import bound, key_reader
 from eventlog.sql.dialects.oracle.reflect import database
 from eventlog.sql.dialects.oracle.script import ddl_lock_timeout
 from eventlog.sql.dialects.oracle.session import CHUNKS, chunks, may_run
@@ -40,7 +41,7 @@ from eventlog.sql.triggers.compare import Compiled, Installed, StoredTrigger
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.plan import Action, TriggerPlan
 from eventlog.sql.triggers.watch import Watch
-from eventlog.sql.windows import Batch, DueWindow, Selection, Window
+from eventlog.sql.windows import Batch, DueWindow, Selection, Walk, Window
 
 
 class Recorder:
@@ -322,7 +323,7 @@ def test_keys_are_bound_in_pieces_of_few_sizes_and_none_is_lost(count: int) -> N
 def test_a_row_is_found_by_every_spelling_of_its_key_and_a_gone_one_is_left_out() -> None:
     cls, attributes = class_of("USR"), [a for a in attributes_of("USR") if a.name in ("FNAME", "PHOTO")]
     recorder = conn([("1", "Jack", b"\xaa\xaa")])
-    found = query_back(recorder, "APP", cls, ["IDU=1", "IDU=2"], attributes)
+    found = DIALECT.query_back(recorder, "APP", cls, ["IDU=1", "IDU=2"], attributes)
     assert found == {"IDU=1": {"FNAME": ["Jack"], "PHOTO": ["qqo="]}}
     ((statement, binds),) = recorder.run
     assert binds["k0_0"] == 1
@@ -333,7 +334,7 @@ def test_a_row_is_found_by_every_spelling_of_its_key_and_a_gone_one_is_left_out(
 def test_the_values_of_a_child_table_are_read_by_a_statement_of_its_own() -> None:
     cls, attributes = class_of("USR"), [a for a in attributes_of("USR") if a.name in ("FNAME", "USR_PHONE.PHONENO")]
     recorder = conn([("1", "Jack"), ("2", None)], [("1", "555"), ("1", "777")])
-    found = query_back(recorder, "APP", cls, ["IDU=1", "IDU=2"], attributes)
+    found = DIALECT.query_back(recorder, "APP", cls, ["IDU=1", "IDU=2"], attributes)
     assert found == {
         "IDU=1": {"FNAME": ["Jack"], "USR_PHONE.PHONENO": ["555", "777"]},
         "IDU=2": {"FNAME": [None], "USR_PHONE.PHONENO": []},
@@ -363,7 +364,7 @@ def test_a_national_char_is_compared_in_its_own_length_whatever_its_character_se
 
 def test_keys_that_no_row_can_have_are_not_asked_for() -> None:
     recorder = conn([])
-    assert query_back(recorder, "APP", class_of("USR"), [f"IDU={'9' * 50}"], ()) == {}
+    assert DIALECT.query_back(recorder, "APP", class_of("USR"), [f"IDU={'9' * 50}"], ()) == {}
     assert recorder.run == []
 
 
@@ -409,7 +410,7 @@ def test_a_key_value_is_bound_as_one_value_for_all_its_spellings(key: Column, sp
     ],
 )
 def test_a_key_value_that_no_column_holds_is_refused(key: Column, spelled_so: str) -> None:
-    with pytest.raises((NoSuchValueError, BadValue)):
+    with pytest.raises((NoSuchValue, BadValue)):
         key_reader(key)(spelled_so)
 
 
@@ -788,9 +789,9 @@ def test_texts_whose_length_is_known_are_bound_as_what_sql_takes() -> None:
 
 
 def test_a_resync_reads_keys_and_writes_them_by_an_array() -> None:
-    walk = resync.Walk(LOG, "APP", class_of("USR"), Selection("USR", EventType.INSERT_ROW_QUERY_BACK))
+    walk = Walk(LOG, "APP", class_of("USR"), Selection("USR", EventType.INSERT_ROW_QUERY_BACK))
     recorder = conn([("3",), ("4",)])
-    batch = resync.write_batch(recorder, walk, "IDU=2", 2)
+    batch = DIALECT.write_batch(recorder, walk, "IDU=2", 2)
     assert (batch.rows, batch.position, batch.is_last) == (2, "IDU=4", False)
     (_, keys), (insert, rows) = recorder.run
     assert keys == {"k0": 2, "limit": 2}
@@ -799,8 +800,8 @@ def test_a_resync_reads_keys_and_writes_them_by_an_array() -> None:
 
 
 def test_the_last_batch_of_a_resync_is_known_by_its_size() -> None:
-    walk = resync.Walk(LOG, "APP", class_of("USR"), Selection("USR", EventType.UPDATE_ROW_QUERY_BACK))
-    assert resync.write_batch(conn([]), walk, None, 2) == Batch(0, 0, None, True)
+    walk = Walk(LOG, "APP", class_of("USR"), Selection("USR", EventType.UPDATE_ROW_QUERY_BACK))
+    assert DIALECT.write_batch(conn([]), walk, None, 2) == Batch(0, 0, None, True)
 
 
 def test_parts_cover_all_record_ids() -> None:

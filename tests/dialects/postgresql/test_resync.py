@@ -25,7 +25,6 @@ from eventlog.sql import migrations
 from eventlog.sql import resync as batches
 from eventlog.sql.connection import connect
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.dialects.postgresql import resync as sql
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.resync import pause
 from eventlog.sql.windows import Batch, Selection
@@ -405,18 +404,18 @@ def stopped(database: sa.Engine, name: str, *, after: int, keys_file: str | None
     engine = connect(database.url)
     with engine.connect() as conn:
         batches.begin(conn, LOG, selection, resume=False, restart=False)
-        walk = sql.prepare(conn, LOG, "hr", cls, selection)
+        walk = DIALECT.start_walk(conn, LOG, "hr", cls, selection)
         conn.commit()
         if keys_file is None:
             steps = batches.run(
-                conn, LOG, selection, lambda conn, position: sql.write_batch(conn, walk, position, size)
+                conn, LOG, selection, lambda conn, position: DIALECT.write_batch(conn, walk, position, size)
             )
         else:
             lines = Path(keys_file).read_text().splitlines()
 
             def write(conn: sa.Connection, position: str | None) -> Batch:
                 done = int(position or 0)
-                sql.write_keys(conn, LOG, selection, lines[done : done + size])
+                DIALECT.write_keys(conn, LOG, selection, lines[done : done + size])
                 return Batch(size, 0, str(done + size), is_last=False)
 
             steps = batches.run(conn, LOG, selection, write)
@@ -511,10 +510,10 @@ class TestResume:
         first, second = connect(database.url), connect(database.url)
         with first.connect() as one, second.connect() as two:
             batches.begin(one, LOG, selection, resume=False, restart=False)
-            walk = sql.prepare(one, LOG, "hr", cls, selection)
+            walk = DIALECT.start_walk(one, LOG, "hr", cls, selection)
             one.commit()
             runs = [
-                batches.run(conn, LOG, selection, lambda conn, position: sql.write_batch(conn, walk, position, 2))
+                batches.run(conn, LOG, selection, lambda conn, position: DIALECT.write_batch(conn, walk, position, 2))
                 for conn in (one, two)
             ]
             done = [next(runs[turn]).rows for turn in (0, 1, 1, 0)]
@@ -661,10 +660,10 @@ class TestConcurrentChanges:
         engine = connect(database.url)
         with engine.connect() as conn, database.connect() as pending:
             batches.begin(conn, LOG, selection, resume=False, restart=False)
-            walk = sql.prepare(conn, LOG, "hr", cls, selection)
+            walk = DIALECT.start_walk(conn, LOG, "hr", cls, selection)
             conn.commit()
             for number, _ in enumerate(
-                batches.run(conn, LOG, selection, lambda conn, position: sql.write_batch(conn, walk, position, 10))
+                batches.run(conn, LOG, selection, lambda conn, position: DIALECT.write_batch(conn, walk, position, 10))
             ):
                 if number == 0:
                     # Behind the position and before it; one that is published in between, and one that comes back.
@@ -746,8 +745,8 @@ class TestLogs:
             with database.connect() as conn:
                 conn.exec_driver_sql(f"SET ROLE {user}")
                 log = LogTable("hr", "eventlog", LogRow._fields)
-                assert sql.missing_rights(conn, log, resumable=False) == ["INSERT on table eventlog"]
-                assert sql.missing_rights(conn, log, resumable=True) == [
+                assert DIALECT.missing_resync_rights(conn, log, resumable=False) == ["INSERT on table eventlog"]
+                assert DIALECT.missing_resync_rights(conn, log, resumable=True) == [
                     "INSERT on table eventlog",
                     *(f"{right} on table eventlog_resync" for right in ("SELECT", "INSERT", "UPDATE", "DELETE")),
                 ]
@@ -774,8 +773,8 @@ def test_a_batch_reads_no_more_than_its_keys(run: Run, database: sa.Engine) -> N
     cls = class_named(database, "desk")
     selection = Selection("desk", EventType.INSERT_ROW_QUERY_BACK, where="num > 0")
     with database.connect() as conn:
-        walk = sql.prepare(conn, LOG, "hr", cls, selection)
-        statement = "EXPLAIN (FORMAT JSON) " + sql._batch_statement(walk, goes_on=True)
+        walk = DIALECT.start_walk(conn, LOG, "hr", cls, selection)
+        statement = "EXPLAIN (FORMAT JSON) " + DIALECT.batch_statement(walk, goes_on=True)
         parameters = {"limit": 100, "event_type": 5, "class_name": "desk", "k0": "b3", "k1": "7"}
         plan = json.dumps(conn.exec_driver_sql(statement, parameters).scalar())
         assert '"Index Name": "desk_pkey"' in plan

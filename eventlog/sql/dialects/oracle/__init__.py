@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 import sqlalchemy as sa
 from sqlalchemy import URL, Connection
 
-from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectClass
+from eventlog.core.catalog import Attribute, Catalog, ChildTable, Column, Database, ObjectClass
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import LogRow
 from eventlog.sql.bulk import Part
-from eventlog.sql.dialect import CurrentRow, Dialect, LogRows
-from eventlog.sql.dialects.oracle import bulk, ddl, doctor, resync, script, session, text
-from eventlog.sql.dialects.oracle.query_back import query_back
+from eventlog.sql.dialect import Dialect, LogRows
+from eventlog.sql.dialects.oracle import bulk, ddl, doctor, query_back, resync, script, session, text
 from eventlog.sql.dialects.oracle.reflect import fingerprint, reflect
 from eventlog.sql.dialects.oracle.session import (
     CONNECT_ADVICE,
@@ -33,7 +32,7 @@ from eventlog.sql.dialects.oracle.triggers import OracleTriggers, shows_triggers
 from eventlog.sql.doctor.facts import Answer
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
-from eventlog.sql.windows import Batch, DueWindow, Ranges, Selection
+from eventlog.sql.windows import DueWindow, Ranges, Walk
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -114,16 +113,6 @@ class Oracle(Dialect):
     def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
         return fingerprint(conn, catalog)
 
-    def query_back(
-        self,
-        conn: Connection,
-        schema: str | None,
-        cls: ObjectClass,
-        keys: Sequence[str],
-        attributes: Sequence[Attribute],
-    ) -> dict[str, CurrentRow]:
-        return query_back(conn, schema, cls, keys, attributes)
-
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
         return session.try_lock(conn, log)
 
@@ -142,22 +131,48 @@ class Oracle(Dialect):
     def identity(self, conn: Connection, log: LogTable) -> str:
         return session.identity(conn, log)
 
-    def start_walk(
-        self, conn: Connection, log: LogTable, schema: str | None, cls: ObjectClass, selection: Selection
-    ) -> Any:
-        return resync.prepare(conn, log, schema, cls, selection)
+    def key_reader(self, column: Column) -> Callable[[str], object]:
+        return query_back.key_reader(column)
 
-    def write_batch(self, conn: Connection, walk: Any, position: str | None, limit: int) -> Batch:
-        return resync.write_batch(conn, walk, position, limit)
+    def read_objects(
+        self,
+        conn: Connection,
+        schema: str | None,
+        cls: ObjectClass,
+        attributes: tuple[Attribute, ...],
+        keys: Sequence[tuple[Any, ...]],
+    ) -> Iterator[tuple[int, Sequence[str | None]]]:
+        return query_back.read_objects(conn, schema, cls, attributes, keys)
 
-    def estimate(self, conn: Connection, walk: Any, position: str | None) -> int:
-        return resync.estimate(conn, walk, position)
+    def read_children(
+        self, conn: Connection, schema: str | None, cls: ObjectClass, child: ChildTable, keys: Sequence[tuple[Any, ...]]
+    ) -> Iterator[tuple[int, str | None]]:
+        return query_back.read_children(conn, schema, cls, child, keys)
 
-    def write_keys(self, conn: Connection, log: LogTable, selection: Selection, keys: Sequence[str]) -> None:
-        resync.write_keys(conn, log, selection, keys)
+    def keys_behind(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> list[str]:
+        statement = self.keys_statement(walk, goes_on=position is not None)
+        rows = fetch(conn, statement, {**self.position_binds(walk.cls, position), "limit": limit})
+        return [resync.key_text(walk.cls, row) for row in rows]
+
+    def keys_statement(self, walk: Walk, *, goes_on: bool) -> str:
+        """The statement of ``keys_behind``."""
+        return resync.keys_statement(walk, self._condition(walk, goes_on=goes_on))
+
+    def estimate(self, conn: Connection, walk: Walk, position: str | None) -> int:
+        relation = self.qualified(walk.schema, walk.cls.table.name)
+        condition = self._condition(walk, goes_on=position is not None)
+        statement = f"SELECT COUNT(*) FROM {relation} p WHERE {condition}"  # noqa: S608 - the operator's own predicate
+        return int(fetch(conn, statement, self.position_binds(walk.cls, position))[0][0])
+
+    def _condition(self, walk: Walk, *, goes_on: bool) -> str:
+        return self.walk_condition(walk, resync.references(walk), resync.behind(walk) if goes_on else None)
 
     def missing_resync_rights(self, conn: Connection, log: LogTable, resumable: bool) -> list[str]:
-        return resync.missing_rights(conn, log, resumable)
+        missing = session.lacking(conn, log, log.name, ("INSERT",), log.columns[LogRow._fields.index("status")])
+        if resumable:
+            needed = ("SELECT", "INSERT", "UPDATE", "DELETE")
+            missing += session.lacking(conn, log, log.resync_table, needed, "POSITION")
+        return missing
 
     def export_snapshot(self, conn: Connection) -> str:
         return bulk.export(conn)
@@ -197,7 +212,11 @@ class Oracle(Dialect):
     def log_times(self, column: str, column_type: ColumnType | None, now: str) -> Mapping[str, str]:
         # The moment itself, whatever zone it is told in; texts of it are in UTC.
         is_zoned = column_type is not None and column_type.kind is Kind.TIMESTAMPTZ
-        return {"time": f"SYS_EXTRACT_UTC({column})" if is_zoned else column, "now": now}
+        return {
+            "time": f"SYS_EXTRACT_UTC({column})" if is_zoned else column,
+            "now": now,
+            "new_time": "SYSTIMESTAMP" if is_zoned else self.utc_now,
+        }
 
     def fetch(self, conn: Connection, statement: str, parameters: Mapping[str, object]) -> list[tuple[Any, ...]]:
         return fetch(conn, statement, parameters)

@@ -94,3 +94,7 @@ FROM (
 )
 WHERE MOD(n - 1, :part_size) = 0
 ORDER BY 1
+
+-- name: write_key
+-- An object as a query-back row of a resync.
+INSERT INTO {log} ({status}, {event_type}, {event_time}, {table_name}, {table_key}) VALUES ('N', :event_type, {new_time}, :class_name, :table_key)

@@ -15,60 +15,44 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
 from eventlog.core.values import Kind, ValueOptions, converter
-from eventlog.errors import BadValue
+from eventlog.sql.dialect import NoSuchValue
 from eventlog.sql.dialects.oracle.session import chunks, fetch
 from eventlog.sql.dialects.oracle.text import key_value, qualified, quote_identifier, value_text
 from eventlog.sql.dialects.oracle.types import Family, family, national_length
-
-if TYPE_CHECKING:
-    from eventlog.sql.dialect import CurrentRow
 
 Key = tuple[object, ...]
 """The values of a key's columns as they are bound; equal for all spellings of one key."""
 
 
-def query_back(
-    conn: Connection, schema: str | None, cls: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
-) -> dict[str, CurrentRow]:
-    """The values now of ``attributes`` of the objects with these canonical keys, by key and attribute name.
-
-    A single-valued table column has one value, an attribute of a child table or a view one for each row. An object that
-    does not exist is left out; the keys are compared exactly (spec/event-log.md 7.2).
-    """
-    readers = [(column.name, key_reader(column)) for column in cls.key]
-    asked: dict[Key, list[str]] = {}
-    for key in keys:
-        parts = {part.name: part.value for part in table_key.parse(key)}
-        try:
-            asked.setdefault(tuple(reader(parts[name]) for name, reader in readers), []).append(key)
-        except (BadValue, NoSuchValueError):
-            continue  # no row can have it
-    own = tuple(attribute for attribute in attributes if _child_of(cls, attribute) is None)
-    found: dict[Key, CurrentRow] = {}
-    for key_values, values in _rows(conn, list(asked), cls.key, own_statement(schema, cls, own), readers):
-        row = found.setdefault(key_values, {attribute.name: [] for attribute in attributes})
-        for attribute, value in zip(own, values, strict=True):
-            row[attribute.name].append(log_text(attribute.column, value))
-    for attribute in attributes:
-        child = _child_of(cls, attribute)
-        if child is None or not found:
-            continue
-        statement = child_statement(schema, cls, child)
-        for key_values, (value,) in _rows(conn, list(found), cls.key, statement, readers):
-            if key_values in found:
-                found[key_values][attribute.name].append(log_text(attribute.column, value))
-    return {key: row for key_values, row in found.items() for key in asked.get(key_values, ())}
+def read_objects(
+    conn: Connection,
+    schema: str | None,
+    cls: ObjectClass,
+    attributes: tuple[Attribute, ...],
+    keys: Sequence[Key],
+) -> Iterator[tuple[int, Sequence[str | None]]]:
+    """The values of ``attributes`` of the class's rows with these keys, each with its key's place."""
+    columns = [attribute.column for attribute in attributes]
+    for place, values in _rows(conn, keys, cls.key, own_statement(schema, cls, attributes)):
+        yield place, [log_text(column, value) for column, value in zip(columns, values, strict=True)]
 
 
-def _child_of(cls: ObjectClass, attribute: Attribute) -> ChildTable | None:
-    return next((child for child in cls.children if child.attribute is attribute), None)
+def read_children(
+    conn: Connection,
+    schema: str | None,
+    cls: ObjectClass,
+    child: ChildTable,
+    keys: Sequence[Key],
+) -> Iterator[tuple[int, str | None]]:
+    """The values of a child table of objects with these keys, each with its key's place."""
+    for place, (value,) in _rows(conn, keys, cls.key, child_statement(schema, cls, child)):
+        yield place, log_text(child.attribute.column, value)
 
 
 def _rows(
@@ -76,15 +60,19 @@ def _rows(
     keys: Sequence[Key],
     columns: Sequence[Column],
     statement: Callable[[int], str],
-    readers: Sequence[tuple[str, Callable[[str], object]]],
-) -> Iterator[tuple[Key, Sequence[Any]]]:
-    """The rows of a statement for all keys: the key of each, and what else it has."""
-    for chunk in chunks(keys):
+) -> Iterator[tuple[int, Sequence[Any]]]:
+    """The rows of a statement for all keys: the places of the key of each, and what else it has."""
+    readers = [key_reader(column) for column in columns]
+    places: dict[Key, list[int]] = {}
+    for place, key in enumerate(keys):
+        places.setdefault(key, []).append(place)
+    for chunk in chunks(list(places)):
         binds = {f"k{n}_{i}": value for n, key in enumerate(chunk) for i, value in enumerate(key)}
         for row in fetch(conn, statement(len(chunk)), binds):
             texts = [log_text(column, value) for column, value in zip(columns, row, strict=False)]
-            key = tuple(reader(text or "") for (_, reader), text in zip(readers, texts, strict=True))
-            yield key, row[len(texts) :]
+            key = tuple(reader(text or "") for reader, text in zip(readers, texts, strict=True))
+            for place in places.get(key, ()):
+                yield place, row[len(texts) :]
 
 
 def log_text(column: Column, value: Any) -> str | None:
@@ -173,10 +161,6 @@ def bound(column: Column, bind: str) -> str:
 # --- what is bound ----------------------------------------------------------------------------------------------------
 
 
-class NoSuchValueError(Exception):
-    """The column's type has no value like this."""
-
-
 def key_reader(column: Column) -> Callable[[str], object]:
     """The function that turns a key value's text into what is bound for it, one for all its spellings.
 
@@ -214,33 +198,33 @@ _EXPONENTS: Final = range(-130, 126)
 def _number(text: str) -> int | Decimal:
     number = Decimal(text.strip())
     if not number.is_finite():
-        raise NoSuchValueError
+        raise NoSuchValue
     # Not normalize(), which rounds to the digits of its context.
     digits = "".join(map(str, number.as_tuple().digits))
     # The point lies between two pairs, so the first digit stands alone in its pair where the exponent is even.
     pairs = (len(digits.strip("0")) + 2 - number.adjusted() % 2) // 2
     if digits.strip("0") and (pairs > _MOST_PAIRS or number.adjusted() not in _EXPONENTS):
-        raise NoSuchValueError
+        raise NoSuchValue
     return int(number) if number == number.to_integral_value() else number
 
 
 def _character(text: str) -> str:
     if not text or len(text.encode()) > _MOST_BYTES:
-        raise NoSuchValueError  # the empty text is NULL, and no key
+        raise NoSuchValue  # the empty text is NULL, and no key
     return text
 
 
 def _fixed(text: str, size: int, encoding: str) -> str:
     trimmed = text.rstrip(" ") or " "
     if len(trimmed.encode(encoding)) > size:
-        raise NoSuchValueError
+        raise NoSuchValue
     return trimmed
 
 
 def _bytes(text: str) -> bytes:
     value = b64decode(text)
     if len(value) > 2000:
-        raise NoSuchValueError
+        raise NoSuchValue
     return value
 
 
@@ -249,5 +233,5 @@ def _moment(digits: str, has_fraction: bool) -> str:
     if len(digits) == 8:
         return date
     if not has_fraction and digits[14:].strip("0"):
-        raise NoSuchValueError
+        raise NoSuchValue
     return f"{date} {digits[8:10]}:{digits[10:12]}:{digits[12:14]}" + (f".{digits[14:]}" if has_fraction else "")

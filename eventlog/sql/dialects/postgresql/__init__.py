@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, LiteralString, cast
 
 import sqlalchemy as sa
 from sqlalchemy import URL, Connection
@@ -13,24 +13,23 @@ from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectCl
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import QUEUE_FIELDS, LogRow, QueueRow
 from eventlog.sql.bulk import Part
-from eventlog.sql.dialect import CurrentRow, Dialect
+from eventlog.sql.dialect import CurrentRow, Dialect, log_words
 from eventlog.sql.dialects.postgresql import (
     log as log_rows,
 )
-from eventlog.sql.dialects.postgresql import resync, tables, wake
+from eventlog.sql.dialects.postgresql import query_back, resync, tables, wake
 from eventlog.sql.dialects.postgresql import session as sessions
 from eventlog.sql.dialects.postgresql import (
     snapshot as snapshots,
 )
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
-from eventlog.sql.dialects.postgresql.query_back import query_back
 from eventlog.sql.dialects.postgresql.reflect import fingerprint, reflect
 from eventlog.sql.dialects.postgresql.session import SESSION, read_only
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, fold_name, value_text
 from eventlog.sql.dialects.postgresql.triggers import PostgresTriggers
 from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.statements import fetch, statements, without_collector
-from eventlog.sql.windows import Batch, Ranges, Selection, Window
+from eventlog.sql.windows import Batch, Ranges, Selection, Walk, Window
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,6 +91,7 @@ class PostgreSQL(Dialect):
         "digest": sa.CHAR(64),
         **dict.fromkeys(("name", "key", "value", "code", "text"), sa.Text()),
     }
+    is_not_null = "IS DISTINCT FROM NULL"  # a row of NULLs "IS NULL" as well
     log_sql = statements(__package__, "log.sql")
     # The session's own zone is UTC, whatever the server's is: where a session would begin, and the application's do.
     local_now = (
@@ -128,16 +128,6 @@ class PostgreSQL(Dialect):
     def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
         return fingerprint(conn, catalog)
 
-    def query_back(
-        self,
-        conn: Connection,
-        schema: str | None,
-        cls: ObjectClass,
-        keys: Sequence[str],
-        attributes: Sequence[Attribute],
-    ) -> dict[str, CurrentRow]:
-        return query_back(conn, schema, cls, keys, attributes)
-
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
         return sessions.try_lock(conn, log)
 
@@ -157,25 +147,80 @@ class PostgreSQL(Dialect):
     def identity(self, conn: Connection, log: LogTable) -> str:
         return sessions.identity(conn, log)
 
+    def query_back(
+        self,
+        conn: Connection,
+        schema: str | None,
+        cls: ObjectClass,
+        keys: Sequence[str],
+        attributes: Sequence[Attribute],
+    ) -> dict[str, CurrentRow]:
+        # In one statement, with the child tables.
+        asked = list(self.key_values(cls, keys))
+        return query_back.query_back(conn, schema, cls, asked, tuple(attributes)) if asked else {}
+
+    def key_reader(self, column: Column) -> Callable[[str], str]:
+        return query_back.key_reader(column.type)
+
     def start_walk(
         self, conn: Connection, log: LogTable, schema: str | None, cls: ObjectClass, selection: Selection
-    ) -> Any:
-        return resync.prepare(conn, log, schema, cls, selection)
+    ) -> Walk:
+        return resync.with_quote_function(conn, super().start_walk(conn, log, schema, cls, selection))
 
-    def write_batch(self, conn: Connection, walk: Any, position: str | None, limit: int) -> Batch:
-        return resync.write_batch(conn, walk, position, limit)
+    def write_batch(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> Batch:
+        # In one statement, which reads the keys and writes the rows.
+        statement = self.batch_statement(walk, goes_on=position is not None)
+        parameters = {
+            "limit": limit,
+            "event_type": int(walk.selection.event_type),
+            "class_name": walk.cls.name,
+            **resync.position_binds(walk.cls, position),
+        }
+        rows = fetch(conn, statement, parameters)
+        written, last = rows[0] if rows else (0, position)
+        return Batch(rows=written, missing=0, position=last, is_last=written < limit)
 
-    def estimate(self, conn: Connection, walk: Any, position: str | None) -> int:
-        return resync.estimate(conn, walk, position)
+    def batch_statement(self, walk: Walk, *, goes_on: bool) -> str:
+        """The statement of ``write_batch``."""
+        return resync.batch_statement(walk, self._condition(walk, goes_on=goes_on), log_words(self, walk.log, "utc"))
 
-    def count(self, conn: Connection, walk: Any, position: str | None) -> int:
-        return resync.count(conn, walk, position)
+    def estimate(self, conn: Connection, walk: Walk, position: str | None) -> int:
+        # What the planner expects.
+        ((plan,),) = self._asked(conn, walk, position, "EXPLAIN (FORMAT JSON) SELECT %(event_type)s::smallint")
+        return int(plan[0]["Plan"]["Plan Rows"])
+
+    def count(self, conn: Connection, walk: Walk, position: str | None) -> int:
+        ((rows,),) = self._asked(conn, walk, position, "SELECT count(%(event_type)s::smallint)")
+        return int(rows)
+
+    def _asked(
+        self, conn: Connection, walk: Walk, position: str | None, select: LiteralString
+    ) -> list[tuple[Any, ...]]:
+        # Every statement that holds the operator's text has a parameter: the server takes one statement, not several.
+        statement = f"{select} FROM {resync.rows_of(walk)} WHERE {self._condition(walk, goes_on=position is not None)}"
+        event_type = int(walk.selection.event_type)
+        return fetch(conn, statement, {"event_type": event_type, **resync.position_binds(walk.cls, position)})
+
+    def _condition(self, walk: Walk, *, goes_on: bool) -> str:
+        return self.walk_condition(walk, resync.references(walk.cls), resync.behind(walk) if goes_on else None)
 
     def write_keys(self, conn: Connection, log: LogTable, selection: Selection, keys: Sequence[str]) -> None:
-        resync.write_keys(conn, log, selection, keys)
+        parameters = {
+            "event_type": int(selection.event_type),
+            "class_name": selection.class_name,
+            "keys": list(keys),
+        }
+        conn.exec_driver_sql(self.log_statement(log, "write_keys"), parameters)
 
     def missing_resync_rights(self, conn: Connection, log: LogTable, resumable: bool) -> list[str]:
-        return resync.missing_rights(conn, log, resumable)
+        needed = [(log.name, "INSERT")]
+        if resumable:
+            needed += [(log.resync_table, right) for right in ("SELECT", "INSERT", "UPDATE", "DELETE")]
+        return [
+            f"{right} on table {table}"
+            for table, right in needed
+            if not _has_right(conn, "table", self.qualified(log.schema, table), right)
+        ]
 
     def export_snapshot(self, conn: Connection) -> str:
         return snapshots.export(conn)
@@ -208,7 +253,12 @@ class PostgreSQL(Dialect):
 
     def log_times(self, column: str, column_type: ColumnType | None, now: str) -> Mapping[str, str]:
         is_zoned = column_type is not None and column_type.kind is Kind.TIMESTAMPTZ
-        return {"time": f"({column} AT TIME ZONE 'UTC')" if is_zoned else f"{column}::timestamp", "now": now}
+        return {
+            "time": f"({column} AT TIME ZONE 'UTC')" if is_zoned else f"{column}::timestamp",
+            "now": now,
+            # As the triggers have it: a zoned column takes the moment itself.
+            "new_time": "pg_catalog.clock_timestamp()" + ("" if is_zoned else " AT TIME ZONE 'UTC'"),
+        }
 
     def choose_plans(self, conn: Connection) -> None:
         log_rows.index_plans(conn)
@@ -287,7 +337,7 @@ class PostgreSQL(Dialect):
         return [f"DROP SEQUENCE {self.qualified(log.schema, log.flight_sequence)}"]
 
     def after_resync(self, log: LogTable, index: str) -> list[str]:
-        return [tables.of_resync(log), *resync.table_options(log, index)]
+        return [tables.of_resync(log), tables.identity_of_resync(log, index)]
 
     def guard_by_index(self, log: LogTable) -> list[str]:
         return tables.by_index(log)

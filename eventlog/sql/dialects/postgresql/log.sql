@@ -102,3 +102,10 @@ FROM (
 ) AS rows
 WHERE (n - 1) %% %(part_size)s::bigint = 0
 ORDER BY 1
+
+-- name: write_keys
+-- Objects as query-back rows of a resync, in the order of their keys.
+INSERT INTO {log} ({status}, {event_type}, {event_time}, {perpetrator}, {table_name}, {table_key})
+SELECT 'N', %(event_type)s::smallint, {new_time}, NULL, %(class_name)s::text, k.table_key
+FROM unnest(%(keys)s::text[]) WITH ORDINALITY AS k (table_key, n)
+ORDER BY k.n

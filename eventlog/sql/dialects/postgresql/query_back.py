@@ -18,60 +18,40 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sqlalchemy import Connection
 
-from eventlog.core import table_key
-from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
+from eventlog.core.catalog import Attribute, Column, ObjectClass
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
-from eventlog.errors import BadValue
+from eventlog.sql.dialect import CurrentRow, NoSuchValue, child_of
 from eventlog.sql.dialects.postgresql.log import usual_plans
 from eventlog.sql.dialects.postgresql.text import key_value, quote_identifier, relation, value_text
 from eventlog.sql.statements import fetch
-
-if TYPE_CHECKING:
-    from eventlog.sql.dialect import CurrentRow
 
 _TEXT_KINDS: Final = (Kind.CHARACTER, Kind.FIXED)
 
 
 def query_back(
-    conn: Connection, schema: str | None, cls: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
+    conn: Connection,
+    schema: str | None,
+    cls: ObjectClass,
+    asked: Sequence[tuple[str, tuple[str, ...]]],
+    attributes: tuple[Attribute, ...],
 ) -> dict[str, CurrentRow]:
-    """The values now of ``attributes`` of the objects with these canonical keys, by key and attribute name.
-
-    A single-valued table column has one value, an attribute of a child table or a view one for each row. An object that
-    does not exist is left out; the keys are compared exactly, whatever the collation (spec/event-log.md 7.2).
-    """
-    readers = _readers(cls)
-    asked: list[str] = []
-    texts: list[list[str]] = []
-    for key in keys:
-        parts = {part.name: part.value for part in table_key.parse(key)}
-        try:
-            texts.append([reader(parts[name]) for name, reader in readers])
-        except (BadValue, _NoSuchValueError):
-            continue  # no row can have it
-        asked.append(key)
-    if not asked:
-        return {}
+    """The values now of ``attributes`` of the objects with these keys, each with the texts that are sent for it."""
     usual_plans(conn)
-    wanted = tuple(attributes)
-    parameters = {f"k{i}": list(column) for i, column in enumerate(zip(*texts, strict=True))}
-    names = [attribute.name for attribute in wanted]
-    lists = [cls.is_view or _child_of(cls, attribute) is not None for attribute in wanted]
-    found: dict[str, CurrentRow] = {}
-    for n, *values in fetch(conn, _statement(schema, cls, wanted), parameters):
-        found[asked[n - 1]] = {
+    columns = zip(*(texts for _, texts in asked), strict=True)
+    parameters = {f"k{i}": list(column) for i, column in enumerate(columns)}
+    names = [attribute.name for attribute in attributes]
+    lists = [cls.is_view or child_of(cls, attribute) is not None for attribute in attributes]
+    rows: dict[str, CurrentRow] = {}
+    for n, *values in fetch(conn, _statement(schema, cls, attributes), parameters):
+        rows[asked[n - 1][0]] = {
             name: (value or []) if is_list else [value]
             for name, value, is_list in zip(names, values, lists, strict=True)
         }
-    return found
-
-
-def _child_of(cls: ObjectClass, attribute: Attribute) -> ChildTable | None:
-    return next((child for child in cls.children if child.attribute is attribute), None)
+    return rows
 
 
 # The statement
@@ -94,7 +74,7 @@ def _table(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
     selected = ["k.n"]
     joins = [_key_join(schema, cls)]
     for attribute in attributes:
-        child = _child_of(cls, attribute)
+        child = child_of(cls, attribute)
         if child is None:
             selected.append(value_text(attribute.column, f"p.{quote_identifier(attribute.column.name)}"))
             continue
@@ -187,15 +167,8 @@ def _as_value(column_type: ColumnType, ref: str) -> str:
 # The texts that are sent: of what a key may be written as, one form that the server is sure to take
 
 
-class _NoSuchValueError(Exception):
-    """The column's type has no value like this."""
-
-
-def _readers(cls: ObjectClass) -> list[tuple[str, Callable[[str], str]]]:
-    return [(column.name, _reader(column.type)) for column in cls.key]
-
-
-def _reader(column_type: ColumnType) -> Callable[[str], str]:
+def key_reader(column_type: ColumnType) -> Callable[[str], str]:
+    """The function that turns a key value's text into the text that is sent; it raises BadValue or NoSuchValue."""
     match column_type.kind:
         case Kind.APPROXIMATE | Kind.BOOLEAN:
             return converter(column_type, ValueOptions())
@@ -212,7 +185,7 @@ def _reader(column_type: ColumnType) -> Callable[[str], str]:
 def _numeric(text: str) -> str:
     whole, _, fraction = text.partition(".")
     if len(whole) > 131072 or len(fraction) > 16383:
-        raise _NoSuchValueError
+        raise NoSuchValue
     return text
 
 
@@ -243,5 +216,5 @@ def _time(canonical: Callable[[str], str]) -> Callable[[str], str]:
 
 def _microseconds(nanoseconds: str) -> str:
     if nanoseconds[6:].strip("0"):
-        raise _NoSuchValueError
+        raise NoSuchValue
     return nanoseconds[:6]

@@ -58,6 +58,13 @@ def of_resync(log: LogTable) -> str:
     return _set(log, log.resync_table, _RESYNC)
 
 
+def identity_of_resync(log: LogTable, index: str) -> str:
+    """The statement that gives the positions of its resyncs a row identity, so that the table can be replicated."""
+    return (
+        f"ALTER TABLE {qualified(log.schema, log.resync_table)} REPLICA IDENTITY USING INDEX {quote_identifier(index)}"
+    )
+
+
 def _set(log: LogTable, table: str, parameters: Mapping[str, str]) -> str:
     settings = ", ".join(f"{name} = {literal(value)}" for name, value in parameters.items())
     return f"ALTER TABLE {qualified(log.schema, table)} SET ({settings})"

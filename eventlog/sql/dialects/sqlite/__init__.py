@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import sqlalchemy as sa
 from sqlalchemy import URL, Connection
 
-from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectClass
+from eventlog.core.catalog import Attribute, Catalog, ChildTable, Column, Database, ObjectClass
 from eventlog.core.values import ColumnType
 from eventlog.model import LogRow
 from eventlog.sql.bulk import Part
-from eventlog.sql.dialect import CurrentRow, Dialect
-from eventlog.sql.dialects.sqlite import doctor, resync, session
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.dialects.sqlite import doctor, query_back, session
 from eventlog.sql.dialects.sqlite import snapshot as snapshots
-from eventlog.sql.dialects.sqlite.query_back import query_back
 from eventlog.sql.dialects.sqlite.reflect import fingerprint, reflect
-from eventlog.sql.dialects.sqlite.text import MAX_IDENTIFIER, UTC_NOW, instant, strftime, value_text
+from eventlog.sql.dialects.sqlite.text import MAX_IDENTIFIER, UTC_NOW, instant, key_text, strftime, value_text
 from eventlog.sql.dialects.sqlite.triggers import SQLiteTriggers
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import statements
-from eventlog.sql.windows import Batch, Ranges, Selection
+from eventlog.sql.statements import fetch, statements
+from eventlog.sql.windows import Ranges, Walk
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +48,7 @@ class SQLite(Dialect):
         "time": sa.TIMESTAMP(),
         **dict.fromkeys(("status", "event_time", "name", "key", "value", "code", "digest", "text"), sa.Text()),
     }
+    keys_may_be_null = True
     log_sql = statements(__package__, "log.sql")
     local_now = strftime("'now', 'localtime'")
     utc_now = f"({UTC_NOW})"
@@ -70,16 +70,6 @@ class SQLite(Dialect):
     def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
         return fingerprint(conn, catalog)
 
-    def query_back(
-        self,
-        conn: Connection,
-        schema: str | None,
-        cls: ObjectClass,
-        keys: Sequence[str],
-        attributes: Sequence[Attribute],
-    ) -> dict[str, CurrentRow]:
-        return query_back(conn, schema, cls, keys, attributes)
-
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
         return session.try_lock(conn, log)
 
@@ -95,19 +85,52 @@ class SQLite(Dialect):
     def identity(self, conn: Connection, log: LogTable) -> str:
         return session.identity(conn, log)
 
-    def start_walk(
-        self, conn: Connection, log: LogTable, schema: str | None, cls: ObjectClass, selection: Selection
-    ) -> Any:
-        return resync.prepare(conn, log, schema, cls, selection)
+    def key_reader(self, column: Column) -> Callable[[str], object]:
+        return query_back.key_reader(column.type)
 
-    def write_batch(self, conn: Connection, walk: Any, position: str | None, limit: int) -> Batch:
-        return resync.write_batch(conn, walk, position, limit)
+    def read_objects(
+        self,
+        conn: Connection,
+        schema: str | None,
+        cls: ObjectClass,
+        attributes: tuple[Attribute, ...],
+        keys: Sequence[tuple[Any, ...]],
+    ) -> Iterator[tuple[int, Sequence[str | None]]]:
+        return query_back.read_objects(conn, cls, attributes, keys)
 
-    def estimate(self, conn: Connection, walk: Any, position: str | None) -> int:
-        return resync.estimate(conn, walk, position)
+    def read_children(
+        self, conn: Connection, schema: str | None, cls: ObjectClass, child: ChildTable, keys: Sequence[tuple[Any, ...]]
+    ) -> Iterator[tuple[int, str | None]]:
+        return query_back.read_children(conn, cls, child, keys)
 
-    def write_keys(self, conn: Connection, log: LogTable, selection: Selection, keys: Sequence[str]) -> None:
-        resync.write_keys(conn, log, selection, keys)
+    # A class is walked by its key's values; a view, whose rows may have one key, by the canonical text itself.
+
+    def keys_behind(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> list[str]:
+        refs = [self.quote(column.name) for column in walk.cls.key]
+        order = "1" if walk.cls.is_view else ", ".join(refs)
+        distinct = "DISTINCT " if walk.cls.is_view else ""
+        condition, values = self._condition(walk, refs, position)
+        statement = (
+            f"SELECT {distinct}{key_text(walk.cls.key, refs)} FROM {self.quote(walk.cls.name)}"  # noqa: S608 - quoted
+            f" WHERE {condition} ORDER BY {order} LIMIT :limit"
+        )
+        return [key for (key,) in fetch(conn, statement, {**values, "limit": limit})]
+
+    def estimate(self, conn: Connection, walk: Walk, position: str | None) -> int:
+        condition, values = self._condition(walk, [self.quote(column.name) for column in walk.cls.key], position)
+        statement = f"SELECT count(*) FROM {self.quote(walk.cls.name)} WHERE {condition}"  # noqa: S608 - the operator's
+        ((rows,),) = fetch(conn, statement, values)
+        return int(rows)
+
+    def _condition(self, walk: Walk, refs: Sequence[str], position: str | None) -> tuple[str, Mapping[str, object]]:
+        if position is None:
+            return self.walk_condition(walk, refs, None), {}
+        if walk.cls.is_view:
+            behind = f"{key_text(walk.cls.key, refs)} > :position"
+            return self.walk_condition(walk, refs, behind), {"position": position}
+        binds = self.position_binds(walk.cls, position)
+        behind = f"({', '.join(refs)}) > ({', '.join(f':{bind}' for bind in binds)})"
+        return self.walk_condition(walk, refs, behind), binds
 
     def missing_resync_rights(self, conn: Connection, log: LogTable, resumable: bool) -> list[str]:
         return self.missing_rights(conn, log, False)
@@ -147,7 +170,13 @@ class SQLite(Dialect):
         return f"CAST({column} AS TEXT)"
 
     def log_times(self, column: str, column_type: ColumnType | None, now: str) -> Mapping[str, str]:
-        return {"now": now, "time": instant(column), "until": instant(":until"), "after": instant(":after_time")}
+        return {
+            "now": now,
+            "new_time": UTC_NOW,
+            "time": instant(column),
+            "until": instant(":until"),
+            "after": instant(":after_time"),
+        }
 
     def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
         parameters = {"ranges": json.dumps(list(map(list, ranges)))}

@@ -70,3 +70,8 @@ FROM (
 )
 WHERE (n - 1) % :part_size = 0
 ORDER BY 1
+
+-- name: write_key
+-- An object as a query-back row of a resync.
+INSERT INTO {log} ({status}, {event_type}, {event_time}, {perpetrator}, {table_name}, {table_key})
+VALUES ('N', :event_type, {new_time}, NULL, :class_name, :table_key)

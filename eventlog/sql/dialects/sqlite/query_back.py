@@ -13,71 +13,47 @@ are compared with, so that the key's index serves.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection
 
-from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
-from eventlog.errors import BadValue
 from eventlog.sql.dialects.sqlite.text import quote_identifier, value_text
 from eventlog.sql.statements import fetch
 
 if TYPE_CHECKING:
-    from eventlog.sql.dialect import CurrentRow
+    pass
 
 _KEYS: Final = 1000
 """Of one statement."""
 
 
-def query_back(
-    conn: Connection, _schema: str | None, cls: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
-) -> dict[str, CurrentRow]:
-    """The values now of ``attributes`` of the objects with these canonical keys, by key and attribute name.
+def read_objects(
+    conn: Connection, cls: ObjectClass, attributes: tuple[Attribute, ...], keys: Sequence[tuple[object, ...]]
+) -> Iterator[tuple[int, Sequence[str | None]]]:
+    """The values of ``attributes`` of the class's rows with these keys, each with its key's place."""
+    for first, number, values in _chunks(keys):
+        for n, *texts in fetch(conn, _rows_statement(cls, attributes, number), values):
+            yield first + n, [_as_text(one.column, text) for one, text in zip(attributes, texts, strict=True)]
 
-    A single-valued table column has one value, an attribute of a child table or a view one for each row. An object that
-    does not exist is left out; the keys are compared exactly, whatever the collation (spec/event-log.md 7.2).
-    """
-    found: dict[str, CurrentRow] = {}
+
+def read_children(
+    conn: Connection, cls: ObjectClass, child: ChildTable, keys: Sequence[tuple[object, ...]]
+) -> Iterator[tuple[int, str | None]]:
+    """The values of a child table of objects with these keys, each with its key's place."""
+    for first, number, values in _chunks(keys):
+        for n, text in fetch(conn, _child_statement(cls, child, number), values):
+            yield first + n, _as_text(child.attribute.column, text)
+
+
+def _chunks(keys: Sequence[tuple[object, ...]]) -> Iterator[tuple[int, int, tuple[object, ...]]]:
+    """Where a chunk of the keys begins, how many it has, and all their values."""
     for first in range(0, len(keys), _KEYS):
-        _read(conn, cls, keys[first : first + _KEYS], tuple(attributes), found)
-    return found
-
-
-def _read(
-    conn: Connection,
-    cls: ObjectClass,
-    keys: Sequence[str],
-    attributes: tuple[Attribute, ...],
-    found: dict[str, CurrentRow],
-) -> None:
-    asked: list[str] = []
-    values: list[object] = []
-    for key in keys:
-        try:
-            own = key_values(cls, key)
-        except BadValue:
-            continue  # no row can have it
-        values += own
-        asked.append(key)
-    if not asked:
-        return
-    children = [(child, one) for one in attributes if (child := _child_of(cls, one)) is not None]
-    single = tuple(one for one in attributes if _child_of(cls, one) is None)
-    for n, *texts in fetch(conn, _rows_statement(cls, single, len(asked)), tuple(values)):
-        row = found.setdefault(asked[n], {one.name: [] for one in attributes})
-        for attribute, text in zip(single, texts, strict=True):
-            row[attribute.name].append(_as_text(attribute.column, text))
-    for child, attribute in children:
-        for n, text in fetch(conn, _child_statement(cls, child, len(asked)), tuple(values)):
-            found[asked[n]][attribute.name].append(_as_text(attribute.column, text))
-
-
-def _child_of(cls: ObjectClass, attribute: Attribute) -> ChildTable | None:
-    return next((child for child in cls.children if child.attribute is attribute), None)
+        chunk = keys[first : first + _KEYS]
+        yield first, len(chunk), tuple(value for key in chunk for value in key)
 
 
 def _as_text(column: Column, value: Any) -> str | None:
@@ -136,18 +112,8 @@ def _selected(row: str, column: Column) -> str:
 # The values that are bound
 
 
-def key_values(cls: ObjectClass, key: str) -> list[object]:
-    """The values of a canonical key, in key order. Raises BadValue for what no row can have."""
-    parts = {part.name: part.value for part in table_key.parse(key)}
-    return [reader(parts[name]) for name, reader in _readers(cls)]
-
-
-@lru_cache(maxsize=256)
-def _readers(cls: ObjectClass) -> tuple[tuple[str, Callable[[str], object]], ...]:
-    return tuple((column.name, _reader(column.type)) for column in cls.key)
-
-
-def _reader(column_type: ColumnType) -> Callable[[str], object]:
+def key_reader(column_type: ColumnType) -> Callable[[str], object]:
+    """The function that turns a key value's text into what is bound; it raises BadValue for what no row can have."""
     match column_type.kind:
         case Kind.BINARY:
             return lambda text: base64.b64decode(text, validate=True)

@@ -17,7 +17,7 @@ from typing import IO, Any, Final
 from sqlalchemy import URL, Connection
 
 from eventlog.errors import ConfigError, DatabaseError
-from eventlog.sql.dialect import WRITES
+from eventlog.sql.database import WRITES
 from eventlog.sql.log_table import LogTable
 
 LEAST_VERSION: Final = (3, 38, 0)

@@ -60,6 +60,7 @@ FROM (
 )
 WHERE MOD(n - 1, :part_size) = 0
 ORDER BY 1;
+INSERT INTO "LOGS"."EVENTLOG" ("STATUS", "EVENT_TYPE", "EVENT_TIME", "TABLE_NAME", "TABLE_KEY") VALUES ('N', :event_type, SYS_EXTRACT_UTC(SYSTIMESTAMP), :class_name, :table_key);
 SELECT "c1", "c2", CAST(CASE WHEN ABS("c3") < 1000 THEN "c3" WHEN "c3" IS NOT NULL THEN 0 END AS NUMBER(4)), LTRIM(TO_CHAR(SYS_EXTRACT_UTC("c4"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')), "c5", "c6", "c7", "c8", "c9", "c10"
 FROM (
     SELECT *
@@ -122,3 +123,4 @@ FROM (
 )
 WHERE MOD(n - 1, :part_size) = 0
 ORDER BY 1;
+INSERT INTO "Logs"."Ereignisse 'neu'" ("c2", "c3", "c4", "c6", "c7") VALUES ('N', :event_type, SYSTIMESTAMP, :class_name, :table_key);

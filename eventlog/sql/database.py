@@ -1,0 +1,168 @@
+# ruff: noqa: B027 - what most databases leave empty
+"""What differs between databases as such: sessions, names, values, the catalogue. ``Dialect`` adds the log."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, Protocol
+
+from sqlalchemy import URL, Connection
+
+from eventlog.core.catalog import Catalog, Column, Database
+from eventlog.core.values import Kind
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import fetch, fetch_chunks
+
+WRITES: Final = "eventlog_writes"
+"""Key of ``Connection.info``: the transactions of this session are going to write (``eventlog.sql.connection``)."""
+
+
+class Wake(Protocol):
+    """How a database wakes a publisher that sleeps (spec/triggers.md 8): what a dialect's module ``wake`` has."""
+
+    def create(self, log: LogTable) -> Sequence[str]:
+        """The statements that make the trigger of the log, or replace it."""
+
+    def drop(self, log: LogTable) -> Sequence[str]:
+        """Away with what ``create`` made, also if the log is gone already."""
+
+    def may_create(self, conn: Connection, log: LogTable) -> bool:
+        """Whether this session has the rights for ``create``."""
+
+    def missing(self, conn: Connection, log: LogTable) -> str | None:
+        """Why nobody would notify, for people; None if somebody would."""
+
+    def listen(self, conn: Connection, log: LogTable) -> None:
+        """Hear the notifications for this log from the end of the transaction on."""
+
+    def fall_asleep(self, conn: Connection, log: LogTable) -> bool:
+        """Let writers notify from now on; False while a writer is open that will not."""
+
+    def wake_up(self, conn: Connection, log: LogTable) -> None:
+        """Writers need not notify any more. Only after ``fall_asleep`` said True."""
+
+    def socket(self, conn: Connection) -> int:
+        """The descriptor that becomes readable when a notification comes, or when the connection is lost."""
+
+    def heard(self, conn: Connection) -> bool:
+        """Whether a notification has come since the last time this was asked; does not wait."""
+
+
+class SqlDatabase(ABC):
+    """A database: how it is connected to, how it writes names and values, what tables it has."""
+
+    # What it is
+
+    name: str
+    capabilities: frozenset[str]
+    """Names of ``eventlog.sql.registry.CAPABILITIES``."""
+    driver: str
+    """The SQLAlchemy driver name that its URLs get."""
+    package: str = "eventlog-publisher"
+    """What to install for the driver."""
+    connect_advice: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """What to do, by a part of the driver's message; ``{secret}`` in it: where the password belongs."""
+    session: Sequence[str] = ()
+    """The statements that pin a new session, so that values that are read have one text."""
+    max_identifier: int
+    """In bytes."""
+    numbers_columns: bool = True
+    """Whether the columns of a table have an order of their own (spec/event-log.md 1.3)."""
+    lacks: frozenset[Kind] = frozenset()
+    """The classes of column types that no version of it has."""
+
+    # The session
+
+    @abstractmethod
+    def connect_args(self, timeout: int) -> Mapping[str, object]:
+        """What the driver is given to connect within ``timeout`` seconds."""
+
+    def begin(self, conn: Connection) -> None:
+        """Begin a transaction, if the driver does not."""
+
+    def check_url(self, url: URL) -> None:
+        """Raise ConfigError or DatabaseError for a URL that cannot lead to a log."""
+
+    def prepare(self, url: URL) -> None:
+        """Make a database ready for a log, before the first migration, outside of any transaction."""
+
+    def refuses(self, error: BaseException) -> bool:
+        """Whether an operational error of the driver is the statement's own fault, so that trying again cannot help."""
+        return False
+
+    def passes(self, error: BaseException) -> bool:
+        """Whether another error of the driver is worth trying again."""
+        return False
+
+    def begin_publishing(self, conn: Connection) -> None:
+        """Give a publisher's session what others do not need, such as an end to waiting for a server that is silent."""
+
+    def read_only(self, conn: Connection) -> str | None:
+        """Why this session can write nothing, whatever its rights, in words; None if it can."""
+        return None
+
+    @abstractmethod
+    def begin_reading(self, conn: Connection, seconds: int) -> None:
+        """Make the transaction that begins see one moment, change nothing, and no statement of it take longer."""
+
+    @abstractmethod
+    def session_id(self, conn: Connection) -> str:
+        """A text that no other session has at the same time."""
+
+    @abstractmethod
+    def current_user(self, conn: Connection) -> str:
+        """The user that triggers log as perpetrator, an empty text if they log none."""
+
+    @abstractmethod
+    def local_time(self, conn: Connection) -> datetime:
+        """The local time of the server, of its own zone and not of the session's."""
+
+    # Names and values
+
+    def quote(self, name: str) -> str:
+        """A name as an SQL identifier, always quoted (spec/triggers.md 9)."""
+        return '"' + name.replace('"', '""') + '"'
+
+    def qualified(self, schema: str | None, name: str) -> str:
+        """A name with its schema as SQL; without one it is found in the session's current schema."""
+        return self.quote(name) if schema is None else f"{self.quote(schema)}.{self.quote(name)}"
+
+    def fold_name(self, name: str) -> str:
+        """A name that is written without quotes, as the database keeps it."""
+        return name
+
+    def spelled(self, name: str) -> str:
+        """A name of SQLAlchemy and the configuration (lower case = without case), as the database keeps it."""
+        return str(name)
+
+    @abstractmethod
+    def value_text(self, column: Column, ref: str) -> str:
+        """SQL of a column's value as log text (spec/triggers.md 6). ``ref``: SQL of the column reference."""
+
+    # The catalogue
+
+    @abstractmethod
+    def reflect(self, conn: Connection, schema: str | None) -> Database:
+        """The tables and views of one schema, None = the connection's current one."""
+
+    def fingerprint(self, conn: Connection, catalog: Catalog) -> str | None:
+        """A text that changes when a column of the catalogue's tables comes, goes, or gets another name or type.
+
+        By one quick statement; None = the tables are to be reflected to see it.
+        """
+        return None
+
+    # How statements run
+
+    def fetch(self, conn: Connection, statement: str, parameters: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        """The rows of a statement as the driver makes them."""
+        return fetch(conn, statement, parameters)
+
+    def fetch_chunks(
+        self, conn: Connection, statement: str, parameters: Mapping[str, object], size: int
+    ) -> Generator[list[tuple[Any, ...]], None, None]:
+        """The same in lists of ``size``, the last of fewer, all of one snapshot."""
+        return fetch_chunks(conn, statement, parameters, size)
