@@ -13,7 +13,18 @@ from eventlog.core.catalog import Attribute, Catalog, LogName, ObjectClass, Obje
 from eventlog.core.moments import fraction_of
 from eventlog.core.values import TEMPORAL, check_xml
 from eventlog.errors import BadValue, RowError, shown
-from eventlog.model import ALL, All, QueueRow
+from eventlog.model import ALL, All, EventType, QueueRow
+
+(
+    INSERT_FIELD,
+    UPDATE_FIELD,
+    UPDATE_FIELD_REMOVE_ALL,
+    DELETE_ROW,
+    INSERT_ROW_QUERY_BACK,
+    UPDATE_ROW_QUERY_BACK,
+    INSERT_FIELD_QUERY_BACK,
+    UPDATE_FIELD_QUERY_BACK,
+) = map(int, EventType)  # plain numbers: millions of rows are compared with them
 
 Texts: TypeAlias = str | tuple[str, ...] | None
 """A value as it is written, several of a multi-valued attribute, or NULL."""
@@ -73,32 +84,32 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
             loopback.append(record_id)
             continue
         try:
-            if event_type is None or not 1 <= event_type <= 8:
+            if event_type is None or not INSERT_FIELD <= event_type <= UPDATE_FIELD_QUERY_BACK:
                 raise RowError("bad_event_type", f"event_type is {event_type}, not 1 to 8")  # noqa: TRY301
             table = tables.get(table_name)
             if table is None:
                 table = tables[table_name] = _Table(_log_name(catalog, table_name))
-            if event_type == 4 and table.is_child:
+            if event_type == DELETE_ROW and table.is_child:
                 raise RowError(  # noqa: TRY301
                     "bad_event_type", f"a type 4 row that names child table {table_name!r} would delete its owner"
                 )
             object_id = table.objects.get(table_key)
             if object_id is None:
                 object_id = table.object_id(table_key)
-            if 4 <= event_type <= 6:
+            if DELETE_ROW <= event_type <= UPDATE_ROW_QUERY_BACK:  # about the whole row
                 add((record_id, event_type, object_id, None, None, None))
                 continue
             attribute = table.attributes.get(column_name)
             if attribute is None:
                 attribute = table.attribute(column_name)
-            if event_type > 6 or not attribute.is_written:
+            if event_type >= INSERT_FIELD_QUERY_BACK or not attribute.is_written:
                 add((record_id, event_type, object_id, attribute, None, None))
                 continue
             convert = attribute.convert
             goes: str | Literal[All.ALL] | None = None
-            if event_type == 3:
+            if event_type == UPDATE_FIELD_REMOVE_ALL:
                 goes = ALL
-            elif event_type == 2 and old is not None:
+            elif event_type == UPDATE_FIELD and old is not None:
                 try:
                     goes = convert(old)
                 except BadValue as unreadable:
@@ -106,7 +117,7 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
                     goes = ALL
                     remarks.append(Remark(record_id, attribute, "old_unreadable", str(unreadable)))
             comes = None if new is None else convert(new)
-            if comes == goes and event_type == 2 and old != new:
+            if comes == goes and event_type == UPDATE_FIELD and old != new:
                 remarks += _truncated(record_id, attribute, old, new)
             add((record_id, event_type, object_id, attribute, goes, comes))
         except RowError as error:

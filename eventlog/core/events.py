@@ -7,12 +7,31 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from eventlog.core.catalog import Attribute, ObjectClass, ObjectId
-from eventlog.core.checks import BadRow, CheckedRow, Texts
+from eventlog.core.checks import (
+    DELETE_ROW,
+    INSERT_FIELD,
+    INSERT_FIELD_QUERY_BACK,
+    INSERT_ROW_QUERY_BACK,
+    UPDATE_FIELD_QUERY_BACK,
+    UPDATE_ROW_QUERY_BACK,
+    BadRow,
+    CheckedRow,
+    Texts,
+)
 from eventlog.core.fold import Group, object_of
 from eventlog.errors import RowError
 from eventlog.model import ALL, AttributeSteps, Event, Op, Operation, Step
 
 _new: Final = tuple.__new__  # a NamedTuple from a tuple of its fields, in half the time
+
+READS_ROW: Final = (INSERT_ROW_QUERY_BACK, UPDATE_ROW_QUERY_BACK)
+"""Types whose rows stand for the object's whole current row."""
+
+READS_FIELD: Final = (INSERT_FIELD_QUERY_BACK, UPDATE_FIELD_QUERY_BACK)
+"""Types whose rows stand for the current value of one attribute."""
+
+_READS: Final = (*READS_ROW, *READS_FIELD)
+_INSERTS: Final = (INSERT_ROW_QUERY_BACK, INSERT_FIELD_QUERY_BACK)
 
 CurrentRow = Mapping[str, Sequence[str | None]]
 """Attribute name -> its values now as log text: one for a single-valued column of a table, one a row otherwise."""
@@ -105,7 +124,7 @@ def ids_of(rows: Iterable[CheckedRow]) -> list[int]:
 def asks_for_values(group: Group) -> bool:
     """Whether the group holds rows whose values are read back, so that precedence is to be applied to it."""
     for _, event_type, _, _, _, _ in group:  # noqa: SIM110 - any() takes three times as long for one row
-        if event_type > 4:
+        if event_type > DELETE_ROW:
             return True
     return False
 
@@ -117,8 +136,8 @@ def apply_precedence(group: Group, dropped_before: Collection[int] | None = None
     flight line; the decision then stands, whatever rows are left.
     """
     kinds = {event_type for _, event_type, _, _, _, _ in group}
-    reads_rows = not kinds.isdisjoint((5, 6))
-    read = {attribute for _, event_type, _, attribute, _, _ in group if event_type > 6}
+    reads_rows = not kinds.isdisjoint(READS_ROW)
+    read = {attribute for _, event_type, _, attribute, _, _ in group if event_type in READS_FIELD}
     surviving: list[CheckedRow] = []
     dropped: list[CheckedRow] = []
     for row in group:
@@ -126,16 +145,16 @@ def apply_precedence(group: Group, dropped_before: Collection[int] | None = None
         if dropped_before is not None:
             is_dropped = record_id in dropped_before
         elif reads_rows:
-            is_dropped = event_type not in (5, 6)
+            is_dropped = event_type not in READS_ROW
         else:
-            is_dropped = event_type < 4 and attribute in read
+            is_dropped = event_type < DELETE_ROW and attribute in read
         (dropped if is_dropped else surviving).append(row)
     asked: dict[Attribute, None] | None = None
     for _, event_type, (object_class, _), attribute, _, _ in surviving:
-        if event_type in (5, 6):
+        if event_type in READS_ROW:
             asked = dict.fromkeys(object_class.attributes)
             break
-        if event_type > 6 and attribute is not None:
+        if event_type in READS_FIELD and attribute is not None:
             asked = {} if asked is None else asked
             asked[attribute] = None
     if asked is None:
@@ -204,8 +223,8 @@ def build_event(
     bad: list[BadRow] = []
     conflicts = 0
     if query_back is not None and current is None:
-        gone = [record_id for record_id, event_type, _, _, _, _ in surviving if event_type > 4]
-        surviving = [row for row in surviving for _, event_type, _, _, _, _ in (row,) if event_type <= 4]
+        gone = [record_id for record_id, event_type, _, _, _, _ in surviving if event_type in _READS]
+        surviving = [row for row in surviving for _, event_type, _, _, _, _ in (row,) if event_type not in _READS]
     elif query_back is not None and current is not None:
         values, failed, conflicts = _read(query_back, current)
         if failed:
@@ -235,11 +254,13 @@ def _element(
     if not rows:
         return None, ()
     _, kind, _, _, _, _ = rows[0]
-    if kind == 4:
+    if kind == DELETE_ROW:
         return Operation.DELETE, ()
-    is_add = kind == 1 or (
-        kind in (5, 7)
-        and (options.insert_query_back == "add" or any(event_type == 1 for _, event_type, _, _, _, _ in rows))
+    is_add = kind == INSERT_FIELD or (
+        kind in _INSERTS
+        and (
+            options.insert_query_back == "add" or any(event_type == INSERT_FIELD for _, event_type, _, _, _, _ in rows)
+        )
     )
     if values is not None:
         rows = _with_values(rows, values, is_add)
@@ -249,7 +270,7 @@ def _element(
     if steps:
         return Operation.MODIFY, steps
     # An insert without anything to carry is not lost (spec/xds.md 4.1).
-    return (Operation.ADD, ()) if kind in (5, 7) else (None, ())
+    return (Operation.ADD, ()) if kind in _INSERTS else (None, ())
 
 
 def steps_of(rows: Sequence[CheckedRow], *, is_add: bool, keeps_noops: bool) -> Sequence[CheckedRow]:
@@ -285,9 +306,9 @@ def _with_values(rows: Sequence[CheckedRow], values: Mapping[Attribute, Texts], 
     written: set[Attribute | None] = set()
     for row in rows:
         record_id, event_type, object_id, attribute, _, _ = row
-        if event_type in (5, 6):
+        if event_type in READS_ROW:
             return [(record_id, event_type, object_id, each, goes, value) for each, value in values.items()]
-        if event_type < 5:
+        if event_type not in READS_FIELD:
             filled.append(row)
         elif attribute is not None and attribute in values and attribute not in written:
             written.add(attribute)
@@ -325,9 +346,9 @@ def _without_unreadable(
     for row in surviving:
         record_id, event_type, _, attribute, _, _ = row
         error = None
-        if event_type in (5, 6):
+        if event_type in READS_ROW:
             error = next(iter(failed.values()))
-        elif event_type in (7, 8) and attribute is not None:
+        elif event_type in READS_FIELD and attribute is not None:
             error = failed.get(attribute)
         if error is None:
             good.append(row)

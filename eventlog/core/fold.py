@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Final, TypeAlias
 
 from eventlog.core.catalog import ObjectId
-from eventlog.core.checks import CheckedRow
+from eventlog.core.checks import DELETE_ROW, CheckedRow
 
 AT_A_TIME: Final = 10_000
 """Rows that are worth folding together: few enough to stay in the processor's cache."""
@@ -74,7 +74,7 @@ def open_groups(groups: Sequence[Group], window_end: int, fold_distance: int, fo
     newest = {object_id: index for index, _, object_id, _ in near}
     for index, last_type, object_id, group in near:
         if (
-            last_type != 4
+            last_type != DELETE_ROW
             and newest[object_id] == index
             and (not fold_span or following - first_id(group) <= fold_span)
         ):

@@ -14,7 +14,16 @@ from typing import Any, Final, Literal, NamedTuple
 
 from eventlog.core.catalog import Attribute, ObjectId
 from eventlog.core.checks import BadRow, CheckedRow, check_rows, is_of
-from eventlog.core.events import Decision, Outgoing, apply_precedence, build_event, ids_of, with_current
+from eventlog.core.events import (
+    READS_FIELD,
+    READS_ROW,
+    Decision,
+    Outgoing,
+    apply_precedence,
+    build_event,
+    ids_of,
+    with_current,
+)
 from eventlog.core.fold import first_id, fold, object_of
 from eventlog.errors import DatabaseError, LogTableError
 from eventlog.model import LogRow, Status, queue_rows
@@ -358,10 +367,10 @@ def _members(built: _Built) -> Iterable[Member]:
 def _why_dropped(attribute: Attribute | None, surviving: Sequence[CheckedRow]) -> str:
     """Which row beats one of this attribute (spec/event-log.md 7.1)."""
     for record_id, event_type, _, _, _, _ in surviving:
-        if event_type in (5, 6):
+        if event_type in READS_ROW:
             return f"dropped by precedence: row {record_id} of type {event_type} reads the whole object"
     for record_id, event_type, _, other, _, _ in surviving:
-        if event_type in (7, 8) and other is attribute:
+        if event_type in READS_FIELD and other is attribute:
             return f"dropped by precedence: row {record_id} of type {event_type} reads the attribute back"
     return "dropped by precedence when the event was first built"
 
