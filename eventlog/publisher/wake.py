@@ -18,12 +18,8 @@ from typing import Final, Protocol
 
 from eventlog.errors import AnotherPublisher, DatabaseError, EventlogError
 from eventlog.publisher.context import Context
-<<<<<<< HEAD
 from eventlog.publisher.observer import SILENT, Doing, Observer, WaitFor
-from eventlog.sql.dialect import Wake
-=======
 from eventlog.sql.database import Wake
->>>>>>> 51f21e7 (Query-back and resync have one skeleton in Dialect; SqlDatabase holds what is no log's)
 
 _log = logging.getLogger("eventlog.publisher")
 
