@@ -4,6 +4,7 @@ is a header, and which bit of a mask is whose (spec/qlik.md 1.1, 2.1).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -142,8 +143,9 @@ def check_headers(headers: Sequence[str]) -> tuple[str, ...]:
 def masks_by_history(layout: TableLayout, history: ColumnHistory) -> Callable[[str], MaskLayout]:
     """The mask layout that was valid at a change_seq (spec/qlik.md 4)."""
     front = next((place for place, name in enumerate(layout.masks.places) if name is not None), layout.masks.width)
-    layouts = {columns: MaskLayout((*(None,) * front, *columns)) for columns in history.lists}
-    return lambda change_seq: layouts[history.in_force(change_seq)]
+    since, lists = history
+    layouts = [MaskLayout((*(None,) * front, *columns)) for columns in lists]
+    return lambda change_seq: layouts[bisect_right(since, change_seq)]
 
 
 # --- one row ----------------------------------------------------------------------------------------------------------

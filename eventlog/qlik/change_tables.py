@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from eventlog.changes.keys import refuse_without_row
 from eventlog.errors import FormatError, NotExpressible
@@ -23,11 +23,8 @@ from eventlog.qlik.sequence import Waiting, WriterState, last_sequence_of
 # --- before images and their updates ----------------------------------------------------------------------------------
 
 
-class Pair(NamedTuple):
-    """One change of a change table: ``row`` with the before image of an update, None where there is none."""
-
-    before: ChangeRow | None
-    row: ChangeRow
+Pair: TypeAlias = tuple[ChangeRow | None, ChangeRow]
+"""One change of a change table: the before image of an update, None if it has none, and the row."""
 
 
 def refuse(error: FormatError) -> None:
@@ -62,7 +59,7 @@ def pairs(
         if row.change_oper == "B":
             before = row
         else:
-            yield Pair(before, row)
+            yield before, row
             before = None
     if before is not None and input_complete:
         skip(_unpaired(before, what))

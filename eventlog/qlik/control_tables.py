@@ -9,11 +9,10 @@ undone, and the present list is where that begins.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from eventlog.errors import ConfigError, FormatError, ValueRange, shown, with_location
 from eventlog.files.lines import parsed_json
@@ -82,7 +81,8 @@ def partition_at(time: datetime, partitioning: Partitioning) -> Partition:
 
 def partition_of(change_seq: str, partitioning: Partitioning) -> Partition:
     """The partition of a change: that of the time in its change_seq. Raises BadSequence, ValueRange."""
-    return partition_at(sequence.parse(change_seq).time, partitioning)
+    time, _ = sequence.parse(change_seq)
+    return partition_at(time, partitioning)
 
 
 def parse_partition_name(name: str) -> Partition:
@@ -122,18 +122,11 @@ class DdlEntry(NamedTuple):
     details: Mapping[str, Any]
 
 
-class ColumnHistory(NamedTuple):
-    """The column lists of one table: ``lists[i]`` is in force from ``since[i-1]`` on, ``lists[0]`` before all entries.
+ColumnList: TypeAlias = tuple[str | None, ...]
+"""The columns of a table in order by their present names; None = one that is no longer there."""
 
-    Columns bear their present names; one that is no longer there is None.
-    """
-
-    since: tuple[str, ...]
-    lists: tuple[tuple[str | None, ...], ...]
-
-    def in_force(self, change_seq: str) -> tuple[str | None, ...]:
-        """The list after the last entry that is not above a row's change_seq."""
-        return self.lists[bisect_right(self.since, change_seq)]
+ColumnHistory: TypeAlias = tuple[Sequence[str], Sequence[ColumnList]]
+"""The change_seq of each entry, and the column lists of the table: the first before all entries, one behind each."""
 
 
 def entry_of(row: Mapping[str, Any]) -> DdlEntry:
@@ -167,7 +160,7 @@ def column_history(present: Sequence[str], entries: Iterable[DdlEntry]) -> Colum
     for entry in reversed(ordered):
         names = _undone(names, entry)
         lists.append(tuple(now for _, now in names))
-    return ColumnHistory(tuple(entry.change_seq for entry in ordered), tuple(reversed(lists)))
+    return [entry.change_seq for entry in ordered], lists[::-1]
 
 
 def _undone(names: list[tuple[str, str | None]], entry: DdlEntry) -> list[tuple[str, str | None]]:

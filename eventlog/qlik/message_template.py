@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from json.encoder import encode_basestring
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from eventlog.model import ChangeOp, Row
 from eventlog.qlik import avro, masks
@@ -26,16 +26,10 @@ Form = TypeVar("Form", str, bytes)
 _MOST_MASKS: Final = 1024
 
 
-class Shape(NamedTuple):
-    """What is known of a row and its change, without the values.
-
-    ``known``: the columns of the row, ``before``: those of the row before an update, None = it is not known.
-    """
-
-    op: ChangeOp
-    known: tuple[str, ...]
-    before: tuple[str, ...] | None
-
+Shape: TypeAlias = tuple[ChangeOp, tuple[str, ...], tuple[str, ...] | None]
+"""What is known of a row and its change, without the values: the operation, the columns of the row, and those of the
+row before an update, None = it is not known.
+"""
 
 Columns = tuple[tuple[str, Callable[[Any], Form]], ...]
 """Columns and how their values are written, in the order in which they stand in the message."""
@@ -112,12 +106,12 @@ def _mask(table: MessageTable, names: frozenset[str]) -> int:
     return table.layout.bits(names & table.fields.keys())
 
 
-def _may_have_changed(table: MessageTable, shape: Shape) -> frozenset[str]:
+def _may_have_changed(table: MessageTable, op: ChangeOp, known: frozenset[str]) -> frozenset[str]:
     """The columns of the changeMask where a change does not say what it changed (spec/qlik.md 5.3)."""
-    if shape.op is ChangeOp.DELETE:
+    if op is ChangeOp.DELETE:
         return frozenset(table.key or table.fields)
-    known = frozenset(shape.known) - table.lobs
-    return known if shape.op is ChangeOp.INSERT else known - frozenset(table.key)
+    known -= table.lobs
+    return known if op is ChangeOp.INSERT else known - frozenset(table.key)
 
 
 def _kept_masks(table: MessageTable, mask: Callable[[frozenset[str]], Form]) -> Callable[[frozenset[str]], Form]:
@@ -138,19 +132,19 @@ def json_coding(table: MessageTable, options: WriteOptions, start: str) -> Codin
     prefixes = {name: f"{encode_basestring(field)}:" for name, field in table.fields.items()}
 
     def template(shape: Shape) -> Template[str]:
-        known = frozenset(shape.known)
-        before = frozenset(shape.before or ())
+        op, columns, columns_before = shape
+        known, before = frozenset(columns), frozenset(columns_before or ())
         payload: dict[str, Fragments[str]] = {}
         if options.names == "message":
             payload |= _json_texts(_names(table))
-        payload["data"] = row(known, table.fields.keys() - known if shape.op is ChangeOp.REFRESH else ())
-        payload["beforeData"] = ["null"] if shape.before is None else row(before, known - before)
-        payload["headers"] = _json_object(headers(shape))
+        payload["data"] = row(known, table.fields.keys() - known if op is ChangeOp.REFRESH else ())
+        payload["beforeData"] = ["null"] if columns_before is None else row(before, known - before)
+        payload["headers"] = _json_object(headers(op, known))
         return Template(
             _parts([start, *_json_object(payload), "}"], ""),
             tuple((name, write) for name, write in writers.items() if name in known),
             tuple((name, write) for name, write in writers.items() if name in before),
-            None if shape.op is ChangeOp.REFRESH else mask(_may_have_changed(table, shape)),
+            None if op is ChangeOp.REFRESH else mask(_may_have_changed(table, op, known)),
         )
 
     def row(known: Collection[str], absent: Collection[str]) -> Fragments[str]:
@@ -164,14 +158,14 @@ def json_coding(table: MessageTable, options: WriteOptions, start: str) -> Codin
                 fragments.append(f"{separator}{prefix}null")
         return [*(fragments or ["{"]), "}"]
 
-    def headers(shape: Shape) -> dict[str, Fragments[str]]:
-        is_refresh = shape.op is ChangeOp.REFRESH
+    def headers(op: ChangeOp, known: frozenset[str]) -> dict[str, Fragments[str]]:
+        is_refresh = op is ChangeOp.REFRESH
         members: dict[str, Fragments[str]] = _json_texts(_names(table)) if options.names == "headers" else {}
-        members |= _json_texts({"operation": shape.op.value})
+        members |= _json_texts({"operation": op.value})
         for name, length in _TEXTS.items():
             members[name] = ['""'] if is_refresh else [None] if length is None else ['"', None, '"']
         members["changeMask"] = ["null" if is_refresh else None]
-        members["columnMask"] = ["null" if is_refresh else mask(frozenset(shape.known))]
+        members["columnMask"] = ["null" if is_refresh else mask(known)]
         if options.external_schema_id:
             members |= _json_texts({"externalSchemaId": None if is_refresh else table.schema_id})
         return members | {"transactionEventCounter": [None], "transactionLastEvent": [None]}
@@ -213,27 +207,27 @@ def avro_coding(table: MessageTable, options: WriteOptions, wrap: Callable[[byte
     names = b"".join(map(avro.text, _names(table).values()))
 
     def template(shape: Shape) -> Template[bytes]:
-        known = frozenset(shape.known)
-        before = frozenset(shape.before or ())
+        op, columns, columns_before = shape
+        known, before = frozenset(columns), frozenset(columns_before or ())
         fragments = [names if options.names == "message" else b"", *row(known)]
-        fragments += [NULL] if shape.before is None else [VALUE, *row(before)]
-        fragments += [names if options.names == "headers" else b"", *headers(shape)]
+        fragments += [NULL] if columns_before is None else [VALUE, *row(before)]
+        fragments += [names if options.names == "headers" else b"", *headers(op, known)]
         return Template(
             _parts(fragments, b""),
             tuple((name, write) for name, write in writers.items() if name in known),
             tuple((name, write) for name, write in writers.items() if name in before),
-            None if shape.op is ChangeOp.REFRESH else mask(_may_have_changed(table, shape)),
+            None if op is ChangeOp.REFRESH else mask(_may_have_changed(table, op, known)),
         )
 
     def row(known: Collection[str]) -> Fragments[bytes]:
         return [None if name in known else NULL for name in writers]
 
-    def headers(shape: Shape) -> Fragments[bytes]:
-        is_refresh = shape.op is ChangeOp.REFRESH
-        fragments: Fragments[bytes] = [avro.long(_OPERATIONS.index(shape.op))]
+    def headers(op: ChangeOp, known: frozenset[str]) -> Fragments[bytes]:
+        is_refresh = op is ChangeOp.REFRESH
+        fragments: Fragments[bytes] = [avro.long(_OPERATIONS.index(op))]
         for length in _TEXTS.values():
             fragments += [_EMPTY] if is_refresh else [None] if length is None else [avro.long(length), None]
-        fragments += [NULL] * 2 if is_refresh else [None, mask(frozenset(shape.known))]
+        fragments += [NULL] * 2 if is_refresh else [None, mask(known)]
         if options.external_schema_id:
             known_id = None if is_refresh else table.schema_id
             fragments.append(NULL if known_id is None else VALUE + avro.text(known_id))

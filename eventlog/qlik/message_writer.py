@@ -49,10 +49,6 @@ _UPDATE, _DELETE, _TRUNCATE = ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.TRUNCAT
 _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 
 
-_ShapeFields = tuple[ChangeOp, tuple[str, ...], tuple[str, ...] | None]
-"""A ``Shape`` before it is one: what is looked up need not be."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Form:
     """How the messages of one table version are written: what only depends on the table, and what was made of it.
@@ -70,7 +66,7 @@ class _Form:
     announcement: Written | None
     rounded: tuple[str, ...]
     is_whole: bool
-    templates: dict[_ShapeFields, Template[Any]] = field(default_factory=dict)
+    templates: dict[Shape, Template[Any]] = field(default_factory=dict)
 
 
 WriteOutgoing = Callable[[Outgoing, datetime | None, str], tuple[str, bytes | None, bytes] | None]
@@ -246,7 +242,7 @@ class MessageWriter:
         elif before is not None and form.is_whole:
             before = self._whole_before(change, image, before, form)
         shape = op, tuple(image), None if before is None else tuple(before)
-        template = form.templates.get(shape) or _new_template(form, Shape(*shape), image)
+        template = form.templates.get(shape) or _new_template(form, shape, image)
         coding = form.coding
         null, digits = coding.null, coding.digits
         values = [null if (value := image[name]) is None else write(value) for name, write in template.data]
@@ -408,7 +404,7 @@ def _layout(form: _Form, key_names: Sequence[str], event: Outgoing) -> _Layout |
     if has_before and form.is_whole and len(before) < len(after):
         return None
     coding = form.coding
-    shape = Shape(OPERATIONS[operation], tuple(after), tuple(before) if has_before else None)
+    shape = OPERATIONS[operation], tuple(after), tuple(before) if has_before else None
     template = form.templates.get(shape) or _new_template(form, shape, {})
     change_mask = coding.mask(frozenset(names)) if operation == Operation.MODIFY else template.change_mask
     places = [after[name] for name, _ in template.data] + [before[name] for name, _ in template.before]

@@ -1,7 +1,6 @@
 """Schema registries and Confluent's wire format: byte 00, the schema id, the Avro body (spec/qlik.md 5.5).
 
-A registry is anything with ``register`` and ``schema``. ``MemoryRegistry`` lives as long as the process;
-``open_registry`` gives that of a URL.
+A registry is anything with ``register`` and ``schema``; ``open_registry`` gives that of a URL.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 from base64 import b64encode
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 from urllib.parse import quote
@@ -43,28 +41,6 @@ def split(data: bytes) -> tuple[int, bytes]:
     if len(data) < PREFIX_LENGTH or data[0]:
         raise FormatError(f"{data[:PREFIX_LENGTH].hex(' ').upper()} is no prefix of a registry: 00 and four bytes")
     return int.from_bytes(data[1:PREFIX_LENGTH], "big"), data[PREFIX_LENGTH:]
-
-
-@dataclass(slots=True)
-class MemoryRegistry:
-    """A registry in memory. A schema has one id, whatever its subjects."""
-
-    schemas: list[str] = field(default_factory=list)
-    subjects: dict[str, list[int]] = field(default_factory=dict)
-
-    def register(self, subject: str, schema: str) -> int:
-        if schema not in self.schemas:
-            self.schemas.append(schema)
-        schema_id = self.schemas.index(schema) + 1
-        versions = self.subjects.setdefault(subject, [])
-        if schema_id not in versions:
-            versions.append(schema_id)
-        return schema_id
-
-    def schema(self, schema_id: int) -> str:
-        if not 1 <= schema_id <= len(self.schemas):
-            raise UnknownSchema(f"the registry has no schema {schema_id}")
-        return self.schemas[schema_id - 1]
 
 
 def open_registry(url: str) -> HttpRegistry:

@@ -28,15 +28,11 @@ _LAST_NUMBER: Final = 10**19 - 1
 _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 
 
-class Sequence(NamedTuple):
-    """A change sequence taken apart: ``time`` in UTC, aware, to the hundredth of a second; ``number`` of the task."""
+def parse(text: str) -> tuple[datetime, int]:
+    """The time of a change sequence, aware and in UTC, to the hundredth of a second; and its number.
 
-    time: datetime
-    number: int
-
-
-def parse(text: str) -> Sequence:
-    """The time and number of a change sequence. Raises BadSequence: not 35 ASCII digits, or no date and time."""
+    Raises BadSequence: not 35 ASCII digits, or no date and time.
+    """
     if len(text) != LENGTH or not (text.isascii() and text.isdigit()):
         raise BadSequence(f"change sequence {shown(text)} is not {LENGTH} digits")
     try:
@@ -46,7 +42,7 @@ def parse(text: str) -> Sequence:
         )  # fmt: skip
     except ValueError:
         raise BadSequence(f"change sequence {shown(text)} does not begin with a date and time") from None
-    return Sequence(time, int(text[16:]))
+    return time, int(text[PREFIX_LENGTH:])
 
 
 def check(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from eventlog.changes.format import Report
 from eventlog.model import Change, ChangeOp
 from eventlog.qlik.envelope import Message, Written
+from eventlog.qlik.errors import UnknownSchema
 from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_writer import MessageWriter
@@ -93,3 +95,25 @@ def records(written: Sequence[Written]) -> list[dict[str, Any]]:
 def data_records(written: Sequence[Written]) -> list[dict[str, Any]]:
     """The payloads of the data messages, in JSON."""
     return [record["message"] for record in records(written) if record["type"] == "DT"]
+
+
+@dataclass(slots=True)
+class MemoryRegistry:
+    """A registry in memory. A schema has one id, whatever its subjects."""
+
+    schemas: list[str] = field(default_factory=list)
+    subjects: dict[str, list[int]] = field(default_factory=dict)
+
+    def register(self, subject: str, schema: str) -> int:
+        if schema not in self.schemas:
+            self.schemas.append(schema)
+        schema_id = self.schemas.index(schema) + 1
+        versions = self.subjects.setdefault(subject, [])
+        if schema_id not in versions:
+            versions.append(schema_id)
+        return schema_id
+
+    def schema(self, schema_id: int) -> str:
+        if not 1 <= schema_id <= len(self.schemas):
+            raise UnknownSchema(f"the registry has no schema {schema_id}")
+        return self.schemas[schema_id - 1]

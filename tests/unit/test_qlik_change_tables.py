@@ -31,7 +31,6 @@ from eventlog.qlik.change_rows import (
     row_writer,
 )
 from eventlog.qlik.change_tables import (
-    Pair,
     SourceTable,
     change_of,
     changes_of_rows,
@@ -370,17 +369,17 @@ def row(
 
 def test_a_pair_is_an_update() -> None:
     before, update = row("B", NUT), row("U", DEARER, {"price"})
-    assert change_of(Pair(before, update), SOURCE) == Change(
+    assert change_of((before, update), SOURCE) == Change(
         "app", "item", ChangeOp.UPDATE, (("id", 7),), NUT, DEARER, frozenset({"price"}), SEQ, A1, commit_time=NOON
     )
-    assert change_of(Pair(None, update), SOURCE).before is None
-    assert change_of(Pair(None, update), SOURCE).extras == {"change_seq": SEQ, "stream_position": "p:12"}
+    assert change_of((None, update), SOURCE).before is None
+    assert change_of((None, update), SOURCE).extras == {"change_seq": SEQ, "stream_position": "p:12"}
 
 
 def test_a_row_without_masks_tells_its_change_by_its_images() -> None:
     update = row("U", DEARER)._replace(mask=None)
-    assert change_of(Pair(row("B", NUT), update), SOURCE).changed == {"price"}
-    assert change_of(Pair(None, update), SOURCE).changed is None
+    assert change_of((row("B", NUT), update), SOURCE).changed == {"price"}
+    assert change_of((None, update), SOURCE).changed is None
 
 
 @pytest.mark.parametrize(
@@ -392,7 +391,7 @@ def test_a_row_without_masks_tells_its_change_by_its_images() -> None:
     ],
 )
 def test_null_under_a_clear_bit_may_be_not_known(before: Row | None, after: Row, known: set[str]) -> None:
-    pair = Pair(None if before is None else row("B", before), row("U", after, {"price"}))
+    pair = (None if before is None else row("B", before), row("U", after, {"price"}))
     assert change_of(pair, SOURCE).after == after
     absent = SourceTable("app", "item", ("id",), absent_nulls="absent")
     assert set(change_of(pair, absent).after or ()) == known
@@ -400,8 +399,8 @@ def test_null_under_a_clear_bit_may_be_not_known(before: Row | None, after: Row,
 
 def test_a_deleted_row_of_which_only_the_key_is_known() -> None:
     data: Row = {"id": 7, "name": None, "price": None}
-    assert change_of(Pair(None, row("D", data, {"id"})), SOURCE).before == {"id": 7}
-    full = change_of(Pair(None, row("D", NUT, {"id"})), SOURCE)
+    assert change_of((None, row("D", data, {"id"})), SOURCE).before == {"id": 7}
+    full = change_of((None, row("D", NUT, {"id"})), SOURCE)
     assert (full.before, full.key) == (NUT, (("id", 7),))
 
 
@@ -409,19 +408,19 @@ def test_the_key_is_read_from_the_masks_of_deletes() -> None:
     rows = [row("I", NUT, {"id", "name", "price"}), row("D", NUT, {"name", "id"})]
     assert key_from_deletes(rows) == ("id", "name")
     assert key_from_deletes(rows[:1]) is None
-    assert change_of(Pair(None, rows[0]), SourceTable("app", "item")).key is None
-    assert change_of(Pair(None, rows[1]), SourceTable("app", "item")).key == (("id", 7), ("name", "nut"))
+    assert change_of((None, rows[0]), SourceTable("app", "item")).key is None
+    assert change_of((None, rows[1]), SourceTable("app", "item")).key == (("id", 7), ("name", "nut"))
 
 
 def test_lobs_are_never_known_to_have_changed() -> None:
     source = SourceTable("app", "doc", ("id",), frozenset({"doc"}))
-    read = change_of(Pair(None, row("U", {"id": 1, "doc": "x"}, {"doc"})), source)
+    read = change_of((None, row("U", {"id": 1, "doc": "x"}, {"doc"})), source)
     assert read.changed == frozenset()
     assert read.extras["changed_unknown"] == ["doc"]
 
 
 def test_truncate_is_read() -> None:
-    read = change_of(Pair(None, row("T", {"id": None, "name": None, "price": None})), SOURCE)
+    read = change_of((None, row("T", {"id": None, "name": None, "price": None})), SOURCE)
     assert (read.op, read.key, read.before, read.after) == (ChangeOp.TRUNCATE, None, None, None)
 
 
@@ -444,20 +443,20 @@ def test_a_before_image_alone_is_refused(rows: list[ChangeRow]) -> None:
 
 def test_the_last_before_image_waits_where_more_may_come() -> None:
     rows = [row("I", NUT, number=11), row("B", NUT)]
-    assert [pair.row.change_oper for pair in pairs(rows, input_complete=False, what="item")] == ["I"]
+    assert [row.change_oper for _, row in pairs(rows, input_complete=False, what="item")] == ["I"]
 
 
 def test_a_lone_before_image_can_be_passed_over() -> None:
     errors: list[FormatError] = []
     rows = [row("B", NUT), row("U", NUT, number=13), row("B", NUT, number=14)]
     found = list(pairs(rows, input_complete=True, skip=errors.append, what="item"))
-    assert found == [Pair(None, rows[1])]
+    assert found == [(None, rows[1])]
     assert len(errors) == 2
 
 
 def numbered(*given: tuple[str, str | None], input_complete: bool = True) -> list[tuple[int | None, bool | None]]:
     changes = [
-        change_of(Pair(None, row(oper, NUT, number=place, transaction=transaction)), SOURCE)
+        change_of((None, row(oper, NUT, number=place, transaction=transaction)), SOURCE)
         for place, (oper, transaction) in enumerate(given, 1)
     ]
     counted = list(count_events(changes, input_complete=input_complete))
@@ -604,7 +603,7 @@ def test_changes_are_read_as_they_were_written(given: list[Change], form: Any, b
 def test_a_key_of_which_a_column_is_not_known_is_not_known() -> None:
     source = SourceTable("app", "item", ("region", "id"), absent_nulls="absent")
     row = ChangeRow(SEQ, "U", frozenset({"name"}), None, None, None, None, {"id": 7, "region": None, "name": "nut"})
-    assert change_of(Pair(None, row), source).key is None
-    assert change_of(Pair(None, row._replace(data={"id": 7, "name": "nut"})), source).key is None
+    assert change_of((None, row), source).key is None
+    assert change_of((None, row._replace(data={"id": 7, "name": "nut"})), source).key is None
     whole = row._replace(mask=frozenset({"name", "region"}))
-    assert change_of(Pair(None, whole), source).key == (("region", None), ("id", 7))  # NULL in a unique index
+    assert change_of((None, whole), source).key == (("region", None), ("id", 7))  # NULL in a unique index

@@ -11,13 +11,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from qlik_messages import COLUMNS, UPDATE, read, write
+from qlik_messages import COLUMNS, UPDATE, MemoryRegistry, read, write
 
 from eventlog.errors import ConfigError, FormatError
 from eventlog.qlik.errors import RegistryError, UnknownSchema
 from eventlog.qlik.registry import (
     HttpRegistry,
-    MemoryRegistry,
     Registry,
     open_registry,
     prefix_of,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from qlik_messages import NOW, SEQUENCE, write
+from qlik_messages import NOW, SEQUENCE, MemoryRegistry, write
 
 from eventlog.model import Change, ChangeOp, Value
 from eventlog.qlik import avro, metadata
@@ -19,7 +19,6 @@ from eventlog.qlik.envelope import ENVELOPE_SCHEMA, MAGIC, open_avro
 from eventlog.qlik.message_options import WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.metadata import MessageTable
-from eventlog.qlik.registry import MemoryRegistry
 
 COLUMNS = (
     {"name": "id", "type": "INT8", "pk": 2}, {"name": "100%", "type": "STRING", "pk": 1},

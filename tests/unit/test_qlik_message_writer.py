@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from qlik_messages import COLUMNS, NOW, SEQUENCE, UPDATE, data_records, read, records, write
+from qlik_messages import COLUMNS, NOW, SEQUENCE, UPDATE, MemoryRegistry, data_records, read, records, write
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, NeedsQueryBack, NeedsRowCodec, NotExpressible, ValueRange
@@ -19,7 +19,6 @@ from eventlog.qlik.envelope import open_avro
 from eventlog.qlik.message_options import WriteOptions
 from eventlog.qlik.message_template import key_text
 from eventlog.qlik.metadata import avro_name, checked_topic, field_names, topic_of
-from eventlog.qlik.registry import MemoryRegistry
 
 INSERT = Change("app", "item", ChangeOp.INSERT, (("id", 7),), None, {"id": 7, "name": None})
 DELETE = Change("app", "item", ChangeOp.DELETE, (("id", 7),), {"id": 7})
