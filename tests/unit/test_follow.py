@@ -503,7 +503,7 @@ def test_nothing_is_lost_whichever_of_several_envelopes_fails(
     for key in (2, 4, 7):
         receiver = Receiver(**{f"k{key}": [failure]})
         with contextlib.suppress(ReceiverAway, FatalAnswer):
-            once(stream, place, receiver, batch_size=1, concurrency=4, park=park)
+            once(stream, place, receiver, batch_size=1, concurrency=4, park=park, retry_initial=60, retry_max=60)
         heard |= set(receiver.heard)
         assert saved_at(place).token["commit"] is None  # an event of the transaction has no answer yet
     last = Receiver()
