@@ -1,6 +1,6 @@
 """The pictures of the status page in docs/pictures: a real publisher under a load, seen by a real browser.
 
-``.venv/bin/python scripts/pictures.py`` takes about two minutes. It needs chromium and chromedriver.
+``.venv/bin/python scripts/pictures.py`` takes about a minute. It needs chromium and chromedriver.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def main() -> None:
         browser = _browser()
         try:
             first = 0
-            for second in range(75):
+            for second in range(45):
                 rows = 3000 + 2500 * (second % 20 > 12) + second * 10
                 with engine.begin() as conn:
                     conn.execute(WRITE, {"first": first, "rows": rows})
