@@ -134,27 +134,27 @@ def parse_type(text: str, column: str, decimal_no_scale: str = "floating") -> Co
     """
     spelled = text.strip()
     words = spelled.lower()
-    for kind in ("datetime", "interval"):
-        if words.startswith(kind):
-            qualifier = parse_qualifier(words[len(kind) :].strip(), kind == "interval")
+    for word in ("datetime", "interval"):
+        if words.startswith(word):
+            qualifier = parse_qualifier(words[len(word) :].strip(), word == "interval")
             if qualifier is None:
                 raise _unknown(spelled, column)
             return ColumnType(Kind.DATETIME, spelled, qualifier=qualifier)
     match = _TYPE.fullmatch(words)
-    found = _NAMES.get(" ".join(match[1].split())) if match else None
-    if match is None or found is None:
+    kind = _NAMES.get(" ".join(match[1].split())) if match else None
+    if match is None or kind is None:
         raise _unknown(spelled, column)
     parameters = [int(part) for part in match.groups()[1:] if part is not None]
-    if len(parameters) > _PARAMETERS.get(found, int(match[1] in _SERIALS)):
+    if len(parameters) > _PARAMETERS.get(kind, int(match[1] in _SERIALS)):
         raise _unknown(spelled, column)
     size = parameters[0] if parameters else None
-    if found is Kind.DECIMAL:
+    if kind is Kind.DECIMAL:
         return _decimal(match[1], spelled, column, parameters, decimal_no_scale)
-    if found is Kind.CHAR:
+    if kind is Kind.CHAR:
         size = 1 if size is None else size
-    if size == 0 and (found is Kind.CHAR or found in _VARIABLE):
+    if size == 0 and (kind is Kind.CHAR or kind in _VARIABLE):
         raise _unknown(spelled, column)
-    return ColumnType(found, spelled, size if found is Kind.CHAR or found in _VARIABLE else None)
+    return ColumnType(kind, spelled, size if kind is Kind.CHAR or kind in _VARIABLE else None)
 
 
 def _decimal(name: str, spelled: str, column: str, parameters: list[int], no_scale: str) -> ColumnType:
@@ -210,5 +210,5 @@ def _split_at_commas(text: str) -> list[str]:
 
 
 def quoted_name(name: str) -> str:
-    """A column name as TABSCHEM text has it: quoted where it is not a plain word."""
+    """A column name as TABSCHEM text has it: quoted unless it is a plain word."""
     return name if re.fullmatch(r"[^\W\d]\w*", name) else '"' + name.replace('"', '""') + '"'

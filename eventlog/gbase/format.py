@@ -48,7 +48,7 @@ class CaptureFiles:
             raise FormatError(f"the capture {self.source} cannot be read: {error.strerror}") from error
 
     def with_location(self, error: Of) -> Of:
-        """The error with the file that its record begins in, and, where that is not the first, the offset there."""
+        """The error with the file in which its record begins, and with the offset there unless it is the first file."""
         if error.offset is not None and error is not self._placed:
             begin, file = next(begun for begun in reversed(self._begun) if begun[0] <= error.offset)
             with_location(error, f"{file}, offset {error.offset - begin}" if begin else file)

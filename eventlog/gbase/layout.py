@@ -123,11 +123,11 @@ class Layouts(dict[int, Layout]):
         except UnicodeDecodeError as error:
             raise DecodeError(f"the TABSCHEM of label {label} is not UTF-8: {error}") from None
         columns = parse_columns(text, self._options.decimal_no_scale)
-        found = sum(column.type.variable for column in columns)
-        if (fixed, variable) != (len(columns) - found, found):
+        variable_columns = sum(column.type.variable for column in columns)
+        if (fixed, variable) != (len(columns) - variable_columns, variable_columns):
             raise SchemaMismatch(
                 f"the TABSCHEM of label {label} counts {fixed} fixed and {variable} variable columns, "
-                f"its text {text!r} has {len(columns) - found} and {found}"
+                f"its text {text!r} has {len(columns) - variable_columns} and {variable_columns}"
             )
         # The sort is stable: it changes nothing where the server keeps to stream order.
         return stream_order(columns)

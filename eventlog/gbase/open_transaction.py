@@ -1,4 +1,4 @@
-"""What an open transaction has done so far, in memory or, above a limit, in a temporary file (spec/gbase-cdc.md 4)."""
+"""A transaction that is not committed: its records, in memory or, above a limit, in a file (spec/gbase-cdc.md 4)."""
 
 from __future__ import annotations
 
@@ -54,15 +54,26 @@ class _Block(NamedTuple):
     highest: int
 
 
-class Held:
-    """The records of an open transaction in order of arrival, each at a place that stays while it is held.
+class OpenTransaction:
+    """The records of an open transaction in order of arrival, each at a place that stays the same.
 
     ``bytes_in_memory`` (their ``weight``) is kept by who appends. UPDBEFs without UPDAFT are ``unpaired``, by label.
     """
 
     __slots__ = (
-        "_blocks", "_file", "_gone", "_highest", "_layouts", "_ordered", "_seen", "begin_seq", "bytes_in_memory",
-        "entries", "os_user", "spilled", "unpaired",
+        "_blocks",
+        "_file",
+        "_gone",
+        "_highest",
+        "_layouts",
+        "_ordered",
+        "_seen",
+        "begin_seq",
+        "bytes_in_memory",
+        "entries",
+        "in_file",
+        "os_user",
+        "unpaired",
     )  # fmt: skip
 
     def __init__(self, begin_seq: int, os_user: int) -> None:
@@ -70,7 +81,7 @@ class Held:
         self.os_user = os_user
         self.entries: list[Entry] = []
         self.bytes_in_memory = 0
-        self.spilled = 0  # entries in the file; entries[0] is at this place
+        self.in_file = 0  # entries in the file; entries[0] is at this place
         self.unpaired: dict[int, array[int]] = {}
         self._file: IO[bytes] | None = None
         self._blocks: list[_Block] = []
@@ -88,7 +99,7 @@ class Held:
             places = self.unpaired.get(label)
             if places is None:
                 places = self.unpaired[label] = array("Q")
-            places.append(self.spilled + len(self.entries))
+            places.append(self.in_file + len(self.entries))
             return entry
         places = self.unpaired.get(label)
         if not places:
@@ -102,16 +113,16 @@ class Held:
         befores: set[int] = set()  # the places of UPDBEFs whose UPDAFT is dropped
         while True:
             self._drop_tail(seq, befores)
-            befores = {place for place in befores if place < self.spilled + len(self.entries)}
+            befores = {place for place in befores if place < self.in_file + len(self.entries)}
             # A record kept at the tail ends it, but for records out of order.
-            if not self.spilled or (self._ordered and (self.entries or self._blocks[-1].highest < seq)):
+            if not self.in_file or (self._ordered and (self.entries or self._blocks[-1].highest < seq)):
                 break
             self._load_last_block()
-        end = self.spilled + len(self.entries)
+        end = self.in_file + len(self.entries)
         self._seen = min(self._seen, end)
         self._gone = {place for place in self._gone if place < end} | befores
         if not self._ordered:
-            for place, entry in enumerate(self.entries, self.spilled):
+            for place, entry in enumerate(self.entries, self.in_file):
                 if entry.sequence >= seq:
                     self._gone.update(place for place in (place, entry.before_at) if place >= 0)
         for label, places in self.unpaired.items():
@@ -131,31 +142,31 @@ class Held:
     def kept(self) -> Iterator[tuple[int, Entry]]:
         """The records that are left, with their places, in order of arrival."""
         gone = self._gone
-        for place, entry in enumerate(self._spilled_entries()):
+        for place, entry in enumerate(self._entries_in_file()):
             if place not in gone:
                 yield place, entry
-        for place, entry in enumerate(self.entries, self.spilled):
+        for place, entry in enumerate(self.entries, self.in_file):
             if place not in gone:
                 yield place, entry
 
     @property
     def plain(self) -> bool:
         """Whether the records are all in memory, none dropped, every UPDBEF paired."""
-        return not self.spilled and not self._gone and not any(self.unpaired.values())
+        return not self.in_file and not self._gone and not any(self.unpaired.values())
 
-    def spill(self) -> None:
+    def move_to_file(self) -> None:
         """Move what is in memory to the file."""
         self._check_order()
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="eventlog-gbase-")  # noqa: SIM115  # closed by close()
         file = self._file
         at = file.seek(0, 2)
-        for place, entry in enumerate(self.entries, self.spilled):
+        for place, entry in enumerate(self.entries, self.in_file):
             data = self._to_bytes(entry)
             file.write(data)
             self._extend_blocks(_Block(at, at + len(data), place, 1, entry.sequence, entry.sequence))
             at += len(data)
-        self.spilled += len(self.entries)
+        self.in_file += len(self.entries)
         self.entries.clear()
         self.bytes_in_memory = 0
 
@@ -168,20 +179,20 @@ class Held:
             self._blocks[-1] = _Block(last.offset, block.end, last.first, last.length + 1, lowest, highest)
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file, if there is one."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def _check_order(self) -> None:
-        for entry in self.entries[self._seen - self.spilled :]:
+        for entry in self.entries[self._seen - self.in_file :]:
             self._ordered = self._ordered and entry.sequence >= self._highest
             self._highest = max(self._highest, entry.sequence)
-        self._seen = self.spilled + len(self.entries)
+        self._seen = self.in_file + len(self.entries)
 
     def _entry_at(self, place: int) -> Entry:
-        if place >= self.spilled:
-            return self.entries[place - self.spilled]
+        if place >= self.in_file:
+            return self.entries[place - self.in_file]
         block = next(block for block in reversed(self._blocks) if block.first <= place)
         return self._read(block)[place - block.first]
 
@@ -192,9 +203,9 @@ class Held:
         self.bytes_in_memory += sum(map(weight, loaded))
         assert self._file is not None
         self._file.truncate(block.offset)
-        self.spilled = block.first
+        self.in_file = block.first
 
-    def _spilled_entries(self) -> Iterator[Entry]:
+    def _entries_in_file(self) -> Iterator[Entry]:
         for block in self._blocks:
             yield from self._read(block)
 

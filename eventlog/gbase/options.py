@@ -32,7 +32,7 @@ from eventlog.model import Row, Value
 
 
 class Token(NamedTuple):
-    """``restart``: sequence to activate at; ``commit``: highest COMMTX sequence delivered. None while there is none."""
+    """``restart``: sequence to activate at; ``commit``: highest COMMTX sequence delivered. None: not yet."""
 
     restart: int | None = None
     commit: int | None = None

@@ -247,11 +247,11 @@ def unpack_fields(raw: bytes, qualifier: Qualifier, on_lenient: Callable[[], Non
         size = qualifier.precision if field == qualifier.first else 2
         fields.append(int(digits[at : at + size]))
         at += size
-    found = Fields(negative, tuple(fields), digits[at:end])
-    wrong = out_of_range(found, qualifier)
+    unpacked = Fields(negative, tuple(fields), digits[at:end])
+    wrong = out_of_range(unpacked, qualifier)
     if wrong:
         raise BadDatetime(f"{raw.hex().upper()} as {qualifier} has {wrong}")
-    return found
+    return unpacked
 
 
 def out_of_range(fields: Fields, qualifier: Qualifier) -> str:
@@ -300,7 +300,7 @@ def text_of_fields(fields: Fields, qualifier: Qualifier) -> str:
 
 
 def holds(qualifier: Qualifier) -> type[date] | type[time] | None:
-    """The Python type of a DATETIME's values: date, datetime or time; None where it is text."""
+    """The Python type of a DATETIME's values: date, datetime or time; None if they are text."""
     if qualifier.interval:
         return None
     if qualifier.first == YEAR and qualifier.last >= DAY:

@@ -79,9 +79,9 @@ def capture_session(
     """An active session that captures these tables from ``position`` on: 0 = now, else a sequence (a token's restart).
 
     ``server`` is the name of the server as its clients know it; ``timeout`` in seconds as ``cdc_opensess`` has it,
-    ``max_recs`` and ``read_bytes`` bound one read. Full-row logging is switched on where it is off, and off again at
-    the end only there. The session is always closed. Raises CdcError with the name of the error; LSN for a position
-    older than the oldest log, where reading stops: it never starts from now by itself.
+    ``max_recs`` and ``read_bytes`` bound one read. Full-row logging is switched on for the tables that have it off, and
+    off again for these at the end. The session is always closed. Raises CdcError with the name of the error, which is
+    LSN for a position older than the oldest log: reading stops there, it never starts from now by itself.
     """
     session = _call(connection, "cdc_opensess", server, 0, timeout, max_recs, MAJOR, MINOR)
     switched_on: list[str] = []

@@ -14,7 +14,7 @@ from typing import Final
 from eventlog.errors import FormatError
 from eventlog.gbase.errors import DuplicateBegin, OrphanRecord, SessionDead, at_offset, error_name
 from eventlog.gbase.layout import Layouts
-from eventlog.gbase.open_transaction import ENTRY_OVERHEAD, Entry, Held, weight
+from eventlog.gbase.open_transaction import ENTRY_OVERHEAD, Entry, OpenTransaction, weight
 from eventlog.gbase.options import ReadOptions, Token
 from eventlog.gbase.records import (
     BEGINTX,
@@ -78,8 +78,8 @@ class Transactions:
         self._layouts = layouts
         self._counters = counters
         self._on_idle = on_idle
-        self._open: dict[int, Held] = {}
-        self._delivering: Held | None = None
+        self._open: dict[int, OpenTransaction] = {}
+        self._delivering: OpenTransaction | None = None
         self._bytes_in_memory = 0
         self._restarted = options.restart is not None
         self._last_end, self._commit = options.token
@@ -88,7 +88,7 @@ class Transactions:
     @property
     def token(self) -> Token:
         """From where to read again after all that was handed out so far."""
-        begun = [held.begin_seq for held in self._open.values()]
+        begun = [transaction.begin_seq for transaction in self._open.values()]
         if self._delivering is not None:
             begun.append(self._delivering.begin_seq)
         restart = min(begun, default=self._last_end)
@@ -111,17 +111,17 @@ class Transactions:
                     layout = layouts[label]
                     if header_size < layout.header_size:
                         layout.check_header(header_size, offset)
-                    held = open_transactions.get(tx)
-                    if held is None:
+                    transaction = open_transactions.get(tx)
+                    if transaction is None:
                         self._orphan(number, tx)
                         continue
                     entry = make(Entry, (number, seq, label, layout, header_size, record, offset, -1, None))
                     if number >= UPDBEF:
-                        entry = held.pair(entry)
+                        entry = transaction.pair(entry)
                 elif number == TRUNCATE:
                     seq, tx, label = unpack_row(record, 16)
-                    held = open_transactions.get(tx)
-                    if held is None:
+                    transaction = open_transactions.get(tx)
+                    if transaction is None:
                         self._orphan(number, tx)
                         continue
                     entry = Entry(number, seq, label, None, header_size, record, offset)
@@ -130,24 +130,26 @@ class Transactions:
                     if committed is not None:
                         yield from self._deliver(committed)
                     continue
-                held.entries.append(entry)
+                transaction.entries.append(entry)
                 size = len(record) + ENTRY_OVERHEAD if entry.before is None else weight(entry)
-                held.bytes_in_memory += size
+                transaction.bytes_in_memory += size
                 self._bytes_in_memory += size
                 if self._bytes_in_memory > max_open_bytes:
-                    self._spill()
+                    self._free_memory()
         except FormatError as error:
             raise at_offset(error, offset) from None
 
     def close(self) -> None:
         """Drop what is open; ``token`` stays."""
         self._last_end = self.token.restart
-        for held in self._open.values():
-            held.close()
+        for transaction in self._open.values():
+            transaction.close()
         self._open.clear()
         self._delivering = None
 
-    def _other(self, offset: int, number: int, header_size: int, record: bytes) -> tuple[Held, int, int, int] | None:
+    def _other(
+        self, offset: int, number: int, header_size: int, record: bytes
+    ) -> tuple[OpenTransaction, int, int, int] | None:
         if number not in FIELDS:
             self._counters["unknown_records"] += 1
             return None
@@ -159,24 +161,24 @@ class Transactions:
             self._begin(*fields)
         elif number == COMMTX:
             seq, tx, time = fields
-            held = self._end(tx)
-            if held is not None:
-                return held, seq, time, offset
+            transaction = self._end(tx)
+            if transaction is not None:
+                return transaction, seq, time, offset
         elif number == RBTX:
             seq, tx = fields
-            held = self._end(tx)
-            if held is not None:
-                held.close()
+            transaction = self._end(tx)
+            if transaction is not None:
+                transaction.close()
                 self._last_end = seq
         elif number == DISCARD:
             seq, tx = fields
-            held = self._open.get(tx)
-            if held is None:
+            transaction = self._open.get(tx)
+            if transaction is None:
                 self._orphan(number, tx)
             else:
-                self._bytes_in_memory -= held.bytes_in_memory
-                held.discard(seq)
-                self._bytes_in_memory += held.bytes_in_memory
+                self._bytes_in_memory -= transaction.bytes_in_memory
+                transaction.discard(seq)
+                self._bytes_in_memory += transaction.bytes_in_memory
         elif number == ERROR:
             self._error(offset, *fields)
         elif self._on_idle is not None:
@@ -184,42 +186,42 @@ class Transactions:
         return None
 
     def _begin(self, seq: int, tx: int, _time: int, os_user: int) -> None:
-        held = self._open.get(tx)
-        if held is not None:
-            if held.begin_seq == seq:
+        transaction = self._open.get(tx)
+        if transaction is not None:
+            if transaction.begin_seq == seq:
                 return
             if self._options.duplicate_begin == "raise":
                 raise DuplicateBegin(
                     f"transaction id {tx} begins with sequence {seq:016x} while the one begun with "
-                    f"{held.begin_seq:016x} is open; to drop that one set duplicate_begin = replace"
+                    f"{transaction.begin_seq:016x} is open; to drop that one set duplicate_begin = replace"
                 )
-            self._bytes_in_memory -= held.bytes_in_memory
-            held.close()
-        self._open[tx] = Held(seq, os_user)
+            self._bytes_in_memory -= transaction.bytes_in_memory
+            transaction.close()
+        self._open[tx] = OpenTransaction(seq, os_user)
 
-    def _end(self, tx: int) -> Held | None:
-        held = self._open.pop(tx, None)
-        if held is None:  # nothing of it is lost, or its rows have raised
+    def _end(self, tx: int) -> OpenTransaction | None:
+        transaction = self._open.pop(tx, None)
+        if transaction is None:  # nothing of it is lost, or its rows have raised
             self._counters["orphan_records"] += 1
             return None
-        self._bytes_in_memory -= held.bytes_in_memory
-        return held
+        self._bytes_in_memory -= transaction.bytes_in_memory
+        return transaction
 
-    def _deliver(self, committed: tuple[Held, int, int, int]) -> Iterator[Committed]:
-        held, seq, time, offset = committed
+    def _deliver(self, committed: tuple[OpenTransaction, int, int, int]) -> Iterator[Committed]:
+        transaction, seq, time, offset = committed
         delivered_before = self._options.token.commit
         # Until it was taken whole, a restart has to begin at its BEGINTX.
-        self._delivering = held
+        self._delivering = transaction
         try:
             if delivered_before is None or seq > delivered_before:
-                operations: Iterator[Operation] = _operations(held, self._counters)
+                operations: Iterator[Operation] = _operations(transaction, self._counters)
                 first = next(operations, None)
                 if first is not None or self._options.empty_transactions:
                     whole = operations if first is None else chain((first,), operations)
-                    yield Committed(held.begin_seq, seq, time, held.os_user, offset, whole)
+                    yield Committed(transaction.begin_seq, seq, time, transaction.os_user, offset, whole)
                 self._commit = seq if self._commit is None else max(seq, self._commit)
         finally:
-            held.close()
+            transaction.close()
         self._delivering = None
         self._last_end = seq
 
@@ -237,20 +239,22 @@ class Transactions:
             raise self._dead
         _log.warning("ERROR record at offset %d: code %d (%s), flags %d", offset, code, error_name(code), flags)
 
-    def _spill(self) -> None:
+    def _free_memory(self) -> None:
         # The largest ones, until half of the room is free again.
-        for held in sorted(self._open.values(), key=lambda held: held.bytes_in_memory, reverse=True):
-            self._bytes_in_memory -= held.bytes_in_memory
-            held.spill()
+        for transaction in sorted(
+            self._open.values(), key=lambda transaction: transaction.bytes_in_memory, reverse=True
+        ):
+            self._bytes_in_memory -= transaction.bytes_in_memory
+            transaction.move_to_file()
             if self._bytes_in_memory <= self._options.max_open_bytes // 2:
                 break
 
 
-def _operations(held: Held, counters: Counter[str]) -> Iterator[Operation]:
-    if not held.plain:
-        yield from _resolved(held, counters)
+def _operations(transaction: OpenTransaction, counters: Counter[str]) -> Iterator[Operation]:
+    if not transaction.plain:
+        yield from _resolved(transaction, counters)
         return
-    for entry in held.entries:
+    for entry in transaction.entries:
         number = entry.number
         if number == UPDAFT:
             if entry.before is None:
@@ -260,15 +264,15 @@ def _operations(held: Held, counters: Counter[str]) -> Iterator[Operation]:
             yield _OPERATIONS.get(number, ChangeOp.DELETE), entry, None
 
 
-def _resolved(held: Held, counters: Counter[str]) -> Iterator[Operation]:
+def _resolved(transaction: OpenTransaction, counters: Counter[str]) -> Iterator[Operation]:
     """The operations where an UPDBEF is left without its UPDAFT: with an INSERT beside it it is an update, else a
     delete (spec/gbase-cdc.md 4). Both wait for the record that follows them.
     """
-    unpaired = merge(*held.unpaired.values())
+    unpaired = merge(*transaction.unpaired.values())
     next_unpaired = next(unpaired, None)
     inserted: Entry | None = None  # an INSERT that the next record may be the UPDBEF of
     before: Entry | None = None  # an UPDBEF that the next record may be the INSERT of
-    for place, entry in held.kept():
+    for place, entry in transaction.kept():
         number = entry.number
         while next_unpaired is not None and next_unpaired < place:
             next_unpaired = next(unpaired, None)

@@ -309,7 +309,7 @@ class _Writer:
     # --- rows
 
     def _images(self, change: Change, table: _Table) -> tuple[dict[str, Value] | None, dict[str, Value] | None]:
-        """The whole row before and after, completed where that is allowed (spec/change-model.md 4)."""
+        """The whole row before and after, completed if that is allowed (spec/change-model.md 4)."""
         key = dict(change.key or ())
         if change.after is None and change.before is None and "part1" in change.extras:
             raise NeedsRowCodec(f"a row of {table.name!r} is raw: name the codec of its images")
@@ -327,10 +327,10 @@ class _Writer:
         row: Row = {}
         if missing:
             complete = self._options.complete
-            found = None if complete is None else complete(change.schema, change.table, change.key)
-            if found is None and change.after is None:
+            read_back = None if complete is None else complete(change.schema, change.table, change.key)
+            if read_back is None and change.after is None:
                 raise NeedsQueryBack(f"a change of {table.name!r} has no row: {_COMPLETE}")
-            row = found or {}
+            row = read_back or {}
         return (
             None if before is None else self._whole(change, table, before, row),
             self._whole(change, table, after, row),

@@ -190,7 +190,7 @@ def _typ_and_pkey(column: Column, primary_key: Sequence[str]) -> tuple[int, int]
 
 
 def _length(column: Column) -> int:
-    found = _SIZE.search(column.type.sql)
+    size = _SIZE.search(column.type.sql)
     match column.type.kind:
         case Kind.INTEGER | Kind.APPROXIMATE if column.type.bits:
             return column.type.bits // 8
@@ -199,11 +199,11 @@ def _length(column: Column) -> int:
         case Kind.UUID:
             return 36
         case Kind.BINARY:
-            return min(int(found[1]), _LONGEST) if found else _LONGEST
+            return min(int(size[1]), _LONGEST) if size else _LONGEST
         case Kind.FIXED:
-            return min(int(found[1]) * _BYTES_A_CHARACTER, _LONGEST) if found else _BYTES_A_CHARACTER
+            return min(int(size[1]) * _BYTES_A_CHARACTER, _LONGEST) if size else _BYTES_A_CHARACTER
         case Kind.CHARACTER | Kind.OTHER:
-            return min(int(found[1]) * _BYTES_A_CHARACTER, _LONGEST) if found else _LONGEST
+            return min(int(size[1]) * _BYTES_A_CHARACTER, _LONGEST) if size else _LONGEST
         case _:
             return 16
 

@@ -68,17 +68,17 @@ def _reason(error: sa.exc.SQLAlchemyError) -> str:
 def find(connection: sa.Connection, name: str, schema: str | None = None) -> sa.Table:
     """The table of this name, matched exactly or else without case. Raises DatabaseError if there is none."""
     inspector = sa.inspect(connection)
-    found = match_name(name, [*inspector.get_table_names(schema), *inspector.get_view_names(schema)])
-    if found is None:
+    table_name = match_name(name, [*inspector.get_table_names(schema), *inspector.get_view_names(schema)])
+    if table_name is None:
         raise DatabaseError(f"there is no table {name!r} in the {f'schema {schema!r}' if schema else 'default schema'}")
-    return sa.Table(found, sa.MetaData(), schema=schema, autoload_with=connection, resolve_fks=False)
+    return sa.Table(table_name, sa.MetaData(), schema=schema, autoload_with=connection, resolve_fks=False)
 
 
 def create(
     connection: sa.Connection, *, queue: str = QUEUE, attrs: str = ATTRS, schema: str | None = None
 ) -> tuple[sa.Table, sa.Table]:
     """Make the tables that are not there: for emulation, and as the target of a conversion."""
-    made = []
+    tables = []
     for name, types in ((queue, _QUEUE_TYPES), (attrs, _ATTRS_TYPES)):
         try:
             table = find(connection, name, schema)
@@ -88,8 +88,8 @@ def create(
             if name == queue:
                 sa.Index(f"ix_{name}_syslog_addr", table.c.syslog_addr)
             table.create(connection)
-        made.append(table)
-    return made[0], made[1]
+        tables.append(table)
+    return tables[0], tables[1]
 
 
 def select_queue(table: sa.Table, order_by: str, limit: int) -> sa.Select[Any]:
@@ -125,7 +125,7 @@ def insert_rows(connection: sa.Connection, table: sa.Table, queue: Iterable[Queu
 
 
 def insert_attrs(connection: sa.Connection, table: sa.Table, tables: Sequence[TableAttrs]) -> None:
-    """Describe tables, those that are described already as they are. Raises FormatError where that is not equal."""
+    """Describe the tables that are not yet described. Raises FormatError for one that is described otherwise."""
     names = [column_of(table, name).name for name in ATTRS_COLUMNS]
     present = read_attrs(connection, table)
     for attrs in tables:
@@ -224,9 +224,9 @@ def follow(poller: QueuePoller, wait: Callable[[], bool]) -> Iterator[Change]:
     Raises FormatError, DatabaseError.
     """
     while True:
-        found = False
+        has_changes = False
         for change in poller.poll():
-            found = True
+            has_changes = True
             yield change
-        if not found and not wait():
+        if not has_changes and not wait():
             return

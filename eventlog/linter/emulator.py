@@ -158,9 +158,9 @@ class _Emulation:
         """One operation on a row that no other open transaction has touched."""
         random = self._random
         table = random.choice(self._tables)
-        own = {(name, row_id) for name, row_id, _ in transaction.undo}
+        touched = {(name, row_id) for name, row_id, _ in transaction.undo}
         rows = self._contents[table]
-        free = [row_id for row_id in rows if (table, row_id) not in self._locked or (table, row_id) in own]
+        free = [row_id for row_id in rows if (table, row_id) not in self._locked or (table, row_id) in touched]
         typ = random.choice((INSERT, UPDATE, UPDATE, DELETE, CLEAR_BLOB, CREATE_BLOB)) if free else INSERT
         if typ in (CLEAR_BLOB, CREATE_BLOB) and table != "DOCUMENT":
             typ = UPDATE
@@ -219,8 +219,8 @@ class _Emulation:
 
     def _changes(self, transaction: _Transaction, commit: QueueRow) -> list[Change]:
         changes = []
-        made = [one for one in transaction.done if one.op is not None]
-        for number, one in enumerate(made, 1):
+        visible = [one for one in transaction.done if one.op is not None]
+        for number, one in enumerate(visible, 1):
             assert one.op is not None
             image = one.after if one.after is not None else one.before
             assert image is not None
@@ -236,7 +236,7 @@ class _Emulation:
                     f"{commit.syslog_addr:016x}:{one.address:016x}",
                     f"{transaction.number:032X}",
                     number,
-                    number == len(made),
+                    number == len(visible),
                     to_utc(commit.oper_date, UTC),
                 )
             )

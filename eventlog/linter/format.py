@@ -257,11 +257,11 @@ def export_reader(source: str, options: Mapping[str, Any], report: Report) -> Qu
 
 
 def _export_reader(beside: Path | None, place: SourceOptions, options: ReaderOptions, report: Report) -> QueueReader:
-    given = attrs_of_option(place.dispatch_attrs)
+    attrs = attrs_of_option(place.dispatch_attrs)
     described = beside if place.attrs is None else Path(place.attrs)
-    if not given and described is not None:
-        given = read_attrs(described)
-    return QueueReader(given, options, report)
+    if not attrs and described is not None:
+        attrs = read_attrs(described)
+    return QueueReader(attrs, options, report)
 
 
 def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:

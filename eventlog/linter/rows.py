@@ -268,7 +268,7 @@ def _queue_rows(
 
 
 def _unchecked_integer(value: Any) -> Any:
-    """A number where there is one: whether it is looked at depends on the operation. NULL may be empty text."""
+    """A number if it is one: the operation decides whether it is looked at. NULL may be empty text."""
     if value is None or value == "":
         return None
     try:

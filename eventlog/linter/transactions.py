@@ -151,7 +151,7 @@ def of_transaction(rows: Sequence[QueueRow], table: TypTable, *, every_destinati
     ``every_destination`` as option ``destinations``: all of them, else the smallest in byte order (spec/linter-queue.md
     5). Raises DestinationsDiffer and what ``parts`` raises.
     """
-    made = []
+    operations = []
     number, end = 0, len(rows)
     while number < end:
         first = rows[number]
@@ -160,11 +160,11 @@ def of_transaction(rows: Sequence[QueueRow], table: TypTable, *, every_destinati
         while after < end and rows[after].syslog_addr == address:
             after += 1
         if after == number + 1:
-            made.append(_of_one_row(first, table))
+            operations.append(_of_one_row(first, table))
         else:
-            made += _at_one_address(rows[number:after], table, every_destination)
+            operations += _at_one_address(rows[number:after], table, every_destination)
         number = after
-    return made
+    return operations
 
 
 def _of_one_row(row: QueueRow, table: TypTable) -> Operation:
@@ -190,20 +190,20 @@ def _at_one_address(rows: Sequence[QueueRow], table: TypTable, every_destination
     handed_out: list[Operation] = []
     for group in groups.values():
         group.sort(key=_destination_order)
-        made = []
+        by_destination = []
         for _, same in groupby(group, key=lambda row: row.destination):
-            own = list(same)
-            made.append(Operation(own[0], *parts(own, table)))
+            pieces = list(same)
+            by_destination.append(Operation(pieces[0], *parts(pieces, table)))
         if every_destination:
-            handed_out += made
+            handed_out += by_destination
             continue
-        for other in made[1:]:
-            if other[1:] != made[0][1:]:
+        for other in by_destination[1:]:
+            if other[1:] != by_destination[0][1:]:
                 raise DestinationsDiffer(
                     f"{where(other.row)}: the parts for {'.'.join(other.row.destination)} differ from those for "
-                    f"{'.'.join(made[0].row.destination)}; choose one with the option destination"
+                    f"{'.'.join(by_destination[0].row.destination)}; choose one with the option destination"
                 )
-        handed_out.append(made[0])
+        handed_out.append(by_destination[0])
     return handed_out
 
 
@@ -246,11 +246,11 @@ def restart_token(commit: QueueRow, order_by: str) -> str:
 
 def place_of_token(token: str, order_by: str) -> tuple[bytes, int]:
     """What places of COMMIT rows are compared with: OPER_DATE (``syslog``: empty) and address. Raises ConfigError."""
-    found = _TOKEN.fullmatch(token)
-    if found is None or (found[1] is None) is not (order_by == "syslog"):
+    match = _TOKEN.fullmatch(token)
+    if match is None or (match[1] is None) is not (order_by == "syslog"):
         form = "16 hex digits" if order_by == "syslog" else "12 hex digits, a colon and 16 hex digits"
         raise ConfigError(f"restart token {token!r} is none of order_by {order_by}: it has {form}")
-    return bytes.fromhex(found[1] or ""), int(found[2], 16)
+    return bytes.fromhex(match[1] or ""), int(match[2], 16)
 
 
 @dataclass(slots=True)
@@ -330,23 +330,23 @@ class Transactions:
             if self.table.rollback is None and not self.warned_of_prose:
                 self.warned_of_prose = True
                 _log.warning("typ_table prose: every TYP %d is taken as COMMIT, ROLLBACK cannot be told from it", typ)
-            own = open_rows.pop(transaction, None)
-            if own is None or typ != commit:  # what is undone is not judged
+            its_rows = open_rows.pop(transaction, None)
+            if its_rows is None or typ != commit:  # what is undone is not judged
                 continue
             if behind is None or (b"" if by_syslog else oper_date, row.syslog_addr) > behind:
-                yield row, own
+                yield row, its_rows
         self.greatest = greatest
         if final:
-            for own in open_rows.values():
+            for its_rows in open_rows.values():
                 self.count("open_transactions")
-                if self.table is PROSE and any(row.typ == 4 and row.len1 == 0 == row.len2 for row in own):
+                if self.table is PROSE and any(row.typ == 4 and row.len1 == 0 == row.len2 for row in its_rows):
                     _log.warning(
                         "%s: its transaction has no end and operations TYP 4 without data, which are COMMITs of the "
                         "table fields: is typ_table prose right here?",
-                        where(own[0]),
+                        where(its_rows[0]),
                     )
             open_rows = {}
-        self.kept = in_order((row for own in open_rows.values() for row in own), self.order_by)
+        self.kept = in_order((row for its_rows in open_rows.values() for row in its_rows), self.order_by)
         self.taken = self.present.union(row.identity for row in self.kept)
 
     def _meet(self, row: QueueRow, token: str | None) -> None:
@@ -372,4 +372,4 @@ class Transactions:
 
 
 def _is_for(destination: tuple[str | None, str | None, str | None], row: QueueRow) -> bool:
-    return all(wanted in (None, given) for wanted, given in zip(destination, row.destination, strict=True))
+    return all(wanted in (None, named) for wanted, named in zip(destination, row.destination, strict=True))

@@ -87,8 +87,8 @@ class SystemLog:
         for destination in destinations:
             for number, start in enumerate(range(0, len(both) or 1, DATA_SIZE)):
                 end = min(start + DATA_SIZE, len(both))
-                own = max(0, min(end, old) - start)
-                lengths = (old, len(part2)) if totals else (own, end - start - own)
+                own_old = max(0, min(end, old) - start)
+                lengths = (old, len(part2)) if totals else (own_old, end - start - own_old)
                 data = both[start:end].ljust(DATA_SIZE, b"\0")
                 yield QueueRow(
                     oper_date, number, self.dbnode, transact_id, self.address, typ, blobatr, channel, tabnum, rowid,
@@ -262,11 +262,11 @@ class QueueWriter:
 
     def _described_as(self, change: Change) -> TableAttrs | None:
         """By schema and name, or by the name alone where one of the two schemas is not known and it stands once."""
-        found = self._names.get((change.schema, change.table)) or self._names.get((None, change.table))
-        if found is None and change.schema is None:
+        attrs = self._names.get((change.schema, change.table)) or self._names.get((None, change.table))
+        if attrs is None and change.schema is None:
             alike = [attrs for (_, table), attrs in self._names.items() if table == change.table]
-            found = alike[0] if len(alike) == 1 else None
-        return found
+            attrs = alike[0] if len(alike) == 1 else None
+        return attrs
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 

@@ -213,27 +213,27 @@ class CdcServer:
     @_answering
     def cdc_set_fullrowlogging(self, table: str, on: int) -> int:
         """0 or an error; -19816 for switching it off while the table is captured."""
-        found = self._find(table)
-        if found.kind != "table":
+        stored = self._find(table)
+        if stored.kind != "table":
             return TABPROPERTIES
         if not on and any(table in session.captures for session in self._sessions.values()):
             return LOGGING_IN_USE
-        found.full_row_logging = bool(on)
+        stored.full_row_logging = bool(on)
         return OK
 
     @_answering
     def cdc_startcapture(self, session: int, zero: int, table: str, columns: str, label: int) -> int:
         """0 or an error."""
-        opened, found = self._opened(session), self._find(table)
+        opened, stored = self._opened(session), self._find(table)
         names = [name.strip() for name in columns.split(",")]
-        if any(name not in found.columns for name in names):
+        if any(name not in stored.columns for name in names):
             return NOCOL
         if table in opened.captures:
             return TABCAPTURED
-        if not found.full_row_logging or found.kind != "table":
+        if not stored.full_row_logging or stored.kind != "table":
             return TABPROPERTIES
         try:
-            captured = capture_columns({name: found.columns[name] for name in names})
+            captured = capture_columns({name: stored.columns[name] for name in names})
         except UnknownType:
             return TABPROPERTIES
         opened.start(table, label, captured)

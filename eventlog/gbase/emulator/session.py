@@ -116,7 +116,7 @@ def capture_columns(columns: Mapping[str, str]) -> tuple[Column, ...]:
 class Session:
     """A session. ``captures``: label, TABSCHEM record and writer of rows by table.
 
-    ``cursor``: its place in the log, None while it is not active.
+    ``cursor``: its place in the log, None unless it is active.
     """
 
     def __init__(self, log: ServerLog, switches: Switches, timeout: int, max_recs: int) -> None:

@@ -191,11 +191,11 @@ class Workload:
 
     def row(self, table: str) -> Row:
         """A row of a table: random at first, later one of those made before, which is many times as fast."""
-        made = self._rows[table]
-        if len(made) >= _ROWS_MADE:
-            return self._rnd.choice(made)
-        made.append({column.name: random_value(self._rnd, column) for column in self._columns[table]})
-        return made[-1]
+        rows = self._rows[table]
+        if len(rows) >= _ROWS_MADE:
+            return self._rnd.choice(rows)
+        rows.append({column.name: random_value(self._rnd, column) for column in self._columns[table]})
+        return rows[-1]
 
     def _statement(self, work: Work) -> None:
         rnd = self._rnd
@@ -253,9 +253,9 @@ def stream(seed: int, size: int, switches: Switches | None = None) -> Iterator[b
     server.cdc_activatesess(session, 0)
     workload = Workload(server, seed)
     buffer = bytearray(server.switches.read_bytes)
-    made = 0
+    written = 0
     while True:
-        done = made >= size
+        done = written >= size
         if done:
             workload.finish()
         else:
@@ -263,7 +263,7 @@ def stream(seed: int, size: int, switches: Switches | None = None) -> Iterator[b
                 workload.step()
         while server.has_data(session):
             piece = bytes(buffer[: server.cdc_read(session, buffer)])
-            made += len(piece)
+            written += len(piece)
             yield piece
         if done:
             return

@@ -120,7 +120,7 @@ class CaptureFiles:
             yield from self._grown(current, offset, once)
 
     def _behind(self, current: Path | None) -> Path | None:
-        """The file that continues another one; None while there is none."""
+        """The file that continues another one; None if there is none yet."""
         files = self._files()
         if current is not None and not self.path.is_dir():
             return None
@@ -145,10 +145,10 @@ class CaptureFiles:
         is_last = True
         while True:
             with _opened(path) as file:
-                found = _before(file, path, offset)
-                if known not in (None, found):
+                read_again = _before(file, path, offset)
+                if known not in (None, read_again):
                     raise _lost(path, f"the bytes before byte {offset} are others than those that were read")
-                known = found
+                known = read_again
                 file.seek(offset)
                 while data := file.read(_CHUNK):
                     yield FilePosition(path.name, offset), data, known
@@ -307,8 +307,8 @@ def _digest(known: bytes) -> str:
 
 
 def _place_of(token: Any) -> CapturePosition | None:
-    found = token.get("capture") if isinstance(token, Mapping) else None
-    return None if found is None else CapturePosition.of(found)
+    capture = token.get("capture") if isinstance(token, Mapping) else None
+    return None if capture is None else CapturePosition.of(capture)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

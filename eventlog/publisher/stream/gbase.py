@@ -25,7 +25,7 @@ _PATIENCE: Final = 0.2
 
 @dataclass(slots=True)
 class CdcStream:
-    """A reader with what its callbacks have told: rows that cannot be read, and whether the stream is idle.
+    """A reader with what its callbacks have said: rows that cannot be read, and whether the stream is idle.
 
     ``token``: the last one marked; None on a stream that begins now, until its first transaction. ``where`` says for
     people where a byte of the stream lies.
@@ -61,7 +61,7 @@ class CdcStream:
             yield from self._unread(place)
 
     def reached(self) -> dict[str, str | None] | None:
-        """The token behind all that was read, None where that is not behind the last one: what was delivered before is
+        """The token behind all that was read, None if that is not behind the last one: what was delivered before is
         read again. Not to be asked within a run of transactions, which it is ahead of.
         """
         token = self.reader.token
@@ -87,7 +87,7 @@ class CdcStream:
 
 def open_stream(options: ReadOptions, token: Any) -> CdcStream:
     """The reader of a stream that goes on behind ``token``, of which restart and commit count. Raises BadToken."""
-    told: list[CdcStream] = []
+    streams: list[CdcStream] = []
     if token is not None:
         try:
             options = replace(options, restart=Token.of({name: token[name] for name in Token._fields}))
@@ -95,11 +95,11 @@ def open_stream(options: ReadOptions, token: Any) -> CdcStream:
             raise BadToken(f"{token!r} is no position of a CDC stream: was it changed by hand?") from None
     reader = StreamReader(
         options,
-        on_idle=lambda _sequence: setattr(told[0], "is_idle", True),
-        on_bad_row=lambda error: told[0].bad.append(error),
+        on_idle=lambda _sequence: setattr(streams[0], "is_idle", True),
+        on_bad_row=lambda error: streams[0].bad.append(error),
     )
-    told.append(CdcStream(reader, None if reader.token == Token() else reader.token))
-    return told[0]
+    streams.append(CdcStream(reader, None if reader.token == Token() else reader.token))
+    return streams[0]
 
 
 @dataclass(slots=True)

@@ -61,9 +61,9 @@ class DispatchQueue:
         name = _namer()
         polls = self._rows() // self.batch_rows + 1 if once else 0
         while True:
-            found = False
+            has_changes = False
             for change in poller.poll():
-                found = True
+                has_changes = True
                 if poller.restart_token != marked:  # the transactions before this one's were handed out whole
                     marked = poller.restart_token
                     yield Mark(_token(marked, node))
@@ -79,7 +79,7 @@ class DispatchQueue:
             if once and polls <= 0:
                 yield Mark(_token(marked, node))
                 return
-            yield Mark(_token(marked, node), is_idle=not found, rest=0.0 if once else self.rest)
+            yield Mark(_token(marked, node), is_idle=not has_changes, rest=0.0 if once else self.rest)
 
     def backlog(self, token: Any) -> Backlog:
         """The rows of the queue, with ``order_by = syslog`` those behind ``token``. Raises as ``steps``."""

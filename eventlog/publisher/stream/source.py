@@ -80,5 +80,5 @@ class Source(Protocol):
         ...
 
     def backlog(self, token: Any) -> Backlog | None:
-        """What lies behind ``token`` now, None where that cannot be told. Raises as ``steps``."""
+        """What lies behind ``token`` now, None if the source cannot tell. Raises as ``steps``."""
         ...
