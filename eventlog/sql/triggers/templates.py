@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Final
@@ -57,8 +57,8 @@ class Templates:
     """The templates of a dialect's package. ``filters`` quote texts, ``functions`` make SQL of columns."""
 
     package: str
-    filters: Mapping[str, Callable[[str], str]]
-    functions: Mapping[str, Callable[..., object]]
+    filters: Mapping[str, Callable[[str], str]] = field(default_factory=dict)
+    functions: Mapping[str, Callable[..., object]] = field(default_factory=dict)
 
     def render(self, template: str, /, **values: object) -> str:
         """The text of a template, of the version in force; everything in it is quoted by its filters."""

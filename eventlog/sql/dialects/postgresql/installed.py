@@ -10,8 +10,6 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib import resources
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
@@ -21,6 +19,7 @@ from eventlog.core.catalog import Database
 from eventlog.errors import LogTableError
 from eventlog.sql.dialects.postgresql.text import qualified, quote_function_name
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import statements
 from eventlog.sql.triggers.compare import TableName
 
 MARKER: Final = re.compile(r"eventlog sha256:[0-9a-f]{64} (?=log |columns \{)")
@@ -153,17 +152,7 @@ def read_installed(conn: Connection, log: LogTable) -> Installed:
 
 def sql(name: str) -> TextClause:
     """A statement of installed.sql."""
-    return _statements()[name]
-
-
-@cache
-def _statements() -> dict[str, TextClause]:
-    script = resources.files(__package__).joinpath("installed.sql").read_text(encoding="utf-8")
-    _, *parts = re.split(r"^-- name: (\w+)$", script, flags=re.MULTILINE)
-    return {
-        name: text(statement.rstrip().removesuffix(";"))
-        for name, statement in zip(parts[::2], parts[1::2], strict=True)
-    }
+    return text(statements(__package__, "installed.sql")[name])
 
 
 # --- facts as literals ------------------------------------------------------------------------------------------------

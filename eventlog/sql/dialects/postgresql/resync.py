@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
-from importlib import resources
-from typing import TYPE_CHECKING
+from typing import Final
 
 from sqlalchemy import Connection
 
@@ -27,10 +25,8 @@ from eventlog.sql.dialects.postgresql.text import (
     relation,
 )
 from eventlog.sql.log_table import cut_name
+from eventlog.sql.triggers.templates import Templates
 from eventlog.sql.windows import Walk
-
-if TYPE_CHECKING:
-    import jinja2
 
 
 def with_quote_function(conn: Connection, walk: Walk) -> Walk:
@@ -55,8 +51,9 @@ def batch_statement(walk: Walk, condition: str, words: Mapping[str, str]) -> str
     by_value = _by_value(walk.cls)
     places = [f"k{i}" for i in range(len(walk.cls.key))]
     key_refs = references(walk.cls)
-    return _template().render(
-        words,
+    return _TEMPLATES.render(
+        "resync.sql.j2",
+        **words,
         by_value=by_value,
         is_view=walk.cls.is_view,
         key=key_refs,
@@ -116,12 +113,4 @@ def _escaped(sql: str) -> str:
     return sql.replace("%", "%%")
 
 
-@cache
-def _template() -> jinja2.Template:
-    import jinja2  # seldom needed, and slow to load
-
-    source = resources.files(__package__).joinpath("resync.sql.j2").read_text(encoding="utf-8")
-    environment = jinja2.Environment(  # noqa: S701 - SQL: what is put in is quoted or bound
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string(source)
+_TEMPLATES: Final = Templates(__package__)  # what is put in is quoted or bound

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import resources
 from typing import Any, Final
 
 from sqlalchemy import Connection, text
@@ -107,10 +106,9 @@ class PostgresTriggers(Triggers):
         return TriggerPlan((*drop_all(installed, kept=(), reason=ALL_GO), *quoting))
 
     def installed(self, conn: Connection, log: LogTable) -> list[InstalledTrigger]:
-        statement = resources.files(__package__).joinpath("show.sql").read_text(encoding="utf-8")
         # The comment is the one that ``marker_of`` writes: its end tells which log it is.
         suffix = f" log {qualified(log.schema, log.name)}"
-        return [InstalledTrigger(*row) for row in conn.execute(text(statement), {"suffix": suffix})]
+        return [InstalledTrigger(*row) for row in conn.execute(sql("show"), {"suffix": suffix})]
 
     def digests(self, conn: Connection, log: LogTable) -> dict[str, str]:
         installed = read_installed(conn, self.find_log(conn, log))
