@@ -207,7 +207,7 @@ def build_event(
 ) -> Outgoing:
     """The event of a group and the fate of its rows.
 
-    ``decision``: that of precedence, None where the group holds nothing to read back. ``current``: the object's current
+    ``decision``: that of precedence, None if the group holds nothing to read back. ``current``: the object's current
     row, None if it is gone (or nothing was asked for). ``event_id``: the recorded one on rebuilding; None = by
     spec/event-log.md 7.4.
     """
@@ -249,7 +249,7 @@ def _element(
 ) -> tuple[str | None, Sequence[CheckedRow]]:
     """The operation of surviving rows and its steps (spec/xds.md 4.1); None = they make no event.
 
-    ``values``: what was read back, None where nothing was asked for.
+    ``values``: what was read back, None if nothing was asked for.
     """
     if not rows:
         return None, ()

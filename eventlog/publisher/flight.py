@@ -54,7 +54,7 @@ def pack(
     first: str = "",
     log_rows: Mapping[int, LogRow] | None = None,
 ) -> Flight:
-    """A flight of envelopes of up to ``batch_size`` events, in order; where ``first`` is given, events get places."""
+    """A flight of envelopes of up to ``batch_size`` events, in order; with ``first`` the events get places."""
     if first:
         events = [event._replace(place=place) for place, event in enumerate(events, 1)]
     envelopes = [

@@ -84,7 +84,7 @@ class StopRequest:
 
 @dataclass(slots=True)
 class Idle:
-    """What a publisher does while it has nothing to send. ``wake`` is None where there is polling only.
+    """What a publisher does while it has nothing to send. ``wake`` is None if the queue is only polled.
 
     ``asleep``: this session has the lock that makes writers notify. ``refused``: how often in a row it was not to be
     had.

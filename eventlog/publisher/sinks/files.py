@@ -169,9 +169,9 @@ class Owner(NamedTuple):
 def claim(directory: Path, owner: Owner, newest_flight: Callable[[], int]) -> None:
     """Make the directory the owner's, durably, before anything is written there; it is made if it is not there.
 
-    ``newest_flight``: the newest number that the owner has given, only asked where there are documents. One without a
-    marker is taken over, unless these are of flights that the owner has not had. Raises ConfigError for such a
-    directory, for another's, and for one that cannot be written.
+    ``newest_flight``: the newest number that the owner has given, asked only if the directory holds documents. A
+    directory without a marker is taken over, unless its documents are of flights that the owner has not had. Raises
+    ConfigError for such a directory, for another's, and for one that cannot be written.
     """
     try:
         make_directory(directory)

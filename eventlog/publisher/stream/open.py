@@ -317,8 +317,8 @@ def _kind(settings: SourceSettings) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """``behind``: what the source holds behind the position, answered or not; None where that cannot be told, for the
-    reason ``unknown`` if it is one.
+    """How far a source has been published. ``behind``: what the source holds behind the position, answered or not; None
+    if that is unknown, for the reason ``unknown`` if that is an error.
     """
 
     source: str
@@ -328,7 +328,7 @@ class SourceStatus:
 
 
 def source_status(config: Config) -> SourceStatus:
-    """What can be told of the source of ``[source]``. Raises ConfigError, DatabaseError."""
+    """How far the source of ``[source]`` has been published. Raises ConfigError, DatabaseError."""
     settings = config.source
     source = settings.type or ""
     check_place(settings)

@@ -1,6 +1,7 @@
-"""Where a source without a log keeps its position if no database is named: one file, replaced whole and fsynced.
+"""The position of a source that is no log, in a file; and what positions, in a file or a table, tell of it.
 
-Beside it ``<name>.errors.jsonl``, one line a failure, and ``<name>.lock``, held while a publisher runs.
+The file is replaced whole and fsynced. Beside it are ``<name>.errors.jsonl``, one line a failure, and ``<name>.lock``,
+held while a publisher runs.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from typing import Any, BinaryIO, Final
 
 import sqlalchemy as sa
 
-from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError, EventlogError
+from eventlog.errors import AnotherPublisher, ConfigError, EventlogError
 from eventlog.files.atomic import sync_file, sync_path
 from eventlog.sql.connection import as_database_errors, connect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.positions import POSITION_SECRET, Failure, PositionTables, Saved, tables
+from eventlog.sql.positions import POSITION_SECRET, Failure, PositionTables, Saved, TablePosition, tables
 from eventlog.sql.registry import for_url
 
 _LOOKS: Final = 5
@@ -181,7 +182,7 @@ def _cut_torn_line(file: BinaryIO) -> None:
     file.seek(kept)
 
 
-# --- what can be told of it -------------------------------------------------------------------------------------------
+# --- what it tells of the source --------------------------------------------------------------------------------------
 
 SHOWN: Final = 20
 """Of the failures so many, the newest, are shown."""
@@ -199,10 +200,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept of a source at ``place``. ``moved``: when it last did, None = there is none.
+    """What is kept of a source at ``place``. ``moved``: when the position last moved, None if it never has.
 
-    ``failures``: how many there are in all, None = this user may not look; ``newest``: the last of them, the newest
-    last.
+    ``failures``: how many there are in all, None if this user may not read them; ``newest``: the last of them, the
+    newest last.
     """
 
     place: str
@@ -214,6 +215,7 @@ class Kept:
 
 
 def kept_in_file(path: Path, source: str) -> Kept:
+    """What a position file and its file of failures hold. Raises ConfigError."""
     saved, moved = read_position(path, source)
     lines: deque[bytes] = deque(maxlen=SHOWN)
     number = 0
@@ -233,7 +235,7 @@ def kept_in_file(path: Path, source: str) -> Kept:
 
 
 def _failed(line: bytes) -> Failed | None:
-    """None for a line that is still being written."""
+    """A failure from its line; None if the line is still being written."""
     try:
         content = json.loads(line)
         return Failed(datetime.fromisoformat(content["time"]), content["event_id"], content["code"], content["message"])
@@ -242,6 +244,7 @@ def _failed(line: bytes) -> Failed | None:
 
 
 def kept_in_table(url: sa.URL, table: str, source: str) -> Kept:
+    """What a position table and its table of failures hold. Raises ConfigError, DatabaseError."""
     names = tables(table)
     place = names.position.fullname
     dialect = for_url(url)
@@ -258,9 +261,8 @@ def kept_in_table(url: sa.URL, table: str, source: str) -> Kept:
 
 def _of_tables(connection: sa.Connection, names: PositionTables, source: str, place: str, runs: bool) -> Kept:
     position, failures = names
-    row = connection.execute(
-        sa.select(position.c.token, position.c.flight_no, position.c.saved).where(position.c.source == source)
-    ).one_or_none()
+    saved = TablePosition(connection, names, source).load()
+    moved = connection.execute(sa.select(position.c.saved).where(position.c.source == source)).scalar_one_or_none()
     of_source = failures.c.source == source
     number = connection.execute(sa.select(sa.func.count()).select_from(failures).where(of_source)).scalar_one()
     lines = connection.execute(
@@ -270,10 +272,4 @@ def _of_tables(connection: sa.Connection, names: PositionTables, source: str, pl
         .limit(SHOWN)
     )
     newest = tuple(Failed(time.replace(tzinfo=UTC), *rest) for time, *rest in reversed(lines.all()))
-    if row is None:
-        return Kept(place, Saved(), None, runs, int(number), newest)
-    try:
-        token = None if row.token is None else json.loads(row.token)
-    except ValueError:
-        raise DatabaseError(f"the position in {place} is no JSON; was it changed by hand?") from None
-    return Kept(place, Saved(token, int(row.flight_no)), row.saved.replace(tzinfo=UTC), runs, int(number), newest)
+    return Kept(place, saved, None if moved is None else moved.replace(tzinfo=UTC), runs, int(number), newest)
