@@ -77,7 +77,7 @@ def read_layout(
     """The layout of a change table that is there. ``mask_offset``: columns in front of the first data column, instead
     of those that are. ``what`` is the table, for messages.
 
-    Raises MissingHeader where it lacks change_seq or both of change_oper and operation, FormatError for a column that
+    Raises MissingHeader if it lacks change_seq or both of change_oper and operation, FormatError for a column that
     stands twice.
     """
     headers: dict[str, int] = {}
@@ -95,8 +95,8 @@ def read_layout(
             names = " or ".join(header_prefix + header for header in alternatives)
             raise MissingHeader(f"{what} has no column {names}; correct header_prefix, or have the column stored")
     first = data[0][1] if data else len(columns)
-    own = {place: name for name, place in data}
-    behind = [own.get(place) for place in range(first, len(columns))]
+    name_at = {place: name for name, place in data}
+    behind = [name_at.get(place) for place in range(first, len(columns))]
     places = (*(None,) * (first if mask_offset is None else mask_offset), *behind)
     return TableLayout(tuple(columns), headers, tuple(data), MaskLayout(places))
 
@@ -164,7 +164,7 @@ _NO_COLUMNS: Final[frozenset[str]] = frozenset()
 class ChangeRow(NamedTuple):
     """One row of a change table.
 
-    ``change_oper`` I, U, D, B or T; ``mask`` the columns whose bit is set, None where the table has no masks;
+    ``change_oper`` I, U, D, B or T; ``mask`` the columns whose bit is set, None if the table has no masks;
     ``transaction_id`` None = not known (stored as 32 zeros); ``timestamp`` aware, in UTC, None = not known (stored as
     1970-01-01); ``data`` the data columns, one that is missing is NULL.
     """
@@ -217,8 +217,8 @@ def row_reader(
         letter = _letter(oper(values), operation(values), change_seq, what)
         columns: frozenset[str] | None = None
         if has_mask:
-            own = layout.masks if masks_at is None else masks_at(change_seq)
-            columns, extra = _read_mask(own, mask(values), byteorder)
+            mask_layout = layout.masks if masks_at is None else masks_at(change_seq)
+            columns, extra = _read_mask(mask_layout, mask(values), byteorder)
             if extra:
                 counters["mask_extra_bits"] += extra
         return ChangeRow(
@@ -305,7 +305,7 @@ def _text(value: Any) -> str | None:
 
 
 def _moment(value: Any, what: str) -> datetime | None:
-    """An aware moment of a stored timestamp; None where the time was not known."""
+    """An aware moment of a stored timestamp; None if the time is not known."""
     if value is None or value == "":
         return None
     try:
@@ -353,9 +353,9 @@ def row_writer(
             writers.append(_HEADER_WRITERS[name])
     names = layout.names
     partitioned = PARTITION_NAME in layout.headers
-    made = [place for place, _ in headers] + [place for _, place in layout.data]
-    made += [layout.headers[PARTITION_NAME]] if partitioned else []
-    order = None if made == sorted(made) else [made.index(place) for place in range(len(made))]
+    places = [place for place, _ in headers] + [place for _, place in layout.data]
+    places += [layout.headers[PARTITION_NAME]] if partitioned else []
+    order = None if places == sorted(places) else [places.index(place) for place in range(len(places))]
 
     def write(row: ChangeRow) -> list[Any]:
         values: list[Any] = list(map(row.data.get, names))

@@ -131,18 +131,18 @@ class Described(NamedTuple):
 def described(tables: Mapping[str, Mapping[str, Any]], catalog: CatalogOption = None) -> dict[str, Described]:
     """The options ``tables`` and ``catalog``, by ``<schema>.<table>``. Raises ConfigError."""
     result = _catalogued(catalog)
-    for name, given in tables.items():
+    for name, about in tables.items():
         what = f"table {name!r}"
-        if not isinstance(given, Mapping):
-            raise ConfigError(f"{what} of tables is an object with columns and key, not {given!r}")
-        unknown = sorted(map(str, set(given) - _TABLE_MEMBERS))
+        if not isinstance(about, Mapping):
+            raise ConfigError(f"{what} of tables is an object with columns and key, not {about!r}")
+        unknown = sorted(map(str, set(about) - _TABLE_MEMBERS))
         if unknown:
             raise ConfigError(f"member {unknown[0]!r} of {what} is not known; known: columns, key")
-        key = given.get("key") or ()
+        key = about.get("key") or ()
         if isinstance(key, str) or not isinstance(key, Sequence) or not all(isinstance(one, str) for one in key):
             raise ConfigError(f"the key of {what} is a list of column names, not {key!r}")
-        if given.get("columns") is not None:
-            columns = columns_from_json(given["columns"], key, what=what)
+        if about.get("columns") is not None:
+            columns = columns_from_json(about["columns"], key, what=what)
             result[name] = Described(columns, key_of(columns) or None)
         else:
             known = result.get(name, Described(None, None))
@@ -155,7 +155,7 @@ def _catalogued(catalog: CatalogOption) -> dict[str, Described]:
     if database is None:
         return {}
     columns = {full_name(database.schema, table.name): columns_of(table) for table in database.tables}
-    return {name: Described(found, key_of(found) or None) for name, found in columns.items()}
+    return {name: Described(each, key_of(each) or None) for name, each in columns.items()}
 
 
 def full_name(schema: str | None, table: str) -> str:

@@ -192,10 +192,10 @@ def _changed(row: ChangeRow, before: Row | None, after: Row, table: SourceTable)
     if row.mask is not None:
         changed = row.mask
     else:
-        told = None if before is None else differing(before, after)
-        if told is None:
+        differences = None if before is None else differing(before, after)
+        if differences is None:
             return None
-        changed = told
+        changed = differences
     changed = changed if changed <= after.keys() else changed & after.keys()
     return changed - table.lobs if table.lobs else changed
 
@@ -384,7 +384,7 @@ def live_view(
     """The rows by key after the changes up to and with ``as_of`` (UTC where naive; None = all), put on ``base``.
 
     ``changes`` may come in any order. ``key``: the key columns, else those that the mask of the first DELETE tells.
-    Raises FormatError where neither gives a key.
+    Raises FormatError if neither gives a key.
     """
     rows = sorted(changes, key=row_order)
     names = tuple(key) if key is not None else key_from_deletes(rows)

@@ -209,11 +209,11 @@ class ColumnsSeen:
 
 def _widen(types: dict[str, str | None], row: Row) -> None:
     for name, value in row.items():
-        known, found = types.get(name), infer_type(value)
-        if found is None or found == known:
+        known, type = types.get(name), infer_type(value)
+        if type is None or type == known:
             types.setdefault(name, None)
         else:
-            types[name] = found if known is None else _common(known, found)
+            types[name] = type if known is None else _common(known, type)
 
 
 def _common(one: str, other: str) -> str:

@@ -70,7 +70,7 @@ class ControlRow(NamedTuple):
 
 
 def partition_at(time: datetime, partitioning: Partitioning) -> Partition:
-    """The partition of a moment (naive: UTC). Raises ValueRange where it would reach beyond the calendar."""
+    """The partition of a moment (naive: UTC). Raises ValueRange if it would reach beyond the calendar."""
     step = timedelta(seconds=partitioning.seconds)
     try:
         start = partitioning.base + (time.replace(tzinfo=None) - partitioning.base) // step * step

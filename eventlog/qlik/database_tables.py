@@ -36,7 +36,7 @@ _ROWS_AT_A_TIME: Final = 2000
 
 
 class DatabaseTable(NamedTuple):
-    """A table of the database by its real name; ``schema`` None where the database has none."""
+    """A table of the database by its real name; ``schema`` is None if the database has no schemas."""
 
     schema: str | None
     name: str
@@ -64,7 +64,7 @@ def clause(table: DatabaseTable, columns: Sequence[str]) -> sa.TableClause:
 
 
 def default_schema(inspector: sa.Inspector) -> str | None:
-    """The schema of tables that name none; None where the database has no schemas."""
+    """The schema of tables that name none; None if the database has no schemas."""
     return None if inspector.dialect.name in _WITHOUT_SCHEMAS else inspector.default_schema_name
 
 
@@ -137,8 +137,8 @@ def _stored_table(
     def key() -> tuple[str, ...] | None:
         statement = sa.select(*rows.c).where(_is_delete(rows, layout)).limit(1)
         with database_errors():
-            found = connection.execute(statement).fetchall()
-        return key_from_deletes(stored_row_reader(columns, schema, name, reading.uncounted())(found))
+            deletes = connection.execute(statement).fetchall()
+        return key_from_deletes(stored_row_reader(columns, schema, name, reading.uncounted())(deletes))
 
     return StoredTable(schema, name, read_rows, key)
 
@@ -169,20 +169,20 @@ def _is_delete(rows: sa.TableClause, layout: TableLayout) -> sa.ColumnElement[bo
 
 
 def control_table(inspector: sa.Inspector, name: str) -> tuple[DatabaseTable, dict[str, str]] | None:
-    """A control table with the real names of its columns by those in upper case; None where there is none."""
+    """A control table with the real names of its columns by those in upper case; None if there is no such table."""
     for schema in (None, *schemas_of(inspector)):
-        for found in inspector.get_table_names(schema=schema):
-            if found.casefold() == name.casefold():
-                table = DatabaseTable(schema, found)
+        for real_name in inspector.get_table_names(schema=schema):
+            if real_name.casefold() == name.casefold():
+                table = DatabaseTable(schema, real_name)
                 return table, {column.upper(): column for column in columns_of_table(inspector, table)}
     return None
 
 
 def control_rows(connection: sa.Connection, inspector: sa.Inspector, name: str) -> Iterator[dict[str, Any]]:
     """The rows of a control table, by column names in upper case; none without the table."""
-    found = control_table(inspector, name)
-    if found is not None:
-        table, columns = found
+    control = control_table(inspector, name)
+    if control is not None:
+        table, columns = control
         rows = clause(table, list(columns.values()))
         for row in stream(connection, sa.select(*rows.c)):
             yield dict(zip(columns, row, strict=True))
@@ -192,17 +192,17 @@ def _is_listed(
     inspector: sa.Inspector, rows: sa.TableClause, layout: TableLayout, table: DatabaseTable, name: str
 ) -> sa.ColumnElement[bool]:
     """Whether a row is in a partition that attrep_cdc_partitions says can be read."""
-    partition, found = _column(rows, layout, PARTITION_NAME), control_table(inspector, CONTROL_TABLE)
-    if partition is None or found is None:
-        missing = f"{CONTROL_TABLE} is not there" if found is None else f"{table.name} has no partition_name"
+    partition, listing = _column(rows, layout, PARTITION_NAME), control_table(inspector, CONTROL_TABLE)
+    if partition is None or listing is None:
+        missing = f"{CONTROL_TABLE} is not there" if listing is None else f"{table.name} has no partition_name"
         raise ConfigError(f"partitions cannot be read: {missing}; read with partitioned = false")
-    control, columns = found
+    control, columns = listing
     listed = clause(control, list(columns.values()))
-    own = [listed.c[columns["PARTITION_NAME"]] == partition, listed.c[columns["TABLE_NAME"]] == name]
+    conditions = [listed.c[columns["PARTITION_NAME"]] == partition, listed.c[columns["TABLE_NAME"]] == name]
     if table.schema is not None:
         owner = listed.c[columns["TABLE_OWNER"]]
-        own.append(sa.or_(owner.is_(None), owner == table.schema))
-    return sa.exists(sa.select(sa.literal(1)).select_from(listed).where(*own))
+        conditions.append(sa.or_(owner.is_(None), owner == table.schema))
+    return sa.exists(sa.select(sa.literal(1)).select_from(listed).where(*conditions))
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from eventlog.qlik.errors import BadEnvelope, BadMagic
 
 
 class Message(NamedTuple):
-    """A record that was read. ``topic`` is None where it is not known; ``value`` is None for a tombstone, and may be an
+    """A record that was read. ``topic`` is None if it is not known; ``value`` is None for a tombstone, and may be an
     object of JSON that was parsed with ``parse_float=Decimal``.
     """
 
@@ -63,7 +63,7 @@ _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), all
 class Envelope(NamedTuple):
     """What an envelope says of its payload. ``message`` is an object (JSON) or bytes (Avro).
 
-    ``type`` is None where there is no envelope; then ``message`` is the whole record.
+    ``type`` is None if the record has no envelope; then ``message`` is the whole record.
     """
 
     type: str | None

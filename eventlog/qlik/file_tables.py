@@ -126,14 +126,14 @@ class FileSource:
 def table_files(source: Path, reading: Reading) -> list[TableFiles]:
     """The change tables of a directory (or one of them) that the options want. Raises FormatError."""
     options = reading.options
-    found = []
+    tables = []
     for entry in table_entries(source, options.suffix):
         stored_schema, table = table_names(entry, options.suffix)
         schema = reading.names(stored_schema)
         if reading.wants(schema, table):
             wanted = listed_partitions(source, stored_schema, table, options) if options.partitioned else None
-            found.append(TableFiles(schema, table, parts_of(entry, options), wanted))
-    return found
+            tables.append(TableFiles(schema, table, parts_of(entry, options), wanted))
+    return tables
 
 
 def is_written(source: Path) -> bool:
@@ -195,13 +195,13 @@ def with_metadata(reading: Reading, tables: Iterable[TableFiles]) -> Reading:
     """The same with what the metadata files beside the data say of tables that the options do not describe
     (spec/qlik.md 1.3). One that cannot be read goes to ``Report.skip``.
     """
-    found = dict(reading.described)
+    known = dict(reading.described)
     for table in tables:
         columns, key = reading.known(table.schema, table.table)
         if columns is None:
-            own = _columns_beside(table, reading)
-            found[full_name(table.schema, table.table)] = Described(own or None, key or key_of(own) or None)
-    return replace(reading, described=found)
+            beside = _columns_beside(table, reading)
+            known[full_name(table.schema, table.table)] = Described(beside or None, key or key_of(beside) or None)
+    return replace(reading, described=known)
 
 
 def _columns_beside(table: TableFiles, reading: Reading) -> tuple[QlikColumn, ...]:
@@ -465,15 +465,15 @@ class _TableParts:
 def _file_columns(layout: TableLayout, columns: Sequence[QlikColumn], *, is_binary: bool) -> list[FileColumn]:
     header_at = {place: name for name, place in layout.headers.items()}
     by_name = {column.name: column for column in columns}
-    found = []
+    stored = []
     for place, name in enumerate(layout.columns):
         header = header_at.get(place)
         if header is None:
-            found.append(FileColumn(by_name[name]))
+            stored.append(FileColumn(by_name[name]))
         else:
             type = "STRING" if header == "change_mask" and not is_binary else _STORED_TYPES.get(header, "STRING")
-            found.append(FileColumn(QlikColumn(name, type), header == "timestamp"))
-    return found
+            stored.append(FileColumn(QlikColumn(name, type), header == "timestamp"))
+    return stored
 
 
 def _control_column(name: str) -> FileColumn:

@@ -1,6 +1,6 @@
 """The format ``qlik-messages`` of the converter: files and Kafka topics.
 
-A file holds one record a line, ``{"topic": ..., "key": ..., "value": ...}``: the value as it is where it is JSON, else
+A file holds one record a line, ``{"topic": ..., "key": ..., "value": ...}``: the value as it is if it is JSON, else
 ``{"hex": "00FF"}``; the key as text, or in hex likewise; both may be null. A line that has no ``value`` is read as a
 bare message. A topic is ``kafka://host:port/topic?offset=earliest`` or ``offset=N``; to write, the topic may be left
 out (one a table, or the option ``topic``).

@@ -37,7 +37,7 @@ _ABSENT: Final = object()
 _MOST_SEEN: Final = 4096
 
 _Find = Callable[[str], Any]
-"""A header by its name, ``_ABSENT`` where it stands nowhere."""
+"""A header by its name, ``_ABSENT`` if it stands nowhere."""
 
 _Image = Mapping[str, Any]
 _Readers = Mapping[str, tuple[str, Callable[[Any], Value]]]
@@ -165,9 +165,9 @@ class MessageReader:
                 raise UnknownSchema(f"metadata message {envelope.schema_id} comes without its own schema")
             message = avro.from_bytes(envelope.schema, message)
         table, schema = read_metadata(message)
-        given = self._options.columns_of(table.full_name)
-        if given is not None:  # the columns by the names that they have in the source
-            names = {avro_name(column.name): column.name for column in given}
+        source_columns = self._options.columns_of(table.full_name)
+        if source_columns is not None:  # the columns by the names that they have in the source
+            names = {avro_name(column.name): column.name for column in source_columns}
             columns = tuple(replace(column, name=names.get(column.name, column.name)) for column in table.columns)
             table = replace(table, columns=columns)
         self._report.count("metadata_messages")
@@ -219,19 +219,19 @@ class MessageReader:
         or the fields of its row do.
         """
         key = schema, name, fields if has_schema or (schema, name) not in self._newest else None
-        found = self._seen.get(key)
-        if found is None:
-            given = self._options.columns_of(_full_name(*key[:2]))
-            if given is not None and not has_schema:
-                found = _described(MessageTable(schema, name, given))
-            elif given is None and key[2] is None:
-                found = _described(replace(self._newest[schema, name], schema_id=None))
+        known = self._seen.get(key)
+        if known is None:
+            option_columns = self._options.columns_of(_full_name(*key[:2]))
+            if option_columns is not None and not has_schema:
+                known = _described(MessageTable(schema, name, option_columns))
+            elif option_columns is None and key[2] is None:
+                known = _described(replace(self._newest[schema, name], schema_id=None))
             else:
-                found = _undescribed(schema, name, fields, given or ())
+                known = _undescribed(schema, name, fields, option_columns or ())
             if len(self._seen) >= _MOST_SEEN:
                 self._seen.clear()
-            self._seen[key] = found
-        return found
+            self._seen[key] = known
+        return known
 
     def _read(
         self,
@@ -299,11 +299,11 @@ class MessageReader:
         present = None if mask is None else mask.columns
         image: dict[str, Value] = {}
         for field, value in row.items():
-            found = readers.get(field)
-            if found is None:
+            reader = readers.get(field)
+            if reader is None:
                 self._report.count("unknown_fields")
                 continue
-            name, read = found
+            name, read = reader
             if value is not None:
                 if present is not None and name not in present:
                     self._report.count("mask_contradictions")
@@ -321,9 +321,9 @@ def _described(table: MessageTable) -> _Known:
     return _Known(table, _readers((column, value_reader(column)) for column in table.columns))
 
 
-def _undescribed(schema: str | None, name: str, fields: Iterable[str], given: Iterable[QlikColumn]) -> _Known:
-    """A table by the fields of a message, in their order; those of the columns ``given`` have types and key."""
-    typed = {field: column for column in given for field in (avro_name(column.name), column.name)}
+def _undescribed(schema: str | None, name: str, fields: Iterable[str], option_columns: Iterable[QlikColumn]) -> _Known:
+    """A table by the fields of a message, in their order; those of ``option_columns`` have types and key."""
+    typed = {field: column for column in option_columns for field in (avro_name(column.name), column.name)}
     columns = [(typed.get(field) or QlikColumn(field, "STRING"), field in typed) for field in fields]
     readers = _readers((column, value_reader(column) if is_typed else plain_value) for column, is_typed in columns)
     return _Known(MessageTable(schema, name, tuple(column for column, _ in columns)), readers)
@@ -391,8 +391,8 @@ def _operation(find: _Find, names: tuple[str | None, str]) -> ChangeOp:
     value = find("operation")
     op = _OPERATIONS.get(value.upper()) if isinstance(value, str) else None
     if op is None:
-        given = "no operation" if value is _ABSENT else f"operation {shown(str(value))}"
-        raise UnknownOperation(f"a message of {names[1]!r} has {given}; known are {', '.join(_OPERATIONS)}")
+        stands = "no operation" if value is _ABSENT else f"operation {shown(str(value))}"
+        raise UnknownOperation(f"a message of {names[1]!r} has {stands}; known are {', '.join(_OPERATIONS)}")
     return op
 
 

@@ -277,7 +277,7 @@ class MessageWriter:
     def _whole_before(self, change: Change, after: Row, before: Row, form: _Form) -> Row | None:
         """A row before that knows what the row after knows, since in Avro no column can be left out of it.
 
-        What has not changed was the same before. None where a changed column is not known: what stood there would be
+        What has not changed was the same before. None if a changed column is not known: what stood there would be
         read as NULL.
         """
         if after.keys() <= before.keys():  # as nearly always
@@ -450,7 +450,7 @@ def _new_template(form: _Form, shape: Shape, image: Row) -> Template[Any]:
 
 
 def _timestamp(moment: datetime | None) -> str:
-    """``YYYY-MM-DDTHH:MM:SS.mmm`` of an aware moment, in UTC; the epoch where it is not known."""
+    """``YYYY-MM-DDTHH:MM:SS.mmm`` of an aware moment, in UTC; the epoch if it is not known."""
     if moment is None:
         return _UNKNOWN_TIME
     if moment.tzinfo is not UTC:

@@ -45,8 +45,8 @@ def checked_topic(name: str) -> str:
 
 def avro_name(name: str) -> str:
     """A name as Avro takes it, ``[A-Za-z_][A-Za-z0-9_]*``: every other character is ``_``."""
-    made = _NOT_IN_NAME.sub("_", name)
-    return f"_{made[1:]}" if made[:1].isdigit() else made
+    plain = _NOT_IN_NAME.sub("_", name)
+    return f"_{plain[1:]}" if plain[:1].isdigit() else plain
 
 
 def field_names(columns: Iterable[str], table: str) -> dict[str, str]:

@@ -36,19 +36,19 @@ CLASSES: Final[dict[str, type]] = {
 
 def typed_writer(column: QlikColumn) -> Convert:
     """The function that brings values to their column's class. It raises ValueRange for one that cannot be."""
-    own, read = CLASSES[column.type], value_reader(column)
-    if own is int:
+    value_type, read = CLASSES[column.type], value_reader(column)
+    if value_type is int:
         in_range = json_writer(column)
         return lambda value: int(in_range(value))
 
     def write(value: Value) -> Any:
-        if type(value) is own and own is not datetime and own is not str:
+        if type(value) is value_type and value_type is not datetime and value_type is not str:
             return value
         try:
             typed = read(value)
         except FormatError:
             raise ValueRange(f"{shown(str(value))} of column {column.name!r} is no {column.type}") from None
-        return _encodable(typed, column) if own is str else typed
+        return _encodable(typed, column) if value_type is str else typed
 
     return write
 
@@ -77,7 +77,7 @@ def _encodable(text: Any, column: QlikColumn) -> str:
 
 
 def timestamp_text(moment: datetime) -> str:
-    """``YYYY-MM-DD HH:MM:SS.ffffff`` of a moment, in UTC where it has a zone."""
+    """``YYYY-MM-DD HH:MM:SS.ffffff`` of a moment, in UTC if it has a zone."""
     naive = moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
     return naive.isoformat(" ", "microseconds")
 

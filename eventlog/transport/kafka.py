@@ -256,7 +256,7 @@ def parse_url(url: str) -> Place:
 def read_topics(
     place: Place, properties: Mapping[str, Any] | None = None, *, follow: bool = False, timeout: float = DEFAULT_TIMEOUT
 ) -> Iterator[Record | None]:
-    """The records of topics, partition by partition as they come; None where there is none at the moment.
+    """The records of topics, partition by partition as they come; None if nothing has come for a moment.
 
     Ends at the offsets that the topics end at now; with ``follow`` never. Raises KafkaAway if the brokers cannot be
     reached within ``timeout`` seconds or a topic is not there, ConfigError.
