@@ -26,12 +26,12 @@ Of = TypeVar("Of", bound=FormatError)
 
 
 @dataclass(slots=True)
-class CaptureFiles:
+class StoredCapture:
     """A capture: a file of records, or a directory whose files continue one another in the order of their names."""
 
     source: str
     _begun: list[tuple[int, Path]] = field(default_factory=list)
-    _placed: FormatError | None = None
+    _located: FormatError | None = None
 
     def chunks(self) -> Iterator[bytes]:
         """Its bytes in bounded pieces. Raises FormatError if it cannot be read."""
@@ -49,15 +49,15 @@ class CaptureFiles:
 
     def with_location(self, error: Of) -> Of:
         """The error with the file in which its record begins, and with the offset there unless it is the first file."""
-        if error.offset is not None and error is not self._placed:
+        if error.offset is not None and error is not self._located:
             begin, file = next(begun for begun in reversed(self._begun) if begun[0] <= error.offset)
             with_location(error, f"{file}, offset {error.offset - begin}" if begin else file)
-            self._placed = error
+            self._located = error
         return error
 
     @contextmanager
-    def placing(self) -> Iterator[None]:
-        """Errors that are raised within are ``placed``."""
+    def locating(self) -> Iterator[None]:
+        """Errors that are raised within are given their file."""
         try:
             yield
         except FormatError as error:
@@ -77,13 +77,13 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
     Counts in ``report`` what the specification counts; rows that cannot be read are passed over. Raises FormatError,
     ConfigError.
     """
-    capture = CaptureFiles(source)
+    capture = StoredCapture(source)
     reader = StreamReader(
         parse_options(ReadOptions, options, "the gbase reader"),
         on_bad_row=lambda error: report.skip(capture.with_location(error)),
     )
     try:
-        with capture.placing():
+        with capture.locating():
             for data in capture.chunks():
                 for change in reader.feed(data):
                     report.read += 1
@@ -99,9 +99,9 @@ def listing_of(source: str, options: Mapping[str, Any], report: Report) -> Itera
 
     Raises FormatError, ConfigError.
     """
-    capture = CaptureFiles(source)
+    capture = StoredCapture(source)
     chosen = parse_options(ReadOptions, options, "the gbase reader")
-    with capture.placing():
+    with capture.locating():
         yield from listing(capture.chunks(), chosen, lambda error: report.skip(capture.with_location(error)))
 
 

@@ -40,8 +40,8 @@ _MOST_HELD: Final = 1000
 Partition = kafka.Partition
 
 
-class Place(NamedTuple):
-    """Where a message lies."""
+class MessagePosition(NamedTuple):
+    """A message by its partition and offset there."""
 
     partition: Partition
     offset: int
@@ -108,7 +108,7 @@ class Topics:
         ends = {partition: span.high for partition, span in spans.items() if partition[0] in self.topics}
         start = {partition: _next_offset(partition, spans[partition], token) for partition in ends}
         registry = None if self.options.registry is None else open_registry(self.options.registry)
-        unpacked = _Unpacked(MessageReader(self.options, self.report, registry), start)
+        unpacked = _MessageSteps(MessageReader(self.options, self.report, registry), start)
         # What was described in the topics of the data themselves has to be read again too.
         is_inline = self.options.metadata_topic in self.topics
         places = {partition: span.low if is_inline else start.get(partition, span.low)
@@ -138,7 +138,7 @@ class Topics:
 
 
 def _next_offset(partition: Partition, span: kafka.Span, token: Mapping[Partition, int]) -> int:
-    """Where to go on in a partition. Raises SourceLost if that is not there any more."""
+    """Where to go on in a partition. Raises SourceLost if that was removed."""
     topic, number = partition
     offset = token.get(partition, span.low)
     if not span.low <= offset <= span.high:
@@ -149,7 +149,7 @@ def _next_offset(partition: Partition, span: kafka.Span, token: Mapping[Partitio
     return offset
 
 
-def _taken(records: Sequence[kafka.Record], unpacked: _Unpacked) -> Iterator[Step]:
+def _taken(records: Sequence[kafka.Record], unpacked: _MessageSteps) -> Iterator[Step]:
     """The steps of what has come, and a mark, which is idle if nothing has."""
     for record in records:
         yield from unpacked.take(record)
@@ -158,7 +158,7 @@ def _taken(records: Sequence[kafka.Record], unpacked: _Unpacked) -> Iterator[Ste
     yield Mark(unpacked.token, is_idle=not records)
 
 
-class _Unpacked:
+class _MessageSteps:
     """The steps of messages, and how far they go.
 
     ``start``: offset of each partition of data from which on messages count; what lies before is read for the tables
@@ -174,8 +174,8 @@ class _Unpacked:
         self._taken = dict(start)
         self._delivered = dict(start)
         self._readable: set[str] = set()
-        self._held: dict[str, list[tuple[Place, Unread]]] = {}
-        self._waiting: Place | None = None
+        self._held: dict[str, list[tuple[MessagePosition, Unread]]] = {}
+        self._waiting: MessagePosition | None = None
         self._behind: deque[kafka.Record] = deque()
 
     @property
@@ -195,7 +195,7 @@ class _Unpacked:
         return token
 
     def take(self, message: kafka.Record) -> Iterator[Step]:
-        """The steps that can be made now that this message is there. Raises UnknownSchema where too many are held,
+        """The steps that can be made now that this message is there. Raises UnknownSchema if too many are held,
         SourceAway.
         """
         place = _place(message)
@@ -230,7 +230,7 @@ class _Unpacked:
         for topic in self._held:
             raise self._unreadable(topic)
 
-    def _without_schema(self, place: Place, error: UnknownSchema) -> Iterator[Unread]:
+    def _without_schema(self, place: MessagePosition, error: UnknownSchema) -> Iterator[Unread]:
         """Pass a message over, as soon as others of its topic can be read. Raises UnknownSchema."""
         topic, unread = place.partition[0], _unread(place, error.code, str(error))
         if topic in self._readable or place.partition not in self._taken:
@@ -257,7 +257,7 @@ class _Unpacked:
             for _, unread in self._held.pop(topic, ()):
                 yield unread
 
-    def _fed(self, message: kafka.Record, place: Place) -> Iterator[Step]:
+    def _fed(self, message: kafka.Record, place: MessagePosition) -> Iterator[Step]:
         held = self._waiting or place
         try:
             for change in self.reader.changes(Message(message.topic, message.key, message.value)):
@@ -283,12 +283,12 @@ class _Unpacked:
             self._taken[place.partition] = max(self._taken[place.partition], place.offset + 1)
 
 
-def _unread(place: Place, code: str, why: str) -> Unread:
+def _unread(place: MessagePosition, code: str, why: str) -> Unread:
     return Unread(str(place), code, f"message {place}: {why}")
 
 
-def _place(message: kafka.Record) -> Place:
-    return Place((message.topic, message.partition), message.offset)
+def _place(message: kafka.Record) -> MessagePosition:
+    return MessagePosition((message.topic, message.partition), message.offset)
 
 
 def _describes(value: bytes | None) -> bool:
