@@ -79,9 +79,8 @@ class MessageWriter:
     """Writes the changes of one task, in their order.
 
     ``columns``: those of tables that the option ``columns`` does not name, by their full names; they may be others at
-    any time. ``state`` is what it has numbered so far; ``generation`` counts what ends the life of functions that
-    ``outgoing_writer`` gave; ``utc_now`` stamps metadata messages. The report counts what is
-    skipped.
+    any time. ``state`` is what it has numbered so far; ``generation`` rises whenever the functions of
+    ``outgoing_writer`` are not valid any more; ``utc_now`` stamps metadata messages. The report counts what is skipped.
     """
 
     def __init__(
