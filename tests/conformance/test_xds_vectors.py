@@ -5,30 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+from fake_dialect import FakeDialect
 from vector_cases import Case, configuration, log_text, read_case, tree
 
 from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.events import Outgoing
 from eventlog.core.table_key import key_text
-from eventlog.model import Level, LogRow, QueueRow, Status, Verdict, queue_rows
+from eventlog.model import Level, LogRow, Status, Verdict
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.flight import pack
 from eventlog.publisher.marks import Marks
 from eventlog.publisher.open import catalog_of, class_names, output_format, publisher_options
 from eventlog.publisher.queue import build_events, take_window
-from eventlog.sql.dialect import CurrentRow, LogRows
+from eventlog.sql.dialect import CurrentRow
 from eventlog.sql.locate import find_columns
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.windows import Window
 from eventlog.xds.reader import validate
 
 
 @dataclass
 class MemoryLog:
-    """The log and the tables of a case, with as much of a dialect as windows and query-back ask for."""
+    """The log and the tables of a case."""
 
     case: Case
     columns: tuple[str, ...]
@@ -39,31 +38,12 @@ class MemoryLog:
         self.rows = [LogRow(*(row[name] for name in self.columns)) for row in self.case.log_rows]
         self.statuses = {row.record_id: row.status for row in self.rows}
 
-    def read_window(self, _connection: object, _log: LogTable, window: Window) -> list[LogRow]:
-        found = [
-            row
-            for row in sorted(self.rows, key=lambda row: row.record_id)
-            if self.statuses[row.record_id].rstrip(" ") == Status.NEW
-            and row.record_id >= max(1, window.first)
-            and (window.last is None or row.record_id <= window.last)
-            and (window.leave_user is None or (row.perpetrator or "").rstrip(" ") != window.leave_user)
-        ]
-        return found[: window.limit]
+    def waiting(self) -> list[LogRow]:
+        rows = [row for row in self.rows if self.statuses[row.record_id].rstrip(" ") == Status.NEW]
+        return sorted(rows, key=lambda row: row.record_id)
 
-    def read_queue(self, connection: object, log: LogTable, window: Window) -> list[QueueRow]:
-        return list(queue_rows(self.read_window(connection, log, window)))
-
-    def window_chunks(self, connection: object, log: LogTable, window: Window, size: int) -> LogRows:
-        found = self.read_window(connection, log, window)
-        yield from (found[start : start + size] for start in range(0, len(found) + 1, size))
-
-    def query_back(
-        self,
-        _connection: object,
-        _schema: str | None,
-        object_class: ObjectClass,
-        keys: Sequence[str],
-        attributes: Sequence[Attribute],
+    def read_back(
+        self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
     ) -> dict[str, CurrentRow]:
         own = self._by_key(object_class, object_class.table.name, [column.name for column in object_class.key])
         children = {
@@ -116,9 +96,7 @@ def publish(case: Case, tmp_path: Path) -> tuple[list[bytes], MemoryLog]:
     memory = MemoryLog(case, columns)
     context = Context(
         connection=None,  # type: ignore[arg-type]  # nothing that is called here uses it
-        dialect=SimpleNamespace(  # type: ignore[arg-type]
-            read_queue=memory.read_queue, window_chunks=memory.window_chunks, query_back=memory.query_back
-        ),
+        dialect=FakeDialect(memory.waiting, memory.read_back),
         log=log,
         catalog=catalog_of(config, database, class_names(config)[1], log),
         options=publisher_options(config, "eventlog"),

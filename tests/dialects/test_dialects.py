@@ -11,6 +11,7 @@ import pytest
 from eventlog.cli import run
 from eventlog.errors import ConfigError
 from eventlog.sql import registry
+from eventlog.sql.dialect import Dialect
 from eventlog.sql.registry import CAPABILITIES
 
 CATALOG = {
@@ -39,6 +40,12 @@ def test_capabilities_are_of_the_known_ones(name: str) -> None:
     assert dialect.name == name
     assert dialect.capabilities <= set(CAPABILITIES)
     assert (dialect.wake is not None) == ("wake" in dialect.capabilities)
+
+
+def test_a_further_database_has_no_more_than_27_methods_to_write() -> None:
+    architecture = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert len(Dialect.__abstractmethods__) <= 27
+    assert [name for name in sorted(Dialect.__abstractmethods__) if f"`{name}`" not in architecture] == []
 
 
 def test_an_unknown_database_is_refused_by_name() -> None:

@@ -1,6 +1,6 @@
 """A whole publisher without a server: log and companions in SQLite in memory, tables in dicts, a receiver that judges.
 
-The statements of the dialect are the plainest that do what ``eventlog.sql.dialect`` says; transactions are real.
+The statements are those of the dialect of SQLite; transactions are real.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import sqlalchemy as sa
-from samples import CATALOG, in_chunks
+from fake_dialect import FakeDialect
+from samples import CATALOG
 from shared import Objects, PlainSink, apply_event
 
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.events import Outgoing
-from eventlog.model import Answer, Event, Level, LogRow, Verdict, queue_rows
+from eventlog.model import Answer, Event, Level, LogRow, Verdict
 from eventlog.publisher import cycle
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.cycle import Cycle, State, recover, run_cycle
@@ -26,7 +26,8 @@ from eventlog.publisher.delivery import FlightResult
 from eventlog.publisher.flight import decode
 from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.sinks import Document
-from eventlog.sql.dialect import CurrentRow, Dialect, LogRows
+from eventlog.sql.dialect import CurrentRow
+from eventlog.sql.dialects.sqlite import SQLite
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Ranges, Window, to_ranges
 from eventlog.xds.writer import Header
@@ -107,20 +108,8 @@ class World:
     # The publisher.
 
     def context(self) -> Context:
-        dialect = SimpleNamespace(
-            read_window=self.read_window,
-            read_queue=lambda *asked: list(queue_rows(self.read_window(*asked))),
-            window_chunks=self.window_chunks,
-            open_writers=lambda _connection, _log: frozenset(),
-            are_open=lambda _connection, writers: not writers,
-            read_rows=self.read_rows,
-            mark=self.mark,
-            delete=self.delete,
-            query_back=self.query_back,
-            wake=None,
-        )
-        connection, as_dialect = self.connection, cast(Dialect, dialect)
-        return Context(connection, as_dialect, LOG, self.catalog, self.options, OUTPUT, self.counters)
+        dialect = SteppingDialect(self)
+        return Context(self.connection, dialect, LOG, self.catalog, self.options, OUTPUT, self.counters)
 
     def start(self) -> State:
         return recover(self.context())
@@ -148,50 +137,8 @@ class World:
                 return ended
         raise AssertionError(f"not done after {most} cycles: {state}")
 
-    # The dialect.
-
-    def read_window(self, _connection: object, _log: LogTable, window: Window) -> list[LogRow]:
-        self.step("read")
-        rows = self.connection.exec_driver_sql(
-            "SELECT * FROM eventlog WHERE status = 'N' AND record_id >= ? AND (? IS NULL OR record_id <= ?)"
-            " AND (? IS NULL OR perpetrator IS NOT ?) ORDER BY record_id",
-            (max(window.first, 1), window.last, window.last, window.leave_user, window.leave_user),
-        )
-        return [LogRow(*row) for row in rows][: window.limit]
-
-    def window_chunks(self, connection: object, log: LogTable, window: Window, size: int) -> LogRows:
-        return in_chunks(self.read_window(connection, log, window), size)
-
-    def read_rows(self, _connection: object, _log: LogTable, ranges: Ranges) -> list[LogRow]:
-        return [
-            LogRow(*row)
-            for first, last in ranges
-            for row in self.connection.exec_driver_sql(
-                "SELECT * FROM eventlog WHERE record_id BETWEEN ? AND ?", (first, last)
-            )
-        ]
-
-    def mark(self, _connection: object, _log: LogTable, letter: str, ranges: Ranges) -> int:
-        return self._change(f"UPDATE eventlog SET status = '{letter}'", ranges)
-
-    def delete(self, _connection: object, _log: LogTable, ranges: Ranges) -> int:
-        return self._change("DELETE FROM eventlog", ranges)
-
-    def _change(self, statement: str, ranges: Ranges) -> int:
-        self.step("mark")
-        done = 0
-        for bounds in ranges:
-            where = f"{statement} WHERE status = 'N' AND record_id BETWEEN ? AND ?"
-            done += self.connection.exec_driver_sql(where, bounds).rowcount
-        return done
-
-    def query_back(
-        self,
-        _connection: object,
-        _schema: str | None,
-        object_class: ObjectClass,
-        keys: Sequence[str],
-        attributes: Sequence[Attribute],
+    def read_back(
+        self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
     ) -> dict[str, CurrentRow]:
         names = [attribute.name for attribute in attributes]
         self.queried.append((object_class.name, list(keys), names))
@@ -200,6 +147,22 @@ class World:
             for key in keys
             if key in self.contents
         }
+
+
+class SteppingDialect(FakeDialect):
+    """SQLite's statements on the log of a world, with a step before each; its objects are the world's."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(list, world.read_back)
+        self.world = world
+
+    def read_window(self, conn: sa.Connection, log: LogTable, window: Window) -> list[LogRow]:
+        self.world.step("read")
+        return SQLite.read_window(self, conn, log, window)
+
+    def change_rows(self, conn: sa.Connection, statement: str, ranges: Ranges, **values: object) -> int:
+        self.world.step("mark")
+        return super().change_rows(conn, statement, ranges, **values)
 
 
 def _short(event: Outgoing) -> list[Any]:

@@ -9,7 +9,6 @@ from eventlog.changes.catalog_file import database_from_json
 from eventlog.core.catalog import Catalog, Database, ObjectClass, build_catalog
 from eventlog.core.checks import CheckedRow, check_rows
 from eventlog.model import LogRow, queue_rows
-from eventlog.sql.dialect import LogRows
 
 
 def columns(text: str) -> list[dict[str, str]]:
@@ -54,11 +53,6 @@ CATALOG = catalog()
 
 def usr() -> ObjectClass:
     return CATALOG.class_named("usr")
-
-
-def in_chunks(rows: list[LogRow], size: int) -> LogRows:
-    """Rows as a dialect gives them: in lists of ``size``, the last of fewer."""
-    yield from (rows[start : start + size] for start in range(0, len(rows) + 1, size))
 
 
 def row(

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from fake_dialect import FakeDialect
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from publisher_world import OUTPUT
-from samples import CATALOG, in_chunks, row, usr
+from samples import CATALOG, row, usr
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.events import ids_of
 from eventlog.core.fold import Group
-from eventlog.model import ALL, LogRow, QueueRow, queue_rows
+from eventlog.model import ALL, LogRow
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.queue import WindowResult, split_by_rows, take_window
-from eventlog.sql.dialect import Dialect, LogRows
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Window
 from eventlog.xds.reader import read_events
@@ -31,30 +30,19 @@ class Queue:
 
     rows: list[LogRow]
     options: PublisherOptions = field(default_factory=PublisherOptions)
-    reads: list[Window] = field(default_factory=list)
 
-    def read_window(self, _connection: object, _log: LogTable, window: Window) -> list[LogRow]:
-        self.reads.append(window)
-        found = [
-            one
-            for one in self.rows
-            if window.first <= one.record_id
-            and (window.last is None or one.record_id <= window.last)
-            and (window.leave_user is None or one.perpetrator != window.leave_user)
-        ]
-        return found[: window.limit]
+    def __post_init__(self) -> None:
+        self.dialect = FakeDialect(lambda: self.rows)
 
-    def read_queue(self, connection: object, log: LogTable, window: Window) -> list[QueueRow]:
-        return list(queue_rows(self.read_window(connection, log, window)))
-
-    def window_chunks(self, connection: object, log: LogTable, window: Window, size: int) -> LogRows:
-        return in_chunks(self.read_window(connection, log, window), size)
+    @property
+    def reads(self) -> list[Window]:
+        return self.dialect.reads
 
     @property
     def context(self) -> Context:
         return Context(
             connection=cast(Any, None),
-            dialect=cast(Dialect, SimpleNamespace(read_queue=self.read_queue, window_chunks=self.window_chunks)),
+            dialect=self.dialect,
             log=LogTable(None, "eventlog", LogRow._fields),
             catalog=CATALOG,
             options=self.options,
