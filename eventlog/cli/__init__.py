@@ -13,8 +13,9 @@ from typing import Final
 import click
 
 from eventlog import __version__
-from eventlog.cli.context import Context, configure_logging
-from eventlog.cli.output import error_line
+from eventlog.cli.context import Context
+from eventlog.cli.output import configure_logging, error_line
+from eventlog.config.settings import LogSettings
 from eventlog.errors import ConfigError, EventlogError, FatalAnswer
 
 COMMANDS: Final = {
@@ -87,7 +88,12 @@ def _settings(assignments: Sequence[str], **named: str | None) -> dict[str, str]
 @click.option("--log-table", metavar="NAME", help="In place of [database] log_table.")
 @click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="Any other setting; repeatable.")
 @click.option("--quiet", "-q", is_flag=True, help="Say only what is wrong.")
-@click.option("--verbose", "-v", count=True, help="Say more; twice: errors with their traceback.")
+@click.option(
+    "--verbose",
+    "-v",
+    count=True,
+    help="Say each window and flight; twice: each statement, and errors with their traceback.",
+)
 @click.version_option(__version__, prog_name="eventlog", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(
@@ -107,7 +113,7 @@ def cli(
     Settings come from eventlog.toml, are overridden by EVENTLOG_<SECTION>_<KEY> in the environment, and these by flags.
     Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 stopped by a fatal answer.
     """
-    configure_logging(quiet, verbose)
+    configure_logging(LogSettings(), quiet=quiet, verbose=verbose)
     flags = _settings(
         assignments, database__url=database_url, database__schema_name=schema, database__log_table=log_table
     )
@@ -140,7 +146,7 @@ def run(arguments: Sequence[str]) -> int:
         if with_traceback:
             traceback.print_exc()
         for message in getattr(error, "refusals", ()) or (_message(error),):
-            error_line(message)
+            error_line(message, code=getattr(error, "code", ""))
         return USAGE if isinstance(error, ConfigError) else FATAL if isinstance(error, FatalAnswer) else FAILED
     return result if isinstance(result, int) else DONE
 

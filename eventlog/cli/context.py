@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from eventlog.cli.output import note
+from eventlog.cli.output import configure_logging, note
 from eventlog.config.load import Config, load
 from eventlog.config.urls import connection_url
 from eventlog.errors import ConfigError
@@ -42,16 +40,10 @@ class Context:
         path = self.config_file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
         own = {name.replace("__", "."): value for name, value in flags.items() if value is not None}
         config = load(path, os.environ, {**self.flags, **own})
+        configure_logging(config.log, quiet=self.quiet, verbose=self.verbose)
         for warning in config.warnings:
             note(f"warning: {warning}")
         return config
-
-
-def configure_logging(quiet: bool, verbose: int) -> None:
-    """Log lines of eventlog go to standard error: warnings, usually also info, with --verbose debug."""
-    level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("eventlog").setLevel(level)
 
 
 # --- the database; SQLAlchemy is heavy, and `eventlog --help` does without it -----------------------------------------

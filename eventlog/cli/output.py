@@ -4,18 +4,72 @@ from __future__ import annotations
 
 import datetime
 import json
+import logging
 import sys
+import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import click
 
+from eventlog.config.settings import LogSettings
 
-def error_line(message: str) -> None:
-    """The one line that says why a command failed."""
-    click.echo(f"eventlog: {_one_line(message)}", err=True)
+_LOG_FIELDS: Final = ("log", "flight", "envelope", "event_id", "code")
+"""What a log line may carry beside its message."""
+
+
+class _TextLines(logging.Formatter):
+    """Lines for people, the time in UTC."""
+
+    converter = time.gmtime  # type: ignore[assignment]
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+
+class _JsonLines(logging.Formatter):
+    """A JSON object a line: time in UTC, level, message, and what ``_LOG_FIELDS`` the line carries."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
+        line: dict[str, Any] = {
+            "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line.update({name: getattr(record, name) for name in _LOG_FIELDS if getattr(record, name, "") != ""})
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def configure_logging(settings: LogSettings, *, quiet: bool, verbose: int) -> None:
+    """Log lines go to standard error: of eventlog those of its level on, of other libraries warnings.
+
+    ``quiet`` and ``verbose`` as of the command line. Each statement is said only with --verbose given twice.
+    """
+    level = "warning" if quiet and settings.level != "error" else "debug" if verbose else settings.level
+    formatter = _JsonLines() if settings.format == "json" else _TextLines("%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    for handler in _own_handlers():
+        handler.setFormatter(formatter)
+    logging.getLogger("eventlog").setLevel(level.upper())
+    logging.getLogger("eventlog.statements").setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
+
+
+def _own_handlers() -> list[logging.Handler]:
+    """What writes to standard error, none if an application that calls us logs in a way of its own."""
+    return [handler for handler in logging.getLogger().handlers if type(handler) is logging.StreamHandler]
+
+
+def error_line(message: str, *, code: str = "") -> None:
+    """The one line that says why a command failed. ``code``: the error's, for log lines in JSON."""
+    if any(isinstance(handler.formatter, _JsonLines) for handler in _own_handlers()):
+        logging.getLogger("eventlog").error("%s", _one_line(message), extra={"code": code})
+    else:
+        click.echo(f"eventlog: {_one_line(message)}", err=True)
 
 
 def note(message: str) -> None:

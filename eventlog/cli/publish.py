@@ -150,10 +150,10 @@ def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> Non
 
 
 def log_settings(config: Config) -> None:
-    """The settings in effect, a line a section, secrets masked (spec/event-log.md 9)."""
+    """The settings that differ from the defaults, a line a section, secrets masked; `eventlog config` shows all."""
     sections: dict[str, list[str]] = {}
-    for section, key, value, _ in effective(config):
-        if value not in (None, ()):
+    for section, key, value, source in effective(config):
+        if source != "default" and value not in (None, ()):
             sections.setdefault(section, []).append(f"{key} = {toml(value)}")
     for section, settings in sections.items():
         _log.info("settings [%s]: %s", section, ", ".join(settings))

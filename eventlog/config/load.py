@@ -13,6 +13,7 @@ from eventlog.config.settings import (
     SECTIONS,
     DatabaseSettings,
     FormatSettings,
+    LogSettings,
     MonitorSettings,
     PublisherSettings,
     SinkSettings,
@@ -46,6 +47,7 @@ class Config:
     format: FormatSettings
     source: SourceSettings
     monitor: MonitorSettings
+    log: LogSettings
     watches: tuple[WatchSettings, ...]
     sources: Mapping[str, str]
     warnings: tuple[str, ...] = ()

@@ -333,6 +333,18 @@ class SourceSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LogSettings:
+    """``[log]``: the lines on standard error."""
+
+    format: str = option("text", choice("text", "json"), "a line for people, or a JSON object a line")
+    level: str = option(
+        "info",
+        choice("error", "warning", "info", "debug"),
+        "the least that is said; --quiet, --verbose go first",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class MonitorSettings:
     """``[monitor]``: metrics, health and the status page of a publisher (extra ``monitor``)."""
 
@@ -365,6 +377,7 @@ SECTIONS: Final[Mapping[str, type]] = {
     "format": FormatSettings,
     "source": SourceSettings,
     "monitor": MonitorSettings,
+    "log": LogSettings,
 }
 """The sections in the order of the file; ``watch`` is an array of tables beside them."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,8 @@ from eventlog.publisher.queue import (
 from eventlog.publisher.sinks import Sink
 from eventlog.sql.rows import next_flight, read_inflight, write_inflight
 from eventlog.sql.windows import to_ranges
+
+_log = logging.getLogger("eventlog.publisher")
 
 
 @dataclass(slots=True)
@@ -98,7 +101,9 @@ def run_cycle(
     in_flight = recorded_ids(state.flights.values())
     begun = time.monotonic()
     taken, state.scan = _take(context, current, in_flight, state.parking)
-    context.observer.window_read(time.monotonic() - begun)
+    seconds = time.monotonic() - begun
+    context.observer.window_read(seconds)
+    _log.debug("a window of %d groups was read in %.3f s", len(taken.groups), seconds)
     if current.is_begun and not is_still_valid(context, current.writers):
         state.scan = None
         context.connection.commit()
@@ -177,6 +182,7 @@ def _fly(
 ) -> tuple[FlightResult, str]:
     state.flights[flight.number] = flight
     before_flight()
+    begun = time.monotonic()
     line = InflightLine(context, flight, sink, state.parking)
     most = context.options.concurrency
 
@@ -195,6 +201,14 @@ def _fly(
         state.flights[flight.number] = line.recorded
     else:
         del state.flights[flight.number]
+    _log.debug(
+        "flight %d of %d envelopes ended after %.3f s: %s",
+        flight.number,
+        len(flight.envelopes),
+        time.monotonic() - begun,
+        result.value,
+        extra={"flight": flight.number},
+    )
     return result, reason
 
 

@@ -354,7 +354,12 @@ def _settle(judged: Judged[E], answer: Answer, store: ProgressStore[E], is_whole
     for object_id, event in first.items():
         reason = answer.verdict(event.sent_id).message
         parking.park(object_id, now, reason or "")
-        _log.info("event %s got retry: its object is parked%s", event.sent_id, f" ({reason})" if reason else "")
+        _log.info(
+            "event %s got retry: its object is parked%s",
+            event.sent_id,
+            f" ({reason})" if reason else "",
+            extra={"event_id": event.sent_id},
+        )
     return result, reason
 
 

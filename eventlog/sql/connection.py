@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
@@ -19,6 +21,22 @@ from eventlog.sql.dialect import Dialect
 
 SECRET: Final = "EVENTLOG_DATABASE_PASSWORD or url_file"  # noqa: S105 - where it belongs
 """Where the password of the configured database belongs."""
+
+
+_statements = logging.getLogger("eventlog.statements")
+
+
+def _tell_statements(engine: Engine) -> None:
+    """Say each statement with its time and rows, never a value."""
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def begin(_conn: object, _cursor: object, _statement: str, _parameters: object, context: Any, _many: bool) -> None:
+        context.begun = monotonic()
+
+    @event.listens_for(engine, "after_cursor_execute")
+    def end(_conn: object, cursor: Any, statement: str, _parameters: object, context: Any, _many: bool) -> None:
+        seconds = monotonic() - context.begun
+        _statements.debug("%.4f s, %s rows: %s", seconds, cursor.rowcount, " ".join(statement.split()))
 
 
 def connect(url: str | URL, *, password: str | None = None, connect_timeout: int = 10, secret: str = SECRET) -> Engine:
@@ -54,6 +72,9 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
         ) from error
 
     _translate_sockets(engine, lambda error: _not_connected(dialect, parsed, error, secret))
+
+    if _statements.isEnabledFor(logging.DEBUG):
+        _tell_statements(engine)
 
     @event.listens_for(engine, "connect")
     def set_up_session(driver_connection: DBAPIConnection, _record: object) -> None:

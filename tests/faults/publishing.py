@@ -121,11 +121,13 @@ def publisher(config: Config, sink: Sink, stop: Stop | None = None) -> Iterator[
 
 
 @contextmanager
-def process(engine: sa.Engine, directory: Path, *more: str, **options: object) -> Iterator[subprocess.Popen[bytes]]:
+def process(
+    engine: sa.Engine, directory: Path, *more: str, first: Sequence[str] = (), **options: object
+) -> Iterator[subprocess.Popen[bytes]]:
     """``eventlog publish`` as a process of its own, killed at the end. Its sink is ``files`` by default."""
     files = {} if "sink__type" in options else {"sink.type": "files", "sink.directory": str(directory)}
     flags = settings(engine, **options) | files
-    command = [str(Path(sys.executable).with_name("eventlog")), *_set(flags), "publish", *more]
+    command = [str(Path(sys.executable).with_name("eventlog")), *first, *_set(flags), "publish", *more]
     running = subprocess.Popen(command, env=os.environ | {"EVENTLOG_TRACEBACK": "1"}, stderr=subprocess.PIPE)
     try:
         yield running

@@ -1,0 +1,67 @@
+"""The log lines of a publisher: for people, for programs, and how much of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from publishing import make_log, process, write
+
+
+@pytest.fixture
+def log(filled_database: Any) -> Iterator[sa.Engine]:
+    with filled_database(make_log) as database:
+        yield database
+
+
+def said(log: sa.Engine, directory: Path, *first: str, **options: object) -> list[str]:
+    with process(log, directory, "--once", first=first, **options) as running:
+        _, lines = running.communicate(timeout=60)
+    assert running.returncode == 0, lines.decode()
+    return lines.decode().splitlines()
+
+
+def test_lines_for_people_have_their_time_in_utc(log: sa.Engine, tmp_path: Path) -> None:
+    write(log, 1)
+    for line in said(log, tmp_path):
+        assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (INFO|WARNING) ", line), line
+
+
+def test_lines_for_programs_are_json_with_what_they_are_about(log: sa.Engine, tmp_path: Path) -> None:
+    write(log, 1)
+    lines = [json.loads(line) for line in said(log, tmp_path, log__format="json", log__level="debug")]
+    assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
+    (flight,) = [line for line in lines if "flight" in line]
+    assert (flight["flight"], flight["level"]) == (1, "debug")
+    assert "1 envelopes ended" in flight["message"]
+
+
+def test_the_first_lines_show_what_differs_from_the_defaults_alone(log: sa.Engine, tmp_path: Path) -> None:
+    settings = [line.partition("settings ")[2] for line in said(log, tmp_path, batch_size=7) if "settings [" in line]
+    assert "[publisher]: batch_size = 7" in settings
+    assert not any("heartbeat_interval" in line or "fold_distance" in line for line in settings)
+
+
+def test_a_level_silences_what_is_below_it(log: sa.Engine, tmp_path: Path) -> None:
+    write(log, 1)
+    assert [line for line in said(log, tmp_path, log__level="warning") if " INFO " in line] == []
+
+
+def test_twice_verbose_says_each_statement_and_never_a_value(log: sa.Engine, tmp_path: Path) -> None:
+    write(log, 1)
+    lines = said(log, tmp_path, "-vv")
+    assert any(re.search(r"DEBUG 0\.\d+ s, \d+ rows: SELECT .* WHERE \"status\" = 'N'", line) for line in lines)
+    assert not any("Jack" in line or "idu=1" in line for line in lines)
+    assert not any(" rows: " in line for line in said(log, tmp_path, "-v"))
+
+
+def test_a_refusal_is_a_json_line_with_its_code_too(log: sa.Engine, tmp_path: Path) -> None:
+    with process(log, tmp_path, log__format="json", database__log_table="nowhere") as running:
+        _, lines = running.communicate(timeout=60)
+    assert running.returncode == 1
+    assert json.loads(lines.decode().splitlines()[-1])["code"] == "log_table"
