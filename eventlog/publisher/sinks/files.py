@@ -1,7 +1,9 @@
-"""Documents to files: written under a temporary name, fsynced, renamed (spec/event-log.md 10).
+"""Documents to files, written under a temporary name, fsynced, renamed (spec/event-log.md 10); or to standard output.
 
 A file is named after its flight and its (first) envelope, both recorded in the in-flight line, so that an envelope
-which is sent again replaces itself.
+which is sent again replaces itself. Flight numbers are unique in one log only, so the directory remembers whose it is,
+in a file whose name begins with a dot, which consumers pass over. Another log, or one that was made anew and counts its
+flights from 1 again, would replace documents that nobody has taken yet.
 """
 
 from __future__ import annotations
@@ -120,11 +122,11 @@ def _prepare(directory: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _receiver_away(path: Path) -> Iterator[None]:
+def _receiver_away(path: Path | str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ReceiverAway(f"{path} cannot be written: {error.strerror}") from error
+        raise ReceiverAway(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,22 +136,20 @@ class StreamSink:
     stream: TextIO
 
     def send(self, document: Document) -> Answer:
-        try:
+        with _receiver_away("standard output"):
             # The form of files does not end its last line; the next document is to begin one.
             self.stream.write(document.body if document.body.endswith("\n") else f"{document.body}\n")
-        except OSError as error:
-            raise ReceiverAway(f"standard output cannot be written: {error}") from error
         return Answer()
 
     def flush(self) -> None:
-        try:
+        with _receiver_away("standard output"):
             self.stream.flush()
-        except OSError as error:
-            raise ReceiverAway(f"standard output cannot be written: {error}") from error
 
     def close(self) -> None:
         """The stream belongs to the caller."""
 
+
+# --- whose a directory is ---------------------------------------------------------------------------------------------
 
 MARKER: Final = ".eventlog-owner"
 _DOCUMENTS: Final = re.compile(r"(\d{12,})-\d{6,}\.xmll?")
