@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.registry import load
 from eventlog.sql.statements import run_as_it_stands
 from eventlog.sql.triggers.compare import (
     Compiled,
@@ -60,23 +62,10 @@ class Triggers(ABC):
         """The log as it is there. Raises LogTableError if it is missing."""
 
     @abstractmethod
-    def reflect(self, conn: Connection, schema: str | None) -> Database:
-        """The tables of a schema, for base tables of views."""
-
-    @abstractmethod
-    def compile(
-        self,
-        database: Database,
-        catalog: Catalog,
-        log: LogTable,
-        watches: Sequence[Watch],
-        facts: Mapping[str, Any] = NO_FACTS,
-    ) -> tuple[TableSql, ...]:
-        """The SQL of what is declared, table by table, from the catalogue and from ``facts`` alone.
-
-        No database is asked, so names that others have taken there are not seen. Raises TriggerError for a watch that
-        cannot be compiled.
-        """
+    def tables_sql(
+        self, schema: str | None, log: LogTable, declared: Sequence[TableTriggers], facts: Mapping[str, Any]
+    ) -> list[TableSql]:
+        """The SQL of what is declared, table by table. Raises TriggerError for what cannot be compiled."""
 
     @abstractmethod
     def plan_declared(
@@ -134,6 +123,22 @@ class Triggers(ABC):
 
     # What the core asks for
 
+    def compile(
+        self,
+        database: Database,
+        catalog: Catalog,
+        log: LogTable,
+        watches: Sequence[Watch],
+        facts: Mapping[str, Any] = NO_FACTS,
+    ) -> tuple[TableSql, ...]:
+        """The SQL of what is declared, table by table, from the catalogue and from ``facts`` alone.
+
+        No database is asked, so names that others have taken there are not seen. Raises TriggerError for a watch that
+        cannot be compiled.
+        """
+        declared, _ = declared_triggers(database, catalog, watches)
+        return tuple(self.tables_sql(database.schema, log, declared, facts))
+
     def plan(
         self, conn: Connection, database: Database, catalog: Catalog, log: LogTable, watches: Sequence[Watch]
     ) -> TriggerPlan:
@@ -144,7 +149,8 @@ class Triggers(ABC):
         TriggerError for a watch that cannot be compiled or whose triggers could not run, DatabaseError.
         """
         log = self.find_log(conn, log)
-        declared, warnings = declared_triggers(database, catalog, watches, lambda other: self.reflect(conn, other))
+        reflect = partial(load(conn.dialect.name).reflect, conn)
+        declared, warnings = declared_triggers(database, catalog, watches, reflect)
         plan = self.plan_declared(conn, log, database.schema, declared)
         sentences = dict.fromkeys((*warnings, *warnings_of(declared), *plan.warnings))
         return TriggerPlan(plan.actions, tuple(sentences), plan.not_captured)
@@ -264,16 +270,10 @@ class MarkedTriggers(Triggers):
 
     # What the core asks for
 
-    def compile(
-        self,
-        database: Database,
-        catalog: Catalog,
-        log: LogTable,
-        watches: Sequence[Watch],
-        _facts: Mapping[str, Any] = NO_FACTS,
-    ) -> tuple[TableSql, ...]:
-        declared, _ = declared_triggers(database, catalog, watches)
-        return tuple(map(self._table_sql, by_table(self.compile_declared(database.schema, log, declared))))
+    def tables_sql(
+        self, schema: str | None, log: LogTable, declared: Sequence[TableTriggers], _facts: Mapping[str, Any]
+    ) -> list[TableSql]:
+        return [self._table_sql(of_table) for of_table in by_table(self.compile_declared(schema, log, declared))]
 
     def plan_declared(
         self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]

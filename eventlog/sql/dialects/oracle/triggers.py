@@ -15,11 +15,9 @@ from typing import Final
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.core.catalog import Database
 from eventlog.errors import DatabaseError, LogTableError
 from eventlog.sql.dialects.oracle.compile import compile_triggers
 from eventlog.sql.dialects.oracle.ddl import create_functions, number_sequence, run
-from eventlog.sql.dialects.oracle.reflect import reflect
 from eventlog.sql.dialects.oracle.script import PROLOGUE, ddl_lock_timeout, drop_trigger, terminated
 from eventlog.sql.dialects.oracle.session import current_user, error_code, fetch
 from eventlog.sql.dialects.oracle.text import base64_function, own_name, qualified, quote_function, quote_identifier
@@ -56,9 +54,6 @@ class OracleTriggers(MarkedTriggers):
         if not rows:
             raise LogTableError(f"the log {log} is missing: run `eventlog db upgrade` first")
         return replace(log, schema=rows[0][0], name=rows[0][1])
-
-    def reflect(self, conn: Connection, schema: str | None) -> Database:
-        return reflect(conn, schema)
 
     def read_installed(self, conn: Connection, log: LogTable) -> Installed:
         return by_place(all_triggers(conn), qualified(log.schema, log.name))

@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.core.catalog import Catalog, Database
+from eventlog.core.catalog import Database
 from eventlog.errors import DatabaseError, TriggerError, together
 from eventlog.sql.dialects.postgresql import doctor
 from eventlog.sql.dialects.postgresql.compare import (
@@ -39,14 +39,12 @@ from eventlog.sql.dialects.postgresql.installed import (
     read_installed,
     sql,
 )
-from eventlog.sql.dialects.postgresql.reflect import reflect
 from eventlog.sql.dialects.postgresql.text import needs_quoting, qualified
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.triggers.base import ALL_GO, NO_FACTS, Triggers
+from eventlog.sql.triggers.base import ALL_GO, Triggers
 from eventlog.sql.triggers.compare import by_table
-from eventlog.sql.triggers.declared import ChildTriggers, TableTriggers, declared_triggers
+from eventlog.sql.triggers.declared import ChildTriggers, TableTriggers
 from eventlog.sql.triggers.plan import NO_LONGER_WATCHED, Action, InstalledTrigger, TableSql, TriggerPlan
-from eventlog.sql.triggers.watch import Watch
 
 _NOT_AVAILABLE: Final = "55P03"
 
@@ -60,25 +58,16 @@ class PostgresTriggers(Triggers):
     def find_log(self, conn: Connection, log: LogTable) -> LogTable:
         return find_log(conn, log)
 
-    def reflect(self, conn: Connection, schema: str | None) -> Database:
-        return reflect(conn, schema)
-
     def facts(self, conn: Connection, database: Database, log: LogTable, tables: Collection[str]) -> Mapping[str, Any]:
         return facts_of(conn, database, log, tables)
 
-    def compile(
-        self,
-        database: Database,
-        catalog: Catalog,
-        log: LogTable,
-        watches: Sequence[Watch],
-        facts: Mapping[str, Any] = NO_FACTS,
-    ) -> tuple[TableSql, ...]:
-        schema = database.schema or "public"
-        declared, _ = declared_triggers(database, catalog, watches)
-        known, taken = from_literals(schema, facts)
-        compiled = compile_triggers(schema, replace(log, schema=log.schema or schema), known, taken, declared)
-        return tuple(table_sql(of_table) for of_table in by_table(compiled))
+    def tables_sql(
+        self, schema: str | None, log: LogTable, declared: Sequence[TableTriggers], facts: Mapping[str, Any]
+    ) -> list[TableSql]:
+        home = schema or "public"
+        known, taken = from_literals(home, facts)
+        compiled = compile_triggers(home, replace(log, schema=log.schema or home), known, taken, declared)
+        return [table_sql(of_table) for of_table in by_table(compiled)]
 
     def plan_declared(
         self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]

@@ -10,10 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection
 
-from eventlog.core.catalog import Database
 from eventlog.errors import LogTableError, TriggerError
 from eventlog.sql.dialects.sqlite.compile import columns_of, compile_triggers, log_in_marker
-from eventlog.sql.dialects.sqlite.reflect import reflect
 from eventlog.sql.dialects.sqlite.text import quote_identifier
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers.base import MarkedTriggers
@@ -33,9 +31,6 @@ class SQLiteTriggers(MarkedTriggers):
         if there.first() is None:
             raise LogTableError(f"the log {log} is missing: run `eventlog db upgrade` first")
         return log
-
-    def reflect(self, conn: Connection, schema: str | None) -> Database:
-        return reflect(conn, schema)
 
     def read_installed(self, conn: Connection, log: LogTable) -> Installed:
         return by_place(all_triggers(conn), log_in_marker(log))
