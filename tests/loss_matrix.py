@@ -6,19 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Final
 
-from loss_table import COLUMNS, KEY, complete
+from loss_forms import COLUMNS, KEY, complete
 
 from eventlog.changes.keys import written_columns
 from eventlog.model import Change, ChangeOp, Row, changes_nothing, differing, moves_key, old_key
-
-LETTERS: Final[Mapping[str, str]] = {
-    "E": "eventlog",
-    "X": "xds",
-    "T": "qlik-change-table",
-    "K": "qlik-messages",
-    "G": "gbase",
-    "L": "linter",
-}
 
 CODES: Final[Mapping[str, str]] = {
     "ABS": "a column that is not known becomes NULL (G, L: in deleted rows only)",

@@ -15,10 +15,8 @@ from typing import Any
 
 import loss_table
 import pytest
-from loss_forms import FORMS
-from loss_matrix import LETTERS
+from loss_forms import CATALOG, FORMS, LETTERS
 from loss_samples import SAMPLES
-from loss_table import CATALOG
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t

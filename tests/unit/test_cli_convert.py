@@ -9,10 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from loss_forms import FORMS
-from loss_matrix import LETTERS
+from loss_forms import CATALOG, FORMS, LABELS, LETTERS
 from loss_samples import SAMPLES
-from loss_table import CATALOG, LABELS
 from shared import Run
 from sqlalchemy import make_url
 

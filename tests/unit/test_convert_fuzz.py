@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from loss_forms import CATALOG
 from loss_samples import SAMPLES
-from loss_table import CATALOG
 
 from eventlog.changes.format import Report
 from eventlog.conversion import convert, format_named

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
-from loss_changes import histories
-from loss_forms import FORMS, Form
-from loss_matrix import CODES, LETTERS, LOSSES, MATRIX, NAMES_ONLY, has_several_values, lacks_columns, lose
-from loss_samples import SAMPLES
+from loss_forms import FORMS, LETTERS, Form
+from loss_matrix import CODES, LOSSES, MATRIX, NAMES_ONLY, has_several_values, lacks_columns, lose
+from loss_samples import SAMPLES, histories
 
 from eventlog.changes.format import Report
 from eventlog.conversion import FORMATS, convert

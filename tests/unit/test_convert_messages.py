@@ -16,9 +16,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from loss_forms import FORMS
+from loss_forms import CATALOG, FORMS, LABELS
 from loss_samples import SAMPLES
-from loss_table import CATALOG, LABELS
 from shared import Run
 
 from eventlog import cli

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 from fuzzing import CASES, ODD, OF_A_FILE, changed, damaged, dumped, lines_of, read, replaced, run
-from loss_forms import FORMS
+from loss_forms import CATALOG, FORMS
 from loss_samples import SAMPLES
-from loss_table import CATALOG
 
 from eventlog.changes.catalog_file import database_of
 from eventlog.config.load import load

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
+from loss_forms import CATALOG
 from loss_samples import SAMPLES
-from loss_table import CATALOG
 
 from eventlog.changes.format import Report
 from eventlog.config.settings import SourceSettings
