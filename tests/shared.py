@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -12,11 +14,44 @@ Run = Callable[..., tuple[int, str, str]]
 """Runs a command line: exit code, standard output, standard error."""
 
 
-def execute(database: sa.Engine, script: str) -> None:
+PATIENCE = 60.0
+"""Seconds until a test that waits for something gives up; what it waits for takes far less."""
+
+
+def wait_until(holds: Callable[[], object], what: str = "it holds") -> None:
+    """Wait for something that a thread or another process does."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, f"waited {PATIENCE:g} s in vain until {what}"
+        time.sleep(0.01)
+
+
+# --- databases --------------------------------------------------------------------------------------------------------
+
+
+def url_of(database: sa.Engine) -> str:
+    return database.url.render_as_string(hide_password=False)
+
+
+def execute(database: sa.Engine, *scripts: str) -> None:
     """Run statements as they stand, and commit."""
     with database.begin() as conn:
-        conn.exec_driver_sql(script, execution_options={"no_parameters": True})
+        for script in scripts:
+            conn.exec_driver_sql(script, execution_options={"no_parameters": True})
 
+
+def fetch(database: sa.Engine, statement: str) -> list[tuple[Any, ...]]:
+    """The rows of a statement as it stands."""
+    with database.connect() as conn:
+        return [tuple(row) for row in conn.exec_driver_sql(statement, execution_options={"no_parameters": True})]
+
+
+def statuses(database: sa.Engine, log: str = "eventlog") -> dict[int, str]:
+    """The letters of a log's rows by record_id, in its order."""
+    return dict(fetch(database, f"SELECT record_id, status FROM {log} ORDER BY record_id"))  # type: ignore[arg-type]
+
+
+# --- receivers --------------------------------------------------------------------------------------------------------
 
 Objects = dict[str, dict[str, set[str]]]
 """What a receiver holds: object -> attribute -> values."""

@@ -15,7 +15,8 @@ import sqlalchemy as sa
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 
-from publishing import LONG, make_log, process, until, write
+from publishers import LONG, make_log, process, write
+from shared import wait_until
 
 webdriver = pytest.importorskip("selenium.webdriver")
 from selenium.webdriver.common.by import By  # noqa: E402
@@ -53,7 +54,7 @@ def watched(log: sa.Engine, directory: Path, **options: object) -> Iterator[tupl
     with process(
         log, directory, monitor__listen=listen, monitor__interval=1, polling_interval=LONG, **options
     ) as running:
-        until(lambda: _listens(listen), "the monitor listens")
+        wait_until(lambda: _listens(listen), "the monitor listens")
         yield running, f"http://{listen}/"
 
 
@@ -73,7 +74,7 @@ def complaints(browser: Any) -> list[str]:
 
 def press(browser: Any, button: str, shown: str, until_it_says: Callable[[str], bool]) -> None:
     browser.find_element(By.ID, button).click()
-    until(lambda: until_it_says(text(browser, shown)), f"{button} is answered")
+    wait_until(lambda: until_it_says(text(browser, shown)), f"{button} is answered")
 
 
 def test_the_page_shows_live_numbers_without_a_word_in_the_console(
@@ -82,10 +83,10 @@ def test_the_page_shows_live_numbers_without_a_word_in_the_console(
     with watched(log, tmp_path) as (_, url):
         browser.get_log("browser")
         browser.get(url)
-        until(lambda: text(browser, "words").startswith("resting"), "it rests")
+        wait_until(lambda: text(browser, "words").startswith("resting"), "it rests")
         write(log, *range(1, 51))
-        until(lambda: "50" in text(browser, "tiles"), "the rows are shown")
-        until(lambda: "success" in text(browser, "sent"), "the envelope is shown")
+        wait_until(lambda: "50" in text(browser, "tiles"), "the rows are shown")
+        wait_until(lambda: "success" in text(browser, "sent"), "the envelope is shown")
         assert browser.title == "resting · eventlog"
         assert len(browser.find_elements(By.CSS_SELECTOR, "#charts svg path.first")) >= 2
         assert complaints(browser) == []
@@ -95,16 +96,16 @@ def test_the_database_is_asked_on_request_and_values_stay_hidden(log: sa.Engine,
     with watched(log, tmp_path) as (_, url):
         write(log, 1)
         browser.get(url)
-        until(lambda: "success" in text(browser, "sent"), "it is published")
+        wait_until(lambda: "success" in text(browser, "sent"), "it is published")
         press(browser, "ask-queue", "queue", lambda shown: "S success" in shown)
         press(browser, "ask-errors", "errors", lambda shown: "No row has an error line" in shown)
         press(browser, "ask-doctor", "doctor", lambda shown: "info" in shown or "warning" in shown)
         browser.find_element(By.ID, "record-id").send_keys("1\n")
-        until(lambda: "Row 1: done" in text(browser, "row"), "the row is explained")
+        wait_until(lambda: "Row 1: done" in text(browser, "row"), "the row is explained")
         assert "Jack" not in browser.page_source
         browser.find_element(By.ID, "record-id").clear()
         browser.find_element(By.ID, "record-id").send_keys("99\n")
-        until(lambda: "no row 99" in text(browser, "row"), "the error is told")
+        wait_until(lambda: "no row 99" in text(browser, "row"), "the error is told")
 
 
 def test_what_comes_from_the_log_is_text_and_never_markup(log: sa.Engine, browser: Any, tmp_path: Path) -> None:
@@ -117,21 +118,21 @@ def test_what_comes_from_the_log_is_text_and_never_markup(log: sa.Engine, browse
         )
     with watched(log, tmp_path, monitor__values=True) as (_, url):
         browser.get(url)
-        until(lambda: "success" in text(browser, "sent"), "it is published")
+        wait_until(lambda: "success" in text(browser, "sent"), "it is published")
         browser.find_element(By.ID, "record-id").send_keys("1\n")
-        until(lambda: "<img src=x" in text(browser, "row"), "the row is explained")
+        wait_until(lambda: "<img src=x" in text(browser, "row"), "the row is explained")
         assert browser.find_elements(By.CSS_SELECTOR, "#row img") == []
 
 
 def test_a_publisher_that_is_killed_is_seen_and_its_return_too(log: sa.Engine, browser: Any, tmp_path: Path) -> None:
     with watched(log, tmp_path) as (running, url):
         browser.get(url)
-        until(lambda: text(browser, "words").startswith("resting"), "it rests")
+        wait_until(lambda: text(browser, "words").startswith("resting"), "it rests")
         running.kill()
-        until(lambda: text(browser, "lost").startswith("No answer since"), "the page says so")
+        wait_until(lambda: text(browser, "lost").startswith("No answer since"), "the page says so")
         listen = url.removeprefix("http://").removesuffix("/")
         with process(log, tmp_path, monitor__listen=listen, polling_interval=LONG):
-            until(lambda: not browser.find_element(By.ID, "lost").is_displayed(), "the page has found it again")
+            wait_until(lambda: not browser.find_element(By.ID, "lost").is_displayed(), "the page has found it again")
 
 
 def test_a_token_is_asked_for_by_a_form(
@@ -142,9 +143,9 @@ def test_a_token_is_asked_for_by_a_form(
         browser.get(url)
         field = browser.find_element(By.ID, "token")
         field.send_keys("falsch\n")
-        until(lambda: browser.current_url.endswith("/login"), "it is refused")
+        wait_until(lambda: browser.current_url.endswith("/login"), "it is refused")
         browser.find_element(By.ID, "token").send_keys("geheim\n")
-        until(lambda: text(browser, "words").startswith("resting"), "the page is shown")
+        wait_until(lambda: text(browser, "words").startswith("resting"), "the page is shown")
         assert browser.execute_script("return document.cookie") == ""
 
 
@@ -157,6 +158,6 @@ def test_the_page_fits_the_screen(log: sa.Engine, browser: Any, tmp_path: Path, 
             {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
         )
         browser.get(url)
-        until(lambda: "success" in text(browser, "sent"), "it is published")
+        wait_until(lambda: "success" in text(browser, "sent"), "it is published")
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -15,20 +15,9 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from installed import (
-    Collecting,
-    install,
-    is_drained,
-    publishing,
-    rows,
-    run,
-    session,
-    unless_refused,
-    url_of,
-    wait_until,
-    write_config,
-)
+from publishers import Collecting, install, is_drained, publishing, session, unless_refused, write_config
 from replay import Objects, Replay
+from shared import execute, fetch, url_of, wait_until
 
 from eventlog.config.load import load
 
@@ -244,7 +233,7 @@ def write(
 def contents(engine: sa.Engine, workload: Workload) -> Objects:
     objects: Objects = {}
     for name, (statement, attributes) in workload.contents.items():
-        for key, *values in rows(engine, statement):
+        for key, *values in fetch(engine, statement):
             lists = {
                 attribute: sorted(value) if isinstance(value, list) else [] if value is None else [value]
                 for attribute, value in zip(attributes, values, strict=True)
@@ -256,7 +245,7 @@ def contents(engine: sa.Engine, workload: Workload) -> Objects:
 def promise(
     database: sa.Engine, directory: Path, workload: Workload, seed: int, transactions: int, writers: int
 ) -> None:
-    run(database, *workload.ddl)
+    execute(database, *workload.ddl)
     path = write_config(directory, url_of(database), (), publisher={"allow_loopback": True, "polling_interval": 1})
     with path.open("a", encoding="utf-8") as file:
         for watch in workload.watches:
@@ -276,7 +265,7 @@ def promise(
             thread.join()
         wait_until(lambda: is_drained(database, running), "the queue is drained")
     assert not failures
-    assert rows(database, "SELECT * FROM eventlog_error") == []
+    assert fetch(database, "SELECT * FROM eventlog_error") == []
     replay = Replay(strict=workload.strict)
     replay.documents(sink.bodies)
     assert {key: found for key, found in replay.objects.items() if found} == {
@@ -320,13 +309,13 @@ def test_a_shift_and_a_swap_leave_the_right_objects(
 ) -> None:
     workload = shifting("INITIALLY IMMEDIATE", capture=capture)
     changes = ("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', NULL)", statement)
-    run(database, *workload.ddl)
+    execute(database, *workload.ddl)
     config = load(write_config(tmp_path, url_of(database), workload.watches, publisher={"allow_loopback": True}), {})
     install(config)
     sink = Collecting()
     with publishing(config, sink) as running:
         for change in changes:
-            run(database, change)
+            execute(database, change)
         wait_until(lambda: is_drained(database, running), "the queue is drained")
     replay = Replay(strict=frozenset({"t"}))
     replay.documents(sink.bodies)
@@ -337,9 +326,9 @@ def test_a_value_taken_while_its_owner_moves_to_another_partition_is_no_change_o
     database: sa.Engine, tmp_path: Path
 ) -> None:
     """The server's cascade comes after the 4 of a moved row: without our lock another session gets between the two."""
-    run(database, *PARTED, "INSERT INTO part VALUES (4, 'a', 1)", "INSERT INTO tag VALUES (4, 'x')")
+    execute(database, *PARTED, "INSERT INTO part VALUES (4, 'a', 1)", "INSERT INTO tag VALUES (4, 'x')")
     install(load(write_config(tmp_path, url_of(database), [toml_watch("part")]), {}))
-    run(
+    execute(
         database,
         "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS"
         " 'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END'",
@@ -347,21 +336,21 @@ def test_a_value_taken_while_its_owner_moves_to_another_partition_is_no_change_o
     )
     with session(database) as holder:
         holder.execute("SELECT pg_advisory_xact_lock(1)")
-        threads = [threading.Thread(target=run, args=(database, "UPDATE part SET id = 9 WHERE id = 4"))]
+        threads = [threading.Thread(target=execute, args=(database, "UPDATE part SET id = 9 WHERE id = 4"))]
         threads[0].start()
         wait_until(lambda: waiting(database) == 1, "the move has logged its rows")
-        threads.append(threading.Thread(target=run, args=(database, "DELETE FROM tag WHERE id = 4")))
+        threads.append(threading.Thread(target=execute, args=(database, "DELETE FROM tag WHERE id = 4")))
         threads[1].start()
         wait_until(lambda: waiting(database) == 2 or not threads[1].is_alive(), "the value's turn")
     for thread in threads:
         thread.join()
-    logged = rows(database, "SELECT event_type, table_key FROM eventlog ORDER BY record_id")
+    logged = fetch(database, "SELECT event_type, table_key FROM eventlog ORDER BY record_id")
     assert logged == [(4, "id=4"), (1, "id=9"), (1, "id=9"), (2, "id=9")]
 
 
 def waiting(database: sa.Engine) -> int:
     """Sessions of the database that wait for a lock."""
-    ((number,),) = rows(
+    ((number,),) = fetch(
         database,
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",
     )

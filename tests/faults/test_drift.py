@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from installed import Collecting, install, is_drained, publishing, run, statuses, url_of, wait_until, write_config
-from publishing import runs
+from publishers import Collecting, install, is_drained, publishing, runs, write_config
+from shared import execute, statuses, url_of, wait_until
 
 from eventlog.cli.context import reading
 from eventlog.cli.status import drift as drift_in_status
@@ -25,7 +25,7 @@ WATCH: dict[str, Any] = {"table": "usr"}
 
 
 def watched(engine: sa.Engine, tmp_path: Path, *watches: dict[str, Any]) -> Config:
-    run(engine, USR)
+    execute(engine, USR)
     config = load(
         write_config(
             tmp_path, url_of(engine), watches or (WATCH,), publisher={"polling_interval": 1, "allow_loopback": True}
@@ -84,11 +84,11 @@ def test_a_running_publisher_takes_a_change_up_and_no_row_goes_bad(
     config = watched(database, tmp_path)
     sink = Collecting()
     with publishing(config, sink) as running:
-        run(database, "INSERT INTO usr (id, name) VALUES (1, 'Jack')")
+        execute(database, "INSERT INTO usr (id, name) VALUES (1, 'Jack')")
         wait_until(lambda: len(sink.documents) == 1 and is_drained(database, running), "the first row is sent")
-        run(database, statement, row)
+        execute(database, statement, row)
         wait_until(lambda: len(sink.documents) == 2 and is_drained(database, running), "the second row is sent")
-        run(database, row)
+        execute(database, row)
         wait_until(lambda: len(sink.documents) == 3 and is_drained(database, running), "the third row is sent")
     assert set(statuses(database).values()) == {"S"}
     assert all(part in sink.bodies[1] for part in parts[-2:])
@@ -100,12 +100,12 @@ def test_a_new_table_of_a_pattern_is_published_by_a_publisher_that_runs(database
     config = watched(database, tmp_path, {"tables": ["*"]})
     sink = Collecting()
     with publishing(config, sink) as running:
-        run(database, "INSERT INTO usr (id, name) VALUES (1, 'Jack')")
+        execute(database, "INSERT INTO usr (id, name) VALUES (1, 'Jack')")
         wait_until(lambda: len(sink.documents) == 1 and is_drained(database, running), "the first row is sent")
         for name in ("later", "latest"):
-            run(database, f"CREATE TABLE {name} (id integer PRIMARY KEY, name text)")
+            execute(database, f"CREATE TABLE {name} (id integer PRIMARY KEY, name text)")
             install(config)
-            run(database, f"INSERT INTO {name} VALUES (1, 'x')")
+            execute(database, f"INSERT INTO {name} VALUES (1, 'x')")
             wait_until(lambda: is_drained(database, running), "the row of the new table is sent")
     assert set(statuses(database).values()) == {"S"}
     assert [name in body for name, body in zip(("later", "latest"), sink.bodies[1:], strict=True)] == [True, True]
@@ -118,7 +118,7 @@ def test_a_look_at_the_tables_comes_by_the_clock_too(
     config = watched(database, tmp_path)
     with publishing(config, Collecting()):
         wait_until(lambda: runs(database), "it runs")
-        run(database, "ALTER TABLE usr DROP nick")
+        execute(database, "ALTER TABLE usr DROP nick")
         wait_until(lambda: bool(warnings_of(caplog)), "it says so")
     (warning,) = warnings_of(caplog)
     assert warning.startswith("usr: column nick is gone; see")
@@ -140,9 +140,9 @@ def test_reading_back_goes_on_without_a_column_that_is_gone(database: sa.Engine,
     config = watched(database, tmp_path, WATCH | settings)
     sink = Collecting()
     with publishing(config, sink) as running:
-        run(database, "INSERT INTO usr VALUES (1, 'Jack', 7, 'Jay')")
+        execute(database, "INSERT INTO usr VALUES (1, 'Jack', 7, 'Jay')")
         wait_until(lambda: len(sink.documents) == 1 and is_drained(database, running), "the first row is sent")
-        run(database, "ALTER TABLE usr DROP nick", row)
+        execute(database, "ALTER TABLE usr DROP nick", row)
         wait_until(lambda: len(sink.documents) == 2 and is_drained(database, running), "the second row is sent")
     assert set(statuses(database).values()) == {"S"}
     assert is_right(sink.bodies[1]), sink.bodies[1]
@@ -154,11 +154,13 @@ def test_a_table_that_can_be_no_class_any_more_is_said_once_and_publishing_goes_
     config = watched(database, tmp_path)
     sink = Collecting()
     with publishing(config, sink) as running:
-        run(database, "INSERT INTO usr (id, name) VALUES (1, 'Jack')")
+        execute(database, "INSERT INTO usr (id, name) VALUES (1, 'Jack')")
         wait_until(lambda: len(sink.documents) == 1, "the first row is sent")
-        run(database, "ALTER TABLE usr DROP CONSTRAINT usr_pkey", log_row(2, "nobody", "x"), log_row(2, "name", "John"))
+        execute(
+            database, "ALTER TABLE usr DROP CONSTRAINT usr_pkey", log_row(2, "nobody", "x"), log_row(2, "name", "John")
+        )
         wait_until(lambda: len(sink.documents) == 2 and is_drained(database, running), "the second row is sent")
-        run(database, log_row(2, "nobody", "x"))
+        execute(database, log_row(2, "nobody", "x"))
         wait_until(lambda: is_drained(database, running), "the third row is marked")
     assert list(statuses(database).values()) == ["S", "E", "S", "E"]
     (warning,) = warnings_of(caplog)
@@ -173,9 +175,11 @@ def test_another_key_is_said_before_rows_of_the_old_one_become_bad(
     config = watched(database, tmp_path)
     sink = Collecting()
     with publishing(config, sink) as running:
-        run(database, "INSERT INTO usr (id, name) VALUES (1, 'Jack')")
+        execute(database, "INSERT INTO usr (id, name) VALUES (1, 'Jack')")
         wait_until(lambda: len(sink.documents) == 1 and is_drained(database, running), "the first row is sent")
-        run(database, "ALTER TABLE usr RENAME id TO no", log_row(4, None, None, "id=1"), log_row(4, None, None, "no=1"))
+        execute(
+            database, "ALTER TABLE usr RENAME id TO no", log_row(4, None, None, "id=1"), log_row(4, None, None, "no=1")
+        )
         wait_until(lambda: len(sink.documents) == 2 and is_drained(database, running), "the third row is sent")
     assert list(statuses(database).values()) == ["S", "E", "S"]
     (warning,) = warnings_of(caplog)
@@ -220,7 +224,7 @@ def test_the_plan_the_status_and_the_doctor_say_what_has_changed(
     statement, words = PLANS[change]
     config = watched(database, tmp_path)
     assert [action.kind for action in plan_of(config).actions] == ["unchanged"]
-    run(database, statement)
+    execute(database, statement)
     (action,) = plan_of(config).changes
     assert (action.kind, action.reason) == ("replace", words)
     (finding,) = [one for one in examine(config, planned_triggers) if one.code == "trigger_drifted"]
@@ -241,7 +245,7 @@ SQLITE_PLANS = {
 def test_the_plan_says_it_on_sqlite_too(tmp_path: Path, statement: str) -> None:
     engine = sa.create_engine(f"sqlite:///{tmp_path / 'app.db'}", poolclass=sa.NullPool)
     config = watched(engine, tmp_path)
-    run(engine, statement)
+    execute(engine, statement)
     (action,) = plan_of(config).changes
     assert (action.kind, action.table, action.reason) == ("replace", "usr", SQLITE_PLANS[statement])
     assert drift_of(config) == [f"usr: {SQLITE_PLANS[statement]}"]
@@ -252,9 +256,9 @@ def test_a_publisher_on_sqlite_takes_a_new_column_up(tmp_path: Path, caplog: pyt
     config = watched(engine, tmp_path)
     sink = Collecting()
     with publishing(config, sink) as running:
-        run(engine, "INSERT INTO usr (id, name) VALUES (1, 'Jack')")
+        execute(engine, "INSERT INTO usr (id, name) VALUES (1, 'Jack')")
         wait_until(lambda: len(sink.documents) == 1 and is_drained(engine, running), "the first row is sent")
-        run(engine, "ALTER TABLE usr ADD mail text", log_row(2, "mail", "a@b.c"))
+        execute(engine, "ALTER TABLE usr ADD mail text", log_row(2, "mail", "a@b.c"))
         wait_until(lambda: len(sink.documents) == 2 and is_drained(engine, running), "the second row is sent")
     assert set(statuses(engine).values()) == {"S"}
     assert 'attr-name="mail"' in sink.bodies[1]

@@ -18,9 +18,9 @@ from typing import Any, Protocol
 import kafka_cluster
 import pytest
 import sqlalchemy as sa
-from installed import run, url_of
 from kafka_cluster import Cluster
 from lxml import etree
+from shared import execute, url_of
 
 from eventlog.changes.format import Report
 from eventlog.changes.to_events import change_to_events
@@ -117,7 +117,7 @@ class Queue:
             database.insert_rows(connection, self.table, rows)
 
     def reset(self) -> None:
-        run(self.engine, f"DELETE FROM {self.table.name}")
+        execute(self.engine, f"DELETE FROM {self.table.name}")
         self._put(self.first)
 
     def fill(self) -> None:
@@ -219,7 +219,7 @@ def in_table(engine: sa.Engine) -> tuple[dict[str, Any], Callable[[], None]]:
         with engine.connect() as connection:
             there = sa.inspect(connection).has_table("eventlog_position")
         if there:
-            run(engine, "DELETE FROM eventlog_position", "DELETE FROM eventlog_position_error")
+            execute(engine, "DELETE FROM eventlog_position", "DELETE FROM eventlog_position_error")
 
     return {"position_url": url_of(engine)}, forget
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from installed import Collecting, install, opened, rows, run, url_of, write_config
+from publishers import Collecting, install, opened, write_config
 from replay import Replay
+from shared import execute, fetch, url_of
 
 from eventlog.config.load import load
 from eventlog.core.table_key import key_text, quote
@@ -83,15 +84,15 @@ def test_any_name_of_a_table_and_of_its_columns_goes_all_the_way(
     database: sa.Engine, tmp_path: Path, style: str
 ) -> None:
     schema = 'Odd "schema".%s'
-    run(database, f"CREATE SCHEMA {quoted(schema)}")
+    execute(database, f"CREATE SCHEMA {quoted(schema)}")
     expected: dict[str, dict[str, list[str]]] = {}
     for name in NAMES:
         table = f"{quoted(schema)}.{quoted(name)}"
         others = [other for other in NAMES if other != name][:3]
         columns = ", ".join(f"{quoted(other)} text" for other in [*others, "id"])
-        run(database, f"CREATE TABLE {table} ({quoted(name)} text, {columns}, PRIMARY KEY ({quoted(name)}, id))")
+        execute(database, f"CREATE TABLE {table} ({quoted(name)} text, {columns}, PRIMARY KEY ({quoted(name)}, id))")
         child = cut(f"{name}/c")
-        run(
+        execute(
             database,
             f"CREATE TABLE {quoted(schema)}.{quoted(child)} (own text, num text, {quoted(name)} text,"
             f" UNIQUE (own, num, {quoted(name)}), FOREIGN KEY (own, num) REFERENCES {table} ON DELETE CASCADE)",
@@ -106,7 +107,7 @@ def test_any_name_of_a_table_and_of_its_columns_goes_all_the_way(
         old = ", ".join(literal(f"old {other}") for other in others)
         new = ", ".join(f"{quoted(other)} = {literal(f'new {other}')}" for other in others)
         child = f"{quoted(schema)}.{quoted(cut(f'{name}/c'))}"
-        run(
+        execute(
             database,
             f"INSERT INTO {table} VALUES ({literal(name)}, {old}, '1'), ({literal(name)}, {old}, '2')",
             f"UPDATE {table} SET {new} WHERE id = '1'",
@@ -117,7 +118,7 @@ def test_any_name_of_a_table_and_of_its_columns_goes_all_the_way(
     assert replay.objects == expected
     assert set(replay.classes.values()) == set(NAMES)
     log = f"{quoted(schema)}.{quoted('The.Log')}"
-    assert rows(database, f"SELECT DISTINCT status FROM {log}") == [("S",)]
+    assert fetch(database, f"SELECT DISTINCT status FROM {log}") == [("S",)]
 
 
 def cut(name: str) -> str:
@@ -129,13 +130,13 @@ def test_tables_whose_shortened_trigger_names_would_collide_have_triggers_of_the
     database: sa.Engine, tmp_path: Path
 ) -> None:
     for name in (LONG_A, LONG_B):
-        run(database, f"CREATE TABLE {quoted(name)} (id integer PRIMARY KEY, v text)")
+        execute(database, f"CREATE TABLE {quoted(name)} (id integer PRIMARY KEY, v text)")
     config = watched(database, tmp_path, "public", [LONG_A, LONG_B])
-    functions = rows(
+    functions = fetch(
         database, "SELECT DISTINCT tgfoid FROM pg_trigger WHERE NOT tgisinternal AND tgname LIKE '%tgr%tt%'"
     )
     assert len(functions) == 2
-    run(
+    execute(
         database,
         f"INSERT INTO {quoted(LONG_A)} VALUES (1, 'a')",
         f"INSERT INTO {quoted(LONG_B)} VALUES (1, 'b')",
@@ -148,13 +149,13 @@ def test_tables_whose_shortened_trigger_names_would_collide_have_triggers_of_the
 
 
 def test_names_that_differ_in_case_only_are_different_tables(database: sa.Engine, tmp_path: Path) -> None:
-    run(
+    execute(
         database,
         'CREATE TABLE "Usr" ("ID" integer PRIMARY KEY, id text, "Id" text)',
         "CREATE TABLE usr (id integer PRIMARY KEY, v text)",
     )
     config = watched(database, tmp_path, "public", ["Usr", "usr"])
-    run(database, """INSERT INTO "Usr" VALUES (1, 'lower', 'mixed')""", "INSERT INTO usr VALUES (2, 'v')")
+    execute(database, """INSERT INTO "Usr" VALUES (1, 'lower', 'mixed')""", "INSERT INTO usr VALUES (2, 'v')")
     assert published(config).objects == {
         "ID=1,table=Usr,schema=public": {"id": ["lower"], "Id": ["mixed"]},
         "id=2,table=usr,schema=public": {"v": ["v"]},

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from installed import install, is_drained, publishing, rows, run, statuses, url_of, wait_until, write_config
 from kafka_cluster import Cluster, cluster, quiet_clients
+from publishers import install, is_drained, publishing, write_config
+from shared import execute, fetch, statuses, url_of, wait_until
 
 from eventlog import cli
 from eventlog.changes.format import Report
@@ -56,7 +57,7 @@ def configure(database: sa.Engine, brokers: Cluster, tmp_path: Path) -> Any:
         )
         return load(path, {"EVENTLOG_SINK_PROPERTIES": properties} if properties else {})
 
-    run(database, *SCHEMA)
+    execute(database, *SCHEMA)
     install(make())
     return make
 
@@ -80,7 +81,7 @@ QLIK = {"type": "qlik-messages"}
 def test_xds_is_an_envelope_an_event_under_its_association(
     database: sa.Engine, brokers: Cluster, configure: Any
 ) -> None:
-    run(
+    execute(
         database,
         "INSERT INTO usr VALUES (1, 'Ada'), (2, E'line\\nbreak \\u0085 \\u2028')",
         "DELETE FROM usr WHERE idu = 1",
@@ -100,14 +101,14 @@ def test_xds_is_an_envelope_an_event_under_its_association(
 def test_events_become_messages_that_read_back_as_changes(
     database: sa.Engine, brokers: Cluster, configure: Any
 ) -> None:
-    run(
+    execute(
         database,
         "INSERT INTO usr VALUES (1, 'Ada', '1815-12-10 01:02:03.456789')",
         "UPDATE usr SET fname = NULL WHERE idu = 1",
         "DELETE FROM usr WHERE idu = 1",
     )
     for encoding in ("json", "avro"):
-        run(database, "UPDATE eventlog SET status = 'N'")
+        execute(database, "UPDATE eventlog SET status = 'N'")
         topic = f"hr.{encoding}"
         publish(
             configure(sink={"topic": topic}, format={**QLIK, "encoding": encoding, "metadata_topic": f"m.{encoding}"})
@@ -124,7 +125,7 @@ def test_events_become_messages_that_read_back_as_changes(
         assert (update.before, update.after) == ({"idu": 1, "fname": "Ada"}, {"idu": 1, "fname": None})
         assert update.changed == {"fname"}
         assert delete.before == {"idu": 1}
-        times = rows(database, "SELECT min(event_time), max(event_time) FROM eventlog")
+        times = fetch(database, "SELECT min(event_time), max(event_time) FROM eventlog")
         assert all(times[0][0].replace(microsecond=0) <= change.commit_time.replace(tzinfo=None) for change in changes)  # type: ignore[union-attr]
         assert [change.extras["stream_position"] for change in changes] == ["1", "3", "4"]
         positions = [change.position or "" for change in changes]
@@ -135,7 +136,7 @@ def test_a_row_that_was_inserted_and_read_back_is_an_insert(
     database: sa.Engine, brokers: Cluster, configure: Any
 ) -> None:
     config = configure(format=QLIK)
-    run(
+    execute(
         database,
         "INSERT INTO usr (idu, fname) VALUES (1, 'Ada')",
         "DELETE FROM eventlog",
@@ -152,14 +153,14 @@ def test_nothing_is_marked_before_the_brokers_have_acknowledged(
     database: sa.Engine, brokers: Cluster, configure: Any
 ) -> None:
     config = configure(sink={"topic": "hr.xds", "timeout": 2})
-    run(database, *(f"INSERT INTO usr (idu, fname) VALUES ({n}, 'n')" for n in range(1, 11)))
+    execute(database, *(f"INSERT INTO usr (idu, fname) VALUES ({n}, 'n')" for n in range(1, 11)))
     with brokers.stopped(), pytest.raises(ReceiverAway, match="Kafka has not taken all records"):
         publish(config)
     assert set(statuses(database).values()) == {"N"}
-    assert len(rows(database, "SELECT * FROM eventlog_inflight")) == 1
+    assert len(fetch(database, "SELECT * FROM eventlog_inflight")) == 1
     publish(configure(sink={"topic": "hr.xds"}))
     assert set(statuses(database).values()) == {"S"}
-    assert rows(database, "SELECT * FROM eventlog_inflight") == []
+    assert fetch(database, "SELECT * FROM eventlog_inflight") == []
     assert {record.key for record in brokers.records("hr.xds")} == {
         f"idu={n},table=usr,schema=public".encode() for n in range(1, 11)
     }
@@ -213,11 +214,11 @@ def test_what_is_sent_again_bears_the_same_change_sequences(
     database: sa.Engine, brokers: Cluster, configure: Any
 ) -> None:
     config = configure(format=QLIK)
-    run(database, "INSERT INTO usr (idu, fname) SELECT n, 'a' FROM generate_series(1, 10) n")
+    execute(database, "INSERT INTO usr (idu, fname) SELECT n, 'a' FROM generate_series(1, 10) n")
     with pytest.raises(ReceiverAway, match="lost"):
         publish(config, Unheard(open_sink(config, None)))  # type: ignore[arg-type]
-    run(database, "UPDATE eventlog SET status = 'S' WHERE table_key = 'idu=4'")  # somebody else has dealt with it
-    run(database, "UPDATE usr SET fname = 'b' WHERE idu = 7")
+    execute(database, "UPDATE eventlog SET status = 'S' WHERE table_key = 'idu=4'")  # somebody else has dealt with it
+    execute(database, "UPDATE usr SET fname = 'b' WHERE idu = 7")
     publish(config)
     found = brokers.records("public.usr")
     first: dict[str, list[bytes | None]] = {}
@@ -237,17 +238,17 @@ def test_brokers_that_hang_in_the_middle_lose_nothing_and_turn_no_order(
         sink={"timeout": 2}, properties="linger.ms=0", format=QLIK,
         publisher={"flight_rows": 20, "retry_initial": 0.05, "retry_max": 0.1},
     )  # fmt: skip
-    run(database, "INSERT INTO usr (idu, fname) SELECT n, '0' FROM generate_series(1, 20) n")
+    execute(database, "INSERT INTO usr (idu, fname) SELECT n, '0' FROM generate_series(1, 20) n")
     sink = CountsLosses(open_sink(config, None))
     with publishing(config, sink) as publisher:  # type: ignore[arg-type]
         for step in range(1, 7):
-            run(database, f"UPDATE usr SET fname = '{step}'")
+            execute(database, f"UPDATE usr SET fname = '{step}'")
             if step in (2, 4):
                 with brokers.stopped():
-                    run(database, "UPDATE usr SET born = now() WHERE idu = 3")
+                    execute(database, "UPDATE usr SET born = now() WHERE idu = 3")
                     sink.losses = 0
                     wait_until(lambda: sink.losses > 0, "a flight is lost")
-                    assert rows(database, "SELECT status FROM eventlog ORDER BY record_id DESC LIMIT 1") == [("N",)]
+                    assert fetch(database, "SELECT status FROM eventlog ORDER BY record_id DESC LIMIT 1") == [("N",)]
         wait_until(lambda: is_drained(database, publisher), "all is published")
     assert set(statuses(database).values()) == {"S"}
     for number in range(1, 21):
@@ -264,7 +265,7 @@ def test_brokers_that_hang_in_the_middle_lose_nothing_and_turn_no_order(
 
 
 def test_brokers_that_are_gone_leave_the_rows_new(database: sa.Engine, brokers: Cluster, configure: Any) -> None:
-    run(database, "INSERT INTO usr (idu) VALUES (1)")
+    execute(database, "INSERT INTO usr (idu) VALUES (1)")
     config = configure(sink={"timeout": 2})
     brokers.kill()
     with pytest.raises(ReceiverAway, match="Kafka has not taken all records"):
@@ -284,7 +285,7 @@ def test_what_was_handed_over_before_kafka_went_away_is_not_marked(
                 raise kafka.KafkaAway("no room")
             return super().send(topic, key, value)
 
-    run(database, *(f"INSERT INTO usr (idu) VALUES ({n})" for n in range(1, 5)))
+    execute(database, *(f"INSERT INTO usr (idu) VALUES ({n})" for n in range(1, 5)))
     sink = KafkaSink(brokers.brokers, "t")
     sink._transmitter = Full(brokers.brokers)
     with pytest.raises(ReceiverAway, match="no room"):
@@ -295,10 +296,10 @@ def test_what_was_handed_over_before_kafka_went_away_is_not_marked(
 def test_a_record_that_is_too_large_is_an_error_of_its_event_alone(
     database: sa.Engine, brokers: Cluster, configure: Any
 ) -> None:
-    run(database, *(f"INSERT INTO usr (idu, fname) VALUES ({n}, repeat('x', {n} * 800))" for n in range(1, 4)))
+    execute(database, *(f"INSERT INTO usr (idu, fname) VALUES ({n}, repeat('x', {n} * 800))" for n in range(1, 4)))
     publish(configure(sink={"topic": "t"}, properties="message.max.bytes=2000"))
     assert list(statuses(database).values()) == ["S", "S", "E"]
-    ((code, message),) = rows(database, "SELECT code, message FROM eventlog_error")
+    ((code, message),) = fetch(database, "SELECT code, message FROM eventlog_error")
     assert code == "receiver"
     assert "Message size too large" in message
     assert len(brokers.records("t")) == 2
@@ -339,19 +340,19 @@ def test_a_verdict_of_the_flush_takes_the_place_of_the_answer(database: sa.Engin
             return {**refused, "2": Verdict(Level.ERROR, "why")}
 
     config = configure(sink={"topic": "t"})
-    run(database, "INSERT INTO usr (idu, fname) VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    execute(database, "INSERT INTO usr (idu, fname) VALUES (1, 'a'), (2, 'b'), (3, 'c')")
     counters = Counters()
     beats: list[int] = []
     with open_context(config, counters) as context, closing(Late(open_sink(config, None))) as sink:  # type: ignore[arg-type]
         publish_once(context, ReportingSink(sink, lambda: beats.append(1)))  # as the daemon does
     assert beats  # of the flush, since the brokers speak only then
     assert list(statuses(database).values()) == ["S", "E", "S"]
-    assert rows(database, "SELECT record_id, code, message FROM eventlog_error") == [(2, "receiver", "why")]
+    assert fetch(database, "SELECT record_id, code, message FROM eventlog_error") == [(2, "receiver", "why")]
     assert (counters.answers_success, counters.answers_error) == (2, 1)
 
 
 def test_what_a_message_cannot_hold_is_an_error_of_its_event(database: sa.Engine, configure: Any) -> None:
-    run(
+    execute(
         database,
         "INSERT INTO usr (idu, fname) VALUES (1, 'a')",
         "INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value)"
@@ -359,7 +360,7 @@ def test_what_a_message_cannot_hold_is_an_error_of_its_event(database: sa.Engine
     )
     publish(configure(format=QLIK, database={"tables": ["usr"]}))
     assert list(statuses(database).values()) == ["S", "E"]
-    assert "several values" in str(rows(database, "SELECT message FROM eventlog_error"))
+    assert "several values" in str(fetch(database, "SELECT message FROM eventlog_error"))
 
 
 def test_the_command_publishes_in_the_format_that_it_is_told(
@@ -367,7 +368,7 @@ def test_the_command_publishes_in_the_format_that_it_is_told(
 ) -> None:
     configure()
     path = str(tmp_path / "eventlog.toml")
-    run(database, "INSERT INTO usr (idu, fname) VALUES (1, 'Ada')")
+    execute(database, "INSERT INTO usr (idu, fname) VALUES (1, 'Ada')")
     assert cli.run(["--config", path, "publish", "--dry-run", "--format", "qlik-messages"]) == 0
     shown = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [line["topic"] for line in shown] == ["eventlog.metadata", "public.usr"]
@@ -411,7 +412,7 @@ def _container() -> Iterator[str]:
 @pytest.mark.docker
 def test_a_real_kafka_takes_what_the_publisher_sends(database: sa.Engine, configure: Any) -> None:
     with _container() as address:
-        run(database, "INSERT INTO usr (idu, fname) SELECT n, 'a' FROM generate_series(1, 100) n")
+        execute(database, "INSERT INTO usr (idu, fname) SELECT n, 'a' FROM generate_series(1, 100) n")
         publish(configure(sink={"brokers": address}, format=QLIK))
         assert set(statuses(database).values()) == {"S"}
         changes = list(read(f"kafka://{address}/public.usr", {}, Report()))

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from installed import install, rows, run, statuses, url_of, write_config
 from lxml import etree
+from publishers import install, write_config
 from replay import Replay
+from shared import execute, fetch, statuses, url_of
 
 from eventlog.config.load import load
 from eventlog.publisher.flight import decode
@@ -50,7 +51,7 @@ class Publisher:
             sink={"type": "files", "directory": "documents", "form": form},
             publisher={"batch_size": 2, "flight_rows": 5, **options},
         )
-        run(database, *TABLES)
+        execute(database, *TABLES)
         install(load(self.config_file, {}))
         self.rows_of: dict[str, Any] = {}
         self.text_of: dict[str, str] = {}
@@ -65,7 +66,7 @@ class Publisher:
         self.process.communicate()
 
     def reset(self) -> None:
-        run(
+        execute(
             self.database,
             "TRUNCATE eventlog, eventlog_inflight, eventlog_error RESTART IDENTITY",
             QUEUE,
@@ -87,7 +88,7 @@ class Publisher:
 
     def look(self) -> None:
         """No event-id means two sets of rows, in the line or in a document."""
-        for (composition,) in rows(self.database, "SELECT composition FROM eventlog_inflight"):
+        for (composition,) in fetch(self.database, "SELECT composition FROM eventlog_inflight"):
             for event in decode(0, composition).events():
                 made_of = list(event.ids), list(event.dropped), event.sendings
                 assert self.rows_of.setdefault(event.event_id, made_of) == made_of
@@ -116,14 +117,14 @@ class Publisher:
         """
         recorded = {event_id for event_id in ("3", "8") if event_id in self.rows_of}
         recorded |= {str(i) for i, status in statuses(self.database).items() if status == "S"}
-        run(self.database, LATER)
+        execute(self.database, LATER)
         return {later for earlier, later in (("8", "11"), ("3", "12")) if earlier in recorded}
 
     def check_end(self, later: set[str] | frozenset[str] = frozenset()) -> None:
         ends = statuses(self.database)
         assert ends == {**dict.fromkeys(ends, "S"), 7: "E"}
-        assert rows(self.database, "SELECT record_id, code FROM eventlog_error") == [(7, "unknown_table")]
-        assert rows(self.database, "SELECT * FROM eventlog_inflight") == []
+        assert fetch(self.database, "SELECT record_id, code FROM eventlog_error") == [(7, "unknown_table")]
+        assert fetch(self.database, "SELECT * FROM eventlog_inflight") == []
         assert [path.name for path in self.documents.iterdir() if path.name.startswith(".")] == [MARKER]
         replay = Replay()
         replay.documents(self.bodies())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from publishing import make_log, process, write
+from publishers import make_log, process, write
 
 
 @pytest.fixture

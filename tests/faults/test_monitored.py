@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from publishing import LONG, backend, make_log, process, runs, until, write
+from publishers import LONG, backend, make_log, process, runs, write
 from receiver import Receiver, answer, reply, status
+from shared import wait_until
 
 Ask = Callable[[str], Any]
 
@@ -51,7 +52,7 @@ def watched(log: sa.Engine, directory: Path, **options: object) -> Iterator[tupl
             assert code == 200, (path, code, body)
             return json.loads(body)
 
-        until(lambda: read(f"{address}/readyz")[0] == 200, "the monitor is ready")
+        wait_until(lambda: read(f"{address}/readyz")[0] == 200, "the monitor is ready")
         yield running, address, ask
 
 
@@ -67,8 +68,8 @@ def metrics(address: str) -> dict[str, float]:
 def test_what_was_published_is_in_the_metrics_and_on_the_status(log: sa.Engine, tmp_path: Path) -> None:
     with watched(log, tmp_path) as (_, address, ask):
         write(log, 1, 2, 3)
-        until(lambda: metrics(address)["eventlog_rows_published_total"] == 3, "three rows are published")
-        until(lambda: ask("/status.json")["state"]["name"] == "resting", "it rests")
+        wait_until(lambda: metrics(address)["eventlog_rows_published_total"] == 3, "three rows are published")
+        wait_until(lambda: ask("/status.json")["state"]["name"] == "resting", "it rests")
         told = ask("/status.json")
         assert (told["log"], told["sink"], told["format"], told["is_ready"]) == ("eventlog", "files", "xds", True)
         assert told["state"]["words"] == "resting: the queue is empty, woken by the database"
@@ -85,7 +86,7 @@ def test_a_receiver_that_goes_away_is_told_and_is_not_death(log: sa.Engine, tmp_
         dead = f"http://127.0.0.1:{free.getsockname()[1]}/xds"
     with watched(log, tmp_path, sink__type="http", sink__url=dead, retry_initial=30) as (_, address, ask):
         write(log, 1)
-        until(lambda: ask("/status.json")["state"]["name"] == "waiting", "it waits")
+        wait_until(lambda: ask("/status.json")["state"]["name"] == "waiting", "it waits")
         state = ask("/status.json")["state"]
         assert "the receiver: " in state["words"]
         assert "refused" in state["words"]
@@ -106,7 +107,7 @@ def test_a_parked_object_is_shown_with_its_next_try(log: sa.Engine, tmp_path: Pa
         ),
     ):
         write(log, 1)
-        until(lambda: ask("/status.json")["parked"], "it is parked")
+        wait_until(lambda: ask("/status.json")["parked"], "it is parked")
         (parked,) = ask("/status.json")["parked"]
         assert (parked["class"], parked["key"], parked["tries"], parked["reason"]) == (
             "usr", "idu=1", 1, "the mailbox is locked",
@@ -118,11 +119,11 @@ def test_a_database_that_cuts_the_connection_is_told_until_it_is_back(log: sa.En
     with watched(log, tmp_path) as (_, address, ask):
         with log.connect() as conn:
             conn.execute(sa.text("SELECT pg_terminate_backend(:pid)"), {"pid": backend(log)[0]})
-        until(lambda: metrics(address)["eventlog_reconnects_total"] == 1, "it has connected again")
+        wait_until(lambda: metrics(address)["eventlog_reconnects_total"] == 1, "it has connected again")
         assert ask("/status.json")["back_offs"]["database"] >= 1
-        until(lambda: read(f"{address}/readyz")[0] == 200, "it is ready again")
+        wait_until(lambda: read(f"{address}/readyz")[0] == 200, "it is ready again")
         write(log, 1)
-        until(lambda: metrics(address)["eventlog_rows_published_total"] == 1, "it publishes again")
+        wait_until(lambda: metrics(address)["eventlog_rows_published_total"] == 1, "it publishes again")
 
 
 def test_when_the_publisher_is_killed_nobody_answers_and_nobody_holds_the_lock(log: sa.Engine, tmp_path: Path) -> None:
@@ -130,7 +131,7 @@ def test_when_the_publisher_is_killed_nobody_answers_and_nobody_holds_the_lock(l
         running.kill()
         running.wait()
         assert read(f"{address}/metrics")[0] == 0
-        until(lambda: not runs(log), "the lock is free")
+        wait_until(lambda: not runs(log), "the lock is free")
 
 
 def test_a_flight_that_hangs_is_seen_and_the_database_can_still_be_asked(log: sa.Engine, tmp_path: Path) -> None:
@@ -138,8 +139,8 @@ def test_a_flight_that_hangs_is_seen_and_the_database_can_still_be_asked(log: sa
         options = {"sink__type": "http", "sink__url": receiver.url}
         with watched(log, tmp_path, **options) as (_, address, ask):
             write(log, 1, 2)
-            until(lambda: receiver.requests, "the receiver has been asked")
-            until(lambda: ask("/status.json")["flights"], "the flight is seen")
+            wait_until(lambda: receiver.requests, "the receiver has been asked")
+            wait_until(lambda: ask("/status.json")["flights"], "the flight is seen")
             assert ask("/status.json")["flights"][0]["rows"] == 2
             row = ask("/rows/1.json")
             assert row["state"].startswith("in flight as event 1")

@@ -13,7 +13,8 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from installed import Collecting, install, opened, run, session, statuses, url_of, write_config
+from publishers import Collecting, install, opened, session, write_config
+from shared import execute, statuses, url_of
 
 from eventlog.config.load import Config, load
 from eventlog.publisher import cycle, daemon, queue
@@ -26,7 +27,7 @@ OTHERS = "INSERT INTO usr SELECT n, 0 FROM generate_series({}, {}) AS n"
 
 @pytest.fixture
 def config(database: sa.Engine, tmp_path: Path) -> Config:
-    run(
+    execute(
         database,
         "CREATE TABLE usr (id integer PRIMARY KEY, num integer, name text)",
         "INSERT INTO usr VALUES (1, 0), (2, 0)",
@@ -73,7 +74,7 @@ def test_an_insert_that_commits_while_a_window_begins_is_one_event(
         "INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value) VALUES (1, 'usr', 'id=9', "
     )
     inserting.execute(logged + "'name', 'a')")
-    run(database, "UPDATE usr SET num = 6 WHERE id = 1")
+    execute(database, "UPDATE usr SET num = 6 WHERE id = 1")
     inserting.execute(logged + "'num', '5')")
     after_begin(monkeypatch, lambda _: inserting.commit())
     sink = Collecting()
@@ -91,11 +92,11 @@ def test_rows_of_a_transaction_that_ends_between_two_windows_stay_in_order(
     if savepoint:
         long.execute("SAVEPOINT s")
     long.execute("UPDATE usr SET num = 10 WHERE id = 1")
-    run(database, OTHERS.format(100, 109))
+    execute(database, OTHERS.format(100, 109))
     if savepoint:
         long.execute("RELEASE s")
     long.execute("UPDATE usr SET num = 11 WHERE id = 1")
-    run(database, OTHERS.format(200, 204))
+    execute(database, OTHERS.format(200, 204))
     sink = Collecting()
     with opened(config, query_limit=4, fold_distance=2, handle_future_events=by_time) as context:
         state = recover(context)
@@ -111,7 +112,7 @@ def test_a_pass_goes_on_behind_what_it_has_read_while_nobody_ends(
     database: sa.Engine, config: Config, writer: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer().execute("UPDATE usr SET num = 10 WHERE id = 1")
-    run(database, OTHERS.format(100, 129))
+    execute(database, OTHERS.format(100, 129))
     begun: list[bool] = []
     after_begin(monkeypatch, begun.append)
     sink = Collecting()
@@ -127,9 +128,9 @@ def test_one_run_ends_although_more_comes_than_it_can_send(database: sa.Engine, 
 
     def add(_: Document) -> None:
         first = next(numbers)
-        run(database, OTHERS.format(first, first + 9))
+        execute(database, OTHERS.format(first, first + 9))
 
-    run(database, OTHERS.format(100, 119))
+    execute(database, OTHERS.format(100, 119))
     sink = Collecting(add)
     with opened(config, query_limit=4, batch_size=1, fold_distance=2) as context:
         daemon.publish_once(context, sink)
@@ -140,7 +141,7 @@ def test_one_run_ends_although_more_comes_than_it_can_send(database: sa.Engine, 
 def test_who_has_written_only_other_tables_is_no_writer(
     database: sa.Engine, config: Config, writer: Callable[[], Any]
 ) -> None:
-    run(database, "CREATE TABLE unwatched (id integer)")
+    execute(database, "CREATE TABLE unwatched (id integer)")
     reading, writing, elsewhere = writer(), writer(), writer()
     reading.execute("SELECT count(*) FROM eventlog")
     elsewhere.execute("INSERT INTO unwatched VALUES (1)")

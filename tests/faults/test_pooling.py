@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 import sqlalchemy as sa
-from publishing import configuration, make_log, write
+from publishers import configuration, make_log, write
 from transaction_pool import transaction_pool
 
 from eventlog.errors import DatabaseError

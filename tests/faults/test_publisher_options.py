@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from publishing import LONG, Inbox, configuration, make_log, settings, until, write
+from publishers import LONG, Inbox, configuration, make_log, settings, write
+from shared import wait_until
 
 from eventlog.errors import DatabaseAway, FatalAnswer, ReceiverAway
 from eventlog.model import Answer, Level, Verdict
@@ -378,4 +379,4 @@ def test_the_publishers_own_user_is_asked_from_the_database(log: sa.Engine) -> N
     with open_context(configuration(log), Counters()) as context:
         publish_once(context, sink)
     assert not sink.seen
-    until(lambda: statuses(log) == {1: "S"}, "the row is consumed")
+    wait_until(lambda: statuses(log) == {1: "S"}, "the row is consumed")

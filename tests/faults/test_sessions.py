@@ -13,22 +13,9 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from installed import (
-    PATIENCE,
-    Collecting,
-    install,
-    is_drained,
-    opened,
-    publishing,
-    rows,
-    run,
-    session,
-    statuses,
-    url_of,
-    wait_until,
-    write_config,
-)
+from publishers import Collecting, install, is_drained, opened, publishing, session, write_config
 from replay import Replay
+from shared import PATIENCE, execute, fetch, statuses, url_of, wait_until
 
 from eventlog.config.load import Config, load
 from eventlog.errors import AnotherPublisher, DatabaseAway, FatalAnswer, ReceiverAway
@@ -45,7 +32,7 @@ FAST = {"retry_initial": 0.01, "retry_max": 0.02}
 
 def installed(database: sa.Engine, directory: Path, **settings: dict[str, Any]) -> Config:
     """A watched table usr, and a log whose rows the tests may write themselves."""
-    run(database, USR)
+    execute(database, USR)
     settings["publisher"] = {"allow_loopback": True, "polling_interval": 1, **settings.get("publisher", {})}
     config = load(write_config(directory, url_of(database), [{"table": "usr"}], **settings), {})
     install(config)
@@ -53,7 +40,7 @@ def installed(database: sa.Engine, directory: Path, **settings: dict[str, Any]) 
 
 
 def insert(database: sa.Engine, *ids: int) -> None:
-    run(database, f"INSERT INTO usr VALUES {', '.join(f'({i}, {chr(39)}n{i}{chr(39)})' for i in ids)}")
+    execute(database, f"INSERT INTO usr VALUES {', '.join(f'({i}, {chr(39)}n{i}{chr(39)})' for i in ids)}")
 
 
 def publish_all(config: Config, sink: Collecting) -> None:
@@ -97,7 +84,7 @@ def test_a_row_that_is_committed_while_its_neighbours_are_sent_is_not_marked_unr
         insert(database, 1)
         late.execute("INSERT INTO usr VALUES (2, 'n2')")
         # Of one object with 1: the group {1, 3} has a gap where 2 will be.
-        run(database, "UPDATE usr SET name = 'n1b' WHERE id = 1", "INSERT INTO usr VALUES (4, 'n4')")
+        execute(database, "UPDATE usr SET name = 'n1b' WHERE id = 1", "INSERT INTO usr VALUES (4, 'n4')")
 
         def commit_now(document: Document) -> None:
             if not late.closed:
@@ -114,13 +101,13 @@ def test_rows_of_one_event_with_a_gap_are_recorded_and_marked_without_it(databas
     values = "('N', 2, 'usr', 'id=1', 'name', 'a', 'b')"
     columns = "status, event_type, table_name, table_key, column_name, old_value, new_value"
     with session(database) as late:
-        run(database, f"INSERT INTO eventlog ({columns}) VALUES {values}")
+        execute(database, f"INSERT INTO eventlog ({columns}) VALUES {values}")
         late.execute(f"INSERT INTO eventlog ({columns}) VALUES {values}".encode())
-        run(database, f"INSERT INTO eventlog ({columns}) VALUES {values}")
+        execute(database, f"INSERT INTO eventlog ({columns}) VALUES {values}")
         seen: list[str] = []
 
         def look(document: Document) -> None:
-            seen.extend(text for (text,) in rows(database, "SELECT composition FROM eventlog_inflight"))
+            seen.extend(text for (text,) in fetch(database, "SELECT composition FROM eventlog_inflight"))
             late.commit()
 
         publish_all(config, Collecting(look))
@@ -136,8 +123,8 @@ def test_a_row_that_arrives_between_send_and_mark_makes_an_event_of_its_own(
 ) -> None:
     config = installed(database, tmp_path)
     insert(database, 1)
-    run(database, "DELETE FROM eventlog")
-    run(database, *(f"UPDATE usr SET name = '{name}' WHERE id = 1" for name in ("a", "b")))
+    execute(database, "DELETE FROM eventlog")
+    execute(database, *(f"UPDATE usr SET name = '{name}' WHERE id = 1" for name in ("a", "b")))
     first, second = (record_id for record_id in statuses(database))
 
     class Died(BaseException):
@@ -149,7 +136,7 @@ def test_a_row_that_arrives_between_send_and_mark_makes_an_event_of_its_own(
     sink = Collecting(die)
     with pytest.raises(Died):
         publish_all(config, sink)
-    run(database, "UPDATE usr SET name = 'c' WHERE id = 1")
+    execute(database, "UPDATE usr SET name = 'c' WHERE id = 1")
     sink.on_send = lambda document: None
     publish_all(config, sink)
     assert sink.event_ids == [str(first), str(first), str(second + 1)]
@@ -177,7 +164,7 @@ def test_only_the_object_that_got_retry_waits(database: sa.Engine, tmp_path: Pat
     with publishing(config, sink, **FAST) as running:
         wait_until(refused.is_set, "the object is refused")
         # Its later event must not overtake; that of another object must not wait.
-        run(database, "DELETE FROM usr WHERE id = 1", "INSERT INTO usr VALUES (3, 'n3')")
+        execute(database, "DELETE FROM usr WHERE id = 1", "INSERT INTO usr VALUES (3, 'n3')")
         wait_until(lambda: is_drained(database, running), "the queue is drained")
     assert sink.event_ids.index("3") > max(i for i, event_id in enumerate(sink.event_ids) if event_id == "1")
     assert names_of(sink) == {"id=2": ["n2"], "id=3": ["n3"]}
@@ -186,7 +173,7 @@ def test_only_the_object_that_got_retry_waits(database: sa.Engine, tmp_path: Pat
 def test_a_retried_object_with_more_events_ends_in_their_order(database: sa.Engine, tmp_path: Path) -> None:
     config = installed(database, tmp_path)
     insert(database, 1)
-    run(database, "DELETE FROM usr", "INSERT INTO usr VALUES (1, 'again')", "UPDATE usr SET name = 'last'")
+    execute(database, "DELETE FROM usr", "INSERT INTO usr VALUES (1, 'again')", "UPDATE usr SET name = 'last'")
     answers = [Answer({"1": Verdict(Level.RETRY)}), Answer({"1": Verdict(Level.RETRY)})]
     sink = Collecting(lambda document: answers.pop() if answers else None)
     with publishing(config, sink, **FAST) as running:
@@ -220,7 +207,7 @@ def test_fatal_marks_f_and_stops_the_daemon(database: sa.Engine, tmp_path: Path)
     with pytest.raises(FatalAnswer, match="no more"):
         publish(lambda: opened(config), lambda: sink)
     assert statuses(database) == {1: "S", 2: "F", 3: "N"}
-    assert rows(database, "SELECT record_id, code, message FROM eventlog_error") == [(2, "receiver", "no more")]
+    assert fetch(database, "SELECT record_id, code, message FROM eventlog_error") == [(2, "receiver", "no more")]
 
 
 # --- one publisher ----------------------------------------------------------------------------------------------------
@@ -269,7 +256,7 @@ def test_a_publisher_whose_session_is_ended_connects_again_and_loses_nothing(
     def end_session(document: Document) -> None:
         if ends and document.events[0].event_id == str(ends[0]):
             ends.pop(0)
-            rows(database, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {PUBLISHERS}")
+            fetch(database, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {PUBLISHERS}")
 
     sink = Collecting(end_session)
     with publishing(config, sink) as running:
@@ -317,14 +304,16 @@ def test_no_session_is_idle_in_a_transaction_while_the_receiver_is_slow(database
     config = installed(
         database, tmp_path, publisher={"batch_size": 1, "flight_rows": 2, "query_limit": 4, "mark_interval": 0}
     )
-    run(database, "INSERT INTO usr VALUES (9, 'n9')", "UPDATE eventlog SET status = 'S'")
+    execute(database, "INSERT INTO usr VALUES (9, 'n9')", "UPDATE eventlog SET status = 'S'")
     columns = "status, event_type, table_name, table_key, column_name"
-    run(database, f"INSERT INTO eventlog ({columns}) SELECT 'N', 8, 'usr', 'id=9', 'name' FROM generate_series(1, 3)")
+    execute(
+        database, f"INSERT INTO eventlog ({columns}) SELECT 'N', 8, 'usr', 'id=9', 'name' FROM generate_series(1, 3)"
+    )
     insert(database, *range(1, 7))
     states: list[str] = []
 
     def look(document: Document) -> Answer | None:
-        states.extend(state for (state,) in rows(database, f"SELECT state FROM pg_stat_activity WHERE {PUBLISHERS}"))
+        states.extend(state for (state,) in fetch(database, f"SELECT state FROM pg_stat_activity WHERE {PUBLISHERS}"))
         return Answer({"5": Verdict(Level.RETRY)}) if len(states) < 5 else None
 
     with publishing(config, Collecting(look), **FAST) as running:
@@ -385,7 +374,7 @@ def test_a_signal_in_the_middle_of_a_flight_marks_what_was_answered_and_ends_wel
     assert process.returncode == 0, errors
     assert received.read_text().split() == ["1", "2"]
     assert statuses(database) == {1: "S", 2: "S", 3: "N", 4: "N"}
-    [(line,)] = rows(database, "SELECT composition FROM eventlog_inflight")
+    [(line,)] = fetch(database, "SELECT composition FROM eventlog_inflight")
     left = [(envelope.number, [list(event.ids) for event in envelope.events]) for envelope in decode(1, line).envelopes]
     assert left == [(3, [[3]]), (4, [[4]])]
     ended = command(tmp_path, "publish", "--once")
@@ -402,7 +391,7 @@ def test_fatal_through_the_command_line_is_exit_code_3(database: sa.Engine, tmp_
     installed(database, tmp_path, sink={"type": "python", "function": "receivers:receive"})
     insert(database, 1, 2)
     for arguments in (("publish",), ("publish", "--once")):
-        run(database, "UPDATE eventlog SET status = 'N'")
+        execute(database, "UPDATE eventlog SET status = 'N'")
         ended = command(tmp_path, *arguments)
         assert ended.returncode == 3, ended.stderr
         assert "full" in ended.stderr.strip().splitlines()[-1]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from installed import run, statuses, url_of, write_config
-from publishing import ROW
+from publishers import ROW, write_config
+from shared import execute, statuses, url_of
 
 from eventlog import cli
 from eventlog.model import LogRow
@@ -24,10 +24,10 @@ TABLE = "CREATE TABLE usr (idu integer PRIMARY KEY, fname text)"
 @pytest.fixture
 def command(database: sa.Engine, tmp_path: Path) -> Any:
     """``eventlog publish --once`` of a log with some rows, into the one directory of the test; its exit code."""
-    run(database, TABLE)
+    execute(database, TABLE)
 
     def publish(log: str = "eventlog", key: int = 1) -> int:
-        run(database, ROW.replace("INTO eventlog", f"INTO {log}").replace(":idu", f"{key}"))
+        execute(database, ROW.replace("INTO eventlog", f"INTO {log}").replace(":idu", f"{key}"))
         place = tmp_path / log
         place.mkdir(exist_ok=True)
         sink = {"type": "files", "directory": str(tmp_path / "documents")}
@@ -78,7 +78,7 @@ def test_a_log_whose_numbers_went_back_is_refused(
     migrations.upgrade(database, log_table="eventlog")
     assert [command(key=key) for key in (1, 2, 3)] == [0, 0, 0]
     before = documents(tmp_path)
-    run(database, "ALTER SEQUENCE eventlog_flight RESTART")
+    execute(database, "ALTER SEQUENCE eventlog_flight RESTART")
     assert command() == 2
     assert "was made anew or restored" in capfd.readouterr().err
     assert documents(tmp_path) == before

@@ -13,21 +13,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from publishing import (
-    LONG,
-    PATIENCE,
-    ROW,
-    Inbox,
-    backend,
-    configuration,
-    make_log,
-    process,
-    publisher,
-    runs,
-    sleeps,
-    until,
-    write,
-)
+from publishers import LONG, ROW, Inbox, backend, configuration, make_log, process, publishing, runs, sleeps, write
+from shared import PATIENCE, wait_until
 
 from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.sinks import Document
@@ -63,11 +50,11 @@ def heard(listener: sa.PoolProxiedConnection) -> int:
 
 def test_each_row_wakes_a_publisher_that_sleeps(log: sa.Engine) -> None:
     inbox = Inbox()
-    with publisher(configuration(log, polling_interval=LONG), inbox):
+    with publishing(configuration(log, polling_interval=LONG), inbox):
         for key in range(1, 101):
             write(log, key)
             assert inbox.take() == [key]
-        until(lambda: sleeps(log), "the publisher sleeps")
+        wait_until(lambda: sleeps(log), "the publisher sleeps")
 
 
 def test_no_wake_up_is_lost_under_load(log: sa.Engine) -> None:
@@ -86,32 +73,32 @@ def test_no_wake_up_is_lost_under_load(log: sa.Engine) -> None:
 
     inbox = Inbox()
     threads = [threading.Thread(target=run, args=(own,)) for own in keys]
-    with publisher(configuration(log, polling_interval=LONG), inbox):
+    with publishing(configuration(log, polling_interval=LONG), inbox):
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         assert sorted(inbox.take_all(writers * each)) == list(range(1, writers * each + 1))
-        until(lambda: sleeps(log), "the publisher sleeps")
+        wait_until(lambda: sleeps(log), "the publisher sleeps")
 
 
 def test_the_publisher_does_not_sleep_while_a_writer_is_open_that_will_not_notify(log: sa.Engine) -> None:
     inbox = Inbox()
     with log.connect() as conn:
         conn.execute(sa.text(ROW), {"idu": 1})
-        with publisher(configuration(log, polling_interval=LONG), inbox):
+        with publishing(configuration(log, polling_interval=LONG), inbox):
             write(log, 2)
             assert inbox.take() == [2]
             assert not sleeps(log)
             conn.commit()
             assert inbox.take() == [1]
-            until(lambda: sleeps(log), "the publisher sleeps")
+            wait_until(lambda: sleeps(log), "the publisher sleeps")
 
 
 def test_a_row_that_is_written_during_sleep_wakes_at_commit(log: sa.Engine) -> None:
     inbox = Inbox()
-    with publisher(configuration(log, polling_interval=LONG), inbox):
-        until(lambda: sleeps(log), "the publisher sleeps")
+    with publishing(configuration(log, polling_interval=LONG), inbox):
+        wait_until(lambda: sleeps(log), "the publisher sleeps")
         with log.connect() as conn:
             conn.execute(sa.text(ROW), {"idu": 1})
             with conn.begin_nested() as undone:
@@ -123,8 +110,8 @@ def test_a_row_that_is_written_during_sleep_wakes_at_commit(log: sa.Engine) -> N
 
 
 def test_a_writer_that_is_undone_wakes_nobody(log: sa.Engine, listener: sa.PoolProxiedConnection) -> None:
-    with publisher(configuration(log, polling_interval=LONG), Inbox()):
-        until(lambda: sleeps(log), "the publisher sleeps")
+    with publishing(configuration(log, polling_interval=LONG), Inbox()):
+        wait_until(lambda: sleeps(log), "the publisher sleeps")
         with log.connect() as conn:
             conn.execute(sa.text(ROW), {"idu": 1})
             conn.rollback()
@@ -156,8 +143,8 @@ def test_who_may_not_notify_writes_the_log_all_the_same(log: sa.Engine) -> None:
         conn.execute(sa.text("REVOKE EXECUTE ON FUNCTION pg_try_advisory_xact_lock_shared(int, int) FROM PUBLIC"))
     inbox = Inbox()
     try:
-        with publisher(configuration(log, polling_interval=LONG), inbox):
-            until(lambda: sleeps(log), "the publisher sleeps")
+        with publishing(configuration(log, polling_interval=LONG), inbox):
+            wait_until(lambda: sleeps(log), "the publisher sleeps")
             with log.begin() as conn:
                 conn.execute(sa.text(f"SET LOCAL ROLE {role}"))
                 conn.execute(sa.text(ROW), {"idu": 1})
@@ -170,8 +157,8 @@ def test_who_may_not_notify_writes_the_log_all_the_same(log: sa.Engine) -> None:
 
 def test_a_row_of_a_replication_role_wakes_too(log: sa.Engine) -> None:
     inbox = Inbox()
-    with publisher(configuration(log, polling_interval=LONG), inbox):
-        until(lambda: sleeps(log), "the publisher sleeps")
+    with publishing(configuration(log, polling_interval=LONG), inbox):
+        wait_until(lambda: sleeps(log), "the publisher sleeps")
         with log.begin() as conn:
             conn.execute(sa.text("SET LOCAL session_replication_role = replica"))
             conn.execute(sa.text(ROW), {"idu": 1})
@@ -179,15 +166,15 @@ def test_a_row_of_a_replication_role_wakes_too(log: sa.Engine) -> None:
 
 
 def test_a_sleeping_publisher_is_in_no_transaction(log: sa.Engine) -> None:
-    with publisher(configuration(log, polling_interval=LONG), Inbox()):
-        until(lambda: sleeps(log), "the publisher sleeps")
-        until(lambda: backend(log)[1:] == ("idle", False), "its session is idle, in no transaction")
+    with publishing(configuration(log, polling_interval=LONG), Inbox()):
+        wait_until(lambda: sleeps(log), "the publisher sleeps")
+        wait_until(lambda: backend(log)[1:] == ("idle", False), "its session is idle, in no transaction")
 
 
 def test_a_publisher_whose_session_ends_in_its_sleep_goes_on(log: sa.Engine) -> None:
     inbox = Inbox()
-    with publisher(configuration(log, polling_interval=LONG), inbox):
-        until(lambda: sleeps(log), "the publisher sleeps")
+    with publishing(configuration(log, polling_interval=LONG), inbox):
+        wait_until(lambda: sleeps(log), "the publisher sleeps")
         with log.begin() as conn:
             conn.execute(sa.text("SELECT pg_terminate_backend(:pid)"), {"pid": backend(log)[0]})
         write(log, 1)
@@ -198,14 +185,14 @@ def test_a_publisher_that_is_killed_in_its_sleep_leaves_nothing_behind(
     log: sa.Engine, listener: sa.PoolProxiedConnection, tmp_path: Path
 ) -> None:
     with process(log, tmp_path, polling_interval=LONG) as running:
-        until(lambda: sleeps(log), "the publisher sleeps")
+        wait_until(lambda: sleeps(log), "the publisher sleeps")
         running.kill()
         running.wait(PATIENCE)
-        until(lambda: not runs(log) and not sleeps(log), "its session has ended")
+        wait_until(lambda: not runs(log) and not sleeps(log), "its session has ended")
     write(log, 1)
     assert heard(listener) == 0
     inbox = Inbox()
-    with publisher(configuration(log, polling_interval=LONG), inbox):
+    with publishing(configuration(log, polling_interval=LONG), inbox):
         assert inbox.take() == [1]
 
 
@@ -213,19 +200,19 @@ def test_a_publisher_that_is_killed_in_its_sleep_leaves_nothing_behind(
 def test_sigterm_ends_the_sleep_at_once(log: sa.Engine, tmp_path: Path, options: dict[str, str]) -> None:
     with process(log, tmp_path, polling_interval=LONG, **options) as running:
         asleep = sleeps if options == {"notify": "yes"} else runs
-        until(lambda: asleep(log), "the publisher sleeps")
-        until(lambda: backend(log)[1] == "idle", "it does")
+        wait_until(lambda: asleep(log), "the publisher sleeps")
+        wait_until(lambda: backend(log)[1] == "idle", "it does")
         running.send_signal(signal.SIGTERM)
         assert running.wait(PATIENCE) == 0  # far less than the interval
 
 
 def test_a_plain_event_stops_a_publisher_that_sleeps(log: sa.Engine) -> None:
     stop = threading.Event()
-    with publisher(configuration(log, polling_interval=LONG), Inbox(), stop) as thread:
-        until(lambda: sleeps(log), "the publisher sleeps")
+    with publishing(configuration(log, polling_interval=LONG), Inbox(), stop) as running:
+        wait_until(lambda: sleeps(log), "the publisher sleeps")
         stop.set()
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
+        running.thread.join(PATIENCE)
+        assert not running.thread.is_alive()
 
 
 def test_a_parked_object_ends_the_sleep_when_it_is_due(log: sa.Engine) -> None:
@@ -237,19 +224,19 @@ def test_a_parked_object_ends_the_sleep_when_it_is_due(log: sa.Engine) -> None:
             return Answer({event.event_id: Verdict(next(self.answers)) for event in document.events})
 
     inbox = Busy()
-    with publisher(configuration(log, polling_interval=LONG, retry_initial=0.3), inbox):
+    with publishing(configuration(log, polling_interval=LONG, retry_initial=0.3), inbox):
         write(log, 1)
         assert inbox.take() == [1]
-        until(lambda: sleeps(log), "the publisher sleeps")
+        wait_until(lambda: sleeps(log), "the publisher sleeps")
         assert inbox.take() == [1]
         assert inbox.take() == [1]
 
 
 def test_without_notify_the_queue_is_polled(log: sa.Engine, listener: sa.PoolProxiedConnection) -> None:
     inbox = Inbox()
-    with publisher(configuration(log, polling_interval=1, notify="no"), inbox):
+    with publishing(configuration(log, polling_interval=1, notify="no"), inbox):
         for key in (1, 2):
-            until(lambda: runs(log) and backend(log)[1] == "idle", "the publisher rests")
+            wait_until(lambda: runs(log) and backend(log)[1] == "idle", "the publisher rests")
             write(log, key)
             assert inbox.take() == [key]
             assert not sleeps(log)
@@ -266,8 +253,8 @@ def test_a_log_that_does_not_notify_is_polled_and_that_is_said(
     with log.begin() as conn:
         conn.execute(sa.text(change))
     inbox = Inbox()
-    with caplog.at_level(logging.INFO, "eventlog"), publisher(configuration(log, polling_interval=1), inbox):
-        until(lambda: runs(log) and backend(log)[1] == "idle", "the publisher rests")
+    with caplog.at_level(logging.INFO, "eventlog"), publishing(configuration(log, polling_interval=1), inbox):
+        wait_until(lambda: runs(log) and backend(log)[1] == "idle", "the publisher rests")
         write(log, 1)
         assert inbox.take() == [1]
         assert not sleeps(log)

@@ -12,20 +12,9 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from installed import (
-    Collecting,
-    install,
-    is_drained,
-    publishing,
-    rows,
-    run,
-    session,
-    unless_refused,
-    url_of,
-    wait_until,
-    write_config,
-)
+from publishers import Collecting, install, is_drained, publishing, session, unless_refused, write_config
 from replay import Objects, Replay
+from shared import execute, fetch, url_of, wait_until
 
 from eventlog.config.load import load
 from eventlog.errors import ReceiverAway
@@ -90,14 +79,14 @@ def write(engine: sa.Engine, seed: int, transactions: int, failures: list[BaseEx
 def contents(engine: sa.Engine) -> Objects:
     """The tables as the objects that a receiver should have."""
     objects: Objects = {}
-    for key, name, num, phones, notes in rows(
+    for key, name, num, phones, notes in fetch(
         engine,
         """SELECT id::text, name, num::text, ARRAY(SELECT no FROM phone p WHERE p.id = u.id),
                   ARRAY(SELECT DISTINCT txt FROM note n WHERE n.id = u.id) FROM usr u""",
     ):
         found = {"name": [name], "num": [num], "phone.no": sorted(phones), "note.txt": sorted(notes)}
         objects[f"id={key},table=usr,schema=public"] = found
-    for code, part, about in rows(engine, "SELECT code, part::text, about FROM grp"):
+    for code, part, about in fetch(engine, "SELECT code, part::text, about FROM grp"):
         quoted = {"x y": "x y", "it's": '"it\'s"', 'q"+': '"q\\"+"'}[code]
         objects[f"code={quoted}+part={part},table=grp,schema=public"] = {"about": [about]}
     return {
@@ -118,7 +107,7 @@ def careless(chance: random.Random) -> Callable[[Document], Answer | None]:
 
 
 def write_and_publish(database: sa.Engine, tmp_path: Path, seed: int, transactions: int, **options: Any) -> None:
-    run(database, *TABLES)
+    execute(database, *TABLES)
     config = load(
         write_config(
             tmp_path, url_of(database), WATCHES, publisher={"allow_loopback": True, "polling_interval": 1, **options}
@@ -138,8 +127,8 @@ def write_and_publish(database: sa.Engine, tmp_path: Path, seed: int, transactio
             writer.join()
         wait_until(lambda: is_drained(database, running), "the queue is drained")
     assert not failures
-    assert {status for (status,) in rows(database, "SELECT DISTINCT status FROM eventlog")} <= {"S", "W"}
-    assert rows(database, "SELECT * FROM eventlog_error") == []
+    assert {status for (status,) in fetch(database, "SELECT DISTINCT status FROM eventlog")} <= {"S", "W"}
+    assert fetch(database, "SELECT * FROM eventlog_error") == []
 
     # With a small distance the rows of one INSERT make several adds.
     folds = config.publisher.fold_distance >= 20 and config.publisher.fold_span >= 100

@@ -1,0 +1,274 @@
+"""Publishers on a log of a real PostgreSQL: how the log is made, run by a thread or a process, and what they send."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+from shared import PATIENCE, PlainSink, fetch, url_of
+
+from eventlog.cli.context import transaction
+from eventlog.cli.db import names
+from eventlog.cli.triggers import planned_triggers
+from eventlog.config.load import Config, load
+from eventlog.model import Answer
+from eventlog.publisher.context import Context, Counters
+from eventlog.publisher.daemon import publish
+from eventlog.publisher.open import open_context
+from eventlog.publisher.sinks import Document, Sink
+from eventlog.publisher.wake import Stop, StopRequest
+from eventlog.sql import migrations
+from eventlog.sql.triggers.plan import LOCK_TIMEOUT
+
+LONG = 3600
+"""A polling interval that no test waits for."""
+
+# --- a log and its configuration --------------------------------------------------------------------------------------
+
+
+def write_config(directory: Path, url: str, watches: Sequence[dict[str, Any]] = (), **sections: dict[str, Any]) -> Path:
+    """A configuration file: ``sections`` by name, ``database={"schema_name": ...}`` and so on."""
+    database = {"url": url, **sections.pop("database", {})}
+    lines = []
+    for name, settings in {"database": database, **sections}.items():
+        lines += [f"[{name}]", *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in settings.items())]
+    for watch in watches:
+        lines += ["[[watch]]", *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in watch.items())]
+    path = directory / "eventlog.toml"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def install(config: Config) -> None:
+    """The log with its companions, and the triggers of the watches."""
+    with transaction(config) as (conn, dialect):
+        migrations.upgrade(conn, **names(config))
+        dialect.triggers.apply(conn, planned_triggers(conn, dialect, config), LOCK_TIMEOUT)
+
+
+ROW = """INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value)
+VALUES (1, 'usr', 'idu=' || :idu, 'fname', 'Jack')"""
+
+
+def make_log(engine: sa.Engine) -> None:
+    """The class ``usr`` and the log as ``eventlog db upgrade`` makes it."""
+    with engine.begin() as conn:
+        conn.execute(sa.text("CREATE TABLE usr (idu integer PRIMARY KEY, fname text)"))
+    migrations.upgrade(engine, log_table="eventlog")
+
+
+def write(engine: sa.Engine, *keys: int) -> None:
+    """A row for each of these objects, in one transaction."""
+    with engine.begin() as conn:
+        for key in keys:
+            conn.execute(sa.text(ROW), {"idu": key})
+
+
+def settings(engine: sa.Engine, **options: object) -> dict[str, str]:
+    """Flags: options of [publisher] by their name, others as ``sink__form``."""
+    return {
+        "database.url": url_of(engine),
+        **{
+            name.replace("__", ".") if "__" in name else f"publisher.{name}": str(value)
+            for name, value in options.items()
+        },
+    }
+
+
+def configuration(engine: sa.Engine, **options: object) -> Config:
+    return load(None, {}, settings(engine, **options))
+
+
+# --- who writes -------------------------------------------------------------------------------------------------------
+
+
+def session(engine: sa.Engine) -> psycopg.Connection[Any]:
+    """A session of an application: of the bare driver, each statement in the transaction that it begins."""
+    url = engine.url
+    return psycopg.connect(
+        host=str(url.query.get("host") or url.host or ""),
+        port=url.port,
+        user=url.username,
+        password=url.password,
+        dbname=url.database,
+        application_name="writer",
+    )
+
+
+@contextmanager
+def unless_refused(session: psycopg.Connection[Any]) -> Iterator[None]:
+    """A transaction of an application, rolled back where the server refuses it for what others do at the same time."""
+    try:
+        yield
+    except (
+        psycopg.errors.IntegrityError,
+        psycopg.errors.DeadlockDetected,
+        psycopg.errors.CardinalityViolation,
+        psycopg.errors.SerializationFailure,
+    ):
+        session.rollback()
+    except psycopg.errors.InternalError_ as error:
+        # Of the server itself, seldom: an update that is being rolled back counts ("more than one updating member").
+        if "multixact" not in str(error):
+            raise
+        session.rollback()
+
+
+# --- sinks ------------------------------------------------------------------------------------------------------------
+
+
+class Collecting(PlainSink):
+    """A sink that keeps its documents. ``on_send`` may look around, wait, answer, or raise."""
+
+    def __init__(self, on_send: Callable[[Document], Answer | None] = lambda document: None) -> None:
+        self.documents: list[Document] = []
+        self.on_send = on_send
+
+    def send(self, document: Document) -> Answer:
+        self.documents.append(document)
+        return self.on_send(document) or Answer()
+
+    @property
+    def bodies(self) -> list[str]:
+        return [document.body for document in self.documents]
+
+    @property
+    def event_ids(self) -> list[str]:
+        return [event.event_id for document in self.documents for event in document.events]
+
+
+@dataclass
+class Inbox(PlainSink):
+    """A receiver that takes everything. ``keys`` are those of the objects, in the order in which they came."""
+
+    documents: queue.Queue[Document] = field(default_factory=queue.Queue)
+
+    def send(self, document: Document) -> Answer:
+        self.documents.put(document)
+        return Answer()
+
+    def take(self) -> list[int]:
+        """The objects of the next document, which is waited for."""
+        document = self.documents.get(timeout=PATIENCE)
+        return [int(event.association.partition(",")[0].removeprefix("idu=")) for event in document.events]
+
+    def take_all(self, count: int) -> list[int]:
+        keys: list[int] = []
+        while len(keys) < count:
+            keys += self.take()
+        return keys
+
+
+# --- publishers -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def opened(config: Config, **options: Any) -> Iterator[Context]:
+    """A context that holds the lock, with options that a configuration does not allow, such as no waiting."""
+    with open_context(config, Counters()) as context:
+        yield dataclasses.replace(context, options=dataclasses.replace(context.options, **options))
+
+
+@dataclass
+class Running:
+    """A publisher in a thread. ``error`` is what it ended with."""
+
+    stop: Stop
+    thread: threading.Thread
+    error: BaseException | None = None
+
+
+@contextmanager
+def publishing(config: Config, sink: Sink, stop: Stop | None = None, **options: Any) -> Iterator[Running]:
+    """The daemon in a thread while the block runs; it is stopped at its end, and what it raised is raised."""
+
+    def serve() -> None:
+        try:
+            publish(lambda: opened(config, **options), lambda: sink, running.stop)
+        except BaseException as error:
+            running.error = error
+
+    running = Running(stop or StopRequest(), threading.Thread(target=serve, name="publisher"))
+    running.thread.start()
+    try:
+        yield running
+    finally:
+        running.stop.set()  # type: ignore[attr-defined]
+        running.thread.join(PATIENCE)
+        assert not running.thread.is_alive(), "the publisher does not stop"
+        if isinstance(running.stop, StopRequest):
+            running.stop.close()
+    if running.error is not None:
+        raise running.error
+
+
+def is_drained(engine: sa.Engine, running: Running | None = None, log: str = "eventlog") -> bool:
+    """Whether nothing waits and nothing is in flight."""
+    if running is not None and running.error is not None:
+        raise running.error
+    (counts,) = fetch(
+        engine, f"SELECT (SELECT count(*) FROM {log} WHERE status = 'N'), (SELECT count(*) FROM {log}_inflight)"
+    )
+    return counts == (0, 0)
+
+
+@contextmanager
+def process(
+    engine: sa.Engine, directory: Path, *more: str, first: Sequence[str] = (), **options: object
+) -> Iterator[subprocess.Popen[bytes]]:
+    """``eventlog publish`` as a process of its own, killed at the end. Its sink is ``files`` by default."""
+    files = {} if "sink__type" in options else {"sink.type": "files", "sink.directory": str(directory)}
+    flags = settings(engine, **options) | files
+    command = [str(Path(sys.executable).with_name("eventlog")), *first, *_set(flags), "publish", *more]
+    running = subprocess.Popen(command, env=os.environ | {"EVENTLOG_TRACEBACK": "1"}, stderr=subprocess.PIPE)
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.communicate()
+
+
+def _set(flags: dict[str, str]) -> Sequence[str]:
+    return [part for name, value in flags.items() for part in ("--set", f"{name}={value}")]
+
+
+# What the server knows of a publisher.
+
+_LOCKS = """SELECT count(*) FROM pg_locks
+WHERE locktype = 'advisory' AND granted AND mode = 'ExclusiveLock' AND classid = CAST(:class AS bigint)::oid
+  AND objid = 'eventlog'::regclass AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
+
+
+def sleeps(engine: sa.Engine) -> bool:
+    """Whether a publisher has the lock that makes writers notify."""
+    return _locked(engine, b"Ewak")
+
+
+def runs(engine: sa.Engine) -> bool:
+    """Whether a publisher has the log."""
+    return _locked(engine, b"Elog")
+
+
+def _locked(engine: sa.Engine, name: bytes) -> bool:
+    with engine.connect() as conn:
+        return bool(conn.execute(sa.text(_LOCKS), {"class": int.from_bytes(name)}).scalar_one())
+
+
+def backend(engine: sa.Engine) -> sa.Row[tuple[int, str, bool]]:
+    """Process, state and "in a transaction" of the publisher's session."""
+    statement = """SELECT a.pid, a.state, a.xact_start IS NOT NULL FROM pg_stat_activity a JOIN pg_locks l USING (pid)
+    WHERE l.locktype = 'advisory' AND l.classid = CAST(:class AS bigint)::oid AND a.datname = current_database()"""
+    with engine.connect() as conn:
+        return conn.execute(sa.text(statement), {"class": int.from_bytes(b"Elog")}).one()
