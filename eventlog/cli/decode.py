@@ -54,7 +54,7 @@ def readable(source_format: str, source: str, options: Mapping[str, Any], report
         yield from listing_of(source, options, report)
         return
     if source_format == "linter" and "://" not in source:
-        from eventlog.linter.listing import queue_listing
+        from eventlog.linter.format import queue_listing
 
         yield from queue_listing(source, options)
         yield ""

@@ -1,4 +1,4 @@
-"""What the converter knows of the Linter queue: files, directories and databases (spec/linter-queue.md)."""
+"""What conversion and `eventlog decode` know of Linter queues: files, directories, databases (spec/linter-queue.md)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,28 @@ from eventlog.linter.attributes import (
 from eventlog.linter.database import QueuePoller
 from eventlog.linter.errors import MissingColumn
 from eventlog.linter.reader import DISPATCH_ATTRS, QueueReader, ReaderOptions
-from eventlog.linter.rows import DATA_SIZE, QUEUE_COLUMNS, QueueRow, Where, column_values, queue_rows
+from eventlog.linter.rows import (
+    DATA_SIZE,
+    QUEUE_COLUMNS,
+    QueueRow,
+    Where,
+    blob_attr,
+    column_values,
+    data_bytes,
+    decode_oper_date,
+    queue_rows,
+    syslog_addr,
+)
+from eventlog.linter.transactions import (
+    BLOB_OPERATIONS,
+    CREATE_BLOB,
+    DELETE,
+    INSERT,
+    INSERT_BLOB,
+    UPDATE,
+    TypTable,
+    typ_table,
+)
 from eventlog.linter.writer import QueueWriter, WriterOptions, first_address, next_address
 from eventlog.model import Change
 from eventlog.sql.connection import connect_any
@@ -302,3 +323,51 @@ def _reader_options(options: Mapping[str, Any]) -> list[Any]:
 
 
 FORMAT = Format("linter", read, write)
+
+
+# --- the listing ------------------------------------------------------------------------------------------------------
+
+_SHOWN = 32  # bytes a line
+
+
+def queue_listing(source: str, options: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of a file or directory, row by row in the order of the files. Raises FormatError."""
+    table = typ_table(options.get("typ_table", "fields"))
+    files, _ = export_files(Path(source))
+    for number, row in enumerate(read_queue(files), 1):
+        try:
+            yield from _row(number, row, table)
+        except FormatError as error:
+            raise with_location(error, f"{source}, row {number} of the listing") from None
+
+
+def _row(number: int, row: QueueRow, table: TypTable) -> Iterator[str]:
+    file, address = syslog_addr(row.syslog_addr)
+    yield f"row {number}  SYSLOG_ADDR {file}:{address}  {_operation(row.typ, table)}  transaction {row.transact_id:X}"
+    time = decode_oper_date(row.oper_date)
+    yield f"    OPER_DATE   {row.oper_date.hex().upper()}  {time} of the server {row.dbnode!r}"
+    if row.typ in (table.commit, table.rollback):
+        return
+    destination = ".".join(part for part in row.destination if part)
+    yield f"    table       {row.tabnum_src} -> {destination!r}, row id {row.rowid_src}, channel {row.channel}"
+    yield f"    lengths     {row.len1} + {row.len2}, piece {row.extdata}"
+    if row.blobatr:
+        column, blob_type = blob_attr(row.blobatr)
+        yield f"    BLOBATR     column {column}, type {blob_type}"
+    data = data_bytes(row.data)
+    for at in range(0, len(data), _SHOWN):
+        yield f"    {at:08x}    {data[at : at + _SHOWN].hex().upper()}"
+
+
+def _operation(typ: int, table: TypTable) -> str:
+    names: dict[int | None, str] = {
+        DELETE: "DELETE",
+        INSERT: "INSERT",
+        UPDATE: "UPDATE",
+        table.clear_blob: "CLEAR BLOB",
+        table.commit: "COMMIT",
+        table.rollback: "ROLLBACK",
+    }
+    if table.operations & BLOB_OPERATIONS:
+        names |= {CREATE_BLOB: "CREATE BLOB", INSERT_BLOB: "INSERT BLOB"}
+    return f"TYP {typ} {names.get(typ, '(unknown)')}"

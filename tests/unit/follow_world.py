@@ -13,9 +13,9 @@ from typing import Any
 from lxml import etree
 
 from eventlog.changes.to_events import EventWriting
-from eventlog.gbase.emulator.scenarios import drain, open_session
 from eventlog.gbase.emulator.server import CdcServer, Work
 from eventlog.gbase.emulator.session import Switches
+from eventlog.gbase.emulator.workload import drain, open_session
 from eventlog.gbase.options import ReadOptions
 from eventlog.model import Answer, Event, Level, Verdict
 from eventlog.publisher.context import Counters, PublisherOptions

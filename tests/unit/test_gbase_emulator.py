@@ -12,10 +12,20 @@ from typing import Any
 import pytest
 
 from eventlog.gbase import records
-from eventlog.gbase.emulator.scenarios import ALL, LABELS, SCENARIOS, T1, drain, new_server, open_session, play
 from eventlog.gbase.emulator.server import CdcServer, Done, Work
 from eventlog.gbase.emulator.session import Switches
-from eventlog.gbase.emulator.workload import Workload, stream
+from eventlog.gbase.emulator.workload import (
+    ALL,
+    LABELS,
+    SCENARIOS,
+    T1,
+    Workload,
+    drain,
+    new_server,
+    open_session,
+    play,
+    stream,
+)
 from eventlog.gbase.errors import ERROR_NUMBERS, SessionDead
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.reader import StreamReader

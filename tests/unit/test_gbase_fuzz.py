@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from eventlog.changes.json_form import to_json
 from eventlog.errors import FormatError
 from eventlog.gbase import records
-from eventlog.gbase.emulator.scenarios import SCENARIOS, play
-from eventlog.gbase.emulator.workload import stream
+from eventlog.gbase.emulator.workload import SCENARIOS, play, stream
 from eventlog.gbase.listing import listing
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.reader import StreamReader

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from eventlog.errors import FormatError
-from eventlog.gbase.emulator.scenarios import LABELS, SCENARIOS, play
 from eventlog.gbase.emulator.session import Switches
+from eventlog.gbase.emulator.workload import LABELS, SCENARIOS, play
 from eventlog.gbase.errors import RowLengthError, TruncatedStream
 from eventlog.gbase.listing import listing
 from eventlog.gbase.options import ReadOptions

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from eventlog.errors import DatabaseError
-from eventlog.gbase.emulator.scenarios import ALL, T1, new_server
 from eventlog.gbase.emulator.server import CdcServer, EmulatorConnection, EmulatorCursor
+from eventlog.gbase.emulator.workload import ALL, T1, new_server
 from eventlog.gbase.errors import CdcError
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.reader import StreamReader

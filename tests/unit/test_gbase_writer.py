@@ -22,8 +22,7 @@ from eventlog.errors import (
     ValueRange,
 )
 from eventlog.gbase.column_types import Column, parse_type, split_columns
-from eventlog.gbase.emulator.scenarios import play
-from eventlog.gbase.emulator.workload import ALL_TYPES, random_value
+from eventlog.gbase.emulator.workload import ALL_TYPES, play, random_value
 from eventlog.gbase.errors import DecodeError
 from eventlog.gbase.format import FORMAT
 from eventlog.gbase.options import ReadOptions, WriteOptions
