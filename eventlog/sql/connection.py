@@ -158,9 +158,7 @@ def describe(url: URL) -> str:
 
 
 def _not_connected(dialect: Dialect, url: URL, error: BaseException, secret: str) -> DatabaseError:
-    reason = " ".join(str(error).split())
-    if url.password:
-        reason = reason.replace(str(url.password), "***")
+    reason = registry.reason_of(error, url)
     for sign, advice in dialect.connect_advice.items():
         if sign in reason:
             advice = advice.replace("{secret}", secret)

@@ -66,3 +66,9 @@ def parse_url(url: str | URL) -> URL:
         return make_url(url)
     except (ArgumentError, ValueError):
         raise ConfigError("the database URL cannot be read: write it as postgresql://user@host:port/database") from None
+
+
+def reason_of(error: BaseException, url: URL) -> str:
+    """What a driver's error says, on one line and without the password of the URL."""
+    reason = " ".join(str(error).split())
+    return reason.replace(str(url.password), "***") if url.password else reason

@@ -42,7 +42,7 @@ from eventlog.sql.alembic.definition import (
 )
 from eventlog.sql.alembic.operations import CreateEventLogOp, DropEventLogOp, UnwatchTableOp, WatchTableOp
 from eventlog.sql.locate import new_log
-from eventlog.sql.migrations.statements import run_or_print
+from eventlog.sql.migrations import run_or_print
 from eventlog.sql.triggers import templates
 from eventlog.sql.triggers.watch import Watch
 

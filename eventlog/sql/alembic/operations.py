@@ -31,7 +31,7 @@ from eventlog.sql.alembic.definition import (
     with_facts,
 )
 from eventlog.sql.connection import as_database_errors
-from eventlog.sql.migrations.statements import run_or_print
+from eventlog.sql.migrations import run_or_print
 
 
 class _LogOp(MigrateOperation):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from eventlog.sql.migrations.statements import every_statement
+from eventlog.sql.migrations import every_statement
 
 given = context.config.attributes
 shared = {

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from eventlog import cli
 from eventlog.sql import embedded
-from eventlog.sql.dialects.postgresql.session import read_only
+from eventlog.sql.dialects.postgresql import DIALECT
 
 CONFIG = """
 [database]
@@ -122,6 +122,6 @@ def test_what_only_reads_works(run: Run) -> None:
 
 
 def test_a_primary_whose_sessions_are_read_only_is_said(uncommitted: sa.Connection) -> None:
-    assert read_only(uncommitted) is None
+    assert DIALECT.read_only(uncommitted) is None
     uncommitted.exec_driver_sql("SET default_transaction_read_only = on")
-    assert "default_transaction_read_only is on" in (read_only(uncommitted) or "")
+    assert "default_transaction_read_only is on" in (DIALECT.read_only(uncommitted) or "")

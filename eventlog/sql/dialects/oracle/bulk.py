@@ -18,6 +18,7 @@ from eventlog.sql.bulk import Part, arrow_schema
 from eventlog.sql.dialects.oracle.session import SESSION, fetch
 from eventlog.sql.dialects.oracle.text import qualified, quote_identifier
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.registry import reason_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,11 +78,9 @@ def read(
             for frame in frames:
                 yield from typed(pa.table(frame), schema).to_batches()
     except (oracledb.Error, OSError) as error:  # OSError: the thin mode lets errors of the socket through
-        reason = " ".join(str(error).split())
-        if url.password:
-            reason = reason.replace(str(url.password), "***")
         raise DatabaseError(
-            f"rows {part.first} to {part.last} of the log {log} cannot be read from database at {url.host}: {reason}"
+            f"rows {part.first} to {part.last} of the log {log} cannot be read from database at {url.host}: "
+            f"{reason_of(error, url)}"
         ) from None
 
 

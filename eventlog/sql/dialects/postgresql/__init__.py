@@ -18,14 +18,12 @@ from eventlog.sql.dialects.postgresql import (
     log as log_rows,
 )
 from eventlog.sql.dialects.postgresql import query_back, resync, tables, wake
-from eventlog.sql.dialects.postgresql import session as sessions
 from eventlog.sql.dialects.postgresql import (
     snapshot as snapshots,
 )
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.reflect import fingerprint, reflect
-from eventlog.sql.dialects.postgresql.session import SESSION, read_only
-from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, fold_name, value_text
+from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, fold_name, qualified, value_text
 from eventlog.sql.dialects.postgresql.triggers import PostgresTriggers
 from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.statements import fetch, statements, without_collector
@@ -33,6 +31,37 @@ from eventlog.sql.windows import Batch, Ranges, Selection, Walk, Window
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+SESSION: Final = (
+    # What a session can change in the text of values: pinned to what the triggers pin it to (spec/triggers.md 6).
+    "SET TimeZone = 'UTC'",
+    "SET DateStyle = 'ISO, YMD'",
+    "SET IntervalStyle = 'postgres'",
+    "SET extra_float_digits = 1",
+    "SET bytea_output = 'hex'",
+    "SET lc_monetary = 'C'",
+    # Statements here are short, and compiling one takes longer than running it.
+    "SET jit = off",
+)
+
+_CLASS: Final = int.from_bytes(b"Elog")
+"""First half of the lock's key; the second is the log's OID. Other programs keep clear of it by chance of 1 to 2^32."""
+
+_LOCKS: Final = """
+    SELECT FROM pg_catalog.pg_locks
+    WHERE locktype = 'advisory'
+      AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+      AND classid = CAST(:class AS bigint)::oid AND objid = CAST(CAST(:log AS text) AS regclass)::oid AND objsubid = 2
+      AND granted"""
+_HELD: Final = f"EXISTS ({_LOCKS} AND pid = pg_backend_pid())"
+_HELD_BY_ANY: Final = f"EXISTS ({_LOCKS})"
+
+_DATABASE_AND_FLIGHTS: Final = """
+    SELECT concat_ws('/', d.oid, to_regclass(%(flights)s)::oid)
+    FROM pg_catalog.pg_database AS d
+    WHERE d.datname = current_database()"""
+_MAY_ASK: Final = "SELECT has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE')"
+_CLUSTER: Final = "SELECT system_identifier FROM pg_catalog.pg_control_system()"
 
 _USER_ADVICE: Final = "check the user in the URL, and {secret}"
 CONNECT_ADVICE: Final = {
@@ -114,10 +143,10 @@ class PostgreSQL(Dialect):
         conn.exec_driver_sql(f"SET LOCAL statement_timeout = '{int(seconds)}s'")
 
     def session_id(self, conn: Connection) -> str:
-        return sessions.session_id(conn)
+        return str(conn.execute(sa.text("SELECT pg_backend_pid()")).scalar_one())
 
     def current_user(self, conn: Connection) -> str:
-        return sessions.current_user(conn)
+        return str(conn.execute(sa.text("SELECT session_user")).scalar_one())
 
     def value_text(self, column: Column, ref: str) -> str:
         return value_text(column, ref)
@@ -129,23 +158,38 @@ class PostgreSQL(Dialect):
         return fingerprint(conn, catalog)
 
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
-        return sessions.try_lock(conn, log)
+        statement = sa.text(
+            # Asked first, since a lock that is taken twice must be given back twice.
+            f"SELECT CASE WHEN {_HELD} THEN true"
+            " ELSE pg_try_advisory_lock(:class, CAST(CAST(:log AS text) AS regclass)::oid::integer) END"
+        )
+        return bool(conn.execute(statement, _lock_key(log)).scalar_one())
 
     def is_locked(self, conn: Connection, log: LogTable) -> bool:
-        return sessions.is_locked(conn, log)
+        return bool(conn.execute(sa.text(f"SELECT {_HELD_BY_ANY}"), _lock_key(log)).scalar_one())
 
     def holds_lock(self, conn: Connection, log: LogTable) -> bool:
-        return sessions.holds_lock(conn, log)
+        return bool(conn.execute(sa.text(f"SELECT {_HELD}"), _lock_key(log)).scalar_one())
 
     def unlock(self, conn: Connection, log: LogTable) -> None:
-        sessions.unlock(conn, log)
+        statement = sa.text(
+            f"SELECT CASE WHEN {_HELD}"
+            " THEN pg_advisory_unlock(:class, CAST(CAST(:log AS text) AS regclass)::oid::integer) END"
+        )
+        conn.execute(statement, _lock_key(log))
 
     def next_flight(self, conn: Connection, log: LogTable) -> int:
         name = {"name": self.qualified(log.schema, log.flight_sequence)}
         return int(conn.execute(sa.text("SELECT nextval(CAST(CAST(:name AS text) AS regclass))"), name).scalar_one())
 
     def identity(self, conn: Connection, log: LogTable) -> str:
-        return sessions.identity(conn, log)
+        # A standby that takes over has the same; a dump that is restored has not. The cluster is left out if this role
+        # may not ask for it, which a role may unless that was revoked.
+        flights = self.qualified(log.schema, log.flight_sequence)
+        identity = str(conn.exec_driver_sql(_DATABASE_AND_FLIGHTS, {"flights": flights}).scalar_one())
+        if conn.exec_driver_sql(_MAY_ASK).scalar_one():
+            identity = f"{conn.exec_driver_sql(_CLUSTER).scalar_one()}/{identity}"
+        return f"postgresql/{identity}"
 
     def query_back(
         self,
@@ -231,10 +275,16 @@ class PostgreSQL(Dialect):
     def read_part(
         self, url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
-        return snapshots.read(url, log, snapshot, self.has_status(log, status), part, fields)
+        return snapshots.read(url, self.session, log, snapshot, self.has_status(log, status), part, fields)
 
     def read_only(self, conn: Connection) -> str | None:
-        return read_only(conn)
+        asked = "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'on'"
+        is_standby, is_read_only = conn.exec_driver_sql(asked).one()
+        if is_standby:
+            return "the server is a standby, which takes no writes"
+        return (
+            "default_transaction_read_only is on for this session, so that it writes nothing" if is_read_only else None
+        )
 
     def fold_name(self, name: str) -> str:
         return fold_name(name)
@@ -344,6 +394,10 @@ class PostgreSQL(Dialect):
 
     def guard_by_checks(self, log: LogTable) -> list[str]:
         return tables.by_checks(log)
+
+
+def _lock_key(log: LogTable) -> dict[str, object]:
+    return {"class": _CLASS, "log": qualified(log.schema, log.name)}
 
 
 def _bounds(ranges: Ranges) -> dict[str, object]:

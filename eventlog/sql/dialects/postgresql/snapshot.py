@@ -18,9 +18,9 @@ from eventlog.core.values import Kind
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.model import LogRow
 from eventlog.sql.bulk import Part, arrow_schema
-from eventlog.sql.dialects.postgresql.session import SESSION
 from eventlog.sql.dialects.postgresql.text import qualified, quote_identifier
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.registry import reason_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -115,7 +115,13 @@ _ARGUMENTS: Final = {"connect_timeout": "10", "application_name": "eventlog", "c
 
 
 def read(
-    url: URL, log: LogTable, snapshot: str | None, has_status: str, part: Part, fields: Sequence[str]
+    url: URL,
+    session: Sequence[str],
+    log: LogTable,
+    snapshot: str | None,
+    has_status: str,
+    part: Part,
+    fields: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a part in record_id order; one connection, open while the batches are taken. Raises DatabaseError."""
     try:
@@ -129,17 +135,14 @@ def read(
     try:
         with dbapi.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
             cursor.adbc_statement.set_options(**{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(_BATCH_BYTES)})
-            for statement in (*SESSION, *begin(snapshot)):
+            for statement in (*session, *begin(snapshot)):
                 cursor.execute(statement)
             cursor.execute(select_rows(log, has_status, part, fields))
             schema = arrow_schema(fields)
             for batch in cursor.fetch_record_batch():
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
     except Error as error:
-        reason = " ".join(str(error).split())
-        if url.password:
-            reason = reason.replace(str(url.password), "***")
         raise DatabaseError(
             f"rows {part.first} to {part.last} of the log {log} cannot be read from database {url.database!r} at "
-            f"{url.host or 'the local socket'}: {reason}"
+            f"{url.host or 'the local socket'}: {reason_of(error, url)}"
         ) from None

@@ -13,7 +13,7 @@ from sqlalchemy.sql import quoted_name
 
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, cut_name, quoted, schema_of
-from eventlog.sql.migrations.statements import execute
+from eventlog.sql.migrations import execute
 
 revision = "0001"
 down_revision = None

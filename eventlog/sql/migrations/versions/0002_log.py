@@ -12,7 +12,7 @@ from alembic import context, op
 
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, cut_name, quoted, schema_of
-from eventlog.sql.migrations.statements import execute
+from eventlog.sql.migrations import execute
 
 revision = "0002"
 down_revision = None

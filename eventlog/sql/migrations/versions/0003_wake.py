@@ -9,7 +9,7 @@ from alembic import context
 
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.migrations.statements import execute
+from eventlog.sql.migrations import execute
 
 revision = "0003"
 down_revision = "0002"

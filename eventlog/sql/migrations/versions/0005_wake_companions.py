@@ -11,7 +11,7 @@ from alembic import context, op
 
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.migrations.statements import execute
+from eventlog.sql.migrations import execute
 
 revision = "0005"
 down_revision = "0004"

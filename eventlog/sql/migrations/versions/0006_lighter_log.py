@@ -15,7 +15,7 @@ from alembic import context
 from eventlog.errors import DatabaseError
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.migrations.statements import execute
+from eventlog.sql.migrations import execute
 
 revision = "0006"
 down_revision = "0003"
