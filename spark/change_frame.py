@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import islice
@@ -87,11 +87,18 @@ def read_changes(
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()
         for _, read_capture in taken(batches):
-            changes = read_capture(Report(strict=strict))
-            while several := list(islice(changes, _BATCH)):
-                yield batch_of(several, columns, nulled)
+            yield from batches_of(read_capture(Report(strict=strict)), columns, nulled)
 
     return frame.mapInArrow(read, schema)
+
+
+def batches_of(
+    changes: Iterable[Change], columns: t.StructType | None = None, nulled: Accumulator[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Changes as they come, some at a time, as ``batch_of`` has them."""
+    rest = iter(changes)
+    while several := list(islice(rest, _BATCH)):
+        yield batch_of(several, columns, nulled)
 
 
 def batch_of(

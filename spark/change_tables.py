@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -43,9 +43,8 @@ from eventlog.qlik.columns import lobs_of
 from eventlog.qlik.file_tables import TableFiles
 from eventlog.qlik.sequence import LENGTH, last_sequence_of
 from eventlog.qlik.stored_tables import Reading, reading, stored_row_reader
-from spark.change_frame import SCHEMA, batch_of
+from spark.change_frame import SCHEMA, batches_of
 
-_BATCH: Final = 2_000
 _TOGETHER: Final = 10_000
 """Rows of whole objects that are brought up to date together."""
 
@@ -244,15 +243,8 @@ def _changes(spark: SparkSession, table: FoundTable, context: Reading) -> DataFr
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         own = stored_row_reader(stored, table.schema, table.table, context)(_stored_rows(batches, what))
-        several: list[Change] = []
-        for change in changes_of_rows(own, source, input_complete=True, what=what):
-            assert isinstance(change, Change)
-            several.append(change)
-            if len(several) >= _BATCH:
-                yield batch_of(several)
-                several = []
-        if several:
-            yield batch_of(several)
+        changes = changes_of_rows(own, source, input_complete=True, what=what)
+        yield from batches_of(cast("Iterator[Change]", changes))  # of complete input, no row waits for another
 
     # A before image and its update come to one task, one behind the other.
     sequence, letter = _sequence(rows, layout), _letter(rows, layout)

@@ -27,7 +27,8 @@ from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.registry import open_registry
-from spark.change_frame import SCHEMA, batch_of, change_of
+from spark.change_frame import SCHEMA, batches_of, change_of
+from spark.session import task_numbers
 
 RECORDS: Final = t.StructType([
     t.StructField("topic", t.StringType()),
@@ -80,7 +81,7 @@ def _metadata_of(spark: SparkSession, files: Sequence[Path]) -> list[tuple[int, 
     """The metadata messages of all files, with the numbers of these."""
 
     def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in _numbers(batches):
+        for number in task_numbers(batches):
             found = [line for line, message in _lines(files[number]) if _is_metadata(message)]
             yield pa.RecordBatch.from_pydict({"file": [number] * len(found), "line": pa.array(found, pa.int64())})
 
@@ -101,11 +102,6 @@ def _tasks(spark: SparkSession, number: int) -> DataFrame:
     return spark.range(0, number, 1, number)
 
 
-def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
-    for batch in batches:
-        yield from batch.column(0).to_pylist()
-
-
 def _lines(path: Path, last: int | None = None) -> Iterator[tuple[int, Message]]:
     return enumerate(islice(read_lines(path, refuse), None if last is None else last + 1))
 
@@ -121,12 +117,10 @@ def _read(
     spark: SparkSession, number: int, messages: Callable[[int], Iterator[Message]], options: ReadOptions
 ) -> DataFrame:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for each in _numbers(batches):
+        for each in task_numbers(batches):
             registry = None if options.registry is None else open_registry(options.registry)
             reader = MessageReader(options, Report(strict=True), registry, clock=lambda: 0.0)
-            changes = (change for message in messages(each) for change in reader.changes(message))
-            while several := list(islice(changes, _BATCH)):
-                yield batch_of(several)
+            yield from batches_of(change for message in messages(each) for change in reader.changes(message))
             reader.finish()
 
     return _tasks(spark, number).mapInArrow(read, SCHEMA)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
@@ -19,6 +19,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import ClassVar, Final
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
@@ -231,3 +232,9 @@ def _told(at: Done, began: float) -> str:
 def tune_collector() -> None:
     """Let the garbage collector run seldom: rows and events are many, short-lived and without cycles."""
     gc.set_threshold(1_000_000, 20, 100)
+
+
+def task_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    """The numbers of ``spark.range`` that came to a task."""
+    for batch in batches:
+        yield from batch.column(0).to_pylist()

@@ -37,7 +37,7 @@ from eventlog.qlik.file_tables import Part, TableFiles, rows_of_part, stored_tab
 from eventlog.qlik.sequence import Waiting, count_events
 from eventlog.qlik.stored_tables import Reading, nothing_found, reading, source_table
 from spark.captures import Capture, files_of, read_capture, readable
-from spark.session import tune_collector
+from spark.session import task_numbers, tune_collector
 
 MOST_TASKS: Final = 10_000
 
@@ -54,13 +54,6 @@ class SortedFormat(NamedTuple):
     pieces: Callable[[Capture, Options], Sequence[Any]]
     rows: Callable[[Any, Options, Report], Iterator[tuple[bytes, Any]]]
     changes: Callable[[Capture, Iterator[Any], Options, Report], Iterator[Change]]
-
-
-class _Piece(NamedTuple):
-    """``capture``: its place among those found; ``piece`` None: there is none, but its capture is to have its turn."""
-
-    capture: int
-    piece: Any
 
 
 class _Read(NamedTuple):
@@ -85,13 +78,14 @@ def sorted_rows(
 
     Raises ConfigError for options; whatever is wrong with a capture it is told when the capture's turn comes.
     """
-    pieces = [_Piece(place, one) for place, capture in enumerate(found) for one in _pieces(form, capture, options)]
+    # Of each its capture's place among those found. A piece None: the capture has none, but is to have its turn.
+    pieces = [(place, one) for place, capture in enumerate(found) for one in _pieces(form, capture, options)]
 
     def scan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from _batches(pieces[number].capture, _rows(form, number, pieces[number].piece, options, strict))
+        for number in task_numbers(batches):
+            capture, piece = pieces[number]
+            yield from _batches(capture, _rows(form, number, piece, options, strict))
 
     scanned = spark.range(0, len(pieces), 1, min(len(pieces), MOST_TASKS)).mapInArrow(scan, _SCHEMA)
     in_partitions = scanned.repartitionById(min(len(found), MOST_TASKS), "capture")
@@ -318,32 +312,30 @@ Read = Callable[[Report], Iterator[Change]]
 """Reads a capture, once. Raises what the format's reader raises."""
 
 
-class Work(NamedTuple):
-    """``frame``: what is handed to the tasks; ``taken``: the captures that came to a task in its batches of that, each
-    to be read before the next is taken.
-    """
-
-    frame: DataFrame
-    taken: Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[Capture, Read]]]
+Taken = Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[Capture, Read]]]
+"""The captures that came to a task in its batches, each to be read before the next is taken."""
 
 
-def work_on(spark: SparkSession, found: Sequence[Capture], format: str, options: Options, *, strict: bool) -> Work:
-    """A task a capture, unless there are very many. ``options``: those of the format's reader; ``strict`` as of the
-    reports that the captures will be read with. Raises ConfigError.
+def work_on(
+    spark: SparkSession, found: Sequence[Capture], format: str, options: Options, *, strict: bool
+) -> tuple[DataFrame, Taken]:
+    """What is handed to the tasks, and how they take it: a task a capture, unless there are very many.
+
+    ``options``: those of the format's reader; ``strict`` as of the reports that the captures will be read with. Raises
+    ConfigError.
     """
     form = sorted_format(format, options)
     if form is not None:
-        return Work(sorted_rows(spark, form, found, options, strict=strict), partial(_sorted, form, found, options))
+        return sorted_rows(spark, form, found, options, strict=strict), partial(_sorted, form, found, options)
     frame = spark.range(0, len(found), 1, min(len(found), MOST_TASKS))
-    return Work(frame, partial(_as_they_come, found, format, options))
+    return frame, partial(_as_they_come, found, format, options)
 
 
 def _as_they_come(
     found: Sequence[Capture], format: str, options: Options, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[Capture, Read]]:
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            yield found[number], partial(read_capture, found[number], format, options)
+    for number in task_numbers(batches):
+        yield found[number], partial(read_capture, found[number], format, options)
 
 
 def _sorted(

@@ -7,7 +7,7 @@ is cut out again, and the third stage, which knows the order of all events, puts
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -30,7 +30,7 @@ from eventlog.qlik.sequence import WriterState, raise_to, time_prefix
 from spark.job import Job, Numbered, catalog
 from spark.output.directory import Directory
 from spark.output.formats import RECEIVER, Render, Rendered, counts_of
-from spark.output.part_files import BLOCK_BYTES, COMPRESS, ENDINGS, OutputFile, PartFiles
+from spark.output.part_files import ENDINGS, OutputFile, PartFiles
 
 FORMS: Final = ("lines",)
 
@@ -162,61 +162,19 @@ def write(
             prefix = max(prefix, own)
             number += numbers
             numbered.append(f"{prefix}{number:019}")
-    files = _write_lines(job, directory, part, lines, numbered, descriptions, tables)
-    return files, Numbered(number, prefix, tables | {line[_TABLE] for line in lines})
-
-
-def _write_lines(
-    job: Job,
-    directory: Directory,
-    part: int,
-    lines: Sequence[Line],
-    sequences: Iterable[str],
-    descriptions: Mapping[str, bytes],
-    described: Iterable[str],
-) -> list[OutputFile]:
-    """Lines in their order as files; a metadata message stands before the first line of a table that is not yet
-    ``described``.
-    """
     output = job.output
     encode = _encoded if output.options.encoding == "avro" else str.encode
-    compress = COMPRESS[output.compression]
-    ending = ENDINGS[output.compression]
-    known = set(described)
-    files = PartFiles(directory, partial(_name, part, ending), output.max_bytes)
-    block: list[bytes] = []
-    size = events = records = start = last = 0
-    most = min(BLOCK_BYTES, output.max_bytes)
-
-    def put() -> None:
-        nonlocal block, size, events, records
-        if block:
-            files.put(compress(b"".join(block)), events, records, start, last)
-            block, size, events, records = [], 0, 0, 0
-
-    try:
-        for (place, head, tail, _, _, table), sequence in zip(lines, sequences, strict=True):
-            texts = [head, encode(sequence), tail]
-            if table not in known:
-                known.add(table)
+    described = set(tables)
+    name = partial(_name, part, ENDINGS[output.compression])
+    with PartFiles(directory, name, output.max_bytes, output.compression) as files:
+        for (place, head, rest, _, _, table), sequence in zip(lines, numbered, strict=True):
+            texts = [head, encode(sequence), rest]
+            if table not in described:  # its metadata message stands before its first line
+                described.add(table)
                 if table in descriptions:
                     texts.insert(0, descriptions[table])
-            length = sum(map(len, texts))
-            if size + length > most:
-                put()
-            if not block:
-                start = place
-            block += texts
-            size += length
-            events += 1
-            records += len(texts) - 2
-            last = place
-        put()
-        files.close()
-    except BaseException:
-        files.abandon()
-        raise
-    return files.files
+            files.add(texts, 1, len(texts) - 2, place, place)
+    return files.files, Numbered(number, prefix, frozenset(described))
 
 
 def _name(part: int, ending: str, number: int) -> str:

@@ -6,7 +6,7 @@ import gzip
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -109,7 +109,7 @@ def _files(values: Sequence[Mapping[str, Any]]) -> tuple[OutputFile, ...]:
     return tuple(OutputFile(**file) for file in values)
 
 
-# --- files ---
+# --- files ------------------------------------------------------------------------------------------------------------
 
 COMPRESSIONS: Final = ("none", "gzip", "zstd")
 ENDINGS: Final = {"none": "", "gzip": ".gz", "zstd": ".zst"}
@@ -134,25 +134,57 @@ COMPRESS: Final[dict[str, Callable[[bytes], bytes]]] = {"none": bytes, "gzip": _
 class PartFiles:
     """The files of a part; a new one begins where the next block would make one too large.
 
-    ``name``: the number of a file, from 1 -> its name. ``codec`` of Parquet. ``header``: what every file of blocks
-    begins with, compressed like them.
+    ``name``: the number of a file, from 1 -> its name. ``codec`` of blocks, and of Parquet. ``header``: what every file
+    of blocks begins with, compressed like them. The last file gets its name at the end of a ``with`` block, unless that
+    fails.
     """
 
     def __init__(
-        self, directory: Directory, name: Callable[[int], str], max_bytes: int, codec: str = "none", header: bytes = b""
+        self, directory: Directory, name: Callable[[int], str], max_bytes: int, codec: str, header: bytes = b""
     ) -> None:
         self.files: list[OutputFile] = []
         self.max_bytes = max_bytes
         self._directory, self._name, self._codec, self._header = directory, name, codec, header
+        self._block: list[bytes] = []
+        self._block_bytes = self._block_events = self._block_documents = self._block_first = self._block_last = 0
         self._stream: Any = None
         self._parquet: pq.ParquetWriter | None = None
         self._temporary = ""
         self._bytes = self._events = self._documents = self._first = self._last = 0
 
-    def put(self, block: bytes, events: int, documents: int, first_id: int, last_id: int) -> None:
-        """Add a block, whole, to a file."""
-        if self._stream is not None and self._bytes + len(block) > self.max_bytes:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
+        if failure is None:
             self.close()
+        elif self._stream is not None:
+            self._stream.close()
+
+    def add(self, text: Sequence[bytes], events: int, documents: int, first_id: int, last_id: int) -> None:
+        """Add text to a block, which is put into a file when it is large enough."""
+        length = sum(map(len, text))
+        if self._block_bytes + length > min(BLOCK_BYTES, self.max_bytes):
+            self._put_block()
+        if not self._block:
+            self._block_first = first_id
+        self._block += text
+        self._block_bytes += length
+        self._block_events += events
+        self._block_documents += documents
+        self._block_last = last_id
+
+    def _put_block(self) -> None:
+        if self._block:
+            block = COMPRESS[self._codec](b"".join(self._block))
+            self.put(block, self._block_events, self._block_documents, self._block_first, self._block_last)
+            self._block = []
+            self._block_bytes = self._block_events = self._block_documents = 0
+
+    def put(self, block: bytes, events: int, documents: int, first_id: int, last_id: int) -> None:
+        """Add a block, compressed and whole, to a file."""
+        if self._stream is not None and self._bytes + len(block) > self.max_bytes:
+            self._close_file()
         if self._stream is None:
             stream = self._begin(first_id)
             stream.write(self._header)
@@ -164,7 +196,7 @@ class PartFiles:
     def put_table(self, table: pa.Table, most: int, events: int, documents: int, first_id: int, last_id: int) -> None:
         """Add rows to a Parquet file. ``most``: bytes that they can take at most."""
         if self._stream is not None and self._stream.tell() + most + PARQUET_FOOTER > self.max_bytes:
-            self.close()
+            self._close_file()
         if self._stream is None:
             stream = self._begin(first_id)
             self._parquet = pq.ParquetWriter(stream, table.schema, compression=self._codec)
@@ -185,6 +217,10 @@ class PartFiles:
 
     def close(self) -> None:
         """Finish the file that is open, if there is one, and give it its name."""
+        self._put_block()
+        self._close_file()
+
+    def _close_file(self) -> None:
         if self._stream is None:
             return
         if self._parquet is not None:
@@ -197,9 +233,3 @@ class PartFiles:
         self._directory.settle(self._temporary, name)
         self.files.append(OutputFile(name, self._bytes, self._events, self._documents, self._first, self._last))
         self._bytes = self._events = self._documents = 0
-
-    def abandon(self) -> None:
-        """Leave the file that is open unfinished."""
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None

@@ -167,7 +167,7 @@ def _write_rows(
     compress = COMPRESS[output.compression]
     header = compress(csv_line(stored.column_names).encode()) if file_format == "csv" else b""
     directory.make(folder)
-    files = PartFiles(directory, partial(_file, folder, part, ending), output.max_bytes, output.compression, header)
+    name = partial(_file, folder, part, ending)
 
     def put(block: pa.Table, own: pa.Table) -> None:
         text = b"" if is_parquet else compress(_text(block, file_format))
@@ -184,13 +184,9 @@ def _write_rows(
         else:
             files.put(text, *about)
 
-    try:
+    with PartFiles(directory, name, output.max_bytes, output.compression, header) as files:
         for start in range(0, len(stored), _GROUP_ROWS):
             put(stored.slice(start, _GROUP_ROWS), rows.slice(start, _GROUP_ROWS))
-        files.close()
-    except BaseException:
-        files.abandon()
-        raise
     return files.files
 
 

@@ -18,7 +18,7 @@ from eventlog.xds.writer import Header, file_form, line_form, write_outgoing
 from spark.job import Job, Numbered, Output
 from spark.output.directory import Directory
 from spark.output.formats import Render, Rendered, counts_of
-from spark.output.part_files import BLOCK_BYTES, COMPRESS, ENDINGS, PARQUET_FOOTER, OutputFile, PartFiles
+from spark.output.part_files import ENDINGS, PARQUET_FOOTER, OutputFile, PartFiles
 
 PARQUET_COLUMNS: Final = ("event_id", "class", "operation", "association", "document")
 
@@ -42,16 +42,12 @@ def _write_documents(
     """The envelopes of a part as files. ``ids``: the record_ids of the events' first rows; ``about``: for Parquet."""
     output, config = job.output, job.config
     header = Header(config.format.product_name, config.format.product_version)
-    writer = PartFiles(directory, partial(_name, output, part), output.max_bytes, output.compression)
-    try:
+    with PartFiles(directory, partial(_name, output, part), output.max_bytes, output.compression) as files:
         if output.form == "parquet":
-            _write_parquet(writer, header, envelopes, ids, about)
+            _write_parquet(files, header, envelopes, ids, about)
         else:
-            _write_texts(writer, output, header, config.format.indent, envelopes, ids)
-    except BaseException:
-        writer.abandon()
-        raise
-    return writer.files
+            _write_texts(files, output, header, config.format.indent, envelopes, ids)
+    return files.files
 
 
 def _name(output: Output, part: int, number: int) -> str:
@@ -61,43 +57,25 @@ def _name(output: Output, part: int, number: int) -> str:
 
 
 def _write_texts(
-    writer: PartFiles,
+    files: PartFiles,
     output: Output,
     header: Header,
     indent: int,
     envelopes: Sequence[Sequence[str]],
     ids: Sequence[int],
 ) -> None:
-    compress = COMPRESS[output.compression]
-    whole = output.form == "documents"
-    block: list[bytes] = []
-    block_bytes = events = documents = start = at = 0
-
-    def put() -> None:
-        nonlocal block, block_bytes, events, documents, start
-        if block:
-            writer.put(compress(b"".join(block)), events, documents, ids[start], ids[at - 1])
-            block, block_bytes, events, documents, start = [], 0, 0, 0, at
-
-    most = min(BLOCK_BYTES, output.max_bytes)
+    is_file_each = output.form == "documents"
+    at = 0
     for envelope in envelopes:
-        text = (file_form(envelope, header, indent) if whole else line_form(envelope, header)).encode()
-        if block and (whole or block_bytes + len(text) > most):
-            put()
-        block.append(text)
-        block_bytes += len(text)
-        events += len(envelope)
-        documents += 1
+        text = file_form(envelope, header, indent) if is_file_each else line_form(envelope, header)
+        files.add([text.encode()], len(envelope), 1, ids[at], ids[at + len(envelope) - 1])
         at += len(envelope)
-        if whole:
-            put()
-            writer.close()
-    put()
-    writer.close()
+        if is_file_each:
+            files.close()
 
 
 def _write_parquet(
-    writer: PartFiles,
+    files: PartFiles,
     header: Header,
     envelopes: Sequence[Sequence[str]],
     ids: Sequence[int],
@@ -112,15 +90,14 @@ def _write_parquet(
         for text in texts[start : start + _GROUP_EVENTS]:
             document = line_form((text,), header).rstrip("\n")
             size += len(document.encode()) + 200
-            if documents and size > writer.max_bytes - PARQUET_FOOTER:
+            if documents and size > files.max_bytes - PARQUET_FOOTER:
                 break
             documents.append(document)
         end = start + len(documents)
         columns = [*zip(*about[start:end], strict=True), documents]
         table = pa.Table.from_arrays([pa.array(column, pa.string()) for column in columns], schema=schema)
-        writer.put_table(table, size, len(documents), len(documents), ids[start], ids[end - 1])
+        files.put_table(table, size, len(documents), len(documents), ids[start], ids[end - 1])
         start = end
-    writer.close()
 
 
 Events = tuple[list[int], list[str], list[About]]

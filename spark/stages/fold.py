@@ -20,7 +20,7 @@ from spark.stages.events import Builder
 from spark.stages.shuffle import BEFORE, ROWS, TAKEN, Blob, RowKind, as_batch, kinds_of, of_batch, unpack_rows
 
 
-class Borders:
+class Boundary:
     """Sets those groups of a part apart that may fold with rows of other parts; ``rows``: the rows of these groups.
 
     The ``rows`` of all parts, folded together, give exactly the groups that are missing: they begin and end where
@@ -109,6 +109,7 @@ class _Folding:
         """What is left at the end of a bucket."""
         blobs = list(self._builder.blobs(self._folder.close(None), self._log_rows))
         self._log_rows = {}
+        self._folder = RowFolder(self._job.options.fold_distance, self._job.options.fold_span)
         return blobs
 
     def before_parts(self) -> Iterator[Blob]:

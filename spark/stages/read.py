@@ -28,9 +28,9 @@ from spark.job import Job, catalog
 from spark.log_source import read_batches
 from spark.output.directory import Directory
 from spark.output.formats import BadLine
-from spark.session import tune_collector
+from spark.session import task_numbers, tune_collector
 from spark.stages.events import Builder
-from spark.stages.fold import Borders
+from spark.stages.fold import Boundary
 from spark.stages.shuffle import FATES, TAKEN, Blob, Fates, as_batch, kinds_of, pack_rows, write_run
 
 FIELDS_WITH_TIME: Final = (*QUEUE_FIELDS, "event_time")
@@ -43,32 +43,31 @@ _EVENT_TIME: Final = LogRow._fields.index("event_time")
 def read_parts(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The blobs of the parts whose numbers the batches hold."""
     tune_collector()
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            yield as_batch(_read_part(job, number))
+    for number in task_numbers(batches):
+        yield as_batch(_read_part(job, number))
 
 
 def _read_part(job: Job, number: int) -> list[Blob]:
     """The blobs of one part: its border rows by bucket, and the file that holds all else."""
     distances = job.options.fold_distance, job.options.fold_span
     part = _Part()
-    folder, borders = RowFolder(*distances), Borders(job.parts[number - 1], *distances)
+    folder, boundary = RowFolder(*distances), Boundary(job.parts[number - 1], *distances)
     with ExitStack() as stack:
         builder = Builder(job, stack)
         built: list[Blob] = []
         for good in _good_rows(job, number, part):
-            built += builder.blobs(borders.final(folder.take(good)), part.log_rows)
+            built += builder.blobs(boundary.final(folder.take(good)), part.log_rows)
             if part.log_rows:
-                left = ids_of(chain(folder.rows, borders.rows))
+                left = ids_of(chain(folder.rows, boundary.rows))
                 part.log_rows = {record_id: part.log_rows[record_id] for record_id in left}
-        built += builder.blobs(borders.final_at_end(folder.close(None)), part.log_rows)
+        built += builder.blobs(boundary.final_at_end(folder.close(None)), part.log_rows)
     if not part.ids:
         return []
     fates = Fates(part.bad, dict(part.remarks), to_ranges(part.ids), part.loopback)
     run = [Blob(FATES, number, 0, marshal.dumps((*fates,))), *built]
     blobs = [write_run(Directory(job.output.directory), number, run)]
     numbers = {kind: i for i, kind in enumerate(kinds_of(catalog(job)))}
-    border = sorted(borders.rows, key=itemgetter(0))
+    border = sorted(boundary.rows, key=itemgetter(0))
     blobs += pack_rows(border, numbers, job.buckets, part.log_rows)
     for taken_of, taken in builder.taken.items():
         blobs.append(Blob(TAKEN, number % job.buckets, 0, marshal.dumps((taken_of, tuple(taken)))))

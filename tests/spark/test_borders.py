@@ -14,7 +14,7 @@ from eventlog.core.checks import CheckedRow
 from eventlog.core.events import ids_of
 from eventlog.core.fold import Group, RowFolder, fold
 from eventlog.sql.bulk import Part
-from spark.stages.fold import Borders
+from spark.stages.fold import Boundary
 
 _TABLE = {"name": "t", "kind": "table", "columns": [{"name": "id", "type": "integer"}], "primary_key": ["id"]}
 _CATALOG = build_catalog(database_from_json({"dialect": "postgresql", "schema": None, "tables": [_TABLE]}))
@@ -47,17 +47,17 @@ def test_final_groups_and_those_of_the_border_rows_are_the_groups_of_all_rows(
     border: list[CheckedRow] = []
     for part in parts:
         own = [row for row, record_id in zip(rows, ids_of(rows), strict=True) if part.first <= record_id <= part.last]
-        folder, borders = RowFolder(distance, span, at_a_time), Borders(part, distance, span)
+        folder, boundary = RowFolder(distance, span, at_a_time), Boundary(part, distance, span)
         for row in own:
-            found += borders.final(folder.take([row]))
-        found += borders.final_at_end(folder.close(None))
-        border += sorted(borders.rows, key=itemgetter(0))
+            found += boundary.final(folder.take([row]))
+        found += boundary.final_at_end(folder.close(None))
+        border += sorted(boundary.rows, key=itemgetter(0))
     found += fold(border, distance, span)
     assert sorted(_ids(found)) == _ids(fold(rows, distance, span))
 
 
 def test_rows_far_from_both_ends_stay_in_their_part() -> None:
     rows = [_row(1100, 2, "A"), _row(1101, 2, "B"), _row(2500, 2, "A"), _row(2600, 4, "B"), _row(3900, 2, "C")]
-    borders = Borders(Part(1001, 4899, 0), 1000, 10_000)
-    assert _ids(borders.final_at_end(fold(rows, 1000, 10_000))) == [[2500], [2600]]
-    assert sorted(ids_of(borders.rows)) == [1100, 1101, 3900]
+    boundary = Boundary(Part(1001, 4899, 0), 1000, 10_000)
+    assert _ids(boundary.final_at_end(fold(rows, 1000, 10_000))) == [[2500], [2600]]
+    assert sorted(ids_of(boundary.rows)) == [1100, 1101, 3900]
