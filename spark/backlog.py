@@ -255,11 +255,11 @@ def _session_in_background(stack: ExitStack, master: str | None) -> Callable[[],
 
 
 def _plan(request: Request, context: Context, holder: Connection) -> tuple[tuple[Part, ...], list[Flight]]:
-    found = context.dialect.log_parts(
+    parts = context.dialect.log_parts(
         holder, context.log, Status.NEW, 1, _LAST, request.partition_rows, 2 * cores_of(request.master)
     )
     flights = [decode(number, text) for number, text in read_inflight(holder, context.log)]
-    return tuple(found), flights
+    return tuple(parts), flights
 
 
 def _buckets(request: Request, cores: int, rows: int) -> int:
@@ -297,15 +297,15 @@ def _run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport
     )
     context.setJobGroup(job.name, "event log to documents", interruptOnCancel=True)
     rows = sum(part.rows for part in job.parts)
-    told = spark_progress(context, job.name, rows, lambda: int(events.value))
+    progress = spark_progress(context, job.name, rows, lambda: int(events.value))
     what_then = "nothing was marked and nothing is lost; run the same command again"
     try:
-        with shown("converting", told, request.quiet), as_spark_failed(what_then):
-            found = reports.collect()
+        with shown("converting", progress, request.quiet), as_spark_failed(what_then):
+            written = reports.collect()
     except KeyboardInterrupt:
         context.cancelJobGroup(job.name)
         raise
-    return sorted((part_report(json.loads(row.report)) for row in found), key=lambda report: report.part)
+    return sorted((part_report(json.loads(row.report)) for row in written), key=lambda report: report.part)
 
 
 def _finish(

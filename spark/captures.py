@@ -99,14 +99,14 @@ def captures(format: str, source: str, options: Mapping[str, Any]) -> list[Captu
         return [Capture(_stem(place), (place,))]
     if not place.is_dir():
         raise ConfigError(f"there is no file or directory {source}")
-    found = sorted(_in_directory(format, place, options))
-    if not found:
+    found_captures = sorted(_in_directory(format, place, options))
+    if not found_captures:
         raise ConfigError(f"{source} holds nothing of the format {format}")
-    for name, alike in groupby(found, key=lambda capture: capture.name):
+    for name, alike in groupby(found_captures, key=lambda capture: capture.name):
         paths = [str(capture.paths[0]) for capture in alike]
         if len(paths) > 1:
             raise ConfigError(f"{paths[0]} and {paths[1]} would both be written as {name!r}: rename one of them")
-    return found
+    return found_captures
 
 
 def _in_directory(format: str, place: Path, options: Mapping[str, Any]) -> Iterator[Capture]:
@@ -156,12 +156,12 @@ def _continuing(files: Sequence[Path], beside: tuple[Path, ...]) -> Iterator[Cap
     groups: dict[tuple[str, str], list[tuple[list[int], Path]]] = {}
     for file in files:
         stem = _stem(file)
-        found = _NUMBERED.fullmatch(stem)
-        if found is None:
+        match = _NUMBERED.fullmatch(stem)
+        if match is None:
             yield Capture(stem, (file,), beside)
         else:
-            numbers = [int(number) for number in re.findall("[0-9]+", found["numbers"])]
-            groups.setdefault((found["name"], file.name[len(stem) :].lower()), []).append((numbers, file))
+            numbers = [int(number) for number in re.findall("[0-9]+", match["numbers"])]
+            groups.setdefault((match["name"], file.name[len(stem) :].lower()), []).append((numbers, file))
     for (name, _), members in groups.items():
         ordered = sorted(members)
         paths = tuple(path for _, path in ordered)

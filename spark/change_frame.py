@@ -80,8 +80,8 @@ def read_changes(
     ``position`` (of an event log as a number) and, where needed, ``event_number``. Raises ConfigError; a query fails
     with FormatError.
     """
-    own = in_own_options(format, "reader", read_options({"reader": options or {}}).reader)
-    frame, taken = work_on(spark, captures(format, source, own), format, own, strict=strict)
+    reader = in_own_options(format, "reader", read_options({"reader": options or {}}).reader)
+    frame, taken = work_on(spark, captures(format, source, reader), format, reader, strict=strict)
     schema = schema_with(columns)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -85,13 +85,13 @@ def _found(source: str, context: Reading) -> list[FoundTable]:
     suffix, place = context.options.suffix, Path(source)
     if not place.is_dir():
         raise FormatError(f"{source} is no directory of change tables")
-    found = []
+    tables = []
     for entry in file_tables.table_entries(place, suffix):
         stored_schema, table = file_tables.table_names(entry, suffix)
-        own = context.names(stored_schema)
-        if context.wants(own, table):
-            found.append(FoundTable(own, table, stored_schema, entry))
-    return found
+        schema = context.names(stored_schema)
+        if context.wants(schema, table):
+            tables.append(FoundTable(schema, table, stored_schema, entry))
+    return tables
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -126,10 +126,10 @@ def _rows(spark: SparkSession, table: FoundTable, context: Reading) -> DataFrame
     if options.partitioned:
         home = table.place.parent
         listed = file_tables.listed_partitions(home, table.stored_schema, table.table, options)
-        own = next((c for c in rows.columns if header_name(c, options.header_prefix) == PARTITION_NAME), None)
-        if own is None:
+        stored_in = next((c for c in rows.columns if header_name(c, options.header_prefix) == PARTITION_NAME), None)
+        if stored_in is None:
             raise FormatError(f"the change table of {name} has no {partition}; read it without the option partitioned")
-        rows = rows.where(_named(rows, own).isin(sorted(listed)))
+        rows = rows.where(_named(rows, stored_in).isin(sorted(listed)))
     return rows
 
 
@@ -173,9 +173,9 @@ def _of_json(lines: DataFrame, first: Path, options: ReadOptions) -> DataFrame:
                     seen.update(dict.fromkeys(json_object(line)))
         yield pa.RecordBatch.from_pydict({"name": pa.array(seen, pa.string())})
 
-    found = lines.select("value").where(f.trim("value") != "").mapInArrow(names_in, "name string").distinct().collect()
+    named = lines.select("value").where(f.trim("value") != "").mapInArrow(names_in, "name string").distinct().collect()
     known = first_names(first)
-    names = [*known, *sorted({row["name"] for row in found} - set(known))]
+    names = [*known, *sorted({row["name"] for row in named} - set(known))]
     others = [name for name in lines.columns if name not in ("value", _FILE)]
     members = [(name, header_name(name, options.header_prefix)) for name in names]
 
@@ -215,12 +215,12 @@ def read_changes(spark: SparkSession, source: str, options: Mapping[str, Any] | 
     home = Path(source).parent if Path(source).name.endswith(context.options.suffix) else Path(source)
     if context.options.ddl_history:
         context = reading(context.options, file_tables.ddl_history(home, context.options), Report(strict=True))
-    found = _found(source, context)
-    if not found and not file_tables.is_written(Path(source)):
+    tables = _found(source, context)
+    if not tables and not file_tables.is_written(Path(source)):
         raise FormatError(f"{source} has no change table that the options want: names end in {context.options.suffix}")
-    if not found:
+    if not tables:
         return spark.createDataFrame([], SCHEMA)
-    return _counted(reduce(DataFrame.union, [_changes(spark, table, context) for table in found]))
+    return _counted(reduce(DataFrame.union, [_changes(spark, table, context) for table in tables]))
 
 
 def _changes(spark: SparkSession, table: FoundTable, context: Reading) -> DataFrame:
@@ -242,8 +242,8 @@ def _changes(spark: SparkSession, table: FoundTable, context: Reading) -> DataFr
     what = full_name(table.schema, table.table)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        own = stored_row_reader(stored, table.schema, table.table, context)(_stored_rows(batches, what))
-        changes = changes_of_rows(own, source, input_complete=True, what=what)
+        table_rows = stored_row_reader(stored, table.schema, table.table, context)(_stored_rows(batches, what))
+        changes = changes_of_rows(table_rows, source, input_complete=True, what=what)
         yield from batches_of(cast("Iterator[Change]", changes))  # of complete input, no row waits for another
 
     # A before image and its update come to one task, one behind the other.
@@ -354,10 +354,10 @@ def live_view(
     if truncated is not None and truncated[0] is not None:
         rows, base = rows.where(_sequence(rows, layout) > truncated[0]), base.limit(0)
     columns = [*layout.names, *(name for name in base.columns if name not in layout.names)]
-    found = _together(base, rows, layout, names)
+    together = _together(base, rows, layout, names)
     types = {**{field.name: field for field in rows.schema}, **{field.name: field for field in base.schema}}
     schema = t.StructType([t.StructField(name, types[name].dataType) for name in columns])
-    return found.mapInArrow(_bring_up_to_date(base.columns, layout, chosen, names, schema), schema)
+    return together.mapInArrow(_bring_up_to_date(base.columns, layout, chosen, names, schema), schema)
 
 
 def _typed_as(rows: DataFrame, layout: TableLayout, base: DataFrame) -> DataFrame:
@@ -432,26 +432,26 @@ def _bring_up_to_date(
     names = schema.names
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        own = read_layout(columns, header_prefix=prefix, mask_offset=offset, what="the live view")
-        read = row_reader(own, byteorder=byteorder, counters=Report().counters, what="the live view")
+        row_layout = read_layout(columns, header_prefix=prefix, mask_offset=offset, what="the live view")
+        read = row_reader(row_layout, byteorder=byteorder, counters=Report().counters, what="the live view")
         arrow = to_arrow_schema(schema, timezone="UTC")
         base: list[dict[str, Any]] = []
         rows: list[ChangeRow] = []
 
         def state() -> pa.RecordBatch:
-            found = list(row_by_row(base, rows, key=key).values())
-            arrays = [pa.array([row.get(n) for row in found], arrow.field(n).type) for n in names]
+            state_now = list(row_by_row(base, rows, key=key).values())
+            arrays = [pa.array([row.get(n) for row in state_now], arrow.field(n).type) for n in names]
             return pa.RecordBatch.from_arrays(arrays, schema=arrow)
 
         group = None
         for batch in batches:
-            for hash_, own_base, row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            for hash_, base_row, row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 if hash_ != group and len(base) + len(rows) >= _TOGETHER:
                     yield state()
                     base, rows = [], []
                 group = hash_
-                if own_base is not None:
-                    base.append(dict(zip(base_columns, own_base.values(), strict=True)))
+                if base_row is not None:
+                    base.append(dict(zip(base_columns, base_row.values(), strict=True)))
                 if row is not None:
                     rows.append(read(list(row.values())))
         yield state()

@@ -138,8 +138,8 @@ def convert(
             f"OUT {target} lies in IN {source}: what is written there would be read by the next conversion"
         )
     _check_writer(job)
-    found = captures(source_format, source, job.reader)
-    outputs = [_output_name(job, capture) for capture in found]
+    waiting = captures(source_format, source, job.reader)
+    outputs = [_output_name(job, capture) for capture in waiting]
     identity = {
         "from": source_format,
         "to": target_format,
@@ -153,17 +153,17 @@ def convert(
     if known is not None:
         reports = [CaptureReport(**one) for one in known["captures"]]
         failed = {one.name for one in reports if one.failed is not None}
-        found = [capture for capture in found if capture.name in failed]
-        if not found:
+        waiting = [capture for capture in waiting if capture.name in failed]
+        if not waiting:
             return Conversion(tuple(reports), resumed=True)
-        kept = [one for one in reports if one.name not in {capture.name for capture in found}]
+        kept = [one for one in reports if one.name not in {capture.name for capture in waiting}]
     session = spark or open_session(master, "eventlog convert")
     if known is None:
         begin(directory, claim, outputs)
     else:
         reopen(directory, claim, outputs)
     try:
-        done = sorted([*kept, *_run(session, job, found)], key=lambda report: report.name)
+        done = sorted([*kept, *_run(session, job, waiting)], key=lambda report: report.name)
         _check(done, strict)
     except ConfigError:
         if known is None:
@@ -214,8 +214,8 @@ def _file_in(job: _Job) -> str:
     return {"qlik-messages": "messages.jsonl", "gbase": "capture.cdc"}.get(job.target_format, "")
 
 
-def _run(spark: SparkSession, job: _Job, found: Sequence[Capture]) -> list[CaptureReport]:
-    frame, taken = work_on(spark, found, job.source_format, job.reader, strict=job.strict)
+def _run(spark: SparkSession, job: _Job, waiting: Sequence[Capture]) -> list[CaptureReport]:
+    frame, taken = work_on(spark, waiting, job.source_format, job.reader, strict=job.strict)
 
     def convert_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()
@@ -224,7 +224,7 @@ def _run(spark: SparkSession, job: _Job, found: Sequence[Capture]) -> list[Captu
             yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(report))]})
 
     what_then = f"nothing in {job.target} counts; run the same command again"
-    with shown("converting", _progress_of(job, found), job.quiet), as_spark_failed(what_then):
+    with shown("converting", _progress_of(job, waiting), job.quiet), as_spark_failed(what_then):
         rows = frame.mapInArrow(convert_all, "report string").collect()
     return [CaptureReport(**json.loads(row.report)) for row in rows]
 
@@ -263,12 +263,12 @@ def _convert(job: _Job, capture: Capture, read: Read) -> CaptureReport:
     return CaptureReport(capture.name, output, *counted, failed, by_options)
 
 
-def _move(made: Path, final: Path) -> None:
+def _move(written: Path, final: Path) -> None:
     """Give an output its name; what an attempt before left there goes."""
     if final.is_dir():
         # Moved, not removed: an attempt that outlives the job finds _temporary gone, and harms nothing.
-        final.replace(made.with_name(f"{made.name}-before"))
-    made.replace(final)
+        final.replace(written.with_name(f"{written.name}-before"))
+    written.replace(final)
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ def _followed(changes: Iterable[Change], job: _Job, capture: Capture) -> Iterato
     file.write_text(json.dumps((number, True)))
 
 
-def _progress_of(job: _Job, found: Sequence[Capture]) -> Callable[[], Done]:
+def _progress_of(job: _Job, waiting: Sequence[Capture]) -> Callable[[], Done]:
     """A function that tells how far the conversion of these captures is.
 
     The share is that of the captures' bytes. Of a capture that is being read it is reckoned from its changes, as soon
@@ -304,13 +304,13 @@ def _progress_of(job: _Job, found: Sequence[Capture]) -> Callable[[], Done]:
 
     def now() -> Done:
         if not sizes:
-            sizes.extend(max(capture.size(), 1) for capture in found)
-        said = [(*_changes_so_far(job, capture), size) for capture, size in zip(found, sizes, strict=True)]
+            sizes.extend(max(capture.size(), 1) for capture in waiting)
+        said = [(*_changes_so_far(job, capture), size) for capture, size in zip(waiting, sizes, strict=True)]
         ended = [(changes, size) for changes, has_ended, size in said if has_ended]
         bytes_of_change = sum(size for _, size in ended) / max(sum(changes for changes, _ in ended), 1)
         done = sum(size if has_ended else min(changes * bytes_of_change, size) for changes, has_ended, size in said)
         changes = sum(changes for changes, _, _ in said)
-        return Done(done / sum(sizes), changes, 0, "changes", f"{len(ended)} of {len(found)} captures")
+        return Done(done / sum(sizes), changes, 0, "changes", f"{len(ended)} of {len(waiting)} captures")
 
     return now
 

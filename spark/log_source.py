@@ -86,8 +86,8 @@ def worker_url(url: str, url_file: str | None) -> URL:
             raise ConfigError(f"{url_file}: the file with the database URL cannot be read: {error.strerror}") from None
     names = ("EVENTLOG_DATABASE_URL", "EVENTLOG_DATABASE_URL_FILE", "EVENTLOG_DATABASE_PASSWORD")
     database = load(None, {name: os.environ[name] for name in names if name in os.environ}).database
-    found = parse_url(database.url or url)
-    return found if database.password is None else found.set(password=database.password)
+    parsed = parse_url(database.url or url)
+    return parsed if database.password is None else parsed.set(password=database.password)
 
 
 def refuse_secrets(url: str) -> str:

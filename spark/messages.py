@@ -82,8 +82,8 @@ def _metadata_of(spark: SparkSession, files: Sequence[Path]) -> list[tuple[int, 
 
     def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in task_numbers(batches):
-            found = [line for line, message in _lines(files[number]) if _is_metadata(message)]
-            yield pa.RecordBatch.from_pydict({"file": [number] * len(found), "line": pa.array(found, pa.int64())})
+            lines = [line for line, message in _lines(files[number]) if _is_metadata(message)]
+            yield pa.RecordBatch.from_pydict({"file": [number] * len(lines), "line": pa.array(lines, pa.int64())})
 
     found = _tasks(spark, len(files)).mapInArrow(find, "file long, line long").collect()
     wanted: dict[int, set[int]] = {}
@@ -140,9 +140,9 @@ def _read_topics(spark: SparkSession, url: str, options: ReadOptions) -> DataFra
 
     def messages(number: int) -> Iterator[Message]:
         yield from described
-        own = place._replace(topics=(place.topics[number],))
+        topic = place._replace(topics=(place.topics[number],))
         # A secret comes to the workers by their environment, as it came here.
-        for record in kafka.read_topics(own, with_password(options.properties)):
+        for record in kafka.read_topics(topic, with_password(options.properties)):
             if record is not None:
                 yield Message(*record[:3])
 

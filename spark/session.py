@@ -90,15 +90,15 @@ def is_local(master: str) -> bool:
 
 def cores_of(master: str | None) -> int:
     """How many tasks run at once, as far as the master's name tells; a guess for a cluster."""
-    found = _LOCAL.fullmatch(master or "")
-    if found is None:
+    match = _LOCAL.fullmatch(master or "")
+    if match is None:
         return 8
-    return os.cpu_count() or 1 if found[1] == "*" else int(found[1] or 1)
+    return os.cpu_count() or 1 if match[1] == "*" else int(match[1] or 1)
 
 
 def _with_attempts(master: str) -> str:
-    found = _LOCAL.fullmatch(master)
-    return master if found is None else f"local[{found[1] or 1},{_ATTEMPTS}]"
+    match = _LOCAL.fullmatch(master)
+    return master if match is None else f"local[{match[1] or 1},{_ATTEMPTS}]"
 
 
 def _log4j() -> Path:
@@ -139,11 +139,11 @@ def as_spark_failed(what_then: str) -> Iterator[None]:
 
 
 def _reason(text: str) -> str:
-    own = _OWN_ERROR.search(text)
-    if own is not None:
-        return own[1].strip()
-    found = [line for line in _PYTHON_ERROR.findall(text) if "PythonException" not in line]
-    return found[-1].strip() if found else _first_line(text)
+    ours = _OWN_ERROR.search(text)
+    if ours is not None:
+        return ours[1].strip()
+    raised = [line for line in _PYTHON_ERROR.findall(text) if "PythonException" not in line]
+    return raised[-1].strip() if raised else _first_line(text)
 
 
 def _first_line(text: str) -> str:
@@ -179,9 +179,9 @@ def spark_progress(context: SparkContext, group: str, rows: int, events: Callabl
         for job in tracker.getJobIdsForGroup(group):
             info = tracker.getJobInfo(job)
             for stage in sorted(info.stageIds) if info is not None else ():
-                found = tracker.getStageInfo(stage)
-                if found is not None:
-                    shares.append(found.numCompletedTasks / max(1, found.numTasks))
+                progress = tracker.getStageInfo(stage)
+                if progress is not None:
+                    shares.append(progress.numCompletedTasks / max(1, progress.numTasks))
         done = sum(weight * share for weight, share in zip(_STAGE_WEIGHTS, shares, strict=False))
         return Done(done, round(rows * shares[0]) if shares else 0, events())
 

@@ -72,14 +72,14 @@ _TOLD, _ROW = b"\0", b"\1"
 
 
 def sorted_rows(
-    spark: SparkSession, form: SortedFormat, found: Sequence[Capture], options: Options, *, strict: bool
+    spark: SparkSession, form: SortedFormat, captures: Sequence[Capture], options: Options, *, strict: bool
 ) -> DataFrame:
     """The rows of all captures, those of one behind each other in one partition, for ``by_capture``.
 
     Raises ConfigError for options; whatever is wrong with a capture it is told when the capture's turn comes.
     """
     # Of each its capture's place among those found. A piece None: the capture has none, but is to have its turn.
-    pieces = [(place, one) for place, capture in enumerate(found) for one in _pieces(form, capture, options)]
+    pieces = [(place, one) for place, capture in enumerate(captures) for one in _pieces(form, capture, options)]
 
     def scan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()
@@ -88,7 +88,7 @@ def sorted_rows(
             yield from _batches(capture, _rows(form, number, piece, options, strict))
 
     scanned = spark.range(0, len(pieces), 1, min(len(pieces), MOST_TASKS)).mapInArrow(scan, _SCHEMA)
-    in_partitions = scanned.repartitionById(min(len(found), MOST_TASKS), "capture")
+    in_partitions = scanned.repartitionById(min(len(captures), MOST_TASKS), "capture")
     return in_partitions.sortWithinPartitions("capture", "key")
 
 
@@ -130,13 +130,13 @@ KeyedRow = tuple[bytes, bytes]
 
 
 def by_capture(
-    found: Sequence[Capture], batches: Iterable[pa.RecordBatch]
+    captures: Sequence[Capture], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[tuple[Capture, Iterator[KeyedRow]]]:
     """The captures that came to this task, each with its rows for ``changes_of``."""
     columns = (zip(*(column.to_pylist() for column in batch.columns), strict=True) for batch in batches)
     rows = (row for several in columns for row in several)
-    for place, own in groupby(rows, key=itemgetter(0)):
-        yield found[place], ((key, row) for _, key, row in own)
+    for place, of_capture in groupby(rows, key=itemgetter(0)):
+        yield captures[place], ((key, row) for _, key, row in of_capture)
 
 
 def changes_of(
@@ -237,20 +237,20 @@ def _tables(capture: Capture, options: Options, report: Report) -> tuple[Reading
     (path,) = capture.paths
     chosen = parse_options(ReadOptions, options, f"the reader of {CHANGE_TABLES}")
     context = reading(chosen, file_tables.ddl_history(path, chosen) if chosen.ddl_history else (), report)
-    found = table_files(path, context)
-    if not found and not file_tables.is_written(path):
+    tables = table_files(path, context)
+    if not tables and not file_tables.is_written(path):
         raise nothing_found(str(path), chosen)
-    file_tables.refuse_unread(found, chosen)
-    return file_tables.with_metadata(context, found), found
+    file_tables.refuse_unread(tables, chosen)
+    return file_tables.with_metadata(context, tables), tables
 
 
 def _table_parts(capture: Capture, options: Options) -> Sequence[_TablePart]:
-    context, found = _tables(capture, options, Report())
+    context, tables = _tables(capture, options, Report())
     return [
         _TablePart(
             (number, place), part, table._replace(parts=[]), context.history, context.known(table.schema, table.table)
         )
-        for number, table in enumerate(found)
+        for number, table in enumerate(tables)
         for place, part in enumerate(table.parts)
     ]
 
@@ -269,14 +269,14 @@ def _table_rows(piece: _TablePart, options: Options, report: Report) -> Iterator
 def _table_changes(
     capture: Capture, rows: Iterator[tuple[int, ChangeRow]], options: Options, report: Report
 ) -> Iterator[Change]:
-    context, found = _tables(capture, options, report)
-    sources = [source_table(stored_table(table, context), context) for table in found]
+    context, tables = _tables(capture, options, report)
+    sources = [source_table(stored_table(table, context), context) for table in tables]
 
     def in_order() -> Iterator[Change | Waiting]:
-        for number, own in groupby(rows, key=itemgetter(0)):
+        for number, rows_of_table in groupby(rows, key=itemgetter(0)):
             source = sources[number]
             what = full_name(source.schema, source.table)
-            of_table = (row for _, row in own)
+            of_table = (row for _, row in rows_of_table)
             yield from changes_of_rows(of_table, source, input_complete=True, skip=report.skip, what=what)
 
     for change in count_events(in_order(), input_complete=True):
@@ -317,7 +317,7 @@ Taken = Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[Capture, Read]]]
 
 
 def work_on(
-    spark: SparkSession, found: Sequence[Capture], format: str, options: Options, *, strict: bool
+    spark: SparkSession, captures: Sequence[Capture], format: str, options: Options, *, strict: bool
 ) -> tuple[DataFrame, Taken]:
     """What is handed to the tasks, and how they take it: a task a capture, unless there are very many.
 
@@ -326,20 +326,20 @@ def work_on(
     """
     form = sorted_format(format, options)
     if form is not None:
-        return sorted_rows(spark, form, found, options, strict=strict), partial(_sorted, form, found, options)
-    frame = spark.range(0, len(found), 1, min(len(found), MOST_TASKS))
-    return frame, partial(_as_they_come, found, format, options)
+        return sorted_rows(spark, form, captures, options, strict=strict), partial(_sorted, form, captures, options)
+    frame = spark.range(0, len(captures), 1, min(len(captures), MOST_TASKS))
+    return frame, partial(_as_they_come, captures, format, options)
 
 
 def _as_they_come(
-    found: Sequence[Capture], format: str, options: Options, batches: Iterator[pa.RecordBatch]
+    captures: Sequence[Capture], format: str, options: Options, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[Capture, Read]]:
     for number in task_numbers(batches):
-        yield found[number], partial(read_capture, found[number], format, options)
+        yield captures[number], partial(read_capture, captures[number], format, options)
 
 
 def _sorted(
-    form: SortedFormat, found: Sequence[Capture], options: Options, batches: Iterator[pa.RecordBatch]
+    form: SortedFormat, captures: Sequence[Capture], options: Options, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[Capture, Read]]:
-    for capture, rows in by_capture(found, batches):
+    for capture, rows in by_capture(captures, batches):
         yield capture, partial(changes_of, form, capture, rows, options)

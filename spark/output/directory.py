@@ -135,8 +135,8 @@ class Claim:
 
     def is_own(self, name: str) -> bool:
         """Whether a file or folder is the job's, whatever a run has named."""
-        own = name in (STARTED, SUCCESS, MANIFEST) or name.startswith(TEMPORARY)
-        return own or (self.names is not None and self.names.fullmatch(name) is not None)
+        is_of_protocol = name in (STARTED, SUCCESS, MANIFEST) or name.startswith(TEMPORARY)
+        return is_of_protocol or (self.names is not None and self.names.fullmatch(name) is not None)
 
 
 def resume(directory: Directory, claim: Claim, outputs: Collection[str] = ()) -> Mapping[str, Any] | None:
@@ -211,8 +211,8 @@ def finish(directory: Directory, claim: Claim, manifest: Mapping[str, Any], file
     folders = sorted(_folders_of(files))
     for folder in folders:
         directory.sync(folder)
-    own = [name for name in folders if "/" not in name and not claim.is_own(name)]
-    value = {"form": _FORM, **claim.identity, **manifest, "folders": own}
+    outputs = [name for name in folders if "/" not in name and not claim.is_own(name)]
+    value = {"form": _FORM, **claim.identity, **manifest, "folders": outputs}
     directory.write(MANIFEST, (json.dumps(value, indent=1) + "\n").encode())
     directory.sync()
     directory.write(SUCCESS, b"")

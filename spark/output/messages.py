@@ -53,8 +53,8 @@ Lines = tuple[list[Line], dict[str, bytes]]
 
 def read_options(config: Config, options: Mapping[str, Any], form: str) -> WriteOptions:
     """Those of ``[format]``, as the publisher takes them, under those of the request."""
-    own = {**same_fields(config.format, WriteOptions), "topic": config.sink.topic}
-    chosen = parse_options(WriteOptions, {**own, **options}, "the backlog's Qlik messages")
+    configured = {**same_fields(config.format, WriteOptions), "topic": config.sink.topic}
+    chosen = parse_options(WriteOptions, {**configured, **options}, "the backlog's Qlik messages")
     if chosen.metadata == "registry" and chosen.registry is None:
         raise ConfigError("metadata = registry of the Qlik messages needs the option registry, its URL")
     return chosen

@@ -113,10 +113,10 @@ def renderer(job: Job) -> Render:
     options = options_of(job)
     settings = job.config.format
     read = group_reader(GroupReading(catalog(job).schema, settings.time_zone, settings.char_padding))
-    own = tables(job)
-    writers = {name: _row_writer(table, options) for name, table in own.items()}
-    schemas = {name: _schema(table, options) for name, table in own.items()}
-    values = {name: _ValueWriter(table, options) for name, table in own.items()}
+    change_tables = tables(job)
+    writers = {name: _row_writer(table, options) for name, table in change_tables.items()}
+    schemas = {name: _schema(table, options) for name, table in change_tables.items()}
+    values = {name: _ValueWriter(table, options) for name, table in change_tables.items()}
 
     def render(decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow]) -> Rendered:
         try:
@@ -130,7 +130,7 @@ def renderer(job: Job) -> Render:
         done: list[_Done] = []
         bad: list[BadLine] = []
         dropped = 0
-        made: dict[str, list[_Stored]] = {}
+        stored_by_class: dict[str, list[_Stored]] = {}
         for (group, decision, current), place in zip(decided, places, strict=True):
             object_class, _ = object_of(group)
             name = object_class.name
@@ -145,24 +145,24 @@ def renderer(job: Job) -> Render:
                 dropped += 0 if decision is None else len(decision.dropped)
                 continue
             if stored:
-                rows = made.get(name)
+                rows = stored_by_class.get(name)
                 if rows is None:
-                    rows = made[name] = []
+                    rows = stored_by_class[name] = []
                 rows += stored
             done.append((surviving, decision, current, change.op if stored and change is not None else None))
         counts = _counts_of(done)
         if dropped:
             counts["rows_dropped"] += dropped
-        if not made:
+        if not stored_by_class:
             return Rendered(None, bad, counts)
         numbers, prefix = 0, ""
         blob = {}
-        for name, rows in made.items():
+        for name, rows in stored_by_class.items():
             columns = values[name].columns(rows)
             numbers += sum(columns[_NUMBERS])
             prefix = max(prefix, max(columns[_PREFIX]))
             blob[name] = _stream(columns, schemas[name])
-        return Rendered(blob, bad, counts, Numbered(numbers, prefix, frozenset(made)))
+        return Rendered(blob, bad, counts, Numbered(numbers, prefix, frozenset(stored_by_class)))
 
     return render
 
@@ -273,14 +273,14 @@ _KEPT: Final[Mapping[str, type]] = {
 
 def _mask_writer(layout: TableLayout, options: WriteOptions) -> Callable[[frozenset[str]], bytes | str | None]:
     """The mask of a set of columns as it is stored. Statements are few, so few sets come again and again."""
-    own = layout.masks
+    mask_layout = layout.masks
     is_text = options.file_format != "parquet"
     empty = None if options.empty_mask == "null" else b""
 
     def stored(columns: frozenset[str]) -> bytes | str | None:
         if is_text:
-            return masks.table_text(own, own.bits(columns))
-        return masks.table_bytes(own, own.bits(columns), options.byteorder) if columns else empty
+            return masks.table_text(mask_layout, mask_layout.bits(columns))
+        return masks.table_bytes(mask_layout, mask_layout.bits(columns), options.byteorder) if columns else empty
 
     return lru_cache(maxsize=_MOST_MASKS)(stored)
 

@@ -51,8 +51,8 @@ _NUMBER_LENGTH: Final = LENGTH - PREFIX_LENGTH
 
 def read_options(config: Config, options: Mapping[str, Any], form: str) -> WriteOptions:
     """Those of ``[format]`` under those of the request."""
-    own = {**same_fields(config.format, WriteOptions), **options, "file_format": form}
-    chosen = parse_options(WriteOptions, own, "the backlog's change tables")
+    configured = {**same_fields(config.format, WriteOptions), **options, "file_format": form}
+    chosen = parse_options(WriteOptions, configured, "the backlog's change tables")
     if chosen.tables or chosen.catalog is not None:
         raise ConfigError(
             "the change tables of a backlog have the columns of the database; leave out tables and catalog"
@@ -64,14 +64,14 @@ def write(
     job: Job, directory: Directory, part: int, blobs: Sequence[Blob], before: Numbered, sequences: Mapping[int, str]
 ) -> tuple[list[OutputFile], Numbered]:
     """The rows of a part in queue order, numbered on from what was before, as files of their tables."""
-    own = tables(job)
-    found = {name: _sorted(_read(name, blobs)) for name in sorted({name for blob in blobs for name in blob})}
-    if not found:
+    by_class = tables(job)
+    rows_by_class = {name: _sorted(_read(name, blobs)) for name in sorted({name for blob in blobs for name in blob})}
+    if not rows_by_class:
         return [], before
-    numbered = list(_sequences(list(found.values()), before))
+    numbered = list(_sequences(list(rows_by_class.values()), before))
     files: list[OutputFile] = []
-    for (name, rows), of_table in zip(found.items(), numbered, strict=True):
-        files += _write_table(job, directory, part, own[name], rows, of_table)
+    for (name, rows), of_table in zip(rows_by_class.items(), numbered, strict=True):
+        files += _write_table(job, directory, part, by_class[name], rows, of_table)
     prefix, number = resume(max(of_table[-1].as_py() for of_table in numbered))
     return files, Numbered(number, prefix)
 
@@ -85,11 +85,11 @@ def _sorted(rows: pa.Table) -> pa.Table:
     return rows.take(pc.sort_indices(rows, [("place", "ascending"), ("numbers", "descending")])).combine_chunks()
 
 
-def _sequences(found: Sequence[pa.Table], before: Numbered) -> Iterator[pa.Array]:
+def _sequences(tables: Sequence[pa.Table], before: Numbered) -> Iterator[pa.Array]:
     """The change_seq of each table's rows: one sequence over the rows of all tables (spec/qlik.md 3)."""
     every = pa.concat_tables(
         rows.select(["place", "numbers", "prefix"]).append_column("table", pa.array([n] * len(rows), pa.int32()))
-        for n, rows in enumerate(found)
+        for n, rows in enumerate(tables)
     )
     every = _sorted(every)
     numbers = pc.add(pc.cumulative_sum(every["numbers"].cast(pa.uint64())), pa.scalar(before.number, pa.uint64()))
@@ -99,7 +99,7 @@ def _sequences(found: Sequence[pa.Table], before: Numbered) -> Iterator[pa.Array
         pc.utf8_lpad(numbers.cast(pa.string()), _NUMBER_LENGTH, "0"),
         "",
     )
-    for n in range(len(found)):
+    for n in range(len(tables)):
         yield sequences.filter(pc.equal(every["table"], n)).combine_chunks()
 
 
@@ -152,9 +152,9 @@ def _stored(
         "timestamp": lambda: pc.strftime(time.cast(pa.timestamp("us")), "%Y-%m-%d %H:%M:%S") if is_text else time,
         PARTITION_NAME: lambda: partitions,
     }
-    made = {place: headers[name]() for name, place in table.layout.headers.items()}
-    made |= {place: rows[str(n)] for n, (_, place) in enumerate(table.layout.data)}
-    return pa.table([made[place] for place in range(len(made))], names=list(table.layout.columns))
+    columns = {place: headers[name]() for name, place in table.layout.headers.items()}
+    columns |= {place: rows[str(n)] for n, (_, place) in enumerate(table.layout.data)}
+    return pa.table([columns[place] for place in range(len(columns))], names=list(table.layout.columns))
 
 
 def _write_rows(
@@ -169,16 +169,16 @@ def _write_rows(
     directory.make(folder)
     name = partial(_file, folder, part, ending)
 
-    def put(block: pa.Table, own: pa.Table) -> None:
+    def put(block: pa.Table, block_rows: pa.Table) -> None:
         text = b"" if is_parquet else compress(_text(block, file_format))
         size = block.nbytes + PARQUET_FOOTER if is_parquet else len(header) + len(text)
         if size > output.max_bytes and len(block) > 1:
             half = len(block) // 2
-            put(block.slice(0, half), own.slice(0, half))
-            put(block.slice(half), own.slice(half))
+            put(block.slice(0, half), block_rows.slice(0, half))
+            put(block.slice(half), block_rows.slice(half))
             return
-        changes = pc.sum(pc.greater(own["numbers"], 0)).as_py() or 0
-        about = changes, len(block), own["place"][0].as_py(), own["place"][-1].as_py()
+        changes = pc.sum(pc.greater(block_rows["numbers"], 0)).as_py() or 0
+        about = changes, len(block), block_rows["place"][0].as_py(), block_rows["place"][-1].as_py()
         if is_parquet:
             files.put_table(block, block.nbytes, *about)
         else:

@@ -67,7 +67,7 @@ def fold_bucket(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
     with ExitStack() as stack:
         folding = _Folding(job, Builder(job, stack))
         for batch in batches:
-            blobs = [made for blob in of_batch(batch) for made in folding.take(blob)]
+            blobs = [passed_on for blob in of_batch(batch) for passed_on in folding.take(blob)]
             if blobs:
                 yield as_batch(blobs)
         yield as_batch(folding.finish())

@@ -48,10 +48,10 @@ def mark(
     that have been looked after. Raises DatabaseError.
     """
     directory.make(MARKED)
-    own = Lock()
+    one_at_a_time = Lock()
 
     def still_locked() -> None:
-        with own, as_database_errors(context.connection):
+        with one_at_a_time, as_database_errors(context.connection):
             held = context.dialect.holds_lock(context.connection, context.log)
             context.connection.commit()
         if not held:
@@ -153,8 +153,8 @@ def _keep_loopback(context: Context, connection: Connection, letters: _Letters) 
     if not options.delete_from_log or options.delete_loopback or options.driver_user is None or not letters.good:
         return 0
     rows = dialect.read_rows(connection, log, letters.good)
-    own = [row.record_id for row in rows if is_of(row.perpetrator, options.driver_user) and _is_new(row.status)]
-    return dialect.mark(connection, log, Status.SUCCESS, to_ranges(own)) if own else 0
+    loopback = [row.record_id for row in rows if is_of(row.perpetrator, options.driver_user) and _is_new(row.status)]
+    return dialect.mark(connection, log, Status.SUCCESS, to_ranges(loopback)) if loopback else 0
 
 
 def _of(lines: Sequence[tuple[int, str, str]], ids: set[int]) -> list[tuple[int, str, str]]:

@@ -175,7 +175,7 @@ def test_what_cannot_be_read_is_said_of_its_capture(spark: SparkSession, tmp_pat
     assert bad.failed is not None
     assert "SYSLOG_ADDR" in bad.failed
     assert (good.failed, good.written > 5) == (None, True)
-    with pytest.raises(ConfigError, match="order_by 'time' is unknown"):
+    with pytest.raises(ConfigError, match='order_by = "time" is not allowed'):
         convert("linter", "jsonl", str(tmp_path / "in"), str(tmp_path / "x"), {"order_by": "time"}, spark=spark)
     with pytest.raises(FormatError, match="holds no"):
         list(
