@@ -23,6 +23,9 @@ from spark.stages.shuffle import BEFORE, ROWS, TAKEN, Blob, RowKind, as_batch, k
 class Boundary:
     """Sets those groups of a part apart that may fold with rows of other parts; ``rows``: the rows of these groups.
 
+    Rows fold only within ``fold_distance`` record_ids (spec/event-log.md 6): what lies further from both ends of a part
+    folds alike whatever the other parts hold. Only the rows near the ends, few as a rule, have to meet those of others.
+
     The ``rows`` of all parts, folded together, give exactly the groups that are missing: they begin and end where
     groups do, and wherever rows of an object are left out between them, those lie more than ``fold_distance`` apart.
     """
