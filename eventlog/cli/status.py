@@ -19,6 +19,7 @@ from eventlog.core.events import Outgoing
 from eventlog.errors import EventlogError
 from eventlog.model import Status
 from eventlog.publisher.flight import decode
+from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.open import find_log
 from eventlog.publisher.stream.open import SourceStatus, place_in_words, source_status
 from eventlog.sql.connection import as_database_errors
@@ -89,7 +90,7 @@ def status(context: Context, as_json: bool, source: str | None) -> None:
     with reading(config) as (conn, dialect):
         report = _report(conn, dialect, find_log(conn, dialect, config), config)
     if as_json:
-        print_json(asdict(report))
+        print_json(shape(**asdict(report)))
     else:
         _print(report)
 

@@ -11,6 +11,7 @@ from shared import Run
 
 from eventlog.cli.requeue import parse_ids, parse_letters
 from eventlog.errors import ConfigError
+from eventlog.publisher.monitor.status import shape
 from eventlog.sql.connection import connect
 from eventlog.sql.locate import locate_log
 from eventlog.sql.registry import load
@@ -61,6 +62,7 @@ def test_status_counts_rows_and_names_what_is_in_flight(run: Run) -> None:
     assert report["rows"] == {"N": 1, "S": 2, "E": 2, "F": 1}
     assert (report["log"], report["queue_rows"], report["publisher_runs"]) == ("public.eventlog", 1, False)
     assert 0 <= report["oldest_seconds"] < 600
+    assert report.keys() == shape().keys()  # that of the monitor
     (event,) = report["in_flight"]
     assert (event["flight"], event["event_id"], event["rows"], event["sendings"]) == (7, "5.2", 1, 2)
     assert (event["table_name"], event["table_key"]) == ("usr", "idu=2")
