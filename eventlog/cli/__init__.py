@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "triggers": "Compare, apply or drop the triggers of the watched tables.",
     "publish": "Publish the log: the daemon, or one run with --once.",
     "status": "Show the queue, what is in flight and who publishes.",
+    "top": "Show live in a terminal what a publisher does.",
     "health": "Say whether the publisher makes progress, by its health file.",
     "doctor": "Say what is wrong with log, triggers and rows, and what mends it.",
     "show": "Explain one row of the log: its group, its document, what became of it.",

@@ -103,7 +103,7 @@ def _report(conn: Connection, dialect: Dialect, log: LogTable, config: Config) -
         queue_rows=queue.rows,
         oldest_seconds=queue.oldest_seconds,
         publisher_runs=dialect.is_locked(conn, log),
-        in_flight=_in_flight(conn, dialect, log),
+        in_flight=in_flight_events(conn, dialect, log),
         drift=drift(conn, dialect, config),
     )
 
@@ -120,7 +120,8 @@ def drift(conn: Connection, dialect: Dialect, config: Config) -> list[str]:
     return [f"{action.table}: {action.reason}" for action in planned.changes]
 
 
-def _in_flight(conn: Connection, dialect: Dialect, log: LogTable) -> list[InFlight]:
+def in_flight_events(conn: Connection, dialect: Dialect, log: LogTable) -> list[InFlight]:
+    """The events that in-flight lines record, in their order."""
     recorded = [
         (number, envelope.number, event)
         for number, composition in read_inflight(conn, log)

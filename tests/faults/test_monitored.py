@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -159,3 +160,36 @@ def test_an_address_that_others_can_reach_is_refused_without_a_token(log: sa.Eng
         _, said = running.communicate(timeout=60)
     assert running.returncode == 2
     assert "EVENTLOG_MONITOR_TOKEN" in said.decode()
+
+
+def top(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("eventlog")), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_top_shows_what_the_monitor_says(log: sa.Engine, tmp_path: Path) -> None:
+    with watched(log, tmp_path) as (_, address, _):
+        write(log, 1, 2)
+        until(lambda: metrics(address)["eventlog_rows_published_total"] == 2, "it is published")
+        shown = top("top", "--url", address)
+    assert shown.returncode == 0, shown.stderr
+    assert "eventlog: " in shown.stdout
+    assert "rows published" in shown.stdout
+    assert "newest envelopes" in shown.stdout
+    assert "success" in shown.stdout
+
+
+def test_top_of_a_monitor_that_is_gone_says_so(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    shown = top("top", "--url", address)
+    assert shown.returncode == 1
+    assert "does not answer" in shown.stderr
+
+
+def test_top_from_the_database_alone_shows_the_queue(log: sa.Engine, tmp_path: Path) -> None:
+    write(log, 1, 2)
+    shown = top("--database-url", log.url.render_as_string(hide_password=False), "top")
+    assert shown.returncode == 0, shown.stderr
+    assert "no publisher runs" in shown.stdout
+    assert "rows in the queue   2" in shown.stdout

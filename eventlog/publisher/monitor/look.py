@@ -31,7 +31,7 @@ def look(context: Context, state: State) -> None:
         Looked(
             queue_rows,
             QUEUE_CAP,
-            age(head[0].event_time, clock) if head else None,
+            event_age(head[0].event_time, clock) if head else None,
             max((each.seconds for each in transactions if each.wrote_log and each.seconds is not None), default=None),
             [
                 ParkedObject(object_class.name, key, due, tries, reason)
@@ -49,7 +49,7 @@ def look(context: Context, state: State) -> None:
     )
 
 
-def age(event_time: str | None, clock: str) -> float | None:
+def event_age(event_time: str | None, clock: str) -> float | None:
     """Seconds from an event_time to the database's clock, both as its text; None if the text is no usual time."""
     try:
         return (_moment(clock) - _moment(event_time or "")).total_seconds()

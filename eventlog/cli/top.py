@@ -1,0 +1,203 @@
+"""``eventlog top``: what a publisher does, live in a terminal."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from eventlog.cli.context import Context, reading
+from eventlog.cli.status import in_flight_events
+from eventlog.config.load import Config
+from eventlog.errors import ConfigError, DatabaseError, EventlogError
+from eventlog.publisher.monitor.look import QUEUE_CAP, event_age
+from eventlog.publisher.monitor.status import shape
+from eventlog.publisher.open import find_log
+from eventlog.sql.doctor import age
+from eventlog.sql.rows import count_queue
+from eventlog.sql.windows import Window
+
+_TIMEOUT: Final = 10.0
+_SHOWN: Final = 8
+_LEVELS: Final = {"success": "green", "warning": "yellow", "error": "red", "retry": "red", "fatal": "bold red"}
+
+Status = Mapping[str, Any]
+Read = Callable[[], Status]
+
+
+@click.command()
+@click.option("--url", metavar="URL", help="Of a publisher's monitor; default: that of [monitor] listen.")
+@click.option("--database", "from_database", is_flag=True, help="Ask the database, though a monitor is configured.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.2),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Pause.",
+)
+@click.pass_obj
+def top(context: Context, url: str | None, from_database: bool, interval: float) -> None:
+    """Show live what a publisher does: its state, the queue, rates, parked objects, the newest envelopes.
+
+    The publisher's monitor tells all of it. The database alone knows the queue and what is in flight. Where standard
+    output is no terminal, one look is printed. Ctrl-C ends it.
+    """
+    config = context.config()
+    if url is None and config.monitor.listen is not None and not from_database:
+        scheme = "http" if config.monitor.certificate is None else "https"
+        url = f"{scheme}://{config.monitor.listen}/"
+    read = _from_database(config) if url is None or from_database else _from_monitor(url, config.monitor.token)
+    console = Console()
+    if not console.is_terminal:
+        console.print(_picture(read(), None))
+        return
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        for picture in _pictures(read, interval):
+            live.update(picture, refresh=True)
+
+
+def _from_monitor(url: str, token: str | None) -> Read:
+    """What a monitor says. Raises DatabaseError if nobody answers there, ConfigError if the token is refused."""
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"--url {url}: write it as http://127.0.0.1:9464/")
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    request = urllib.request.Request(f"{url.rstrip('/')}/status.json", headers=headers)  # noqa: S310 - checked above
+
+    def read() -> Status:
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310
+                status: Status = json.load(answer)
+                return status
+        except urllib.error.HTTPError as error:
+            if error.code == 401:
+                raise ConfigError(f"{url} wants a token: set EVENTLOG_MONITOR_TOKEN") from None
+            raise DatabaseError(f"{url} answers {error.code} {error.reason}; is it a publisher's monitor?") from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            raise DatabaseError(f"{url} does not answer: {reason}; does the publisher run?") from None
+
+    return read
+
+
+def _from_database(config: Config) -> Read:
+    """What the database alone knows, without counting the whole log. Raises DatabaseError."""
+
+    def read() -> Status:
+        with reading(config) as (conn, dialect):
+            log = find_log(conn, dialect, config)
+            queue_rows = count_queue(conn, log, QUEUE_CAP)
+            head = dialect.read_window(conn, log, Window(1, None, 1)) if queue_rows else []
+            clock = dialect.due_until(conn, log, config.publisher.event_time_zone)
+            return shape(
+                log=str(log),
+                queue_rows=queue_rows,
+                queue_cap=QUEUE_CAP,
+                oldest_seconds=event_age(head[0].event_time, clock) if head else None,
+                publisher_runs=dialect.is_locked(conn, log),
+                in_flight=[asdict(event) for event in in_flight_events(conn, dialect, log)],
+            )
+
+    return read
+
+
+def _pictures(read: Read, interval: float) -> Iterator[Group]:
+    """A picture each interval; one that fails says why, and the next may be there again."""
+    before: tuple[float, Status] | None = None
+    while True:
+        try:
+            status = read()
+        except EventlogError as error:
+            yield Group(Text(str(error), style="bold red"))
+        else:
+            yield _picture(status, before)
+            before = time.monotonic(), status
+        time.sleep(interval)
+
+
+def _picture(status: Status, before: tuple[float, Status] | None) -> Group:
+    state = status["state"]
+    if state is not None:
+        words, style = state["words"], "bold yellow" if state["name"] == "waiting" else "bold green"
+    else:
+        runs = status["publisher_runs"]
+        words = "a publisher runs; its monitor tells more" if runs else "no publisher runs"
+        style = "bold green" if runs else "bold red"
+    parts: list[Text | Table] = [Text(f"{status['log']}: {words}", style=style), _figures(status, before)]
+    if status["parked"]:
+        parts.append(
+            _table(
+                "parked",
+                ("class", "key", "tries", "next try", "reason"),
+                [(o["class"], o["key"], o["tries"], age(o["next_try_seconds"]), o["reason"]) for o in status["parked"]],
+            )
+        )
+    if status["in_flight"]:
+        parts.append(
+            _table(
+                "in flight or parked (the times of next tries need the monitor)",
+                ("flight", "event-id", "rows", "sent", "table", "key"),
+                [
+                    (e["flight"], e["event_id"], e["rows"], e["sendings"], e["table_name"], e["table_key"])
+                    for e in status["in_flight"]
+                ],
+            )
+        )
+    if status["sent"]:
+        parts.append(
+            _table(
+                "newest envelopes",
+                ("flight", "envelope", "events", "answer after", "answer", "reason"),
+                [
+                    (
+                        e["flight"],
+                        e["envelope"],
+                        e["events"],
+                        f"{e['seconds'] * 1000:.1f} ms",
+                        Text(e["level"], style=_LEVELS[e["level"]]),
+                        e["reason"],
+                    )
+                    for e in status["sent"]
+                ],
+            )
+        )
+    return Group(*parts)
+
+
+def _figures(status: Status, before: tuple[float, Status] | None) -> Table:
+    """What is counted, with rates since the look before."""
+    queue = status["queue_rows"]
+    capped = queue is not None and status["queue_cap"] is not None and queue >= status["queue_cap"]
+    oldest = status["oldest_seconds"]
+    figures: list[tuple[str, str]] = [
+        ("rows in the queue", "-" if queue is None else f"{queue:,}{' or more' if capped else ''}"),
+        ("oldest row", "-" if oldest is None else age(oldest)),
+    ]
+    counters = status["counters"]
+    for name in () if counters is None else ("rows_published", "rows_bad", "events_sent", "answers_error"):
+        rate = ""
+        if before is not None and before[1]["counters"] is not None:
+            seconds = max(time.monotonic() - before[0], 1e-9)
+            rate = f"  ({(counters[name] - before[1]['counters'][name]) / seconds:,.0f} a second)"
+        figures.append((name.replace("_", " "), f"{counters[name]:,}{rate}"))
+    grid = Table.grid(padding=(0, 3))
+    for name, value in figures:
+        grid.add_row(Text(name, style="dim"), value)
+    return grid
+
+
+def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    table = Table(*headings, title=title, title_justify="left", expand=False)
+    for row in rows[:_SHOWN]:
+        table.add_row(*(cell if isinstance(cell, Text) else Text("-" if cell is None else str(cell)) for cell in row))
+    return table
