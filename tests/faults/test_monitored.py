@@ -170,7 +170,7 @@ def top(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_top_shows_what_the_monitor_says(log: sa.Engine, tmp_path: Path) -> None:
     with watched(log, tmp_path) as (_, address, _):
         write(log, 1, 2)
-        until(lambda: metrics(address)["eventlog_rows_published_total"] == 2, "it is published")
+        wait_until(lambda: metrics(address)["eventlog_rows_published_total"] == 2, "it is published")
         shown = top("top", "--url", address)
     assert shown.returncode == 0, shown.stderr
     assert "eventlog: " in shown.stdout
