@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
+from decimal import Decimal
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -132,9 +133,11 @@ def data_bytes(value: Any) -> bytes:
 def integer(name: str, value: Any) -> int:
     """A whole number, given as such or as decimal text. Raises BadColumnValue naming the column."""
     try:
-        number = int(value)
-        if isinstance(value, str | int) or number == value:
-            return number
+        # Beyond 20 digits it fits no column, and int() of an exponent takes time and room.
+        if not isinstance(value, Decimal) or value.adjusted() < 20:
+            number = int(value)
+            if isinstance(value, str | int) or number == value:
+                return number
     except (TypeError, ValueError, OverflowError, ArithmeticError):
         pass
     raise BadColumnValue(f"column {name} holds {value!r:.60}, which is no whole number")
