@@ -19,7 +19,7 @@ from eventlog.publisher.delivery import FlightResult, send_heartbeat
 from eventlog.publisher.drift import CatalogDrifted, CatalogWatcher
 from eventlog.publisher.liveness import Progress, ReportingSink
 from eventlog.publisher.metrics import LoopbackWarning, ReportTimer, read_gauges, summary, warn_at_start
-from eventlog.publisher.monitor.look import look
+from eventlog.publisher.monitor.look import look, look_if_due
 from eventlog.publisher.observer import SILENT, Doing, Observer
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.wake import BackOff, HeartbeatTimer, Stop, StopRequest, Timetable, begin_idle, keep_connected
@@ -88,7 +88,7 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> Cycle:
     last = tail(context.connection, context.log)
 
     def before_flight() -> None:
-        look(watcher.context, state)
+        look_if_due(watcher.context, state)
 
     while True:
         cycle = _cycle(run_cycle, watcher, state, sink, stop, before_flight)
@@ -126,7 +126,7 @@ def _serve(
 
     def before_flight() -> None:
         idle.wake_up()
-        look(watcher.context, state)
+        look_if_due(watcher.context, state)
 
     while not stop.is_set():
         context.observer.does(Doing.PUBLISHING)
@@ -151,7 +151,7 @@ def _serve(
             _log.info("%s", summary(before, context.counters, read_gauges(context, len(state.parking))))
         loopback.write(context)
         if not cycle.more:
-            look(watcher.context, state)
+            look_if_due(watcher.context, state)
         if cycle.result is FlightResult.FATAL:
             raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
         if cycle.result in (FlightResult.AWAY, FlightResult.RETRY):
@@ -159,6 +159,7 @@ def _serve(
             # An answer without retry resets the back-off (spec/event-log.md 8.4).
             if _settled(context.counters) > settled_before:
                 failures.attempts = 0
+            look(watcher.context, state)
             failures.wait(stop, cycle.reason)
             continue
         failures.attempts = 0

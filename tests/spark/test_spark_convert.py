@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import loss_table
+import loss_forms
 import pytest
 from loss_forms import CATALOG, FORMS, LETTERS
 from loss_samples import SAMPLES
@@ -32,7 +32,7 @@ from spark.captures import captures
 from spark.change_frame import change_of, read_changes
 from spark.convert import CaptureFailed, convert
 
-register_pickle_by_value(loss_table)  # its function complete goes to workers that do not know the module
+register_pickle_by_value(loss_forms)  # its function complete goes to workers that do not know the module
 
 NAMES = [*LETTERS.values(), "jsonl"]
 LETTER_OF = {name: letter for letter, name in LETTERS.items()}
@@ -296,7 +296,7 @@ def test_a_worker_that_is_killed_leaves_nothing_and_its_capture_is_converted_aga
         if not dead.exists():
             dead.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return loss_table.complete(schema, table, key)
+        return loss_forms.complete(schema, table, key)
 
     map = {"reader": FORMS["K"].reader, "writer": {**FORMS["G"].writer, "complete": complete}}
     done = convert("qlik-messages", "gbase", str(source), str(tmp_path / "out"), map, spark=spark)

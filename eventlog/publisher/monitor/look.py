@@ -17,9 +17,15 @@ QUEUE_CAP: Final = 100_000
 _TRANSACTIONS: Final = 100
 
 
+def look_if_due(context: Context, state: State) -> None:
+    """Tell the observer what waits, if it is time. No transaction may be open, and none is left open."""
+    if context.observer.look_due() == 0.0:
+        look(context, state)
+
+
 def look(context: Context, state: State) -> None:
-    """Tell the observer what waits, if it wants to know by now. No transaction may be open, and none is left open."""
-    if context.observer.look_due() != 0.0:
+    """Tell the observer what waits, as before a long pause; nothing if nobody listens. Transactions as above."""
+    if context.observer.look_due() is None:
         return
     conn, dialect, log = context.connection, context.dialect, context.log
     queue_rows = count_queue(conn, log, QUEUE_CAP)
