@@ -27,7 +27,6 @@ from eventlog.publisher.metrics import OLD_UNREADABLE, TRUNCATED, stream_summary
 from eventlog.publisher.observer import SILENT, Observer
 from eventlog.publisher.open import ignored_indent, open_sink, open_to_publish, open_unlocked
 from eventlog.publisher.sinks.files import StreamSink
-from eventlog.publisher.stream.open import claiming
 from eventlog.publisher.wake import StopRequest
 
 _log = logging.getLogger("eventlog.publisher")
@@ -124,7 +123,7 @@ def _monitoring(config: Config, counters: Counters) -> AbstractContextManager[Ob
 
 def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> None:
     """Follow the source of ``[source]``."""
-    from eventlog.publisher.stream.open import following, passed_over, position_of, unsaved
+    from eventlog.publisher.stream.open import claiming, following, passed_over, position_of, unsaved
     from eventlog.publisher.stream.run import follow
 
     done = Report()
