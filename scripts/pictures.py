@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +37,13 @@ class Receiver(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
+    is_away = False
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
+        if Receiver.is_away:
+            self.close_connection = True
+            return
         time.sleep(0.004)
         self.send_response(200)
         self.send_header("Content-Length", str(len(ANSWER)))
@@ -57,7 +61,7 @@ def main() -> None:
         with engine.begin() as conn:
             conn.exec_driver_sql("CREATE TABLE usr (idu integer PRIMARY KEY, fname text)")
         migrations.upgrade(engine, log_table="eventlog")
-        receiver = HTTPServer(("127.0.0.1", 0), Receiver)
+        receiver = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
         threading.Thread(target=receiver.serve_forever, daemon=True).start()
         with socket.create_server(("127.0.0.1", 0)) as free:
             listen = f"127.0.0.1:{free.getsockname()[1]}"
@@ -75,7 +79,7 @@ def main() -> None:
         browser = _browser()
         try:
             first = 0
-            for second in range(45):
+            for second in range(30):
                 rows = 3000 + 2500 * (second % 20 > 12) + second * 10
                 with engine.begin() as conn:
                     conn.execute(WRITE, {"first": first, "rows": rows})
@@ -84,6 +88,7 @@ def main() -> None:
                 if second == 5:
                     browser.get(f"http://{listen}/")
             _shoot(browser, "status-page.png")
+            Receiver.is_away = True
             receiver.shutdown()
             receiver.server_close()
             with engine.begin() as conn:

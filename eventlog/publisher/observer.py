@@ -105,9 +105,6 @@ class Observer(Protocol):
 
     def envelope_sent(self, envelope: EnvelopeInfo) -> None: ...
 
-    def delayed(self, seconds: float) -> None:
-        """From event_time to the answer, for one row of a flight."""
-
     def look_due(self) -> float | None:
         """Seconds until ``looked`` is to be told again, 0 if it is due, None if it never is."""
 
@@ -130,8 +127,6 @@ class _Silent:
     def window_read(self, seconds: float) -> None: ...
 
     def envelope_sent(self, envelope: EnvelopeInfo) -> None: ...
-
-    def delayed(self, seconds: float) -> None: ...
 
     def look_due(self) -> float | None:
         return None

@@ -80,7 +80,6 @@ class Histogram:
 
 
 _SHORT: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_LONG: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21600.0, 86400.0)
 
 
 @dataclass(slots=True)
@@ -107,7 +106,6 @@ class Activity:
     back_offs: Mapping[str, int] = field(default_factory=lambda: {who.value: 0 for who in WaitFor})
     windows: Histogram = field(default_factory=lambda: Histogram(_SHORT))
     envelopes: Histogram = field(default_factory=lambda: Histogram(_SHORT))
-    delays: Histogram = field(default_factory=lambda: Histogram(_LONG))
     sent: deque[Sent] = field(default_factory=lambda: deque(maxlen=_SENT_KEPT))
     history: deque[Sample] = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -157,9 +155,6 @@ class Activity:
             self.envelopes.observe(envelope.seconds)
             self._times.append(envelope.seconds)
             self.sent.append(Sent(self.wall(), envelope))
-
-    def delayed(self, seconds: float) -> None:
-        self.delays.observe(max(0.0, seconds))
 
     def look_due(self) -> float | None:
         return 0.0 if self.looked_time is None else max(0.0, self.looked_time + self.interval - self.clock())

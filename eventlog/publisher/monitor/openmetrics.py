@@ -93,7 +93,6 @@ class _Publisher(Collector):
         for name, text, histogram in (
             ("eventlog_window_seconds", "Time to read and fold a window of the queue.", activity.windows),
             ("eventlog_envelope_seconds", "Time from sending an envelope to its answer.", activity.envelopes),
-            ("eventlog_delay_seconds", "Time from event_time to the answer, of one row a flight.", activity.delays),
         ):
             yield _family(name, text, histogram, names, values)
 
