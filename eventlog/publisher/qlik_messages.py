@@ -80,7 +80,7 @@ class QlikMessages:
             if isinstance(records, Verdict):
                 lines.append(json.dumps({"error": records.message}, ensure_ascii=False) + "\n")
             else:
-                lines += [line_of(record.topic or "", record.key, record.value).decode() for record in records]
+                lines += [line_of(record.topic or "", record.key, record.value or b"").decode() for record in records]
         return "".join(lines)
 
     def _records(
@@ -113,11 +113,9 @@ class QlikMessages:
                 self._direct[object_class] = write
         record = None if write is None else write(event, time, sequence)
         if record is not None:
-            return (_new(KafkaRecord, record),)
+            return (_new(KafkaRecord, (*record, ())),)
         try:
-            return tuple(
-                [_new(KafkaRecord, each) for each in writer.messages(self._change(event, time, row), sequence)]
-            )
+            return tuple([KafkaRecord(*each) for each in writer.messages(self._change(event, time, row), sequence)])
         except RegistryError as error:
             raise ReceiverAway(str(error)) from error
         except (FormatError, RowError) as error:

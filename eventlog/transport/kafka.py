@@ -142,7 +142,9 @@ class Transmitter:
         self._producer: Any = None
         self._connect()
 
-    def send(self, topic: str, key: bytes | None, value: bytes) -> int:
+    def send(
+        self, topic: str, key: bytes | None, value: bytes | None, headers: tuple[tuple[str, bytes], ...] = ()
+    ) -> int:
         """Hand over a record. Its number, from 0, since the last flush.
 
         Raises RecordRefused for a record that is too large by our own settings, KafkaAway if there is no room for it.
@@ -153,7 +155,9 @@ class Transmitter:
         deadline = 0.0
         while True:
             try:
-                producer.produce(topic, value, key, on_delivery=partial(_note, self._failed, number))
+                producer.produce(
+                    topic, value, key, on_delivery=partial(_note, self._failed, number), headers=list(headers)
+                )
             except BufferError:
                 deadline = deadline or time.monotonic() + self._timeout
                 if time.monotonic() > deadline:

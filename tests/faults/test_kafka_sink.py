@@ -279,7 +279,7 @@ def test_what_was_handed_over_before_kafka_went_away_is_not_marked(
     class Full(kafka.Transmitter):
         """Drops what it has at the third record, as where the brokers hang until its queue is full."""
 
-        def send(self, topic: str, key: bytes | None, value: bytes) -> int:
+        def send(self, topic: str, key: bytes | None, value: bytes | None, *headers: object) -> int:
             if self._sent == 2:
                 self.abandon()
                 raise kafka.KafkaAway("no room")
@@ -313,7 +313,7 @@ def test_a_batch_that_the_brokers_refuse_is_sent_again_record_by_record(brokers:
 
         batch: tuple[bytes, ...] = ()
 
-        def send(self, topic: str, key: bytes | None, value: bytes) -> int:
+        def send(self, topic: str, key: bytes | None, value: bytes | None, *headers: object) -> int:
             self.batch += (value,)
             return super().send(topic, key, value)
 

@@ -9,11 +9,12 @@ from eventlog.model import Answer, Event, Verdict
 
 
 class KafkaRecord(NamedTuple):
-    """A record of a topic; None = that of the sink."""
+    """A record of a topic. ``topic`` None = that of the sink; ``value`` None = a tombstone."""
 
     topic: str | None
     key: bytes | None
-    value: bytes
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 class Document(NamedTuple):
@@ -21,7 +22,7 @@ class Document(NamedTuple):
 
     ``event_ids``: those of its events, none in a heartbeat. In a format of records ``body`` is empty and ``records``
     holds those of each event, or why it has none. ``make_events`` makes the events in their public form, for the few
-    sinks that look at them.
+    sinks that look at them. ``media_type`` and ``headers`` (names and values) go with ``body`` over HTTP.
     """
 
     flight: int
@@ -30,6 +31,8 @@ class Document(NamedTuple):
     body: str
     records: Sequence[tuple[KafkaRecord, ...] | Verdict] = ()
     make_events: Callable[[], tuple[Event, ...]] = tuple
+    media_type: str = "application/xml; charset=utf-8"
+    headers: tuple[tuple[str, str], ...] = ()
 
     @property
     def events(self) -> tuple[Event, ...]:

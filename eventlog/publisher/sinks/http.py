@@ -77,10 +77,11 @@ class HttpSink:
     def send(self, document: Document) -> Answer:
         """Post one document and read the answer to its events. Raises ReceiverAway, with what came and from where."""
         headers = {
-            "Content-Type": "application/xml; charset=utf-8",
+            "Content-Type": document.media_type,
             "Accept": "application/xml",
             "Eventlog-Flight": str(document.flight),
             "Eventlog-Envelope": str(document.envelope),
+            **dict(document.headers),
         }
         try:
             response = self._client.request("POST", headers, document.body.encode())

@@ -52,7 +52,7 @@ class KafkaSink:
                 continue
             for record in records:
                 try:
-                    self._transmitter.send(record.topic or self._topic, record.key, record.value)
+                    self._transmitter.send(record.topic or self._topic, *record[1:])
                 except RecordRefused as error:
                     refused[event_id] = Verdict(Level.ERROR, f"Kafka refuses the record: {error}")
                     break
@@ -89,7 +89,7 @@ class KafkaSink:
         """
         verdicts: dict[str, Verdict] = {}
         for event_id, record in sent:
-            self._transmitter.send(record.topic or self._topic, record.key, record.value)
+            self._transmitter.send(record.topic or self._topic, *record[1:])
             for reason in self._transmitter.flush().values():
                 verdicts[event_id] = Verdict(Level.ERROR, f"Kafka refuses the record: {reason}")
         return verdicts
