@@ -24,10 +24,11 @@ from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.liveness import Progress, liveness_file, patience
 from eventlog.publisher.metrics import OLD_UNREADABLE, TRUNCATED, stream_summary, warn_of_loopback
-from eventlog.publisher.observer import SILENT, Observer
+from eventlog.publisher.observer import SILENT, Observer, together
 from eventlog.publisher.open import ignored_indent, open_sink, open_to_publish, open_unlocked
 from eventlog.publisher.sinks.files import StreamSink
 from eventlog.publisher.wake import StopRequest
+from eventlog.publisher.watchdog import watched_over
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -98,11 +99,15 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
 
 @contextmanager
 def _watching(config: Config, counters: Counters) -> Iterator[tuple[Progress, Observer]]:
-    """What is called when there is progress, for the health file and for the monitor, and what is told of the work."""
+    """What is called when there is progress, and what is told of the work: for the health file, the monitor and the
+    service manager.
+    """
     with (
         liveness_file(config.publisher.health_file, patience(config)) as touch,
-        _monitoring(config, counters) as observer,
+        _monitoring(config, counters) as monitor,
+        watched_over(config) as watchdog,
     ):
+        observer = together(monitor, watchdog)
 
         def progress() -> None:
             touch()

@@ -47,13 +47,21 @@ class Health(NamedTuple):
     due: float | None = None
 
 
+def longest_rest(config: Config) -> float:
+    """Seconds that a publisher of this configuration rests at most."""
+    if config.source.type is not None:
+        return config.source.poll_interval
+    return LONGEST_REST if config.publisher.time_of_day else float(config.publisher.polling_interval)
+
+
+def longest_work(config: Config) -> float:
+    """Seconds between two signs of a publisher that neither rests nor waits."""
+    return config.sink.timeout + _WORK
+
+
 def patience(config: Config) -> float:
     """Seconds within which a publisher of this configuration touches its file, if it makes any progress."""
-    if config.source.type is not None:
-        rest = config.source.poll_interval
-    else:
-        rest = LONGEST_REST if config.publisher.time_of_day else float(config.publisher.polling_interval)
-    return _RESTS * rest + config.sink.timeout + _WORK
+    return _RESTS * longest_rest(config) + longest_work(config)
 
 
 class LivenessFile:

@@ -111,8 +111,8 @@ class Observer(Protocol):
     def looked(self, looked: Looked) -> None: ...
 
 
-class _Silent:
-    """Nobody is told."""
+class Silent:
+    """Nobody is told; who listens to a part of it extends this."""
 
     def does(self, doing: Doing, reason: str = "") -> None: ...
 
@@ -134,4 +134,52 @@ class _Silent:
     def looked(self, looked: Looked) -> None: ...
 
 
-SILENT: Final[Observer] = _Silent()
+SILENT: Final[Observer] = Silent()
+
+
+class _Several:
+    """Several who are told."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = observers
+
+    def does(self, doing: Doing, reason: str = "") -> None:
+        for observer in self._observers:
+            observer.does(doing, reason)
+
+    def waits(self, who: WaitFor, reason: str, until: float) -> None:
+        for observer in self._observers:
+            observer.waits(who, reason, until)
+
+    def connected(self, *, again: bool) -> None:
+        for observer in self._observers:
+            observer.connected(again=again)
+
+    def disconnected(self) -> None:
+        for observer in self._observers:
+            observer.disconnected()
+
+    def progressed(self) -> None:
+        for observer in self._observers:
+            observer.progressed()
+
+    def window_read(self, seconds: float) -> None:
+        for observer in self._observers:
+            observer.window_read(seconds)
+
+    def envelope_sent(self, envelope: EnvelopeInfo) -> None:
+        for observer in self._observers:
+            observer.envelope_sent(envelope)
+
+    def look_due(self) -> float | None:
+        return min((due for observer in self._observers if (due := observer.look_due()) is not None), default=None)
+
+    def looked(self, looked: Looked) -> None:
+        for observer in self._observers:
+            observer.looked(looked)
+
+
+def together(*observers: Observer) -> Observer:
+    """One who is told for all of them: ``SILENT`` if none of them listens."""
+    listening = [observer for observer in observers if observer is not SILENT]
+    return listening[0] if len(listening) == 1 else _Several(listening) if listening else SILENT

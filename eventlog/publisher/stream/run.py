@@ -26,7 +26,7 @@ from eventlog.publisher.delivery import FlightResult, Judged, Parking, as_flushe
 from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.liveness import Progress, ReportingSink
 from eventlog.publisher.metrics import ReportTimer, stream_summary
-from eventlog.publisher.observer import SILENT, Doing, Looked, Observer, ParkedObject
+from eventlog.publisher.observer import SILENT, Doing, Looked, Observer, ParkedObject, WaitFor
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.stream.pending import Pending, PendingEvent
 from eventlog.publisher.stream.position import PositionAway
@@ -416,7 +416,9 @@ def look(run: Run) -> None:
 
 
 def _wait_for_parked(run: Run) -> None:
-    run.stop.wait(max(0.0, (run.pending.next_due() or 0.0) - time.monotonic()))
+    due = run.pending.next_due() or 0.0
+    run.observer.waits(WaitFor.RECEIVER, "it asked for the events of parked objects later", due)
+    run.stop.wait(max(0.0, due - time.monotonic()))
     run.send_all()
 
 

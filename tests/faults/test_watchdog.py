@@ -1,0 +1,127 @@
+"""A publisher that a service manager watches over: what it tells its socket, as systemd would hear it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from publishers import LONG, configuration, make_log, process, publishing, runs, sleeps, write
+from shared import PATIENCE, PlainSink, wait_until
+
+SIGN = "WATCHDOG=1"
+QUICK = {"monitor__patience": 1, "polling_interval": LONG}
+"""A publisher that works has to be heard of within a second."""
+
+
+@dataclass
+class Manager:
+    """The service manager's end of the socket. ``told``: all assignments so far."""
+
+    socket: socket.socket
+    told: list[str]
+
+    def hear(self, seconds: float) -> list[str]:
+        """What comes within so many seconds."""
+        heard: list[str] = []
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self.socket.settimeout(left)
+            try:
+                heard += self.socket.recv(4096).decode().splitlines()
+            except TimeoutError:
+                break
+        self.told += heard
+        return heard
+
+    def hears(self, assignment: str) -> bool:
+        return assignment in self.hear(0.1) or assignment in self.told
+
+
+@pytest.fixture
+def log(filled_database: Any) -> Iterator[sa.Engine]:
+    with filled_database(make_log) as database:
+        yield database
+
+
+@pytest.fixture
+def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Manager]:
+    """A watchdog that acts after 0.6 s, so that a sign is to come every 0.2 s."""
+    path = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(str(path))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(path))
+        monkeypatch.setenv("WATCHDOG_USEC", "600000")
+        monkeypatch.delenv("WATCHDOG_PID", raising=False)
+        yield Manager(listening, [])
+
+
+def test_a_publisher_is_ready_once_it_holds_the_lock_and_says_when_it_stops(
+    log: sa.Engine, tmp_path: Path, manager: Manager
+) -> None:
+    with process(log, tmp_path, **QUICK) as running:
+        wait_until(lambda: manager.hears("READY=1"), "it is ready")
+        assert runs(log)
+        running.terminate()
+        assert running.wait(PATIENCE) == 0
+        manager.hear(0.1)
+    assert manager.told[0] == "STATUS=connecting to the database"
+    assert manager.told.count("READY=1") == 1
+    assert "STATUS=publishing" in manager.told
+    assert "STOPPING=1" in manager.told[-3:]
+
+
+def test_a_publisher_that_does_not_get_the_lock_is_never_ready(
+    log: sa.Engine, tmp_path: Path, manager: Manager
+) -> None:
+    with publishing(configuration(log), PlainSink()), process(log, tmp_path, **QUICK) as running:  # type: ignore[arg-type]
+        assert running.wait(PATIENCE) == 1
+    manager.hear(0.1)
+    assert "READY=1" not in manager.told
+    assert "STOPPING=1" in manager.told
+
+
+def test_a_publisher_that_rests_is_not_dead(log: sa.Engine, tmp_path: Path, manager: Manager) -> None:
+    with process(log, tmp_path, **QUICK):
+        wait_until(lambda: manager.hears("READY=1"), "it is ready")
+        manager.hear(2)
+        assert SIGN in manager.hear(1)
+
+
+def test_a_publisher_whose_receiver_is_away_is_not_dead(log: sa.Engine, tmp_path: Path, manager: Manager) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/"
+    write(log, 1)
+    with process(log, tmp_path, **QUICK, sink__type="http", sink__url=url, retry_initial=LONG, retry_max=LONG):
+        wait_until(lambda: manager.hears("STATUS=waiting for the receiver; the log says why"), "it waits")
+        manager.hear(2)
+        assert SIGN in manager.hear(1)
+
+
+def test_a_publisher_that_hangs_gives_no_sign_until_it_gets_on(
+    log: sa.Engine, tmp_path: Path, manager: Manager
+) -> None:
+    with process(log, tmp_path, **QUICK), log.connect() as somebody:
+        wait_until(lambda: sleeps(log), "it sleeps")
+        with somebody.begin():
+            somebody.execute(sa.text("LOCK TABLE eventlog IN ACCESS EXCLUSIVE MODE"))
+            with log.begin() as writer:
+                writer.execute(sa.text("NOTIFY eventlog_eventlog"))
+            manager.hear(2)  # the publisher is awake, and waits in a statement
+            assert manager.hear(1) == []
+        assert SIGN in manager.hear(1)
+
+
+def test_a_watchdog_of_another_process_is_not_fed(
+    log: sa.Engine, tmp_path: Path, manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WATCHDOG_PID", str(os.getpid()))
+    with process(log, tmp_path, **QUICK):
+        wait_until(lambda: manager.hears("READY=1"), "it is ready")
+        assert SIGN not in manager.hear(1)
