@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -11,6 +12,9 @@ from typing import Any, Final, TypeVar
 
 from eventlog.errors import FormatError
 from eventlog.model import Change, ChangeOp, Lob, Row, Value
+
+_EXACT: Final = 2**53 - 1
+"""The greatest integer that every reader of JSON keeps exactly (RFC 8259 6)."""
 
 _NOT_FINITE: Final = {inf: "Infinity", -inf: "-Infinity"}
 
@@ -31,7 +35,7 @@ def to_json(change: Change) -> dict[str, Any]:
         "transaction_id": change.transaction_id,
         "event_number": change.event_number,
         "last_in_transaction": change.last_in_transaction,
-        "commit_time": None if change.commit_time is None else _utc_text(change.commit_time),
+        "commit_time": None if change.commit_time is None else utc_text(change.commit_time),
         "user": change.user,
         "extras": {name: _extra_to_json(value) for name, value in change.extras.items()},
     }
@@ -111,6 +115,25 @@ def value_to_json(value: Value) -> Any:
             return [value_to_json(part) for part in value]
 
 
+def value_to_plain_json(value: Value) -> Any:
+    """A value of a column for receivers that know JSON alone: as ``value_to_json``, bytes in base64, and as text also
+    the integers beyond 2^53, which readers of JSON round.
+    """
+    match value:
+        case bool():
+            return value
+        case int():
+            return value if -_EXACT <= value <= _EXACT else str(value)
+        case bytes():
+            return b64encode(value).decode()
+        case Lob():
+            return b64encode(value.data).decode()
+        case tuple():
+            return [value_to_plain_json(part) for part in value]
+        case _:
+            return value_to_json(value)
+
+
 def value_from_json(value: Any) -> Value:
     """The value of ``value_to_json``; text stays text."""
     if isinstance(value, dict):
@@ -172,7 +195,8 @@ def _time_text(text: str) -> str:
     return f"{whole}.{digits}{rest[6:]}" if digits else whole + rest[6:]
 
 
-def _utc_text(moment: datetime) -> str:
+def utc_text(moment: datetime) -> str:
+    """A moment in UTC (RFC 3339 5.6), the fraction of a second without trailing zeros."""
     return _time_text(moment.astimezone(UTC).replace(tzinfo=None).isoformat()) + "Z"
 
 

@@ -55,6 +55,13 @@ def test_a_flight_that_is_marked_in_parts_is_a_file_a_part(tmp_path: Path) -> No
     assert files(tmp_path) == {"000000000003-000001.xmll": "3/1\n3/2\n", "000000000003-000003.xmll": "3/3\n"}
 
 
+def test_other_formats_have_other_endings(tmp_path: Path) -> None:
+    for sink in (DocumentFiles(tmp_path, ".json"), LineFiles(tmp_path, ".jsonl")):
+        sink.send(document(3, 1))
+        sink.close() if isinstance(sink, DocumentFiles) else sink.flush()
+    assert list(files(tmp_path)) == ["000000000003-000001.json", "000000000003-000001.jsonl"]
+
+
 def test_each_flight_has_a_file_of_its_own(tmp_path: Path) -> None:
     sink = LineFiles(tmp_path)
     sink.send(document(3, 1))

@@ -24,16 +24,16 @@ from eventlog.publisher.sinks import Document
 
 
 class DocumentFiles:
-    """One file an envelope, ``<flight>-<envelope>.xml``."""
+    """One file an envelope, ``<flight>-<envelope>`` and an ending."""
 
-    __slots__ = ("_directory", "_dirty")
+    __slots__ = ("_directory", "_dirty", "_ending")
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = _prepare(directory)
+    def __init__(self, directory: Path, ending: str = ".xml") -> None:
+        self._directory, self._ending = _prepare(directory), ending
         self._dirty = False
 
     def send(self, document: Document) -> Answer:
-        target = self._directory / f"{stem(document.flight, document.envelope)}.xml"
+        target = self._directory / f"{stem(document.flight, document.envelope)}{self._ending}"
         with _receiver_away(target):
             with _temporary(target).open("wb") as file:
                 file.write(document.body.encode())
@@ -53,16 +53,16 @@ class DocumentFiles:
 
 
 class LineFiles:
-    """One envelope a line, one file a flight, ``<flight>-<first envelope>.xmll``.
+    """One envelope a line, one file a flight, ``<flight>-<first envelope>`` and an ending.
 
     A flight that is marked in several parts has a file for each part; each is complete before its rows are marked.
     A part that could not be written to its end is dropped whole, since its last line may be torn.
     """
 
-    __slots__ = ("_directory", "_file", "_flight", "_target", "_torn")
+    __slots__ = ("_directory", "_ending", "_file", "_flight", "_target", "_torn")
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = _prepare(directory)
+    def __init__(self, directory: Path, ending: str = ".xmll") -> None:
+        self._directory, self._ending = _prepare(directory), ending
         self._file: BinaryIO | None = None
         self._flight = 0
         self._target = directory
@@ -73,7 +73,7 @@ class LineFiles:
             self.flush()
         with _receiver_away(self._directory):
             if self._file is None:
-                self._target = self._directory / f"{stem(document.flight, document.envelope)}.xmll"
+                self._target = self._directory / f"{stem(document.flight, document.envelope)}{self._ending}"
                 self._file = _temporary(self._target).open("wb")
                 self._flight = document.flight
             try:
@@ -152,7 +152,7 @@ class StreamSink:
 # --- whose a directory is ---------------------------------------------------------------------------------------------
 
 MARKER: Final = ".eventlog-owner"
-_DOCUMENTS: Final = re.compile(r"(\d{12,})-\d{6,}\.xmll?")
+_DOCUMENTS: Final = re.compile(r"(\d{12,})-\d{6,}\.(?:xmll?|jsonl?)")
 """Names of documents: ``stem`` and an ending."""
 
 
