@@ -1,6 +1,7 @@
 """eventlog: a database-trigger publisher emulator and event-log processor.
 
-The public names are resolved when they are first used: ``import eventlog`` loads no database driver and no parser.
+Public, and under semantic versioning, are the names of ``__all__`` (docs/python.md); everything else is private.
+They are resolved when they are first used: ``import eventlog`` loads no database driver and no parser.
 """
 
 from __future__ import annotations
@@ -9,36 +10,74 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from eventlog.changes.format import Format, Report
-    from eventlog.conversion import convert, format_named
-    from eventlog.errors import EventlogError
-    from eventlog.model import Answer, Change, Event, Level, Verdict
+    from eventlog.changes.format import Report
+    from eventlog.conversion import convert, read_changes, write_changes
+    from eventlog.errors import (
+        AnotherPublisher,
+        ConfigError,
+        DatabaseError,
+        EventlogError,
+        FatalAnswer,
+        FormatError,
+        ReceiverAway,
+    )
+    from eventlog.model import Answer, AttributeSteps, Change, ChangeOp, Event, Level, Lob, Op, Operation, Step, Verdict
+    from eventlog.publisher.context import Counters
+    from eventlog.publisher.program import Publisher
 
 __all__ = [
+    "AnotherPublisher",
     "Answer",
+    "AttributeSteps",
     "Change",
+    "ChangeOp",
+    "ConfigError",
+    "Counters",
+    "DatabaseError",
     "Event",
     "EventlogError",
-    "Format",
+    "FatalAnswer",
+    "FormatError",
     "Level",
+    "Lob",
+    "Op",
+    "Operation",
+    "Publisher",
+    "ReceiverAway",
     "Report",
+    "Step",
     "Verdict",
     "convert",
-    "format_named",
+    "read_changes",
+    "write_changes",
 ]
 __version__ = "0.1.0"
 
 _HOMES: Final = {
+    "AnotherPublisher": "errors",
     "Answer": "model",
+    "AttributeSteps": "model",
     "Change": "model",
+    "ChangeOp": "model",
+    "ConfigError": "errors",
+    "Counters": "publisher.context",
+    "DatabaseError": "errors",
     "Event": "model",
     "EventlogError": "errors",
-    "Format": "changes.format",
+    "FatalAnswer": "errors",
+    "FormatError": "errors",
     "Level": "model",
+    "Lob": "model",
+    "Op": "model",
+    "Operation": "model",
+    "Publisher": "publisher.program",
+    "ReceiverAway": "errors",
     "Report": "changes.format",
+    "Step": "model",
     "Verdict": "model",
     "convert": "conversion",
-    "format_named": "conversion",
+    "read_changes": "conversion",
+    "write_changes": "conversion",
 }
 """The module of each public name."""
 

@@ -6,7 +6,7 @@ import difflib
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -117,6 +117,37 @@ def convert(
     writer.write(_followed(changes, done, progress), target, own_options, done)
     if not report:
         done.counters = by_reason(done.counters)
+    return done
+
+
+def read_changes(format: str, source: str | Path, *, report: Report | None = None, **options: Any) -> Iterator[Change]:
+    """The changes of ``source``, a path or a URL, read as they are iterated over.
+
+    ``format``: one of ``eventlog convert --from``. ``options``: the reader's, as in ``--map``; ``catalog`` is a path or
+    the content of a catalogue. ``report`` gets what is counted; what cannot be read is passed over unless it is
+    ``Report(strict=True)``. Raises ConfigError for the format and its options at once; while iterating FormatError,
+    DatabaseError, OSError, which name what and where.
+    """
+    reader = format_named(format)
+    check_source(format, str(source))
+    own_options = in_own_options(format, "reader", read_options({"reader": options}).reader)
+    return reader.read(str(source), own_options, report if report is not None else Report())
+
+
+def write_changes(
+    format: str, changes: Iterable[Change], target: str | Path, *, report: Report | None = None, **options: Any
+) -> Report:
+    """Write changes to ``target``, a path or a URL; a file appears whole or not at all.
+
+    ``format``: one of ``eventlog convert --to``. ``options``: the writer's, as in ``--map``. ``report`` and what is
+    raised as of ``read_changes``. Returns the report, with what is written, lost and passed over.
+    """
+    writer, done = format_named(format), report if report is not None else Report()
+    check_place(format, str(target))
+    if "://" not in str(target):
+        check_parent(Path(target))
+    own_options = in_own_options(format, "writer", read_options({"writer": options}).writer)
+    writer.write(changes, str(target), own_options, done)
     return done
 
 

@@ -8,9 +8,11 @@ or an error has changed (``make reference``); ``tests/packaging/test_documents.p
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
+from enum import Enum
 from importlib import import_module
 from inspect import cleandoc
 from pathlib import Path
@@ -120,6 +122,43 @@ def _first_sentence(error: type[EventlogError]) -> str:
     return re.sub(r" \(spec/[^)]*\)| of spec/\S+ [\d.]+", "", paragraph).split(". ")[0].rstrip(".")
 
 
+_COUNTED: Final = ("Counters", "Report")
+"""What a program reads the fields of; eventlog itself calls the methods."""
+
+
+def _interface() -> Iterator[str]:
+    """The public names of the package, each with its signature and its docstring."""
+    for name in eventlog.__all__:
+        public = getattr(eventlog, name)
+        if issubclass(type(public), type) and issubclass(public, Exception):
+            yield from (f"### {name}", "", f"An error, `{public.code}`. {_prose(public)}", "")
+            continue
+        if not inspect.isclass(public):
+            yield from (f"### {name}", "", f"```text\n{name}{_signature(public)}\n```", "", _prose(public), "")
+            continue
+        yield from (f"### {name}", "", _prose(public), "")
+        for member, value in () if name in _COUNTED else vars(public).items():
+            function = getattr(value, "__func__", getattr(value, "fget", value))
+            if member.startswith("_") or not inspect.isfunction(function):
+                continue
+            shown = f".{member}" if isinstance(value, property) else f".{member}{_signature(getattr(public, member))}"
+            yield from (f"```text\n{name}{shown}\n```", "", _prose(function), "")
+        if issubclass(public, Enum):
+            yield from (f"Members: {', '.join(f'`{member}`' for member in public.__members__)}.", "")
+        elif fields := list(getattr(public, "_fields", getattr(public, "__dataclass_fields__", ()))):
+            yield from (f"Fields: {', '.join(f'`{field}`' for field in fields)}.", "")
+
+
+def _signature(function: Callable[..., object]) -> str:
+    return re.sub(r"^\(self(, )?", "(", str(inspect.signature(function)).replace("'", ""))
+
+
+def _prose(public: object) -> str:
+    """A docstring as Markdown."""
+    text = cleandoc(public.__doc__ or "").replace("``", "`")
+    return text if text and not text.startswith(f"{getattr(public, '__name__', '')}(") else "A tuple by names."
+
+
 _REFERENCE: Final = re.compile(r"spec/([a-z-]+\.md)((?:[ ,]*(?:and )?\d+(?:\.\d+)*(?![\w/]))*)")
 _UNBUILT: Final = {
     ("gbase-cdc.md", "5"): "tests/conformance/vectors/gbase.json",
@@ -192,6 +231,7 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "settings": _settings,
     "commands": _commands,
     "errors": _errors,
+    "interface": _interface,
     "rules": _rules,
 }
 

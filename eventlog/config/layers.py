@@ -83,33 +83,39 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def from_file(document: Mapping[str, Any], path: Path | None) -> Read:
-    """The settings of a file, but for its [[watch]] tables. Relative paths are taken from its directory."""
+    """The settings of a file, but for its [[watch]] tables. Relative paths are taken from its directory.
+
+    ``path`` None: a program hands the same content over. It may hold secrets, and paths as ``Path``.
+    """
+    place = _place(path)
     for section, table in document.items():
         if section == "watch":
             continue
         if section not in SECTIONS:
             homes = [f"[{home}]" for home in SECTIONS if section in options_of(SECTIONS[home])]
             if homes and not isinstance(table, dict):
-                yield ConfigError(f"{path}: {section} stands in no section; write it below {' or '.join(homes)}")
+                yield ConfigError(f"{place}: {section} stands in no section; write it below {' or '.join(homes)}")
                 continue
             near = nearest(section, [*SECTIONS, "watch"])
-            yield ConfigError(f"{path}: [{section}] is not known; the nearest known one is [{near}]")
+            yield ConfigError(f"{place}: [{section}] is not known; the nearest known one is [{near}]")
             continue
-        if not isinstance(table, dict):
-            yield ConfigError(f"{path}: {section} is to be a section: [{section}]")
+        if not isinstance(table, Mapping):
+            yield ConfigError(f"{place}: {section} is to be a section: [{section}]")
             continue
         keys = _keys(section)
         for key, value in table.items():
             if key not in keys:
-                yield unknown(f"{path}: {section}.{key}", _suggest(section, key))
+                yield unknown(f"{place}: {section}.{key}", _suggest(section, key))
                 continue
             target = keys[key]
-            source = f"{path}: {section}.{key}"
-            if target.option.secret:
+            source = f"{place}: {section}.{key}"
+            if target.option.secret and path is not None:
                 yield ConfigError(f"{source}: a secret does not belong in this file; set {variable(section, key)}")
                 continue
             if target.is_alias:
                 value = target.option.alias_values.get(str(value).strip().lower(), value)
+            if isinstance(value, Path):
+                value = str(value)
             try:
                 parsed = parse_value(target.option, value, source)
             except ConfigError as error:
@@ -184,14 +190,15 @@ def from_flags(flags: Mapping[str, str]) -> Read:
 
 
 def watches_of(tables: Any, path: Path | None) -> Iterator[WatchSettings | ConfigError]:
-    """The ``[[watch]]`` tables of a file."""
+    """The ``[[watch]]`` tables of a file, or of what a program hands over in its place."""
+    place = _place(path)
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        yield ConfigError(f"{path}: watch is to be written [[watch]], once a table or view")
+        yield ConfigError(f"{place}: watch is to be written [[watch]], once a table or view")
         return
     options = options_of(WatchSettings)
     names = set()
     for number, table in enumerate(tables, 1):
-        where = f"{path}: watch {number}"
+        where = f"{place}: watch {number}"
         values, is_good = {}, True
         for key, value in table.items():
             try:
@@ -212,6 +219,10 @@ def watches_of(tables: Any, path: Path | None) -> Iterator[WatchSettings | Confi
         else:
             names.add(watch.name)
             yield watch
+
+
+def _place(path: Path | None) -> str:
+    return "the configuration" if path is None else str(path)
 
 
 def _text_setting(target: _Target, text: str, layer: Layer, source: str) -> Setting | ConfigError:

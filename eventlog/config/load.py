@@ -54,16 +54,19 @@ class Config:
     url_of_file: str | None = field(default=None, repr=False)
 
 
-def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, str] | None = None) -> Config:
+def load(
+    file: Path | Mapping[str, Any] | None, environ: Mapping[str, str], flags: Mapping[str, str] | None = None
+) -> Config:
     """Read the configuration.
 
-    ``path``: the TOML file, None = no file. ``environ``: ``EVENTLOG_<SECTION>_<KEY>`` count, all else is passed over.
-    ``flags``: ``section.key`` -> text. A flag beats the environment, that beats the file; there an option and an alias
-    or a second place of it must agree; then come the profile and the default (spec/event-log.md 9). Relative
-    paths in the file are taken from the file's directory. Raises one ConfigError for all that is wrong, by file and
-    key.
+    ``file``: the TOML file, or its content as a program hands it over, secrets included; None = no file. ``environ``:
+    ``EVENTLOG_<SECTION>_<KEY>`` count, all else is passed over. ``flags``: ``section.key`` -> text. A flag beats the
+    environment, that beats the file; there an option and an alias or a second place of it must agree; then come the
+    profile and the default (spec/event-log.md 9). Relative paths in the file are taken from the file's directory.
+    Raises one ConfigError for all that is wrong, by file and key.
     """
-    document = {} if path is None else read_toml(path)
+    path = file if isinstance(file, Path) else None
+    document = file if isinstance(file, Mapping) else read_toml(file) if file is not None else {}
     errors: list[ConfigError] = []
     named: dict[tuple[str, str], list[Setting]] = {}
     for setting in (*from_file(document, path), *from_environment(environ), *from_flags(flags or {})):
@@ -100,12 +103,12 @@ def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, str]
             else:
                 sources[f"{section}.{key}"] = "default"
         settings[section] = cls(**values)
-    sources["watch"] = str(path)
+    sources["watch"] = "the configuration" if path is None else str(path)
     try:
         settings["database"] = _with_url(settings["database"], chosen)
     except ConfigError as error:
         errors.append(error)
-    warnings = tuple(_warnings(chosen))
+    warnings = () if isinstance(file, Mapping) else tuple(_warnings(chosen))
     config = Config(
         **settings, watches=tuple(watches), sources=sources, warnings=warnings, url_of_file=_url_of_file(named)
     )
