@@ -28,14 +28,14 @@ class EventType(IntEnum):
     UPDATE_FIELD_QUERY_BACK = 8
 
 
-class Status:
+class Status(StrEnum):
     """The status letters of spec/event-log.md 2. Any other letter is reserved and left alone."""
 
-    NEW: Final = "N"
-    SUCCESS: Final = "S"
-    WARNING: Final = "W"
-    ERROR: Final = "E"
-    FATAL: Final = "F"
+    NEW = "N"
+    SUCCESS = "S"
+    WARNING = "W"
+    ERROR = "E"
+    FATAL = "F"
 
 
 class LogRow(NamedTuple):
@@ -110,12 +110,12 @@ class AttributeSteps(NamedTuple):
     steps: tuple[Step, ...]
 
 
-class Operation:
+class Operation(StrEnum):
     """The three operations of an event."""
 
-    ADD: Final = "add"
-    MODIFY: Final = "modify"
-    DELETE: Final = "delete"
+    ADD = "add"
+    MODIFY = "modify"
+    DELETE = "delete"
 
 
 class Event(NamedTuple):
@@ -125,7 +125,7 @@ class Event(NamedTuple):
     spec/event-log.md 7.4 (with ``.2`` and so on when sent again).
     """
 
-    operation: str
+    operation: Operation
     class_name: str
     association: str
     event_id: str

@@ -16,8 +16,17 @@ from typing import Any, Final, Literal, TypeAlias
 from eventlog.changes.from_events import net_of_many
 from eventlog.changes.keys import Key, key_reader
 from eventlog.core.catalog import Attribute
-from eventlog.core.checks import CheckedRow
-from eventlog.core.events import CurrentRow, Decision, ids_of
+from eventlog.core.checks import (
+    DELETE_ROW,
+    INSERT_FIELD,
+    INSERT_FIELD_QUERY_BACK,
+    INSERT_ROW_QUERY_BACK,
+    UPDATE_FIELD,
+    UPDATE_FIELD_REMOVE_ALL,
+    UPDATE_ROW_QUERY_BACK,
+    CheckedRow,
+)
+from eventlog.core.events import READS, READS_ROW, CurrentRow, Decision, ids_of
 from eventlog.core.fold import Group
 from eventlog.core.typed import ReadValue, moment_reader, value_reader
 from eventlog.core.values import ColumnType, Kind
@@ -26,7 +35,7 @@ from eventlog.model import ALL, Change, ChangeOp, LogRow, Op, Value
 
 # Bound names: an enumeration's members are looked up slowly.
 _INSERT, _UPDATE, _DELETE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE
-_INSERTS: Final = frozenset((1, 5, 7))
+_INSERTS: Final = frozenset((INSERT_FIELD, INSERT_ROW_QUERY_BACK, INSERT_FIELD_QUERY_BACK))
 _NO_EXTRAS: Final[Mapping[str, Any]] = {}
 _MOST_ATTRIBUTES: Final = 4096
 _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
@@ -106,7 +115,7 @@ def group_reader(reading: GroupReading) -> ReadGroup:
         if decision is not None:
             rows, _, query_back = decision
             if query_back is not None and current is None:
-                rows = [row for row in rows for _, event_type, _, _, _, _ in (row,) if event_type < 5]
+                rows = [row for row in rows for _, event_type, _, _, _, _ in (row,) if event_type not in READS]
         if not rows:
             return None
         first, _, (object_class, key_text), _, _, _ = group[0]
@@ -156,7 +165,7 @@ def _images(
     value_of: _ValueOf,
 ) -> _Images | None:
     _, kind, _, _, _, _ = rows[0]
-    if kind == 4:
+    if kind == DELETE_ROW:
         return _DELETE, dict(key), None, None, _NO_EXTRAS
     op = _INSERT if kind in _INSERTS else _UPDATE
     old, new = _logged(rows, log_rows, value_of)
@@ -164,18 +173,18 @@ def _images(
     changed = frozenset(new)
     extras = _NO_EXTRAS
     if query_back is not None and current is not None:
-        extras = {"query_back": "row" if kind in (5, 6) else "field"}
+        extras = {"query_back": "row" if kind in READS_ROW else "field"}
         named = [attribute for _, _, _, attribute, _, _ in rows if attribute is not None]
         changed |= {attribute.name for attribute in named if not attribute.is_key}
         if current is not UNREAD:
             read_back = {attribute.name: _read_back(attribute, current, value_of) for attribute in query_back}
             after = {**dict(key), **read_back, **new}
-        elif kind in (5, 6):
+        elif kind in READS_ROW:
             after = None
         elif query_back:
             after = None
             extras |= {"columns": [attribute.name for attribute in query_back], "known": new}
-    if op is _INSERT or kind == 6:
+    if op is _INSERT or kind == UPDATE_ROW_QUERY_BACK:
         return op, None, after, None, extras
     if not changed:
         return None
@@ -190,18 +199,18 @@ def _logged(
     after: _Columns = {}
     steps: dict[str, list[_ValueStep]] = {}
     for record_id, event_type, _, attribute, goes, _ in rows:
-        if attribute is None or attribute.is_key or event_type > 4:
+        if attribute is None or attribute.is_key or event_type in READS:
             continue
         if goes is ALL:  # of type 3, or of type 2 with an old value that cannot be read (spec/xds.md 4.3)
-            event_type = 3
+            event_type = UPDATE_FIELD_REMOVE_ALL
         name, read, log_row = attribute.name, value_of(attribute), log_rows[record_id]
-        old = None if event_type != 2 or log_row.old_value is None else read(log_row.old_value)
+        old = None if event_type != UPDATE_FIELD or log_row.old_value is None else read(log_row.old_value)
         new = None if log_row.new_value is None else read(log_row.new_value)
         if attribute.multi_valued:
             steps.setdefault(name, []).extend(_steps(event_type, old, new))
             before[name] = after[name] = ()
             continue
-        if event_type == 2 and name not in after:
+        if event_type == UPDATE_FIELD and name not in after:
             before[name] = old
         after[name] = new
     for name, several in steps.items():
@@ -216,7 +225,7 @@ _ValueStep: TypeAlias = tuple[Op, tuple[Value, ...]]
 
 def _steps(event_type: int, old: Value, new: Value) -> list[_ValueStep]:
     """The steps of a row of a multi-valued attribute."""
-    steps: list[_ValueStep] = [(Op.REMOVE_ALL, ())] if event_type == 3 else []
+    steps: list[_ValueStep] = [(Op.REMOVE_ALL, ())] if event_type == UPDATE_FIELD_REMOVE_ALL else []
     if old is not None:
         steps.append((Op.REMOVE, (old,)))
     if new is not None:

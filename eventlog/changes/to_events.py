@@ -119,7 +119,7 @@ def _numbered(event_id: str, number: int) -> str:
 def _event(
     change: Change,
     object_class: ObjectClass | None,
-    operation: str,
+    operation: Operation,
     key: Key,
     event_id: str,
     attributes: Sequence[AttributeSteps] = (),

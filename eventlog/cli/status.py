@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -28,7 +29,7 @@ from eventlog.sql.doctor import age
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.rows import count_by_status, read_inflight
 
-LETTERS: Final = {
+LETTERS: Final[Mapping[str, str]] = {
     Status.NEW: "new: to be published",
     Status.SUCCESS: "success",
     Status.WARNING: "warning",

@@ -7,7 +7,7 @@ else is made of it on its way into a document.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from eventlog.core.catalog import Attribute, Catalog, LogName, ObjectClass, ObjectId
 from eventlog.core.moments import fraction_of
@@ -25,6 +25,13 @@ from eventlog.model import ALL, All, EventType, QueueRow
     INSERT_FIELD_QUERY_BACK,
     UPDATE_FIELD_QUERY_BACK,
 ) = map(int, EventType)  # plain numbers: millions of rows are compared with them
+
+ROW_TYPES: Final = (DELETE_ROW, INSERT_ROW_QUERY_BACK, UPDATE_ROW_QUERY_BACK)
+"""Types whose rows are of a whole object; those of all others, ``FIELD_TYPES``, name a column."""
+
+FIELD_TYPES: Final = (
+    INSERT_FIELD, UPDATE_FIELD, UPDATE_FIELD_REMOVE_ALL, INSERT_FIELD_QUERY_BACK, UPDATE_FIELD_QUERY_BACK,
+)  # fmt: skip
 
 Texts: TypeAlias = str | tuple[str, ...] | None
 """A value as it is written, several of a multi-valued attribute, or NULL."""

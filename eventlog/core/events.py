@@ -30,8 +30,12 @@ READS_ROW: Final = (INSERT_ROW_QUERY_BACK, UPDATE_ROW_QUERY_BACK)
 READS_FIELD: Final = (INSERT_FIELD_QUERY_BACK, UPDATE_FIELD_QUERY_BACK)
 """Types whose rows stand for the current value of one attribute."""
 
-_READS: Final = (*READS_ROW, *READS_FIELD)
+READS: Final = (*READS_ROW, *READS_FIELD)
+"""Types whose rows hold no value: it is read back."""
+
 _INSERTS: Final = (INSERT_ROW_QUERY_BACK, INSERT_FIELD_QUERY_BACK)
+
+_ADD, _MODIFY, _DELETE = Operation  # bound names: an enumeration's members are looked up slowly
 
 CurrentRow = Mapping[str, Sequence[str | None]]
 """Attribute name -> its values now as log text: one for a single-valued column of a table, one a row otherwise."""
@@ -95,7 +99,7 @@ class Outgoing(NamedTuple):
     event_id: str
     ids: Sequence[int]
     object_id: ObjectId | None
-    operation: str | None
+    operation: Operation | None
     steps: Sequence[CheckedRow] | None
     fates: Fates | None = None
     dropped: Sequence[int] = ()
@@ -223,8 +227,8 @@ def build_event(
     bad: list[BadRow] = []
     conflicts = 0
     if query_back is not None and current is None:
-        gone = [record_id for record_id, event_type, _, _, _, _ in surviving if event_type in _READS]
-        surviving = [row for row in surviving for _, event_type, _, _, _, _ in (row,) if event_type not in _READS]
+        gone = [record_id for record_id, event_type, _, _, _, _ in surviving if event_type in READS]
+        surviving = [row for row in surviving for _, event_type, _, _, _, _ in (row,) if event_type not in READS]
     elif query_back is not None and current is not None:
         values, failed, conflicts = _read(query_back, current)
         if failed:
@@ -246,7 +250,7 @@ def build_event(
 
 def _element(
     rows: Sequence[CheckedRow], values: Mapping[Attribute, Texts] | None, options: EventOptions
-) -> tuple[str | None, Sequence[CheckedRow]]:
+) -> tuple[Operation | None, Sequence[CheckedRow]]:
     """The operation of surviving rows and its steps (spec/xds.md 4.1); None = they make no event.
 
     ``values``: what was read back, None if nothing was asked for.
@@ -255,7 +259,7 @@ def _element(
         return None, ()
     _, kind, _, _, _, _ = rows[0]
     if kind == DELETE_ROW:
-        return Operation.DELETE, ()
+        return _DELETE, ()
     is_add = kind == INSERT_FIELD or (
         kind in _INSERTS
         and (
@@ -266,11 +270,11 @@ def _element(
         rows = _with_values(rows, values, is_add)
     steps = steps_of(rows, is_add=is_add, keeps_noops=options.noop_updates == "emit")
     if is_add:
-        return Operation.ADD, steps
+        return _ADD, steps
     if steps:
-        return Operation.MODIFY, steps
+        return _MODIFY, steps
     # An insert without anything to carry is not lost (spec/xds.md 4.1).
-    return (Operation.ADD, ()) if kind in _INSERTS else (None, ())
+    return (_ADD, ()) if kind in _INSERTS else (None, ())
 
 
 def steps_of(rows: Sequence[CheckedRow], *, is_add: bool, keeps_noops: bool) -> Sequence[CheckedRow]:
@@ -373,7 +377,7 @@ def public_event(outgoing: Outgoing) -> Event:
     assert outgoing.object_id is not None
     assert outgoing.steps is not None
     object_class, _ = outgoing.object_id
-    is_add = outgoing.operation == Operation.ADD
+    is_add = outgoing.operation == _ADD
     attributes: dict[Attribute, list[Step]] = {}
     for _, _, _, attribute, old, new in outgoing.steps:
         assert attribute is not None

@@ -11,14 +11,14 @@ from eventlog.changes.format import Report
 from eventlog.changes.from_rows import UNREAD, GroupReading, MaybeRow, ReadGroup, group_reader, with_rows
 from eventlog.core import table_key
 from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, Table
-from eventlog.core.checks import CheckedRow, check_rows
+from eventlog.core.checks import FIELD_TYPES, CheckedRow, check_rows
 from eventlog.core.events import QueryBack, decide, ids_of
 from eventlog.core.fold import AT_A_TIME, Group, RowFolder
 from eventlog.core.values import ColumnType, Kind, check_xml
 from eventlog.errors import BadTableKey, BadXmlChar, FormatError, RowError, with_location
 from eventlog.model import Change, LogRow, Status, queue_rows
 
-_LETTERS: Final = frozenset((Status.NEW, Status.SUCCESS, Status.WARNING, Status.ERROR, Status.FATAL))
+_LETTERS: Final[frozenset[str]] = frozenset(Status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def inferred_database(rows: Iterable[LogRow], schema: str | None) -> Database:
             if not all(map(_is_name, key)):
                 continue
             keys[name] = key
-        if row.column_name and row.event_type in (1, 2, 3, 7, 8) and _is_name(row.column_name):
+        if row.column_name and row.event_type in FIELD_TYPES and _is_name(row.column_name):
             columns.setdefault(name, {}).setdefault(row.column_name.casefold(), row.column_name)
     tables: list[Table] = []
     for name, key in keys.items():

@@ -39,6 +39,7 @@ _SECONDS: Final = 60
 _MOST_REACH: Final = 50_000
 """Record_ids to either side of a row that are looked at for its group."""
 _MOST_STEPS: Final = 10
+_DONE: Final = tuple(letter for letter in Status if letter != Status.NEW)
 
 Source = Literal["in_flight", "queue", "reconstructed"]
 _Read = Callable[[int, int], list[LogRow]]
@@ -141,7 +142,7 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
             elif object_id is not None and not _is_loopback(context, row):
                 if letter == Status.NEW and _is_due(context, row):
                     built = _waiting(context, record_id, object_id, recorded_ids(flights))
-                elif letter in (Status.SUCCESS, Status.WARNING, Status.ERROR, Status.FATAL):
+                elif letter in _DONE:
                     built = _reconstructed(context, record_id, object_id, notes)
     except DatabaseError as error:
         notes.append(f"its group could not be built: {error}")
@@ -311,8 +312,7 @@ def _reconstructed(context: Context, record_id: int, object_id: ObjectId, notes:
 
     def read(first: int, last: int) -> list[LogRow]:
         rows = context.dialect.read_rows(context.connection, context.log, [(first, last)])
-        done = (Status.SUCCESS, Status.WARNING, Status.ERROR, Status.FATAL)
-        return [row for row in rows if row.status.rstrip(" ") in done]
+        return [row for row in rows if row.status.rstrip(" ") in _DONE]
 
     notes.append(
         "the group is a reconstruction: processed rows of its object that stand near it, as far as they are still "

@@ -33,11 +33,11 @@ class Marks:
     ``kept``: rows to be marked S that ``delete_from_log`` does not delete.
     """
 
-    letters: dict[str, list[int]] = field(default_factory=dict)
+    letters: dict[Status, list[int]] = field(default_factory=dict)
     kept: list[int] = field(default_factory=list)
     errors: list[BadRow] = field(default_factory=list)
 
-    def add(self, letter: str, record_ids: Iterable[int]) -> None:
+    def add(self, letter: Status, record_ids: Iterable[int]) -> None:
         self.letters.setdefault(letter, []).extend(record_ids)
 
     def add_bad(self, bad: Iterable[BadRow]) -> None:

@@ -10,16 +10,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from eventlog.errors import ConfigError
-from eventlog.model import LogRow
+from eventlog.model import EventType, LogRow, Status
 from eventlog.sql.log_table import LogTable, quoted, schema_of
 from eventlog.sql.registry import load
 from eventlog.sql.windows import Ranges
+
+_NEW: Final[sa.ColumnElement[str]] = sa.literal_column(f"'{Status.NEW}'")
+_APPLIED: Final = (Status.SUCCESS, Status.WARNING)
+_FAILED: Final = (Status.ERROR, Status.FATAL)
+_BY_VALUE: Final = (EventType.INSERT_FIELD, EventType.UPDATE_FIELD, EventType.UPDATE_FIELD_REMOVE_ALL)
 
 
 class RefusedRow(NamedTuple):
@@ -54,10 +59,7 @@ def tail(conn: Connection, log: LogTable) -> int | None:
     """The highest record_id with status N, or None if there is none."""
     record_id = column_of(log, "record_id")
     statement = (
-        sa.select(record_id)
-        .where(column_of(log, "status") == sa.literal_column("'N'"), record_id > 0)
-        .order_by(record_id.desc())
-        .limit(1)
+        sa.select(record_id).where(column_of(log, "status") == _NEW, record_id > 0).order_by(record_id.desc()).limit(1)
     )
     found = conn.execute(statement).scalar()
     return None if found is None else int(found)
@@ -67,7 +69,7 @@ def count_queue(conn: Connection, log: LogTable, most: int) -> int:
     """The number of rows N, counted up to ``most`` by the index of the queue."""
     first = (
         sa.select(column_of(log, "record_id"))
-        .where(column_of(log, "status") == sa.literal_column("'N'"))
+        .where(column_of(log, "status") == _NEW)
         .order_by(column_of(log, "record_id"))
         .limit(most)
     )
@@ -117,22 +119,22 @@ def requeue(
     Raises ConfigError for a status that cannot be requeued.
     """
     letters = set(statuses)
-    if unknown := letters - set("EFWS"):
+    if unknown := letters.difference(_APPLIED, _FAILED):
         raise ConfigError(f"status {min(unknown)!r} cannot be requeued: only E, F, W and S can")
     status, record_id = column_of(log, "status"), column_of(log, "record_id")
     chosen = [status.in_(sorted(letters)), record_id > 0, *_within(log, ids)]
     refused: tuple[RefusedRow, ...] = ()
     if not force:
-        refused = _refuse(conn, log, chosen, status.in_(["S", "W"]), (1, 2, 3))
+        refused = _refuse(conn, log, chosen, status.in_(_APPLIED), _BY_VALUE)
     if dry:
-        copied, set_back = (_count(conn, log, [*chosen, status.in_(those)]) for those in (["S", "W"], ["E", "F"]))
+        copied, set_back = (_count(conn, log, [*chosen, status.in_(those)]) for those in (_APPLIED, _FAILED))
         return Requeued(set_back, copied, refused)
     # The copies first: a row that goes back to N must not be taken for one that is to be copied.
     copied = 0
-    if letters & {"S", "W"}:  # else the right to INSERT is not needed
-        new: dict[str, sa.ColumnElement[Any]] = {"status": sa.literal_column("'N'")}
-        copied = _copy(conn, log, [*chosen, status.in_(["S", "W"])], new)
-    updated = conn.execute(sa.update(rows_of(log)).where(*chosen, status.in_(["E", "F"])).values({status: "N"}))
+    if letters.intersection(_APPLIED):  # else the right to INSERT is not needed
+        new: dict[str, sa.ColumnElement[Any]] = {"status": _NEW}
+        copied = _copy(conn, log, [*chosen, status.in_(_APPLIED)], new)
+    updated = conn.execute(sa.update(rows_of(log)).where(*chosen, status.in_(_FAILED)).values({status: Status.NEW}))
     return Requeued(set_back=updated.rowcount, copied=copied, refused=refused)
 
 
@@ -144,15 +146,15 @@ def requeue_loopback(
     Refused, unless ``force``, are rows of types 1 to 4 whose object has a later row that was published or waits.
     """
     record_id, perpetrator = column_of(log, "record_id"), column_of(log, "perpetrator")
-    is_own, is_success = sa.func.rtrim(perpetrator, " ") == user, column_of(log, "status") == "S"
+    is_own, is_success = sa.func.rtrim(perpetrator, " ") == user, column_of(log, "status") == Status.SUCCESS
     chosen = [is_own, is_success, record_id > 0, *_within(log, ids)]
     refused: tuple[RefusedRow, ...] = ()
     if not force:
         # What was not published stands against nothing.
         is_other = sa.not_(sa.and_(is_success, perpetrator.is_not(None), is_own))
-        is_later = sa.and_(column_of(log, "status").in_(["N", "S", "W"]), is_other)
-        refused = _refuse(conn, log, chosen, is_later, (1, 2, 3, 4))
-    new = {"status": sa.literal_column("'N'"), "perpetrator": sa.null()}
+        is_later = sa.and_(column_of(log, "status").in_([Status.NEW, *_APPLIED]), is_other)
+        refused = _refuse(conn, log, chosen, is_later, (*_BY_VALUE, EventType.DELETE_ROW))
+    new: dict[str, sa.ColumnElement[Any]] = {"status": _NEW, "perpetrator": sa.null()}
     copied = _count(conn, log, chosen) if dry else _copy(conn, log, chosen, new)
     return Requeued(set_back=0, copied=copied, refused=refused)
 

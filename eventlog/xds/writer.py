@@ -32,6 +32,8 @@ _ATTRIBUTE_REFERENCES = {**_TEXT_REFERENCES, '"': "&quot;", "\t": "&#9;"}
 _TEXT_TABLE = str.maketrans(_TEXT_REFERENCES)
 _ATTRIBUTE_TABLE = str.maketrans(_ATTRIBUTE_REFERENCES)
 
+_ADD: Final = Operation.ADD  # a bound name: an enumeration's members are looked up slowly
+
 
 @dataclass(frozen=True, slots=True)
 class Header:
@@ -204,7 +206,7 @@ def _body(operation: str, steps: Sequence[Written]) -> str:
     """The attributes of an event. Steps of one attribute stand side by side and are written into one element."""
     parts: list[str] = []
     previous: Any = None
-    if operation == Operation.ADD:
+    if operation == _ADD:
         for _, _, _, attribute, _, new in steps:
             start, first = _addition(attribute)
             if type(new) is str and first:

@@ -102,7 +102,7 @@ def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[BadLine]]:
     """How many events of which operation, and how many rows had which fate (spec/event-log.md 11); the rows whose value
     read back cannot be written.
     """
-    counts = Counter([event.operation for event in events if event.operation is not None])
+    counts: Counter[str] = Counter([event.operation for event in events if event.operation is not None])
     published = sum([len(event.ids) for event in events if event.fates is None])
     bad: list[BadLine] = []
     for event in events:

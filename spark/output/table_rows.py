@@ -17,7 +17,7 @@ import pyarrow as pa
 from eventlog.changes.from_rows import GroupReading, group_reader
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.checks import CheckedRow
-from eventlog.core.events import CurrentRow, Decided, Decision, ids_of
+from eventlog.core.events import READS, CurrentRow, Decided, Decision, ids_of
 from eventlog.core.fold import object_of
 from eventlog.core.typed import is_multi_valued
 from eventlog.errors import FormatError, NotExpressible, RowError, ValueRange, shown
@@ -295,13 +295,13 @@ def _stream(columns: Sequence[Any], schema: pa.Schema) -> bytes:
 
 def _counts_of(done: Sequence[_Done]) -> Counter[str]:
     """How many changes of which operation, and what became of the rows of groups (spec/event-log.md 7.3)."""
-    counts = Counter([_OPERATIONS[op] for _, _, _, op in done if op is not None])
+    counts: Counter[str] = Counter([_OPERATIONS[op] for _, _, _, op in done if op is not None])
     published = 0
     for surviving, decision, current, op in done:
         rows = len(surviving)
         if decision is not None:
             if decision.query_back is not None and current is None:
-                gone = sum(event_type > 4 for _, event_type, _, _, _, _ in surviving)
+                gone = sum(event_type in READS for _, event_type, _, _, _, _ in surviving)
                 counts["rows_gone"] += gone
                 rows -= gone
             counts["rows_dropped"] += len(decision.dropped)

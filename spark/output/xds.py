@@ -135,7 +135,7 @@ def _about_of(event: Outgoing) -> About:
     assert event.object_id is not None
     assert event.operation is not None
     object_class, _ = event.object_id
-    return event.sent_id, object_class.name, event.operation, association_of(event)
+    return event.sent_id, object_class.name, str(event.operation), association_of(event)
 
 
 def write(

@@ -57,7 +57,7 @@ class Builder:
         for line in bad:
             by_part.setdefault(self._job.part_of(line[0]), []).append(line)
         for number, lines in by_part.items():
-            fates = Fates(lines, dict(counts) if number == part else {})
+            fates = Fates(lines, {str(name): count for name, count in counts.items()} if number == part else {})
             yield Blob(FATES, number, places[0], marshal.dumps((*fates,)))
 
     def _decided(self, groups: Sequence[Group]) -> list[Decided]:

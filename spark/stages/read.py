@@ -36,6 +36,7 @@ from spark.stages.shuffle import FATES, TAKEN, Blob, Fates, as_batch, kinds_of, 
 FIELDS_WITH_TIME: Final = (*QUEUE_FIELDS, "event_time")
 """What formats need that say when a change was made."""
 
+_NEW: Final = Status.NEW.value  # marshal takes no enumerations
 _RECORD_ID: Final = itemgetter(0)
 _EVENT_TIME: Final = LogRow._fields.index("event_time")
 
@@ -133,7 +134,7 @@ def queue_rows(batch: pa.RecordBatch) -> list[QueueRow]:
 def log_rows(rows: Iterable[QueueRow], event_times: Sequence[str | None]) -> Iterator[LogRow]:
     """The rows as the log has them."""
     for (record_id, event_type, *texts), event_time in zip(rows, event_times, strict=True):
-        yield LogRow(record_id, Status.NEW, event_type, event_time, *texts)
+        yield LogRow(record_id, _NEW, event_type, event_time, *texts)
 
 
 def event_times(batch: pa.RecordBatch, *, is_utc: bool) -> list[str | None]:

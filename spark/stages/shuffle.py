@@ -15,7 +15,7 @@ from zlib import crc32
 import pyarrow as pa
 
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
-from eventlog.core.checks import CheckedRow, Texts
+from eventlog.core.checks import FIELD_TYPES, ROW_TYPES, CheckedRow, Texts
 from eventlog.errors import EventlogError
 from eventlog.model import ALL, LogRow
 from spark.output.directory import TEMPORARY, Directory
@@ -125,8 +125,8 @@ def kinds_of(catalog: Catalog) -> list[RowKind]:
     """All kinds of rows, in an order that every process finds."""
     kinds: list[RowKind] = []
     for object_class in catalog.classes:
-        kinds += [(event_type, object_class, None) for event_type in (4, 5, 6)]
-        kinds += [(event_type, object_class, a) for a in object_class.attributes for event_type in (1, 2, 3, 7, 8)]
+        kinds += [(event_type, object_class, None) for event_type in ROW_TYPES]
+        kinds += [(event_type, object_class, a) for a in object_class.attributes for event_type in FIELD_TYPES]
     return kinds
 
 

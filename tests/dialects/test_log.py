@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from platforms import Platform
 
 from eventlog.errors import AnotherPublisher, ConfigError, LogTableError
+from eventlog.model import Status
 from eventlog.publisher.metrics import Counters
 from eventlog.publisher.open import open_context
 from eventlog.sql import purge
@@ -49,6 +50,14 @@ def log(platform: Platform) -> Iterator[Log]:
     platform.run(*(f"INSERT INTO keyed VALUES ({n})" for n in range(10)))
     with platform.session() as (conn, table):
         yield Log(conn, platform.dialect, table)
+
+
+def test_a_driver_binds_a_status_as_its_letter(log: Log) -> None:
+    first = log.ids()[0]
+    for place, letter in enumerate(Status):
+        log.dialect.mark(log.conn, log.table, letter, [(first + place, first + place)])
+    read = log.dialect.read_rows(log.conn, log.table, [(first, first + len(Status) - 1)])
+    assert [(type(row.status), row.status.rstrip()) for row in read] == [(str, letter) for letter in "NSWEF"]
 
 
 def test_a_window_is_read_in_order(log: Log) -> None:

@@ -187,7 +187,7 @@ def test_messages_are_those_of_the_publisher(full_log: sa.Engine, tmp_path: Path
     after = statuses(full_log)
 
     assert len(sent) > ROWS / 3
-    assert [told(*message) for message in ours] == [told(*record) for record in sent]
+    assert [told(*message) for message in ours] == [told(record.topic, record.key, record.value) for record in sent]
     assert letters_of(out, report) == {i: after[i] for i, letter in before.items() if letter == "N"}
     assert [_without_position(line) for line in errors(full_log)] == sorted(
         map(_without_position, bad_rows(out, report))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from eventlog.errors import InvalidChange
-from eventlog.model import Change, ChangeOp, changes_nothing, differing, moves_key, old_key
+from eventlog.model import Change, ChangeOp, Operation, Status, changes_nothing, differing, moves_key, old_key
 
 INSERT, UPDATE, DELETE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE
 TRUNCATE, REFRESH = ChangeOp.TRUNCATE, ChangeOp.REFRESH
@@ -126,3 +128,10 @@ def test_differing_columns_are_known_if_both_images_know_them(before: Any, after
 )
 def test_an_update_is_known_to_change_nothing(fields: dict[str, Any], nothing: bool) -> None:
     assert changes_nothing(Change(None, "item", UPDATE, KEY, **fields)) is nothing
+
+
+@pytest.mark.parametrize("member", [*Status, *Operation, *ChangeOp])
+def test_a_member_of_an_enumeration_is_written_as_its_value(member: Status | Operation | ChangeOp) -> None:
+    assert f"{member}" == "".join([member]) == member.value
+    assert json.loads(json.dumps({member: member})) == {member.value: member.value}
+    assert pa.array([member]).to_pylist() == [member.value]

@@ -26,7 +26,7 @@ _SECONDS: Final = 5
 """That one statement may take."""
 _ROWS: Final = 10_000
 """Of the newest rows and error lines that are looked at."""
-_MEANINGS: Final = {
+_MEANINGS: Final[Mapping[str, str]] = {
     Status.NEW: "waits",
     Status.SUCCESS: "success",
     Status.WARNING: "warning",

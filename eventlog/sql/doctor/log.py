@@ -225,7 +225,7 @@ def judge_transactions(transactions: Iterable[OpenTransaction], limits: Limits) 
 
 # --- the rows ---------------------------------------------------------------------------------------------------------
 
-_LETTERS: Final = (Status.NEW, Status.SUCCESS, Status.WARNING, Status.ERROR, Status.FATAL)
+_LETTERS: Final = tuple(Status)
 
 
 def judge_statuses(statuses: Sequence[StatusRows], log: str, status: str, limits: Limits) -> Iterator[Finding]:

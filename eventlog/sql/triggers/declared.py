@@ -472,7 +472,7 @@ def _undecided_views(triggers: TableTriggers, declared: Sequence[TableTriggers])
         if (
             isinstance(other, ClassTriggers)
             and other.class_name == triggers.class_name
-            and other.insert_type in (1, 7)
+            and other.insert_type in (EventType.INSERT_FIELD, EventType.INSERT_FIELD_QUERY_BACK)
             and not other.decides
         ):
             yield (
