@@ -20,12 +20,10 @@ from eventlog.cli.context import Context, reading
 from eventlog.cli.status import in_flight_events
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError, DatabaseError, EventlogError
-from eventlog.publisher.monitor.look import QUEUE_CAP, event_age
+from eventlog.publisher.monitor.look import QUEUE_CAP, look_at_queue
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.open import find_log
 from eventlog.sql.doctor import age
-from eventlog.sql.rows import count_queue
-from eventlog.sql.windows import Window
 
 _TIMEOUT: Final = 10.0
 _SHOWN: Final = 8
@@ -96,14 +94,12 @@ def _from_database(config: Config) -> Read:
     def read() -> Status:
         with reading(config) as (conn, dialect):
             log = find_log(conn, dialect, config)
-            queue_rows = count_queue(conn, log, QUEUE_CAP)
-            head = dialect.read_window(conn, log, Window(1, None, 1)) if queue_rows else []
-            clock = dialect.due_until(conn, log, config.publisher.event_time_zone)
+            queue = look_at_queue(conn, dialect, log, config.publisher.event_time_zone)
             return shape(
                 log=str(log),
-                queue_rows=queue_rows,
+                queue_rows=queue.rows,
                 queue_cap=QUEUE_CAP,
-                oldest_seconds=event_age(head[0].event_time, clock) if head else None,
+                oldest_seconds=queue.oldest_seconds,
                 publisher_runs=dialect.is_locked(conn, log),
                 in_flight=[asdict(event) for event in in_flight_events(conn, dialect, log)],
             )

@@ -163,8 +163,16 @@ def _parse_lists(value: Any) -> Mapping[str, tuple[str, ...]]:
     return {parse_name(name): parse_names(names) for name, names in lists.items()}
 
 
+def _parse_token(value: Any) -> str:
+    """What stands behind ``Bearer`` in a header; an empty one would let everybody in (RFC 6750, 2.1)."""
+    if not isinstance(value, str) or not value or not all("!" <= char <= "~" for char in value):
+        raise ValueError
+    return value
+
+
 URL: Final = Kind(TEXT.parse, "postgresql+psycopg://user@host:5432/database or the like", confidential=True)
 SECRET: Final = Kind(STRING.parse, "text", confidential=True)
+TOKEN: Final = Kind(_parse_token, "characters of ASCII without blanks, one or more", confidential=True)
 TIMES: Final = Kind(_parse_times, "hh:mm:ss, comma-separated")
 STATEMENTS: Final = Kind(_parse_statements, "SQL, split at ; outside quotes and comments")
 COLUMN_MAP: Final = Kind(_parse_column_map, f"a column for each of {', '.join(LogRow._fields)}", _pairs_of_text)

@@ -20,6 +20,7 @@ from eventlog.config.kinds import (
     STATEMENTS,
     TABLE,
     TIMES,
+    TOKEN,
     URL,
     librdkafka,
 )
@@ -353,7 +354,7 @@ class MonitorSettings:
         example="127.0.0.1:9464",
     )  # fmt: skip
     token: str | None = option(
-        None, SECRET, "what whoever looks has to give, only by EVENTLOG_MONITOR_TOKEN", secret=True
+        None, TOKEN, "what whoever looks has to give, only by EVENTLOG_MONITOR_TOKEN", secret=True
     )
     allowed_hosts: tuple[str, ...] = option(
         (), NAMES, "host names beside that of listen under which it may be asked", example=["monitor.example.org"]

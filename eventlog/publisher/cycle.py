@@ -182,6 +182,12 @@ def _fly(
 ) -> tuple[FlightResult, str]:
     state.flights[flight.number] = flight
     before_flight()
+    if context.observer.wants_event_times:
+        firsts = [envelope.events[0] for envelope in flight.envelopes]
+        rows = flight.log_rows
+        context.observer.flight_begins(
+            {event.sent_id: rows[event.ids[0]].event_time for event in firsts if event.ids[0] in rows}
+        )
     begun = time.monotonic()
     line = InflightLine(context, flight, sink, state.parking)
     most = context.options.concurrency
@@ -257,6 +263,11 @@ def _prepare(
     if events:
         number = next_flight(context.connection, context.log)
         flight = pack(number, events, context.options.batch_size, context.output.first(number, newest), log_rows)
+        if context.observer.wants_event_times and not log_rows:
+            # Not of every row: nothing but how late events are answered needs event_time.
+            firsts = sorted(envelope.events[0].ids[0] for envelope in flight.envelopes)
+            rows = context.dialect.read_rows(context.connection, context.log, to_ranges(firsts))
+            flight = flight._replace(log_rows={row.record_id: row for row in rows})
         write_inflight(context.connection, context.log, flight.number, encode(flight))
     marks.write(context)
     context.connection.commit()

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError
-from eventlog.model import SUCCESS, Answer, Level, Verdict
-from eventlog.publisher.observer import SILENT, EnvelopeInfo, Observer
+from eventlog.model import Answer, Level, Verdict
+from eventlog.publisher.observer import SILENT, Observer
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.wake import LONGEST_REST
 
@@ -163,27 +163,12 @@ class ReportingSink:
             return answer
         if not answer.is_pending and any(answer.verdict(event_id).level is not Level.RETRY for event_id in event_ids):
             self.progress()
-        if self.observer is not SILENT:
-            worst = SUCCESS
-            if answer.verdicts or answer.general is not None:  # as few answers have them
-                worst = max((answer.verdict(event_id) for event_id in event_ids), key=lambda verdict: verdict.level)
-            seconds, level = time.monotonic() - begun, worst.level.name.lower()
-            self.observer.envelope_sent(
-                EnvelopeInfo(
-                    document.flight,
-                    document.envelope,
-                    len(event_ids),
-                    event_ids[0],
-                    event_ids[-1],
-                    seconds,
-                    level,
-                    worst.message or "",
-                )
-            )
+        self.observer.answered(document, answer, time.monotonic() - begun)
         return answer
 
     def flush(self) -> Mapping[str, Verdict] | None:
         refused = self.sink.flush()
+        self.observer.flushed()
         if refused is not None:  # of a sink whose receiver speaks only now
             self.progress()
         return refused

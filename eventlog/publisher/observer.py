@@ -6,10 +6,14 @@ from the publisher's own threads, and must return at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
+
+from eventlog.model import Answer
+from eventlog.publisher.sinks import Document
 
 
 class Doing(StrEnum):
@@ -51,29 +55,14 @@ class FlightInfo(NamedTuple):
     rows: int
 
 
-class EnvelopeInfo(NamedTuple):
-    """An envelope that has been sent. ``seconds`` until its answer; ``level`` the worst level of the answer.
-
-    ``event_ids``: first and last.
-    """
-
-    flight: int
-    envelope: int
-    events: int
-    first_id: str
-    last_id: str
-    seconds: float
-    level: str
-    reason: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class Looked:
     """What costs a statement to know, as the publisher's own session saw it between two flights.
 
     ``queue_rows`` is at most ``cap``, and then there may be more; None for a stream, which has no queue.
     ``oldest_seconds``: age of the first row N by event_time, None without one; ``oldest_writer_seconds``: that of the
-    oldest open transaction that has written the log, None if there is none or if it cannot be known.
+    oldest open transaction that has written the log, None if there is none or if it cannot be known. ``clock``: the
+    time that event_time is compared with, None for a stream.
     """
 
     queue_rows: int | None = None
@@ -82,10 +71,16 @@ class Looked:
     oldest_writer_seconds: float | None = None
     parked: Sequence[ParkedObject] = ()
     flights: Sequence[FlightInfo] = ()
+    clock: datetime | None = None
 
 
-class Observer(Protocol):
-    """Who is told. Times are seconds."""
+class Observer:
+    """Who is told; this one does nothing with it, and who listens to a part of it extends it. Times are seconds.
+
+    ``wants_event_times``: ``flight_begins`` is told too, which costs a statement a flight.
+    """
+
+    wants_event_times = False
 
     def does(self, doing: Doing, reason: str = "") -> None:
         """What the publisher does from now on."""
@@ -103,45 +98,31 @@ class Observer(Protocol):
 
     def window_read(self, seconds: float) -> None: ...
 
-    def envelope_sent(self, envelope: EnvelopeInfo) -> None: ...
+    def flight_begins(self, event_times: Mapping[str, str | None]) -> None:
+        """A flight is about to be sent. ``event_times``: of the first row of each envelope, by the event-id sent."""
+
+    def answered(self, document: Document, answer: Answer, seconds: float) -> None:
+        """An envelope was sent, and this came back after so many seconds."""
+
+    def flushed(self) -> None:
+        """The receiver has spoken of whatever was pending."""
 
     def look_due(self) -> float | None:
         """Seconds until ``looked`` is to be told again, 0 if it is due, None if it never is."""
-
-    def looked(self, looked: Looked) -> None: ...
-
-
-class Silent:
-    """Nobody is told; who listens to a part of it extends this."""
-
-    def does(self, doing: Doing, reason: str = "") -> None: ...
-
-    def waits(self, who: WaitFor, reason: str, until: float) -> None: ...
-
-    def connected(self, *, again: bool) -> None: ...
-
-    def disconnected(self) -> None: ...
-
-    def progressed(self) -> None: ...
-
-    def window_read(self, seconds: float) -> None: ...
-
-    def envelope_sent(self, envelope: EnvelopeInfo) -> None: ...
-
-    def look_due(self) -> float | None:
         return None
 
     def looked(self, looked: Looked) -> None: ...
 
 
-SILENT: Final[Observer] = Silent()
+SILENT: Final = Observer()
 
 
-class _Several:
+class _Several(Observer):
     """Several who are told."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
+        self.wants_event_times = any(observer.wants_event_times for observer in observers)
 
     def does(self, doing: Doing, reason: str = "") -> None:
         for observer in self._observers:
@@ -167,9 +148,17 @@ class _Several:
         for observer in self._observers:
             observer.window_read(seconds)
 
-    def envelope_sent(self, envelope: EnvelopeInfo) -> None:
+    def flight_begins(self, event_times: Mapping[str, str | None]) -> None:
         for observer in self._observers:
-            observer.envelope_sent(envelope)
+            observer.flight_begins(event_times)
+
+    def answered(self, document: Document, answer: Answer, seconds: float) -> None:
+        for observer in self._observers:
+            observer.answered(document, answer, seconds)
+
+    def flushed(self) -> None:
+        for observer in self._observers:
+            observer.flushed()
 
     def look_due(self) -> float | None:
         return min((due for observer in self._observers if (due := observer.look_due()) is not None), default=None)

@@ -17,8 +17,10 @@ from contextlib import contextmanager
 from typing import Final
 
 from eventlog.config.load import Config
+from eventlog.model import Answer
 from eventlog.publisher.liveness import longest_rest, longest_work
-from eventlog.publisher.observer import SILENT, Doing, EnvelopeInfo, Looked, Observer, Silent, WaitFor
+from eventlog.publisher.observer import SILENT, Doing, Looked, Observer, WaitFor
+from eventlog.publisher.sinks import Document
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -47,7 +49,7 @@ class ServiceManager:
             self._has_failed = False
 
 
-class Watchdog(Silent):
+class Watchdog(Observer):
     """Knows until when a publisher need not be heard of, and tells the service manager its state.
 
     ``work``, ``rest``: seconds until the next sign of a publisher that works, and of one that rests.
@@ -88,7 +90,7 @@ class Watchdog(Silent):
     def window_read(self, seconds: float) -> None:
         self._sign()
 
-    def envelope_sent(self, envelope: EnvelopeInfo) -> None:
+    def answered(self, document: Document, answer: Answer, seconds: float) -> None:
         self._sign()
 
     def looked(self, looked: Looked) -> None:

@@ -86,7 +86,7 @@ class HttpClient:
             raise ConfigError(f"{place} {self.shown}: ca_file, client_certificate and client_key need https")
         else:
             self._tls = None
-        if authorization is not None and not self._target.tls and not _is_loopback(self._target.host):
+        if authorization is not None and not self._target.tls and not is_loopback(self._target.host):
             raise ConfigError(
                 f"{place} {self.shown}: credentials are not sent over plain http to another machine; use https"
             )
@@ -239,7 +239,8 @@ def _target(url: str, place: str) -> _Target:
     return _Target(tls, parts.hostname, default if port is None else port, path, shown)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address leads to this machine alone."""
     if host == "localhost":
         return True
     try:

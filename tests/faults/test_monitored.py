@@ -80,6 +80,8 @@ def test_what_was_published_is_in_the_metrics_and_on_the_status(log: sa.Engine, 
         assert values["eventlog_answers_total"] == 3
         assert values["eventlog_envelope_seconds_count"] == values["eventlog_documents_sent_total"]
         assert values["eventlog_window_seconds_count"] > 0
+        assert values["eventlog_delay_seconds_count"] == values["eventlog_documents_sent_total"]
+        assert 0 < values["eventlog_delay_seconds_sum"] < 60
 
 
 def test_a_receiver_that_goes_away_is_told_and_is_not_death(log: sa.Engine, tmp_path: Path) -> None:
@@ -114,6 +116,8 @@ def test_a_parked_object_is_shown_with_its_next_try(log: sa.Engine, tmp_path: Pa
             "usr", "idu=1", 1, "the mailbox is locked",
         )  # fmt: skip
         assert 0 < parked["next_try_seconds"] <= 30
+        (told,) = ask("/rows/1.json")["answers"]
+        assert (told["level"], told["message"], told["flight"]) == ("retry", "the mailbox is locked", 1)
 
 
 def test_a_database_that_cuts_the_connection_is_told_until_it_is_back(log: sa.Engine, tmp_path: Path) -> None:

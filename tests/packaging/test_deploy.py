@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ DASHBOARD = ROOT / "deploy" / "grafana" / "eventlog.json"
 def given() -> set[str]:
     """The names of all samples of a scrape of a publisher that has looked at its queue."""
     activity = Activity(Counters(), interval=5, patience=60)
-    activity.looked(Looked(0, 100, None))
+    activity.looked(Looked(0, 100, None, clock=datetime(2026, 1, 1)))
     text = exposition(activity, Labels("eventlog", "files")).decode()
     return {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
 

@@ -508,6 +508,13 @@ def test_a_secret_file_that_gives_no_single_secret_is_refused_by_name(
         load(None, {"EVENTLOG_SINK_TOKEN_FILE": str(secret), **more})
 
 
+@pytest.mark.parametrize("token", ["", "two words", "geheim\n", "schlüssel"])
+def test_a_token_of_the_monitor_that_no_header_can_bear_is_refused_and_not_shown(token: str) -> None:
+    with pytest.raises(ConfigError, match=r"EVENTLOG_MONITOR_TOKEN.*ASCII without blanks, one or more") as error:
+        load(None, {"EVENTLOG_MONITOR_TOKEN": token})
+    assert not token or token not in str(error.value)
+
+
 def test_only_a_secret_is_taken_from_such_a_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="EVENTLOG_SINK_URL_FILE is not known"):
         load(None, {"EVENTLOG_SINK_URL_FILE": str(tmp_path)})

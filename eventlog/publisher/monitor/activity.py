@@ -9,17 +9,23 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final, NamedTuple
 
+from eventlog.model import SUCCESS, Answer, Level, Verdict
 from eventlog.publisher.context import Counters
-from eventlog.publisher.observer import Doing, EnvelopeInfo, Looked, WaitFor
+from eventlog.publisher.monitor.look import event_age
+from eventlog.publisher.observer import Doing, Looked, Observer, WaitFor
+from eventlog.publisher.sinks import Document
 
 HISTORY_SECONDS: Final = 3600
 """How far back the curves of the status page go."""
 _SENT_KEPT: Final = 200
 """Envelopes that ``eventlog tail`` and the page can show."""
+_NOTED_EVENTS: Final = 50_000
+"""Events of the envelopes whose answers are kept since they are not success; the newest, if there are more."""
 _TIMES_KEPT: Final = 10_000
 """Times of envelopes between two samples of which the median is taken; the newest, if there are more."""
 
@@ -48,11 +54,35 @@ class Sample(NamedTuple):
     envelope_99: float | None
 
 
+class EnvelopeInfo(NamedTuple):
+    """An envelope that has been sent. ``seconds`` until its answer; ``level`` and ``reason``: the worst of the answer.
+
+    ``first_id``, ``last_id``: event-ids of its first and its last event.
+    """
+
+    flight: int
+    envelope: int
+    events: int
+    first_id: str
+    last_id: str
+    seconds: float
+    level: str
+    reason: str = ""
+
+
 class Sent(NamedTuple):
     """An envelope that was answered, and when (seconds since 1970)."""
 
     at: float
     envelope: EnvelopeInfo
+
+
+class Noted(NamedTuple):
+    """An answer that is not success for every event, with the event-ids of the envelope."""
+
+    sent: Sent
+    event_ids: Sequence[str]
+    answer: Answer
 
 
 class Histogram:
@@ -80,11 +110,12 @@ class Histogram:
 
 
 _SHORT: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_LONG: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 86400.0)
 
 
 @dataclass(slots=True)
-class Activity:
-    """The listener of one publisher (``Observer``). ``interval``: seconds between looks that cost a statement.
+class Activity(Observer):
+    """The listener of one publisher. ``interval``: seconds between looks that cost a statement.
 
     ``patience``: seconds within which a publisher that makes any progress says so. ``clock`` and ``wall`` are the
     monotonic clock and the time since 1970.
@@ -95,6 +126,7 @@ class Activity:
     patience: float
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
+    wants_event_times: bool = field(default=True, init=False)
     state: State = field(init=False)
     is_ready: bool = False
     reconnects: int = 0
@@ -106,11 +138,16 @@ class Activity:
     back_offs: Mapping[str, int] = field(default_factory=lambda: {who.value: 0 for who in WaitFor})
     windows: Histogram = field(default_factory=lambda: Histogram(_SHORT))
     envelopes: Histogram = field(default_factory=lambda: Histogram(_SHORT))
+    delays: Histogram = field(default_factory=lambda: Histogram(_LONG))
     sent: deque[Sent] = field(default_factory=lambda: deque(maxlen=_SENT_KEPT))
     history: deque[Sample] = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _times: deque[float] = field(default_factory=lambda: deque(maxlen=_TIMES_KEPT))
     _sampled: tuple[float, int, int] = field(init=False)
+    _noted: deque[Noted] = field(default_factory=deque)
+    _noted_events: int = 0
+    _event_times: dict[str, str | None] = field(default_factory=dict)
+    _pending: list[str | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         now = self.clock()
@@ -150,11 +187,55 @@ class Activity:
     def window_read(self, seconds: float) -> None:
         self.windows.observe(seconds)
 
-    def envelope_sent(self, envelope: EnvelopeInfo) -> None:
+    def flight_begins(self, event_times: Mapping[str, str | None]) -> None:
+        self._event_times = dict(event_times)
+
+    def answered(self, document: Document, answer: Answer, seconds: float) -> None:
+        event_ids, worst = document.event_ids, SUCCESS
+        if answer.verdicts or answer.general is not None:  # as few answers have them
+            worst = max(map(answer.verdict, event_ids), key=lambda verdict: verdict.level)
+        info = EnvelopeInfo(
+            document.flight,
+            document.envelope,
+            len(event_ids),
+            event_ids[0],
+            event_ids[-1],
+            seconds,
+            worst.level.name.lower(),
+            worst.message or "",
+        )
+        sent = Sent(self.wall(), info)
         with self._lock:
-            self.envelopes.observe(envelope.seconds)
-            self._times.append(envelope.seconds)
-            self.sent.append(Sent(self.wall(), envelope))
+            self.envelopes.observe(seconds)
+            self._times.append(seconds)
+            self.sent.append(sent)
+            if worst.level is not Level.SUCCESS:
+                self._noted.append(Noted(sent, event_ids, answer))
+                self._noted_events += len(event_ids)
+                while self._noted_events > _NOTED_EVENTS and len(self._noted) > 1:
+                    self._noted_events -= len(self._noted.popleft().event_ids)
+            first_id = event_ids[0]
+            if first_id in self._event_times and answer.verdict(first_id).level is not Level.RETRY:
+                event_time = self._event_times.pop(first_id)
+                if answer.is_pending:
+                    self._pending.append(event_time)
+                else:
+                    self._observe_delay(event_time)
+
+    def flushed(self) -> None:
+        with self._lock:
+            for event_time in self._pending:
+                self._observe_delay(event_time)
+            self._pending.clear()
+
+    def _observe_delay(self, event_time: str | None) -> None:
+        """One more time from an event_time until now, by the log's clock as it was read last."""
+        looked = self.looked_at
+        if looked is None or looked.clock is None or self.looked_time is None:
+            return
+        age = event_age(event_time, looked.clock + timedelta(seconds=self.clock() - self.looked_time))
+        if age is not None:
+            self.delays.observe(max(0.0, age))
 
     def look_due(self) -> float | None:
         return 0.0 if self.looked_time is None else max(0.0, self.looked_time + self.interval - self.clock())
@@ -198,6 +279,20 @@ class Activity:
         """The envelopes that were answered lately, the newest first."""
         with self._lock:
             return list(reversed(self.sent))
+
+    def answers_to(self, event_id: str) -> list[tuple[Sent, Verdict]]:
+        """What the receiver lately said of an event beside success, the newest first. ``event_id``: as the log has it,
+        so that sendings under a later event-id (spec/event-log.md 7.4) are among them.
+        """
+        with self._lock:
+            noted = list(reversed(self._noted))
+        found = [
+            (sent, answer.verdict(sent_id))
+            for sent, event_ids, answer in noted
+            for sent_id in event_ids
+            if sent_id == event_id or sent_id.startswith(f"{event_id}.")
+        ]
+        return [(sent, verdict) for sent, verdict in found if verdict.level is not Level.SUCCESS]
 
     @property
     def is_alive(self) -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection
 
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import State
 from eventlog.publisher.observer import FlightInfo, Looked, ParkedObject
+from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import facts
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.rows import count_queue
 from eventlog.sql.windows import Window
 
@@ -28,16 +32,14 @@ def look(context: Context, state: State) -> None:
     if context.observer.look_due() is None:
         return
     conn, dialect, log = context.connection, context.dialect, context.log
-    queue_rows = count_queue(conn, log, QUEUE_CAP)
-    head = dialect.read_window(conn, log, Window(1, None, 1)) if queue_rows else []
-    clock = dialect.due_until(conn, log, context.options.event_time_zone)
     transactions = facts.ask(conn, dialect, "transactions", facts.OpenTransaction, log, limit=_TRANSACTIONS)
+    queue = look_at_queue(conn, dialect, log, context.options.event_time_zone)
     conn.commit()
     context.observer.looked(
         Looked(
-            queue_rows,
+            queue.rows,
             QUEUE_CAP,
-            event_age(head[0].event_time, clock) if head else None,
+            queue.oldest_seconds,
             max((each.seconds for each in transactions if each.wrote_log and each.seconds is not None), default=None),
             [
                 ParkedObject(object_class.name, key, due, tries, reason)
@@ -51,19 +53,38 @@ def look(context: Context, state: State) -> None:
                 )
                 for flight in state.flights.values()
             ],
+            queue.clock,
         )
     )
 
 
-def event_age(event_time: str | None, clock: str) -> float | None:
-    """Seconds from an event_time to the database's clock, both as its text; None if the text is no usual time."""
+class QueueSeen(NamedTuple):
+    """What waits in a log. ``rows``: at most ``QUEUE_CAP``; ``oldest_seconds``: age of the first row N by event_time,
+    None without one; ``clock``: the time that event_time is compared with.
+    """
+
+    rows: int
+    oldest_seconds: float | None
+    clock: datetime
+
+
+def look_at_queue(conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str) -> QueueSeen:
+    """What waits in a log, without counting all of it. The clock is read last."""
+    rows = count_queue(conn, log, QUEUE_CAP)
+    head = dialect.read_window(conn, log, Window(1, None, 1)) if rows else []
+    clock = moment(dialect.due_until(conn, log, event_time_zone))
+    return QueueSeen(rows, event_age(head[0].event_time, clock) if head else None, clock)
+
+
+def event_age(event_time: str | None, clock: datetime) -> float | None:
+    """Seconds from an event_time, as its text, to the log's clock; None if the text is no usual time."""
     try:
-        return (_moment(clock) - _moment(event_time or "")).total_seconds()
-    except ValueError:
+        return (clock - moment(event_time or "")).total_seconds()
+    except (ValueError, OverflowError):
         return None
 
 
-def _moment(text: str) -> datetime:
-    """A time of the log's clock, without its zone; fractions beyond microseconds are cut off."""
+def moment(text: str) -> datetime:
+    """A time of the log's clock, without its zone; fractions beyond microseconds are cut off. Raises ValueError."""
     whole, dot, fraction = text.strip().partition(".")
     return datetime.fromisoformat(whole + dot + fraction[:6]).replace(tzinfo=None)

@@ -13,7 +13,7 @@ from eventlog.publisher.doctor import Compare
 from eventlog.publisher.liveness import patience
 from eventlog.publisher.monitor.activity import Activity
 from eventlog.publisher.monitor.questions import Questions
-from eventlog.publisher.monitor.status import process_status
+from eventlog.publisher.monitor.status import answers_data, process_status
 from eventlog.publisher.observer import Observer
 
 
@@ -46,12 +46,17 @@ def monitoring(config: Config, listen: str, counters: Counters, compare: Compare
         return ask if is_log else _without_log
 
     questions = Questions(config, compare, settings.values)
+
+    def explain(record_id: int) -> dict[str, Any]:
+        found = questions.explain(record_id)
+        return {**found, "answers": answers_data(activity, found["event_id"], shows_values=settings.values)}
+
     monitor = Monitor(
         parse_address(listen),
         activity,
         Labels(name, config.sink.type),
         status,
-        about_log(questions.explain),
+        about_log(explain),
         about_log(questions.errors),
         about_log(questions.queue),
         about_log(questions.doctor),

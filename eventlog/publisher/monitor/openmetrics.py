@@ -95,6 +95,9 @@ class _Publisher(Collector):
             ("eventlog_envelope_seconds", "Time from sending an envelope to its answer.", activity.envelopes),
         ):
             yield _family(name, text, histogram, names, values)
+        if activity.looked_at is not None and activity.looked_at.clock is not None:
+            text = "Time from event_time to the answer, of the first row of each envelope."
+            yield _family("eventlog_delay_seconds", text, activity.delays, names, values)
 
     def _gauges(self) -> Iterator[tuple[str, str, float]]:
         activity = self._activity

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hmac
-import ipaddress
 import logging
 import secrets
 import socket
@@ -31,12 +30,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.publisher.monitor.activity import Activity
 from eventlog.publisher.monitor.openmetrics import CONTENT_TYPE, Labels, exposition
+from eventlog.transport.http import is_loopback
 
 _log = logging.getLogger("eventlog.publisher")
 
 _COOKIE: Final = "eventlog_monitor"
 _LARGEST_FORM: Final = 4096
-_STARTED_WITHIN: Final = 10.0
+_ENDED_WITHIN: Final = 10.0
 _PAGE: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/app.js": ("app.js", "text/javascript; charset=utf-8"),
@@ -71,16 +71,6 @@ def parse_address(listen: str) -> Address:
     except ValueError:
         pass
     raise ConfigError(f"monitor.listen = {listen!r} is not host:port, such as 127.0.0.1:9464 or [::1]:9464")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens there."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 Ask = Callable[..., dict[str, Any]]
@@ -324,5 +314,5 @@ def serving(monitor: Monitor) -> Iterator[Address]:
         ended.set()
         server.should_exit = True
         for thread in threads:
-            thread.join(_STARTED_WITHIN)
+            thread.join(_ENDED_WITHIN)
         listener.close()

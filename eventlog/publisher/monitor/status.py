@@ -18,6 +18,8 @@ VERSION: Final = 1
 HIDDEN: Final = "•••"
 """In the place of values, keys and a receiver's texts (``monitor.values = false``)."""
 _MOST_LISTED: Final = 100
+_ANSWERS_TOLD: Final = 10
+"""Answers to one event, the newest."""
 
 _COUNTERS: Final = [name for name in Counters.__dataclass_fields__ if name != "warned"]
 
@@ -38,6 +40,22 @@ def shape(**known: Any) -> dict[str, Any]:
         raise TypeError(f"not of the shape: {', '.join(sorted(unknown))}")
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     return {"version": VERSION, "eventlog": __version__, "at": now, **EMPTY, **known}
+
+
+def answers_data(activity: Activity, event_id: str | None, *, shows_values: bool) -> list[dict[str, Any]]:
+    """What the receiver lately said of an event beside success, the newest first. ``event_id`` None = there is none."""
+    if event_id is None:
+        return []
+    return [
+        {
+            "at": round(sent.at, 3),
+            "flight": sent.envelope.flight,
+            "envelope": sent.envelope.envelope,
+            "level": verdict.level.name.lower(),
+            "message": verdict.message if shows_values or not verdict.message else HIDDEN,
+        }
+        for sent, verdict in activity.answers_to(event_id.partition(".")[0])[:_ANSWERS_TOLD]
+    ]
 
 
 def process_status(activity: Activity, log: str, sink: str, form: str, *, shows_values: bool) -> dict[str, Any]:
