@@ -9,17 +9,21 @@ import subprocess
 import sys
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from eventlog import cli
 from eventlog.config import layers
+from eventlog.config.load import load
 from eventlog.config.settings import SinkSettings
 from eventlog.publisher.context import Counters
 from eventlog.publisher.monitor.activity import Activity
 from eventlog.publisher.monitor.openmetrics import Labels, exposition
+from eventlog.publisher.monitor.server import parse_address
 from eventlog.publisher.observer import Looked
 
 ROOT = Path(__file__).parents[2]
@@ -138,3 +142,106 @@ def _service(unit: Path) -> dict[str, list[str]]:
             name, _, value = line.partition("=")
             settings.setdefault(name, []).append(value)
     return settings
+
+
+# --- Kubernetes -------------------------------------------------------------------------------------------------------
+
+BASE = ROOT / "deploy" / "kubernetes"
+Manifest = dict[str, Any]
+needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here")
+
+
+def manifests() -> list[Manifest]:
+    """What the base holds, as its files say it."""
+    names = yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"]
+    return [one for name in names for one in yaml.safe_load_all((BASE / name).read_text())]
+
+
+def pods() -> dict[str, Manifest]:
+    """The pods that the base makes, by the name of what makes them."""
+    found = {}
+    for one in manifests():
+        spec = one["spec"].get("jobTemplate", one)["spec"]
+        if "template" in spec:
+            found[one["metadata"]["name"]] = spec["template"]
+    return found
+
+
+def settings_of(pod: Manifest) -> dict[str, str]:
+    (container,) = pod["spec"]["containers"]
+    return {one["name"]: one.get("value", "") for one in container["env"] if one["name"].startswith("EVENTLOG_")}
+
+
+def test_each_manifest_is_one_that_kubernetes_takes() -> None:
+    assert {one["kind"] for one in manifests()} == {"Deployment", "Service", "Job", "CronJob", "NetworkPolicy"}
+    for manifest in manifests():
+        kubernetes_validate.validate(manifest, "1.30", strict=True)
+
+
+@needs_kubectl
+def test_kustomize_makes_of_the_base_what_kubernetes_takes() -> None:
+    built = subprocess.run(["kubectl", "kustomize", BASE], capture_output=True, text=True, check=False)
+    if "unknown command" in built.stderr:
+        pytest.skip("this kubectl has no kustomize")
+    assert built.returncode == 0, built.stderr
+    made = list(yaml.safe_load_all(built.stdout))
+    for manifest in made:
+        kubernetes_validate.validate(manifest, "1.30", strict=True)
+    (configuration,) = [one for one in made if one["kind"] == "ConfigMap"]
+    assert configuration["data"]["eventlog.toml"] == (BASE / "eventlog.toml").read_text()
+    (deployment,) = [one for one in made if one["kind"] == "Deployment"]
+    (mounted,) = [one["configMap"] for one in deployment["spec"]["template"]["spec"]["volumes"] if "configMap" in one]
+    assert mounted["name"] == configuration["metadata"]["name"] != "eventlog"
+
+
+def test_one_publisher_ends_before_the_next_one_begins() -> None:
+    (deployment,) = [one for one in manifests() if one["kind"] == "Deployment"]
+    assert (deployment["spec"]["replicas"], deployment["spec"]["strategy"]) == (1, {"type": "Recreate"})
+    assert deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > SinkSettings().timeout
+
+
+@pytest.mark.parametrize("name", ["eventlog-publisher", "eventlog-install", "eventlog-purge"])
+def test_a_pod_has_no_rights_and_its_secrets_as_files(name: str, tmp_path: Path) -> None:
+    pod = pods()[name]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert (pod["securityContext"]["runAsNonRoot"], pod["securityContext"]["runAsUser"]) == (True, 10001)
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    (container,) = pod["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert {volume["name"] for volume in pod["volumes"]} == mounts.keys()
+    variables = settings_of(pods()[name])
+    files = {key: value for key, value in variables.items() if value.startswith("/")}
+    assert files
+    for key, value in files.items():
+        assert key.endswith("_FILE")
+        assert value.startswith(mounts["secrets"] + "/")
+        variables[key] = str(tmp_path / Path(value).name)
+        (tmp_path / Path(value).name).write_text("postgresql://owner@database/hr")
+    config = load(BASE / "eventlog.toml", variables)
+    assert config.database.password is not None or config.database.url == "postgresql://owner@database/hr"
+
+
+def test_the_probes_ask_the_monitor_for_its_two_words(tmp_path: Path) -> None:
+    (container,) = pods()["eventlog-publisher"]["spec"]["containers"]
+    paths = {name: container[name]["httpGet"]["path"] for name in container if name.endswith("Probe")}
+    assert paths == {"startupProbe": "/readyz", "livenessProbe": "/livez", "readinessProbe": "/readyz"}
+    settings = settings_of(pods()["eventlog-publisher"])
+    address = parse_address(settings["EVENTLOG_MONITOR_LISTEN"])
+    (port,) = container["ports"]
+    assert address.port == port["containerPort"]
+    assert {container[name]["httpGet"]["port"] for name in paths} == {port["name"]}
+
+
+def test_the_network_policy_and_the_service_are_of_these_pods() -> None:
+    of_kind = {one["kind"]: one["spec"] for one in manifests()}
+    selected = of_kind["NetworkPolicy"]["podSelector"]["matchLabels"]
+    for pod in pods().values():
+        assert selected.items() <= pod["metadata"]["labels"].items()
+    labels = pods()["eventlog-publisher"]["metadata"]["labels"]
+    assert of_kind["Service"]["selector"].items() <= labels.items()
+    assert of_kind["Deployment"]["selector"]["matchLabels"] == labels

@@ -203,8 +203,57 @@ def test_kafka_comes_on_demand_and_the_publisher_can_be_told_to_write_to_it() ->
     assert ".[kafka,avro" in wheels
 
 
-def test_no_port_is_opened_and_the_publisher_gives_everything_away() -> None:
-    assert not any("ports" in service for service in SERVICES.values())
+def test_the_image_has_what_the_monitor_needs() -> None:
+    assert all("monitor" in one.text for one in IMAGE if "[kafka,avro" in one.text)
+
+
+def test_monitoring_comes_on_demand_with_our_rules_and_our_dashboard() -> None:
+    services = {name: service for name, service in SERVICES.items() if "monitoring" in service.get("profiles", [])}
+    assert services.keys() == {"prometheus", "grafana"}
+    mounted = {
+        volume.split(":")[1]: (DOCKER / volume.split(":")[0]).resolve()
+        for service in services.values()
+        for volume in service["volumes"]
+    }
+    assert mounted["/etc/prometheus/eventlog.rules.yml"] == ROOT / "deploy/prometheus/eventlog.rules.yml"
+    dashboards = yaml.safe_load((DOCKER / "monitoring" / "dashboards.yml").read_text())
+    (provider,) = dashboards["providers"]
+    assert mounted[f"{provider['options']['path']}/eventlog.json"] == ROOT / "deploy/grafana/eventlog.json"
+    (source,) = yaml.safe_load((DOCKER / "monitoring" / "datasources.yml").read_text())["datasources"]
+    assert (source["type"], source["isDefault"], source["url"]) == ("prometheus", True, "http://prometheus:9090")
+
+
+def test_prometheus_scrapes_the_publisher_by_the_token_that_both_get() -> None:
+    told = yaml.safe_load((DOCKER / "monitoring" / "prometheus.yml").read_text())
+    assert told["rule_files"] == ["/etc/prometheus/eventlog.rules.yml"]
+    (scrape,) = told["scrape_configs"]
+    assert scrape["job_name"] == "eventlog"  # of which the rules speak
+    settings = SERVICES["publisher"]["environment"]
+    host, _, port = scrape["static_configs"][0]["targets"][0].partition(":")
+    assert host in settings["EVENTLOG_MONITOR_ALLOWED_HOSTS"].split(", ")
+    assert settings["EVENTLOG_MONITOR_LISTEN"].endswith(f":{port}")
+    (token,) = SERVICES["prometheus"]["configs"]
+    assert token["target"] == scrape["authorization"]["credentials_file"]
+    assert COMPOSE["configs"][token["source"]]["content"] == settings["EVENTLOG_MONITOR_TOKEN"]
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool here (Debian: prometheus)")
+def test_prometheus_takes_its_configuration(tmp_path: Path) -> None:
+    text = (DOCKER / "monitoring" / "prometheus.yml").read_text()
+    for name in ("/etc/prometheus/eventlog.rules.yml", "/run/monitor-token"):
+        text = text.replace(name, str(tmp_path / Path(name).name))
+    shutil.copy(ROOT / "deploy/prometheus/eventlog.rules.yml", tmp_path)
+    (tmp_path / "monitor-token").write_text("for-a-look")
+    (tmp_path / "prometheus.yml").write_text(text)
+    checked = subprocess.run(
+        ["promtool", "check", "config", tmp_path / "prometheus.yml"], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_no_port_is_opened_to_others_and_the_publisher_gives_everything_away() -> None:
+    ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
+    assert all(port.startswith("127.0.0.1:") for port in ports)
     for name in ("install", "publisher"):
         service = SERVICES[name]
         assert service["read_only"] is True
