@@ -332,7 +332,9 @@ class Answer:
     ``verdicts``: by event-id, the worst of those that name it. ``general``: the worst of those without event-id,
     which count for every event; None = there were none. ``unknown_ids``: event-ids that are not in the envelope.
     ``ignored``: how many elements were something else than a status. ``is_pending``: the receiver itself has not
-    spoken yet, which it does when the sink is flushed.
+    spoken yet, which it does when the sink is flushed. ``culprit_unknown``: ``general`` is an error that does not say
+    of which event, so that it counts for one that is alone only. ``retry_after``: the seconds that the receiver wants
+    to be left alone, with a ``general`` retry; None = it does not say.
     """
 
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
@@ -340,6 +342,8 @@ class Answer:
     unknown_ids: tuple[str, ...] = ()
     ignored: int = 0
     is_pending: bool = False
+    culprit_unknown: bool = False
+    retry_after: float | None = None
 
     def verdict(self, event_id: str) -> Verdict:
         """The worst that was said of this event; success if nothing was."""

@@ -17,7 +17,7 @@ from eventlog.core.fold import Group
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, LogRow, Status, queue_rows
 from eventlog.publisher.context import Context
-from eventlog.publisher.delivery import FlightResult, Parking, deliver
+from eventlog.publisher.delivery import Delivered, FlightResult, Parking, deliver
 from eventlog.publisher.flight import Envelope, Flight, decode, encode, numbered, pack
 from eventlog.publisher.marks import InflightLine, Marks, count_fates
 from eventlog.publisher.queue import (
@@ -54,11 +54,14 @@ class State:
 
 
 class Cycle(NamedTuple):
-    """How a cycle ended. ``more``: there is something to do at once. ``reason`` for people when it was stopped."""
+    """How a cycle ended. ``more``: there is something to do at once. ``reason`` for people when it was stopped, and
+    ``retry_after`` as of ``Delivered``.
+    """
 
     result: FlightResult
     more: bool
     reason: str = ""
+    retry_after: float | None = None
 
 
 def recover(context: Context) -> State:
@@ -115,16 +118,16 @@ def run_cycle(
     marks = _marks_without_group(context, taken.bad, taken.loopback)
     for groups in split_by_rows(taken.groups, context.options.flight_rows):
         if stopping():
-            return _stopped(state, FlightResult.STOPPED, "told to stop")
+            return _stopped(state, Delivered(FlightResult.STOPPED, "told to stop"))
         prepared = _prepare(context, groups, taken.log_rows, marks, before_bad, state.newest)
         # Here, not where they are read: what is held back, or is not sent in the end, is read again.
         context.counters.rows_read += sum(map(len, groups))
         marks = Marks()
         if prepared is not None:
             state.newest = prepared.first
-            result, reason = _fly(context, state, prepared, sink, stopping, before_flight)
-            if result is not FlightResult.DONE:
-                return _stopped(state, result, reason)
+            delivered = _fly(context, state, prepared, sink, stopping, before_flight)
+            if delivered.result is not FlightResult.DONE:
+                return _stopped(state, delivered)
     marks.write(context)
     context.connection.commit()
     return Cycle(FlightResult.DONE, more=state.scan is not None or current.is_begun)
@@ -156,20 +159,22 @@ def send_in_flight(
         if not _is_due(state.flights[number], state.parking):
             continue
         flight = rebuild(context, state.flights[number], state.parking, before_bad)
-        result, reason = _fly(context, state, flight, sink, stopping, before_flight)
-        if result is not FlightResult.DONE:
-            return _stopped(state, result, reason)
+        delivered = _fly(context, state, flight, sink, stopping, before_flight)
+        if delivered.result is not FlightResult.DONE:
+            return _stopped(state, delivered)
     if not parked.issubset(state.parking):
         # The scan has read past rows of the objects that are free now: they come before what is behind them.
         state.scan = None
     if len(state.parking) > context.options.max_parked:
-        return _stopped(state, FlightResult.RETRY, f"more than {context.options.max_parked} objects are parked")
+        full = f"more than {context.options.max_parked} objects are parked"
+        return _stopped(state, Delivered(FlightResult.RETRY, full))
     return Cycle(FlightResult.DONE, more=False)
 
 
-def _stopped(state: State, result: FlightResult, reason: str) -> Cycle:
+def _stopped(state: State, delivered: Delivered) -> Cycle:
     state.scan = None
-    return Cycle(result, more=False, reason=reason)
+    result, reason, retry_after = delivered
+    return Cycle(result, more=False, reason=reason, retry_after=retry_after)
 
 
 def _fly(
@@ -179,7 +184,7 @@ def _fly(
     sink: Sink,
     stopping: Callable[[], bool],
     before_flight: Callable[[], None],
-) -> tuple[FlightResult, str]:
+) -> Delivered:
     state.flights[flight.number] = flight
     before_flight()
     if context.observer.wants_event_times:
@@ -197,11 +202,11 @@ def _fly(
 
     with ThreadPoolExecutor(most, "eventlog-send") if most > 1 else nullcontext() as threads:
         try:
-            result, reason = deliver(flight.envelopes, send, line, stopping, threads)
+            delivered = deliver(flight.envelopes, send, line, stopping, threads)
             line.save()
         except ReceiverAway as lost:
-            result, reason = FlightResult.AWAY, str(lost)
-    if result is FlightResult.AWAY:
+            delivered = Delivered(FlightResult.AWAY, str(lost))
+    if delivered.result is FlightResult.AWAY:
         context.output.forget()
     if line.recorded.envelopes:
         state.flights[flight.number] = line.recorded
@@ -212,10 +217,10 @@ def _fly(
         flight.number,
         len(flight.envelopes),
         time.monotonic() - begun,
-        result.value,
+        delivered.result.value,
         extra={"flight": flight.number},
     )
-    return result, reason
+    return delivered
 
 
 def _is_due(flight: Flight, parking: Parking[ObjectId]) -> bool:

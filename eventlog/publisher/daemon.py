@@ -160,7 +160,7 @@ def _serve(
             if _settled(context.counters) > settled_before:
                 failures.attempts = 0
             look(watcher.context, state)
-            failures.wait(stop, cycle.reason)
+            failures.wait(stop, cycle.reason, cycle.retry_after)
             continue
         failures.attempts = 0
         progress()

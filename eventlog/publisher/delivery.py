@@ -6,8 +6,9 @@ How far events are answered is kept by a ``ProgressStore``: the in-flight line o
 from __future__ import annotations
 
 import logging
+import random
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,7 +18,7 @@ from eventlog.errors import FatalAnswer, ReceiverAway
 from eventlog.model import SUCCESS, Answer, Level, Verdict
 from eventlog.publisher.context import Counters, PublisherOptions
 from eventlog.publisher.sinks import Document, Sink
-from eventlog.publisher.wake import back_off
+from eventlog.publisher.wake import Random, back_off
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -30,6 +31,16 @@ class FlightResult(Enum):
     AWAY = "the cycle stops: the receiver is away"
     FATAL = "the publisher stops: the receiver answered fatal"
     STOPPED = "the publisher was told to stop"
+
+
+class Delivered(NamedTuple):
+    """How the sending of envelopes ended, why (for people), and how many seconds the receiver wants to be left alone,
+    None if it does not say.
+    """
+
+    result: FlightResult
+    reason: str = ""
+    retry_after: float | None = None
 
 
 class Sendable(Protocol):
@@ -86,6 +97,10 @@ class ProgressStore(Protocol[E]):
         """
         ...
 
+    def save(self) -> None:
+        """Make durable what became of the events so far. Raises ReceiverAway if the sink has lost answers."""
+        ...
+
 
 # --- parked objects ---------------------------------------------------------------------------------------------------
 
@@ -109,6 +124,7 @@ class Parking(Generic[K]):
 
     retry_initial: float
     retry_max: float
+    random: Random = random.random
     _objects: dict[K, _Parked] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -121,12 +137,12 @@ class Parking(Generic[K]):
         return iter(self._objects)
 
     def park(self, object_id: K, now: float, reason: str = "") -> None:
-        """Let the object wait: ``retry_initial`` seconds at first, doubled each time up to ``retry_max``.
+        """Let the object wait as of ``back_off``: ``retry_initial`` seconds at first, ``retry_max`` at most.
 
         ``reason``: the receiver's, for people.
         """
         attempts = self._objects[object_id].attempts + 1 if object_id in self._objects else 1
-        until = now + back_off(attempts, self.retry_initial, self.retry_max)
+        until = now + back_off(attempts, self.retry_initial, self.retry_max, self.random)
         self._objects[object_id] = _Parked(attempts, until, True, reason)
 
     def objects(self) -> list[tuple[K, float, int, str]]:
@@ -182,14 +198,15 @@ def deliver(
     store: ProgressStore[E],
     stopping: Callable[[], bool],
     threads: Executor | None = None,
-) -> tuple[FlightResult, str]:
-    """Send envelopes, each a number and its events, and give what becomes of them to ``store``.
+) -> Delivered:
+    """Send envelopes, each a number and its events, and give what becomes of them to ``store``; return how that ended.
 
-    Returns how that ended, with the reason for people. Events of objects that wait are left out; they have perhaps not
-    been built. ``stopping`` is asked before each envelope. ``threads``: where up to ``concurrency`` envelopes are sent
-    at once; None = each follows the answer to the one before. Raises ReceiverAway as ``ProgressStore.take``.
+    Events of objects that wait are left out; they have perhaps not been built. ``stopping`` is asked before each
+    envelope. ``threads``: where up to ``concurrency`` envelopes are sent at once; None = each follows the answer to the
+    one before. Raises ReceiverAway as ``ProgressStore``.
     """
     result, reason = FlightResult.DONE, ""
+    retry_after: float | None = None
 
     def halted() -> bool:
         return result is not FlightResult.DONE or stopping()
@@ -198,7 +215,7 @@ def deliver(
         sent = _send_in_turn(envelopes, send, store.parking, halted)
     else:
         sent = _send_concurrently(envelopes, send, store, halted, threads)
-    for envelope, events, is_whole, answer in sent:
+    for envelope, events, is_whole, answer in _until_culprits_are_known(sent, send, store, halted):
         if isinstance(answer, ReceiverAway):
             if result is not FlightResult.FATAL:
                 result, reason = FlightResult.AWAY, str(answer)
@@ -208,10 +225,10 @@ def deliver(
         if full := store.take(envelope, events, judged):
             settled, why = (FlightResult.RETRY, full) if settled is FlightResult.DONE else (settled, why)
         if settled is FlightResult.FATAL or result is FlightResult.DONE:
-            result, reason = settled, why
+            result, reason, retry_after = settled, why, answer.retry_after
     if result is FlightResult.DONE and stopping():
-        return FlightResult.STOPPED, "told to stop"
-    return result, reason
+        return Delivered(FlightResult.STOPPED, "told to stop")
+    return Delivered(result, reason, retry_after)
 
 
 def _send_in_turn(
@@ -257,6 +274,70 @@ def _completed(pending: _InAir[E]) -> Iterator[_Sent[E]]:
     done, _ = wait(pending, return_when=FIRST_COMPLETED)
     for future in done:
         yield _Sent(*pending.pop(future), future.result())
+
+
+def _until_culprits_are_known(
+    sent: Iterable[_Sent[E]], send: Send[E], store: ProgressStore[E], halted: Callable[[], bool]
+) -> Iterator[_Sent[E]]:
+    """What came back. In place of an envelope that got an error without saying for which event, its halves, until an
+    event that gets one is alone: one culprit among n events costs 2 log2 n further requests at most.
+
+    A half goes under the number of its envelope when what was decided before is struck off, so that a crash repeats
+    only the rest. The first half is decided before the second is sent: the events of an object keep their order.
+    """
+    for whole in sent:
+        if not _is_to_be_halved(whole):
+            yield whole
+            continue
+        _log.info("envelope %d is sent in halves: %s", whole.envelope, _told(whole))
+        halves = _halves(whole.events)
+        while halves and not halted():
+            events = halves.pop(0)
+            written = [event for event in events if event.operation is not None]
+            half = _Sent(whole.envelope, events, len(written) == len(events), _send(send, whole.envelope, written))
+            if _is_to_be_halved(half):
+                halves[:0] = _halves(events)
+                continue
+            yield half
+            if retried := _retried_objects(half):
+                # They were in the envelope, and the receiver may have applied them before it refused it.
+                behind = [(SUCCESS, event) for events in halves for event in events if event.object_id in retried]
+                if behind:
+                    store.take(whole.envelope, [event for _, event in behind], Judged([], (), behind))
+                halves = [[event for event in events if event.object_id not in retried] for events in halves]
+            if halves and not halted():
+                try:
+                    store.save()
+                except ReceiverAway as lost:
+                    yield _Sent(whole.envelope, (), True, lost)
+
+
+def _is_to_be_halved(sent: _Sent[E]) -> bool:
+    answer = sent.answer
+    if isinstance(answer, ReceiverAway) or not answer.culprit_unknown:
+        return False
+    return sum([event.operation is not None for event in sent.events]) > 1
+
+
+def _halves(events: Sequence[E]) -> list[Sequence[E]]:
+    """Events in two parts, each of which holds half of those that have an operation."""
+    places = [place for place, event in enumerate(events) if event.operation is not None]
+    middle = places[len(places) // 2]
+    return [events[:middle], events[middle:]]
+
+
+def _told(sent: _Sent[E]) -> str:
+    answer = sent.answer
+    general = None if isinstance(answer, ReceiverAway) else answer.general
+    return "error without an event-id" if general is None else general.message
+
+
+def _retried_objects(sent: _Sent[E]) -> set[Hashable]:
+    """The objects of events that got retry for themselves."""
+    answer = sent.answer
+    if isinstance(answer, ReceiverAway) or not answer.verdicts:
+        return set()
+    return {event.object_id for event in sent.events if answer.verdict(event.sent_id).level is Level.RETRY}
 
 
 def _sendable(events: Sequence[E], parking: Parking[Any]) -> tuple[Sequence[E], Sequence[E]]:

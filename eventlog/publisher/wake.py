@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import random
 import selectors
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -215,9 +216,17 @@ class HeartbeatTimer:
         return max(0.0, self.last + self.interval - now) if self.interval > 0 else None
 
 
-def back_off(attempts: int, initial: float, maximum: float) -> float:
-    """Seconds to wait after so many attempts in a row: doubling from ``initial``, at most ``maximum``."""
-    return float(min(maximum, initial * 2 ** min(attempts - 1, 62)))
+Random = Callable[[], float]
+"""Gives a number from 0 to 1, by chance."""
+
+
+def back_off(attempts: int, initial: float, maximum: float, random: Random = lambda: 1.0) -> float:
+    """Seconds to wait after so many attempts in a row: doubling from ``initial``, at most ``maximum``.
+
+    ``random`` takes away up to half of it, so that those who failed together do not come back together; without it
+    nothing is taken away.
+    """
+    return float(min(maximum, initial * 2 ** min(attempts - 1, 62))) * (1 + random()) / 2
 
 
 @dataclass(slots=True)
@@ -228,12 +237,18 @@ class BackOff:
     maximum: float
     observer: Observer = SILENT
     attempts: int = 0
+    random: Random = random.random
 
-    def wait(self, stop: Stop, why: str) -> None:
-        """Say why nothing can be done now, and wait."""
+    def wait(self, stop: Stop, why: str, retry_after: float | None = None) -> None:
+        """Say why nothing can be done now, and wait: for ``retry_after`` seconds where who failed has said so, within
+        the bounds of the back-off.
+        """
         self.attempts += 1
-        pause = back_off(self.attempts, self.initial, self.maximum)
-        _log.warning("%s; trying again in %g s", why, pause)
+        if retry_after is None:
+            pause = back_off(self.attempts, self.initial, self.maximum, self.random)
+        else:
+            pause = min(self.maximum, max(self.initial, retry_after))
+        _log.warning("%s; trying again in %.3g s", why, pause)
         self.observer.waits(WaitFor.RECEIVER, why, monotonic() + pause)
         stop.wait(pause)
 
@@ -291,7 +306,7 @@ def keep_connected(
         else:
             return
         attempts += 1
-        pause = back_off(attempts, initial, maximum)
+        pause = back_off(attempts, initial, maximum, random.random)
         observer.disconnected()
         observer.waits(who, why, monotonic() + pause)
         stop.wait(pause)

@@ -150,6 +150,8 @@ class Pending:
     def _oldest(self) -> int:
         """The number of the oldest event that is not answered; of the next one if there is none."""
         first = [queue[0].number for queue in self._held.values() if queue]
+        if self._in_air:
+            first.append(next(iter(self._in_air)))
         if self._ready:
             first.append(self._ready[0].number)
         return min(first, default=self._next)

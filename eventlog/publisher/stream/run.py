@@ -184,7 +184,7 @@ class Run:
                 return
             before = self.envelopes
             numbered = list(enumerate(envelopes, before + 1))
-            result, reason = deliver(numbered, self._send, self, self.stop.is_set, self._threads)
+            result, reason, retry_after = deliver(numbered, self._send, self, self.stop.is_set, self._threads)
             self.pending.put_back_unanswered()
             if self.envelopes > before:
                 self.envelopes = before + len(envelopes)
@@ -201,7 +201,7 @@ class Run:
                 except ReceiverAway as lost:
                     stops, reason = True, reason if stops else str(lost)
             if stops:
-                self._wait(reason)
+                self._wait(reason, retry_after)
 
     def take(self, envelope: int, events: Sequence[PendingEvent], judged: Judged[PendingEvent]) -> str:
         """As of ``delivery.ProgressStore``. What is answered fatal is sent again, as is a retry that is not parked."""
@@ -288,11 +288,11 @@ class Run:
         if send_heartbeat(self._sink, document, self.counters):
             self.envelopes += 1
 
-    def _wait(self, why: str) -> None:
-        """Wait after a stop; with ``once`` that is the end."""
+    def _wait(self, why: str, retry_after: float | None = None) -> None:
+        """Wait after a stop; with ``once`` that is the end. ``retry_after`` as of ``Delivered``."""
         if self.once:
             raise ReceiverAway(f"the source was not published to its end: {why}")
-        self._back_off.wait(self.stop, why)
+        self._back_off.wait(self.stop, why, retry_after)
 
 
 def _failures(verdict: Verdict, events: Sequence[PendingEvent]) -> list[Failure]:

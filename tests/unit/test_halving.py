@@ -1,0 +1,354 @@
+"""An envelope that is refused without a word of which event it was is sent in halves (spec/event-log.md 8.4)."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from follow_world import OUTPUT, Stream, files, following, position_at, said, saved_at
+from publisher_world import Killed, Receiver, World, with_options
+from samples import row
+
+from eventlog.errors import ReceiverAway
+from eventlog.model import Answer, Change, ChangeOp, Event, Level, LogRow, Verdict
+from eventlog.publisher.context import Counters
+from eventlog.publisher.delivery import FlightResult, send_heartbeat
+from eventlog.publisher.sinks import Document
+from eventlog.publisher.stream.run import follow
+from eventlog.publisher.stream.source import Mark, Read, Source, Step
+from eventlog.publisher.wake import StopRequest
+
+NewWorld = Callable[..., World]
+
+
+@pytest.fixture
+def new_world() -> Iterator[NewWorld]:
+    worlds: list[World] = []
+
+    def new(rows: list[LogRow], **options: Any) -> World:
+        worlds.append(World(with_options(**options)))
+        worlds[-1].log(rows)
+        return worlds[-1]
+
+    yield new
+    for world in worlds:
+        world.close()
+
+
+def deletes(count: int, objects: int = 1000) -> list[LogRow]:
+    """A type 4 row for each of so many events."""
+    return [row(i, 4, f"idu={i % objects}") for i in range(1, count + 1)]
+
+
+@dataclass
+class Whole(Receiver):
+    """Takes an envelope whole or not at all. ``refuses``: event-ids that it cannot take; ``requests``: all that came.
+
+    ``most``: events of the largest envelope that it takes.
+    """
+
+    refuses: set[str] = field(default_factory=set)
+    most: int = 1000
+    requests: list[list[str]] = field(default_factory=list)
+
+    def send(self, document: Document) -> Answer:
+        ids = list(document.event_ids)
+        self.requests.append(ids)
+        if self.refuses & set(ids) or len(ids) > self.most:
+            return Answer(general=Verdict(Level.ERROR, "no"), culprit_unknown=True)
+        return super().send(document)
+
+
+def bound(events: int, culprits: int) -> int:
+    """The requests of an envelope of so many events, so many of which are refused."""
+    return culprits * 2 * math.ceil(math.log2(events)) + 1
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 64, 100, 127, 128])
+def test_one_bad_event_never_condemns_the_others(new_world: NewWorld, count: int) -> None:
+    for culprit in {1, 2, count // 2, count}:
+        world = new_world(deletes(count))
+        receiver = Whole(refuses={str(culprit)})
+        assert world.run(receiver).result is FlightResult.DONE
+        assert world.statuses() == {i: "E" if i == culprit else "S" for i in range(1, count + 1)}
+        assert world.errors() == [(culprit, "receiver", "no")]
+        assert len(receiver.requests) <= bound(count, 1)
+        assert world.in_flight() == {}
+
+
+@pytest.mark.parametrize("culprits", [{1, 128}, {64, 65}, {3, 50, 77, 101}, set(range(1, 129))])
+def test_each_of_several_culprits_costs_no_more_than_one(new_world: NewWorld, culprits: set[int]) -> None:
+    world = new_world(deletes(128))
+    receiver = Whole(refuses=set(map(str, culprits)))
+    world.run(receiver)
+    assert {i for i, letter in world.statuses().items() if letter == "E"} == culprits
+    assert len(receiver.requests) <= bound(128, len(culprits))
+    assert [line[0] for line in world.errors()] == sorted(culprits)
+
+
+def test_events_keep_their_order_and_their_ids_in_halves(new_world: NewWorld) -> None:
+    world = new_world(deletes(16, objects=3))
+    receiver = Whole(refuses={"6"})
+    world.run(receiver)
+    taken = [name for ids in receiver.sent for name in ids]
+    assert taken == [str(i) for i in range(1, 17) if i != 6]
+
+
+def test_envelope_that_is_too_large_is_halved_until_it_is_taken(new_world: NewWorld) -> None:
+    world = new_world(deletes(20))
+    receiver = Whole(most=6)
+    world.run(receiver)
+    assert receiver.sent == [list(map(str, range(first, first + 5))) for first in (1, 6, 11, 16)]
+    assert set(world.statuses().values()) == {"S"}
+
+
+def test_halves_go_under_the_numbers_of_their_envelope(new_world: NewWorld) -> None:
+    world = new_world(deletes(6), batch_size=3)
+    receiver = Whole(refuses={"5"})
+    world.run(receiver)
+    numbers = [(document.flight, document.envelope, *document.event_ids) for document in receiver.documents]
+    assert numbers == [(1, 1, "1", "2", "3"), (1, 2, "4"), (1, 2, "6")]
+
+
+def test_an_event_that_is_refused_alone_is_an_error_at_once(new_world: NewWorld) -> None:
+    world = new_world(deletes(3), batch_size=1)
+    receiver = Whole(refuses={"2"})
+    world.run(receiver)
+    assert receiver.requests == [["1"], ["2"], ["3"]]
+    assert world.statuses() == {1: "S", 2: "E", 3: "S"}
+
+
+def test_what_is_decided_is_struck_off_before_the_next_half_is_sent(new_world: NewWorld) -> None:
+    world = new_world(deletes(8), mark_interval=1000)
+    receiver = Whole(refuses={"3"})
+    seen = []
+
+    def look(name: str) -> None:
+        assert not world.connection.in_transaction()
+        if name == "before send":
+            left = [event[0] for envelopes in world.in_flight().values() for _, events in envelopes for event in events]
+            seen.append((receiver.requests[-1], left))
+
+    receiver.step = look
+    world.run(receiver)
+    assert [left[0] for _, left in seen] == ["1", "4", "5"]
+    assert all(sent[0] == left[0] for sent, left in seen)
+
+
+def test_a_kill_between_two_halves_repeats_only_what_is_undecided(new_world: NewWorld) -> None:
+    for last in range(1, 12):
+        world = new_world(deletes(16), mark_interval=1000)
+        receiver = Whole(refuses={"7"})
+        sends = 0
+
+        def die(name: str, last: int = last) -> None:
+            nonlocal sends
+            sends += name == "before send"
+            if sends > last:
+                raise Killed
+
+        receiver.step = die
+        with suppress(Killed):
+            world.cycle(world.start(), receiver)
+        world.connection.rollback()
+        decided = {str(i) for i, letter in world.statuses().items() if letter != "N"}
+        receiver.step, before = lambda name: None, len(receiver.requests)
+        world.run(receiver)
+        repeated = {name for ids in receiver.requests[before:] for name in ids}
+        assert repeated.isdisjoint(decided)
+        assert world.statuses() == {i: "E" if i == 7 else "S" for i in range(1, 17)}
+        assert world.errors() == [(7, "receiver", "no")]
+        assert [name for ids in receiver.sent for name in ids] == [str(i) for i in range(1, 17) if i != 7]
+
+
+@pytest.mark.parametrize("trouble", ["away", "retry"])
+def test_a_receiver_that_goes_away_between_halves_gets_the_rest_later(new_world: NewWorld, trouble: str) -> None:
+    class Tired(Whole):
+        def send(self, document: Document) -> Answer:
+            if len(self.requests) == 2:
+                self.requests.append([])
+                if trouble == "away":
+                    raise ReceiverAway("gone")
+                return Answer(general=Verdict(Level.RETRY, "later"), retry_after=7)
+            return super().send(document)
+
+    world = new_world(deletes(8))
+    receiver, state = Tired(refuses={"6"}), world.start()
+    ended = world.cycle(state, receiver)
+    assert ended.result is (FlightResult.AWAY if trouble == "away" else FlightResult.RETRY)
+    assert ended.retry_after == (None if trouble == "away" else 7)
+    assert world.statuses() == {i: "S" if i < 5 else "N" for i in range(1, 9)}
+    world.run(receiver, state)
+    assert receiver.requests[3] == ["5", "6", "7", "8"]
+    assert world.statuses() == {i: "E" if i == 6 else "S" for i in range(1, 9)}
+
+
+def test_a_publisher_that_is_told_to_stop_leaves_the_halves_that_are_left(new_world: NewWorld) -> None:
+    world = new_world(deletes(8))
+    receiver = Whole(refuses={"6"})
+    ended = world.cycle(world.start(), receiver, lambda: len(receiver.requests) == 2)
+    assert ended.result is FlightResult.STOPPED
+    assert world.statuses() == {i: "S" if i < 5 else "N" for i in range(1, 9)}
+
+
+@pytest.mark.parametrize("park", [True, False])
+def test_a_retry_in_a_half_holds_back_what_follows_of_its_object(new_world: NewWorld, park: bool) -> None:
+    """The receiver may have applied the later ones before it refused the whole: they come under a new event-id."""
+
+    class Choosy(Whole):
+        told = False
+
+        def send(self, document: Document) -> Answer:
+            answer = super().send(document)
+            if answer.general is None and "1" in document.event_ids and not self.told:
+                self.told = True
+                return Answer({"1": Verdict(Level.RETRY, "not now")})
+            return answer
+
+    world = new_world(deletes(8, objects=4), park=park)
+    receiver, state = Choosy(refuses={"8"}), world.start()
+    world.cycle(state, receiver)
+    ((number, envelopes),) = world.in_flight().items()
+    assert number == 1
+    assert [event for _, events in envelopes for event in events][:1] == [["1", [[1, 1]]]]
+    assert ["5", [[5, 5]], [], 2] in [event for _, events in envelopes for event in events]
+    while world.cycle(state, receiver).result is FlightResult.RETRY:
+        pass
+    world.run(receiver, state)
+    assert [ids for ids in receiver.requests if "5" in ids] == [receiver.requests[0]]
+    later = [name for ids in receiver.requests[2:] for name in ids if name in ("1", "5.2")]
+    assert later.index("1") < later.index("5.2")
+    assert world.statuses() == {i: "E" if i == 8 else "S" for i in range(1, 9)}
+
+
+def test_rows_that_make_no_event_any_more_do_not_keep_halving_from_its_end(new_world: NewWorld) -> None:
+    world = new_world(deletes(6))
+    receiver, state = Whole(refuses={"5"}), world.start()
+
+    class Gone(Whole):
+        def send(self, document: Document) -> Answer:
+            raise ReceiverAway("gone")
+
+    world.cycle(state, Gone())
+    world.connection.exec_driver_sql("UPDATE eventlog SET status = 'X' WHERE record_id IN (1, 2, 3, 6)")
+    world.connection.commit()
+    world.run(receiver)
+    assert receiver.requests == [["4", "5"], ["4"], ["5"]]
+    assert world.statuses() == {1: "X", 2: "X", 3: "X", 4: "S", 5: "E", 6: "X"}
+    assert world.in_flight() == {}
+
+
+def test_with_concurrency_the_halves_of_an_object_overtake_nothing(new_world: NewWorld) -> None:
+    world = new_world(deletes(240, objects=7), batch_size=10, concurrency=4)
+    refused = {str(i) for i in range(3, 240, 17)}
+    lock = threading.Lock()
+
+    class Locked(Whole):
+        def send(self, document: Document) -> Answer:
+            with lock:
+                return super().send(document)
+
+    receiver = Locked(refuses=refused)
+    assert world.run(receiver).result is FlightResult.DONE
+    taken = [int(name) for ids in receiver.sent for name in ids]
+    assert sorted(taken) == [i for i in range(1, 241) if str(i) not in refused]
+    for number in range(7):
+        own = [i for i in taken if i % 7 == number]
+        assert own == sorted(own)
+    assert {str(i) for i, letter in world.statuses().items() if letter == "E"} == refused
+
+
+def test_counters_count_each_event_once(new_world: NewWorld) -> None:
+    world = new_world(deletes(16))
+    world.run(Whole(refuses={"4"}))
+    counters = world.counters
+    assert (counters.events_sent, counters.answers_success, counters.answers_error) == (16, 15, 1)
+    assert counters.rows_published == 16
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+class Sink:
+    """Of a stream: refuses an envelope whole that holds one of these; ``before`` is called with each before that."""
+
+    def __init__(self, *refuses: str, before: Callable[[list[str]], None] = lambda said: None) -> None:
+        self.refuses, self.before = set(refuses), before
+        self.taken: list[str] = []
+        self.requests: list[list[str]] = []
+
+    def send(self, document: Document) -> Answer:
+        events: tuple[Event, ...] = document.events
+        short = [said(event) for event in events]
+        self.before(short)
+        self.requests.append(short)
+        if self.refuses & set(short):
+            return Answer(general=Verdict(Level.ERROR, "no"), culprit_unknown=True)
+        self.taken += short
+        return Answer()
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def publish(source: Source, position: Path, sink: Sink, **options: Any) -> None:
+    follow(following(source, **options), position_at(position), lambda: sink, StopRequest(), once=True)
+
+
+def test_a_stream_is_halved_too_and_records_the_culprit_alone(tmp_path: Path) -> None:
+    stream = Stream(tmp_path / "capture")
+    stream.insert(*range(1, 17))
+    sink = Sink("add 11 new")
+    publish(files(stream.path), tmp_path / "position", sink, mark_interval=1000)
+    assert sink.taken == [f"add {key} new" for key in range(1, 17) if key != 11]
+    assert len(sink.requests) <= bound(16, 1)
+    failures = (tmp_path / "position.errors.jsonl").read_text().splitlines()
+    assert len(failures) == 1
+
+
+class Numbered:
+    """A source of inserts, with a mark behind each."""
+
+    name = "gbase"
+
+    def steps(self, token: Any, *, once: bool) -> Iterator[Step]:
+        for number in range(token or 0, 16):
+            key = number + 1
+            change = Change("s", "t", ChangeOp.INSERT, (("id", key),), None, {"id": key, "name": "new"})
+            yield Read(change, str(number))
+            yield Mark(number + 1)
+        yield Mark(16, is_idle=True)
+
+
+def test_a_kill_between_halves_of_a_stream_repeats_only_what_is_undecided(tmp_path: Path) -> None:
+    for last in range(1, 9):
+        place, sink = tmp_path / f"position{last}", Sink("add 6 new")
+
+        def die(_said: list[str], sink: Sink = sink, last: int = last) -> None:
+            if len(sink.requests) == last:
+                raise Killed
+
+        sink.before = die
+        with suppress(Killed):
+            publish(Numbered(), place, sink, mark_interval=1000)
+        taken, before = list(sink.taken), len(sink.requests)
+        sink.before = lambda said: None
+        publish(Numbered(), place, sink)
+        assert sink.taken == [f"add {key} new" for key in range(1, 17) if key != 6]
+        assert not {one for ids in sink.requests[before:] for one in ids} & set(taken)
+        assert saved_at(place).token == 16
+
+
+def test_the_heartbeat_that_is_refused_is_no_envelope_to_halve() -> None:
+    class Refusing(Sink):
+        def send(self, document: Document) -> Answer:
+            return Answer(general=Verdict(Level.ERROR, "no"), culprit_unknown=True)
+
+    assert send_heartbeat(Refusing(), Document(1, 1, (), OUTPUT.heartbeat), Counters())
