@@ -6,7 +6,7 @@ import pytest
 from samples import usr
 
 from eventlog.publisher.delivery import Parking
-from eventlog.publisher.wake import back_off
+from eventlog.publisher.wake import BackOff, back_off
 
 A, B = (usr(), "idu=1"), (usr(), "idu=2")
 
@@ -32,6 +32,31 @@ BACK_OFFS = [
 @pytest.mark.parametrize(("attempts", "initial", "most", "seconds"), BACK_OFFS)
 def test_a_back_off_doubles_from_initial_to_max(attempts: int, initial: float, most: float, seconds: float) -> None:
     assert back_off(attempts, initial, most) == seconds
+
+
+@pytest.mark.parametrize(("chance", "seconds"), [(0.0, 4), (0.5, 6), (1.0, 8)])
+def test_chance_takes_away_up_to_a_half(chance: float, seconds: float) -> None:
+    assert back_off(4, 1, 60, lambda: chance) == seconds
+    parked = Parking[object](8, 60, random=lambda: chance)
+    parked.park(A, 100)
+    assert parked.next_due() == 100 + seconds
+
+
+@pytest.mark.parametrize(("asked", "pause"), [(None, 1.5), (0, 1), (17.5, 17.5), (3600, 60)])
+def test_a_receiver_that_says_how_long_is_left_alone_within_the_bounds(asked: float | None, pause: float) -> None:
+    class Stop:
+        waited: float | None = None
+
+        def is_set(self) -> bool:
+            return False
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.waited = timeout
+            return False
+
+    stop = Stop()
+    BackOff(1, 60, random=lambda: 0.5, attempts=1).wait(stop, "busy", asked)
+    assert stop.waited == pause
 
 
 def test_only_the_parked_object_waits() -> None:
