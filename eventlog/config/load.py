@@ -103,7 +103,7 @@ def load(
             else:
                 sources[f"{section}.{key}"] = "default"
         settings[section] = cls(**values)
-    sources["watch"] = "the configuration" if path is None else str(path)
+    sources["watch"] = "default" if file is None else str(path or "the configuration")
     try:
         settings["database"] = _with_url(settings["database"], chosen)
     except ConfigError as error:

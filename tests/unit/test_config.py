@@ -41,7 +41,7 @@ def test_without_any_setting_the_defaults_of_the_specification_hold() -> None:
         "park",
     )
     assert (config.database.log_table, config.sink.type) == ("eventlog", "stdout")
-    assert set(config.sources.values()) == {"default", "None"}
+    assert set(config.sources.values()) == {"default"}
 
 
 def test_profile_idm_has_the_documented_defaults_and_gives_way_to_options(file: Any) -> None:
