@@ -235,13 +235,13 @@ class Dialect(SqlDatabase):
 
         A database that reads objects and their children at once overrides ``query_back`` instead.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"the dialect {self.name} has neither read_objects nor a query_back of its own")
 
     def read_children(
         self, conn: Connection, schema: str | None, cls: ObjectClass, child: ChildTable, keys: Sequence[tuple[Any, ...]]
     ) -> Iterator[tuple[int, str | None]]:
         """The values of a child table that belong to objects with these keys: the key's place, and the value."""
-        raise NotImplementedError
+        raise NotImplementedError(f"the dialect {self.name} has neither read_children nor a query_back of its own")
 
     # One publisher a log (spec/event-log.md 12)
 
@@ -362,7 +362,7 @@ class Dialect(SqlDatabase):
 
         A database that reads keys and writes rows at once overrides ``write_batch`` instead.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"the dialect {self.name} has neither keys_behind nor a write_batch of its own")
 
     def walk_condition(self, walk: Walk, refs: Sequence[str], behind: str | None) -> str:
         """SQL that holds for what is still to be written.

@@ -34,19 +34,19 @@ _INTEGER: Final[TypeEngine[Any]] = _number(38, 0)
 _DIGIT: Final[TypeEngine[Any]] = _number(1, 0)
 
 
-def number_sequence(of: LogTable) -> str:
+def number_sequence(log: LogTable) -> str:
     """SQL name of the sequence that gives record_ids."""
-    return qualified(of.schema, own_name("seq_{}_1", of.name))
+    return qualified(log.schema, own_name("seq_{}_1", log.name))
 
 
-def create_functions(of: LogTable) -> list[str]:
+def create_functions(log: LogTable) -> list[str]:
     """The functions that the triggers of a log use: for the keys, and for binary values."""
-    return [render_quote_function(of), render_base64_function(of)]
+    return [render_quote_function(log), render_base64_function(log)]
 
 
-def drop_functions(of: LogTable) -> list[str]:
+def drop_functions(log: LogTable) -> list[str]:
     """Away with what ``create_functions`` made."""
-    return [unless(f"DROP FUNCTION {name}", _NO_OBJECT) for name in (quote_function(of), base64_function(of))]
+    return [unless(f"DROP FUNCTION {name}", _NO_OBJECT) for name in (quote_function(log), base64_function(log))]
 
 
 def _create_sequence(name: str) -> str:
@@ -59,22 +59,22 @@ def _drop_sequence(name: str) -> str:
     return unless(f"DROP SEQUENCE {name}", _NO_SEQUENCE)
 
 
-def flight_sequence(of: LogTable) -> str:
+def flight_sequence(log: LogTable) -> str:
     """SQL name of the sequence of flight numbers."""
-    return qualified(of.schema, of.flight_sequence)
+    return qualified(log.schema, log.flight_sequence)
 
 
-def record_id(of: LogTable, comment: str) -> sa.Column[Any]:
+def record_id(log: LogTable, comment: str) -> sa.Column[Any]:
     """record_id, numbered by the log's sequence."""
-    numbers = sa.text(f"{number_sequence(of)}.NEXTVAL")
+    numbers = sa.text(f"{number_sequence(log)}.NEXTVAL")
     return sa.Column(
         "record_id", _INTEGER, server_default=numbers, primary_key=True, autoincrement=False, comment=comment
     )
 
 
-def half_made(conn: Connection, of: LogTable) -> bool:
+def half_made(conn: Connection, log: LogTable) -> bool:
     """Whether a table of the log's name is there from a migration of ours that broke off: its sequence is there too."""
-    binds = {"owner": of.schema, "name": own_name("seq_{}_1", of.name)}
+    binds = {"owner": log.schema, "name": own_name("seq_{}_1", log.name)}
     return bool(fetch(conn, statements(__package__, "installed.sql")["sequence"], binds))
 
 
@@ -84,30 +84,30 @@ def is_letter(column: str) -> str:
     return f"{code} BETWEEN 65 AND 90 OR {code} BETWEEN 97 AND 122"
 
 
-def next_flight(conn: Connection, of: LogTable) -> int:
+def next_flight(conn: Connection, log: LogTable) -> int:
     """The sequence's next number."""
-    result = conn.exec_driver_sql(f"SELECT {flight_sequence(of)}.NEXTVAL FROM DUAL")  # noqa: S608 - a quoted name
+    result = conn.exec_driver_sql(f"SELECT {flight_sequence(log)}.NEXTVAL FROM DUAL")  # noqa: S608 - a quoted name
     return int(result.scalar_one())
 
 
-def create_numbers(of: LogTable) -> list[str]:
+def create_numbers(log: LogTable) -> list[str]:
     """The sequence that gives record_ids."""
-    return [_create_sequence(number_sequence(of))]
+    return [_create_sequence(number_sequence(log))]
 
 
-def drop_numbers(of: LogTable) -> list[str]:
+def drop_numbers(log: LogTable) -> list[str]:
     """Away with it."""
-    return [_drop_sequence(number_sequence(of))]
+    return [_drop_sequence(number_sequence(log))]
 
 
-def create_flights(of: LogTable) -> list[str]:
+def create_flights(log: LogTable) -> list[str]:
     """The sequence of flight numbers."""
-    return [_create_sequence(flight_sequence(of))]
+    return [_create_sequence(flight_sequence(log))]
 
 
-def drop_flights(of: LogTable) -> list[str]:
+def drop_flights(log: LogTable) -> list[str]:
     """Away with it."""
-    return [_drop_sequence(flight_sequence(of))]
+    return [_drop_sequence(flight_sequence(log))]
 
 
 TYPES: Final[Mapping[str, TypeEngine[Any]]] = {

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, LiteralString, cast
 
 import sqlalchemy as sa
 from sqlalchemy import URL, Connection
 
-from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectClass
+from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import QUEUE_FIELDS, LogRow, QueueRow
 from eventlog.sql.bulk import Part
 from eventlog.sql.dialect import CurrentRow, Dialect, log_words
-from eventlog.sql.dialects.postgresql import (
-    log as log_rows,
-)
-from eventlog.sql.dialects.postgresql import query_back, resync, tables, wake
-from eventlog.sql.dialects.postgresql import (
-    snapshot as snapshots,
-)
+from eventlog.sql.dialects.postgresql import log as log_rows
+from eventlog.sql.dialects.postgresql import query_back, resync, tables, text, wake
+from eventlog.sql.dialects.postgresql import reflect as reflection
+from eventlog.sql.dialects.postgresql import snapshot as snapshots
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
-from eventlog.sql.dialects.postgresql.reflect import fingerprint, reflect
-from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, fold_name, qualified, value_text
+from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, qualified
 from eventlog.sql.dialects.postgresql.triggers import PostgresTriggers
 from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.statements import fetch, statements, without_collector
@@ -129,6 +125,20 @@ class PostgreSQL(Dialect):
     utc_now = "(clock_timestamp() AT TIME ZONE 'UTC')"
     snapshot_options: ClassVar = {"isolation_level": snapshots.ISOLATION}
 
+    # What a module of this package has whole.
+
+    fold_name = staticmethod(text.fold_name)
+    value_text = staticmethod(text.value_text)
+    reflect = staticmethod(reflection.reflect)
+    fingerprint = staticmethod(reflection.fingerprint)
+    choose_plans = staticmethod(log_rows.index_plans)
+    fetch_chunks = staticmethod(log_rows.fetch_chunks)
+    key_reader = staticmethod(query_back.key_reader)
+    export_snapshot = staticmethod(snapshots.export)
+    join_snapshot = staticmethod(snapshots.join)
+    guard_by_index = staticmethod(tables.by_index)
+    guard_by_checks = staticmethod(tables.by_checks)
+
     def connect_args(self, timeout: int) -> Mapping[str, object]:
         return {
             "connect_timeout": timeout,
@@ -147,15 +157,6 @@ class PostgreSQL(Dialect):
 
     def current_user(self, conn: Connection) -> str:
         return str(conn.execute(sa.text("SELECT session_user")).scalar_one())
-
-    def value_text(self, column: Column, ref: str) -> str:
-        return value_text(column, ref)
-
-    def reflect(self, conn: Connection, schema: str | None) -> Database:
-        return reflect(conn, schema)
-
-    def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
-        return fingerprint(conn, catalog)
 
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
         statement = sa.text(
@@ -202,9 +203,6 @@ class PostgreSQL(Dialect):
         # In one statement, with the child tables.
         asked = list(self.key_values(cls, keys))
         return query_back.query_back(conn, schema, cls, asked, tuple(attributes)) if asked else {}
-
-    def key_reader(self, column: Column) -> Callable[[str], str]:
-        return query_back.key_reader(column.type)
 
     def start_walk(
         self, conn: Connection, log: LogTable, schema: str | None, cls: ObjectClass, selection: Selection
@@ -266,12 +264,6 @@ class PostgreSQL(Dialect):
             if not _has_right(conn, "table", self.qualified(log.schema, table), right)
         ]
 
-    def export_snapshot(self, conn: Connection) -> str:
-        return snapshots.export(conn)
-
-    def join_snapshot(self, conn: Connection, snapshot: str) -> None:
-        snapshots.join(conn, snapshot)
-
     def read_part(
         self, url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
@@ -285,9 +277,6 @@ class PostgreSQL(Dialect):
         return (
             "default_transaction_read_only is on for this session, so that it writes nothing" if is_read_only else None
         )
-
-    def fold_name(self, name: str) -> str:
-        return fold_name(name)
 
     def bindable(self, sql: str) -> str:
         return sql.replace("%", "%%")  # the driver reads % in the text of a statement with parameters
@@ -310,20 +299,12 @@ class PostgreSQL(Dialect):
             "new_time": "pg_catalog.clock_timestamp()" + ("" if is_zoned else " AT TIME ZONE 'UTC'"),
         }
 
-    def choose_plans(self, conn: Connection) -> None:
-        log_rows.index_plans(conn)
-
     def read_queue(self, conn: Connection, log: LogTable, window: Window) -> list[QueueRow]:
         # No more is read than what is looked at, as the driver makes it.
         statement = self.log_statement(log, window.statement, fields=self.log_fields(log, QUEUE_FIELDS))
         self.choose_plans(conn)
         with without_collector():
             return cast("list[QueueRow]", fetch(conn, statement, window.parameters(self.last_record_id)))
-
-    def fetch_chunks(
-        self, conn: Connection, statement: str, parameters: Mapping[str, object], size: int
-    ) -> Generator[list[tuple[Any, ...]], None, None]:
-        return log_rows.fetch_chunks(conn, statement, parameters, size)
 
     def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
         return self.log_rows(conn, self.log_statement(log, "read_rows"), _bounds(ranges))
@@ -388,12 +369,6 @@ class PostgreSQL(Dialect):
 
     def after_resync(self, log: LogTable, index: str) -> list[str]:
         return [tables.of_resync(log), tables.identity_of_resync(log, index)]
-
-    def guard_by_index(self, log: LogTable) -> list[str]:
-        return tables.by_index(log)
-
-    def guard_by_checks(self, log: LogTable) -> list[str]:
-        return tables.by_checks(log)
 
 
 def _lock_key(log: LogTable) -> dict[str, object]:

@@ -167,16 +167,16 @@ def _as_value(column_type: ColumnType, ref: str) -> str:
 # The texts that are sent: of what a key may be written as, one form that the server is sure to take
 
 
-def key_reader(column_type: ColumnType) -> Callable[[str], str]:
+def key_reader(column: Column) -> Callable[[str], str]:
     """The function that turns a key value's text into the text that is sent; it raises BadValue or NoSuchValue."""
-    match column_type.kind:
+    match column.type.kind:
         case Kind.APPROXIMATE | Kind.BOOLEAN:
-            return converter(column_type, ValueOptions())
+            return converter(column.type, ValueOptions())
         case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
-            return _instant(converter(column_type, ValueOptions(time_syntax="canonical")))
+            return _instant(converter(column.type, ValueOptions(time_syntax="canonical")))
         case Kind.TIME:
-            return _time(converter(column_type, ValueOptions(time_syntax="canonical")))
-        case Kind.EXACT | Kind.INTEGER if not column_type.bits:
+            return _time(converter(column.type, ValueOptions(time_syntax="canonical")))
+        case Kind.EXACT | Kind.INTEGER if not column.type.bits:
             return _numeric
         case _:
             return str

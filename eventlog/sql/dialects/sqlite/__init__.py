@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import sqlalchemy as sa
 from sqlalchemy import URL, Connection
 
-from eventlog.core.catalog import Attribute, Catalog, ChildTable, Column, Database, ObjectClass
 from eventlog.core.values import ColumnType
 from eventlog.model import LogRow
 from eventlog.sql.bulk import Part
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.dialects.sqlite import doctor, query_back, session
+from eventlog.sql.dialects.sqlite import doctor, query_back, session, text
+from eventlog.sql.dialects.sqlite import reflect as reflection
 from eventlog.sql.dialects.sqlite import snapshot as snapshots
-from eventlog.sql.dialects.sqlite.reflect import fingerprint, reflect
-from eventlog.sql.dialects.sqlite.text import MAX_IDENTIFIER, UTC_NOW, instant, key_text, strftime, value_text
+from eventlog.sql.dialects.sqlite.text import MAX_IDENTIFIER, UTC_NOW, instant, key_text, strftime
 from eventlog.sql.dialects.sqlite.triggers import SQLiteTriggers
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import fetch, statements
@@ -53,55 +52,31 @@ class SQLite(Dialect):
     local_now = strftime("'now', 'localtime'")
     utc_now = f"({UTC_NOW})"
 
-    def connect_args(self, timeout: int) -> Mapping[str, object]:
-        return session.connect_args(timeout)
+    # What a module of this package has whole.
+
+    connect_args = staticmethod(session.connect_args)
+    begin = staticmethod(session.begin)
+    check_url = staticmethod(session.check_url)
+    prepare = staticmethod(session.prepare)
+    refuses = staticmethod(session.refuses)
+    value_text = staticmethod(text.value_text)
+    reflect = staticmethod(reflection.reflect)
+    fingerprint = staticmethod(reflection.fingerprint)
+    try_lock = staticmethod(session.try_lock)
+    is_locked = staticmethod(session.is_locked)
+    holds_lock = staticmethod(session.holds_lock)
+    unlock = staticmethod(session.unlock)
+    identity = staticmethod(session.identity)
+    key_reader = staticmethod(query_back.key_reader)
+    read_objects = staticmethod(query_back.read_objects)
+    read_children = staticmethod(query_back.read_children)
+    export_snapshot = staticmethod(snapshots.export)
+    join_snapshot = staticmethod(snapshots.join)
 
     def begin_reading(self, conn: Connection, seconds: int) -> None:
         conn.exec_driver_sql("PRAGMA query_only = ON")
         # A statement waits so long for a lock.
         conn.exec_driver_sql(f"PRAGMA busy_timeout = {int(seconds) * 1000}")
-
-    def value_text(self, column: Column, ref: str) -> str:
-        return value_text(column, ref)
-
-    def reflect(self, conn: Connection, schema: str | None) -> Database:
-        return reflect(conn, schema)
-
-    def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
-        return fingerprint(conn, catalog)
-
-    def try_lock(self, conn: Connection, log: LogTable) -> bool:
-        return session.try_lock(conn, log)
-
-    def is_locked(self, conn: Connection, log: LogTable) -> bool:
-        return session.is_locked(conn, log)
-
-    def holds_lock(self, conn: Connection, log: LogTable) -> bool:
-        return session.holds_lock(conn, log)
-
-    def unlock(self, conn: Connection, log: LogTable) -> None:
-        session.unlock(conn, log)
-
-    def identity(self, conn: Connection, log: LogTable) -> str:
-        return session.identity(conn, log)
-
-    def key_reader(self, column: Column) -> Callable[[str], object]:
-        return query_back.key_reader(column.type)
-
-    def read_objects(
-        self,
-        conn: Connection,
-        schema: str | None,
-        cls: ObjectClass,
-        attributes: tuple[Attribute, ...],
-        keys: Sequence[tuple[Any, ...]],
-    ) -> Iterator[tuple[int, Sequence[str | None]]]:
-        return query_back.read_objects(conn, cls, attributes, keys)
-
-    def read_children(
-        self, conn: Connection, schema: str | None, cls: ObjectClass, child: ChildTable, keys: Sequence[tuple[Any, ...]]
-    ) -> Iterator[tuple[int, str | None]]:
-        return query_back.read_children(conn, cls, child, keys)
 
     # A class is walked by its key's values; a view, whose rows may have one key, by the canonical text itself.
 
@@ -134,24 +109,6 @@ class SQLite(Dialect):
 
     def missing_resync_rights(self, conn: Connection, log: LogTable, resumable: bool) -> list[str]:
         return self.missing_rights(conn, log, False)
-
-    def export_snapshot(self, conn: Connection) -> str:
-        return snapshots.export(conn)
-
-    def join_snapshot(self, conn: Connection, snapshot: str) -> None:
-        snapshots.join(conn, snapshot)
-
-    def begin(self, conn: Connection) -> None:
-        session.begin(conn)
-
-    def check_url(self, url: URL) -> None:
-        session.check_url(url)
-
-    def prepare(self, url: URL) -> None:
-        session.prepare(url)
-
-    def refuses(self, error: BaseException) -> bool:
-        return session.refuses(error)
 
     def session_id(self, conn: Connection) -> str:
         return f"{os.getpid()}-{id(conn.connection.dbapi_connection)}"

@@ -15,24 +15,25 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sqlalchemy import Connection
 
 from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
-from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
+from eventlog.core.values import Kind, ValueOptions, converter
 from eventlog.sql.dialects.sqlite.text import quote_identifier, value_text
 from eventlog.sql.statements import fetch
-
-if TYPE_CHECKING:
-    pass
 
 _KEYS: Final = 1000
 """Of one statement."""
 
 
 def read_objects(
-    conn: Connection, cls: ObjectClass, attributes: tuple[Attribute, ...], keys: Sequence[tuple[object, ...]]
+    conn: Connection,
+    schema: str | None,
+    cls: ObjectClass,
+    attributes: tuple[Attribute, ...],
+    keys: Sequence[tuple[object, ...]],
 ) -> Iterator[tuple[int, Sequence[str | None]]]:
     """The values of ``attributes`` of the class's rows with these keys, each with its key's place."""
     for first, number, values in _chunks(keys):
@@ -41,7 +42,7 @@ def read_objects(
 
 
 def read_children(
-    conn: Connection, cls: ObjectClass, child: ChildTable, keys: Sequence[tuple[object, ...]]
+    conn: Connection, schema: str | None, cls: ObjectClass, child: ChildTable, keys: Sequence[tuple[object, ...]]
 ) -> Iterator[tuple[int, str | None]]:
     """The values of a child table of objects with these keys, each with its key's place."""
     for first, number, values in _chunks(keys):
@@ -112,15 +113,15 @@ def _selected(row: str, column: Column) -> str:
 # The values that are bound
 
 
-def key_reader(column_type: ColumnType) -> Callable[[str], object]:
+def key_reader(column: Column) -> Callable[[str], object]:
     """The function that turns a key value's text into what is bound; it raises BadValue for what no row can have."""
-    match column_type.kind:
+    match column.type.kind:
         case Kind.BINARY:
             return lambda text: base64.b64decode(text, validate=True)
         case Kind.APPROXIMATE:
             return float
         case Kind.BOOLEAN:
-            boolean = converter(column_type, ValueOptions())
+            boolean = converter(column.type, ValueOptions())
             return lambda text: int(boolean(text) in ("1", "true"))
         case _:
             return str

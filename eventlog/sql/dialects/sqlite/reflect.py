@@ -49,7 +49,6 @@ _STORED = (0, 3)
 
 def reflect(conn: Connection, schema: str | None) -> Database:
     """The tables and views of the file; it has no schemas, so ``schema`` is None. Tables of attached files are not."""
-    del schema
     by_table = {name: _grouped(conn, name) for name in ("columns", "unique_keys", "foreign_keys")}
     keys = {
         name: tuple(row.name for row in sorted(columns, key=lambda row: row.pk) if row.pk)
@@ -62,7 +61,7 @@ def reflect(conn: Connection, schema: str | None) -> Database:
     return Database(dialect="sqlite", schema=None, tables=tables)
 
 
-def fingerprint(conn: Connection, _catalog: object) -> str:
+def fingerprint(conn: Connection, catalog: object) -> str:
     """A number that goes up with every change of the schema."""
     return str(conn.exec_driver_sql("PRAGMA main.schema_version").scalar_one())
 
