@@ -46,7 +46,17 @@ from spark.log_source import PARTITION_ROWS, place_for
 from spark.output.directory import MANIFEST, Claim, Directory, begin, finish, resume
 from spark.output.formats import format_named
 from spark.output.part_files import COMPRESSIONS, IDS, MARKED, Manifest, PartReport, manifest_of, part_report
-from spark.session import Done, as_spark_failed, cores_of, is_local, open_session, shown, spark_progress
+from spark.session import (
+    Done,
+    Watch,
+    as_spark_failed,
+    cores_of,
+    is_local,
+    open_session,
+    shown,
+    spark_progress,
+    unwatched,
+)
 from spark.stages import fold, read, shuffle, write
 from spark.stages.in_flight import Recorded, write_flights
 from spark.stages.marks import is_marked, mark
@@ -73,7 +83,7 @@ class Request:
     ``eventlog convert`` takes them, and ``last_sequence``: the change sequence behind which they are numbered.
     ``form`` (None = the format's usual one), ``compression``, ``max_file_bytes``: of the files. ``partition_rows`` at
     most are read by one task; ``connections`` at most are open at once beside the driver's two, 0 = as many as tasks
-    run at once.
+    run at once. ``watch`` is told what is done, such as the monitor.
     """
 
     out: str
@@ -88,6 +98,7 @@ class Request:
     partition_rows: int = PARTITION_ROWS
     connections: int = 0
     quiet: bool = False
+    watch: Watch = unwatched
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +195,7 @@ def _mark(request: Request, context: Context, directory: Directory, manifest: Ma
     def done(rows: int) -> None:
         seen[0] += rows
 
-    with shown("marking", lambda: Done(seen[0] / max(1, total), seen[0], 0), request.quiet):
+    with shown("marking", lambda: Done(seen[0] / max(1, total), seen[0], 0, total=total), request.quiet, request.watch):
         return mark(context, directory, manifest, request.connections or min(4, os.cpu_count() or 1), done)
 
 
@@ -300,7 +311,7 @@ def _run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport
     progress = spark_progress(context, job.name, rows, lambda: int(events.value))
     what_then = "nothing was marked and nothing is lost; run the same command again"
     try:
-        with shown("converting", progress, request.quiet), as_spark_failed(what_then):
+        with shown("converting", progress, request.quiet, request.watch), as_spark_failed(what_then):
             written = reports.collect()
     except KeyboardInterrupt:
         context.cancelJobGroup(job.name)

@@ -12,7 +12,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -160,7 +160,7 @@ _STAGE_WEIGHTS: Final = (0.85, 0.05, 0.1)
 @dataclass(frozen=True, slots=True)
 class Done:
     """``share`` of the whole, 0 to 1; ``rows`` read (or marked) and ``events`` written so far; ``name`` is what
-    the rows are; ``parts``: how many of its parts are done, in words.
+    the rows are; ``parts``: how many of its parts are done, in words; ``total``: rows that there are, 0 = not known.
     """
 
     share: float
@@ -168,6 +168,16 @@ class Done:
     events: int
     name: str = "rows"
     parts: str = ""
+    total: int = 0
+
+
+Watch = Callable[[str, Callable[[], Done]], AbstractContextManager[None]]
+"""Is told what is done while a block runs, and how to ask how far it is."""
+
+
+def unwatched(_what: str, _done: Callable[[], Done]) -> AbstractContextManager[None]:
+    """Nobody is told."""
+    return nullcontext()
 
 
 def spark_progress(context: SparkContext, group: str, rows: int, events: Callable[[], int]) -> Callable[[], Done]:
@@ -183,25 +193,30 @@ def spark_progress(context: SparkContext, group: str, rows: int, events: Callabl
                 if progress is not None:
                     shares.append(progress.numCompletedTasks / max(1, progress.numTasks))
         done = sum(weight * share for weight, share in zip(_STAGE_WEIGHTS, shares, strict=False))
-        return Done(done, round(rows * shares[0]) if shares else 0, events())
+        return Done(done, round(rows * shares[0]) if shares else 0, events(), total=rows)
 
     return now
 
 
 @contextmanager
-def shown(what: str, done: Callable[[], Done], quiet: bool) -> Iterator[None]:
-    """Show progress on standard error until the end of the block: a bar on a terminal, else now and then a line."""
+def shown(what: str, done: Callable[[], Done], quiet: bool, watch: Watch = unwatched) -> Iterator[None]:
+    """Show progress on standard error until the end of the block: a bar on a terminal, else now and then a line.
+
+    ``watch`` is told of it too.
+    """
     console = Console(stderr=True)
     if quiet:
-        yield
+        with watch(what, done):
+            yield
         return
     stop = Event()
     began = time.monotonic()
-    watch = _bar if console.is_terminal else _lines
-    thread = Thread(target=watch, args=(console, what, done, stop, began), name="eventlog-progress", daemon=True)
+    draw = _bar if console.is_terminal else _lines
+    thread = Thread(target=draw, args=(console, what, done, stop, began), name="eventlog-progress", daemon=True)
     thread.start()
     try:
-        yield
+        with watch(what, done):
+            yield
     finally:
         stop.set()
         thread.join(5)

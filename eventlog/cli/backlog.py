@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +13,7 @@ import click
 
 from eventlog.cli.context import Context, master_of, spark_module
 from eventlog.cli.output import note, print_json, result
+from eventlog.config.load import Config
 from eventlog.conversion import read_map
 from eventlog.errors import ConfigError
 from eventlog.publisher.metrics import OLD_UNREADABLE, TRUNCATED
@@ -97,11 +99,26 @@ def backlog(
         **({} if partition_rows is None else {"partition_rows": partition_rows}),
     )
     # Messages are for Kafka only where they are published; here they go to files, whatever the configuration says.
-    report = spark.run(context.config(format__type="xds"), request)
+    config = context.config(format__type="xds")
+    with _monitoring(config, out, file_format) as watched:
+        report = spark.run(config, replace(request, **watched))
     if as_json:
         print_json({**asdict(report), "files": [asdict(file) for file in report.manifest.files]})
     elif not context.quiet:
         tell(report, out, mark)
+
+
+@contextmanager
+def _monitoring(config: Config, out: str, file_format: str) -> Iterator[dict[str, Any]]:
+    """Who is told of the job's progress, as a member of the request; nobody where no monitor is configured."""
+    if config.monitor.listen is None:
+        yield {}
+        return
+    from eventlog.cli.triggers import planned_triggers
+    from eventlog.publisher.monitor.open import monitoring_job
+
+    with monitoring_job(config, config.monitor.listen, out, file_format, planned_triggers) as activity:
+        yield {"watch": activity.during}
 
 
 def read_options(map: Mapping[str, Any], file_format: str) -> Mapping[str, Any]:

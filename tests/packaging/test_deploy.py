@@ -22,7 +22,7 @@ from eventlog.config.load import load
 from eventlog.config.settings import SinkSettings
 from eventlog.publisher.context import Counters
 from eventlog.publisher.monitor.activity import Activity
-from eventlog.publisher.monitor.openmetrics import Labels, exposition
+from eventlog.publisher.monitor.openmetrics import Labels, PublisherMetrics, exposition
 from eventlog.publisher.monitor.server import parse_address
 from eventlog.publisher.observer import Looked
 
@@ -35,7 +35,7 @@ def given() -> set[str]:
     """The names of all samples of a scrape of a publisher that has looked at its queue."""
     activity = Activity(Counters(), interval=5, patience=60)
     activity.looked(Looked(0, 100, None, clock=datetime(2026, 1, 1)))
-    text = exposition(activity, Labels("eventlog", "files")).decode()
+    text = exposition(PublisherMetrics(activity, Labels("eventlog", "files"))).decode()
     return {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
 
 

@@ -18,7 +18,7 @@ from eventlog.errors import ConfigError, DatabaseError
 from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.monitor.activity import Activity, Histogram
-from eventlog.publisher.monitor.openmetrics import Labels, exposition
+from eventlog.publisher.monitor.openmetrics import Labels, PublisherMetrics, exposition
 from eventlog.publisher.monitor.server import Address, Monitor, parse_address, serving
 from eventlog.publisher.monitor.status import answers_data, process_status, shape
 from eventlog.publisher.observer import Doing, FlightInfo, Looked, ParkedObject, WaitFor
@@ -63,7 +63,7 @@ def monitor_of(activity: Activity, **changes: Any) -> Monitor:
     made = Monitor(
         Address("127.0.0.1", 0),
         activity,
-        Labels("indirect.eventlog", "files"),
+        PublisherMetrics(activity, Labels("indirect.eventlog", "files")),
         status,
         nothing,
         nothing,
@@ -207,7 +207,8 @@ def test_it_is_ready_while_the_connection_stands(activity: Activity) -> None:
 
 
 def scrape(activity: Activity) -> dict[tuple[str, ...], float]:
-    families = text_string_to_metric_families(exposition(activity, Labels("indirect.eventlog", "files")).decode())
+    metrics = PublisherMetrics(activity, Labels("indirect.eventlog", "files"))
+    families = text_string_to_metric_families(exposition(metrics).decode())
     return {
         (
             sample.name,

@@ -47,24 +47,31 @@ _COUNTERS: Final = (
 _LEVELS: Final = ("success", "warning", "error", "retry", "fatal")
 
 
-def exposition(activity: Activity, labels: Labels) -> bytes:
+def exposition(metrics: Collector) -> bytes:
     """The text of a scrape."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Publisher(activity, labels))
+    registry.register(metrics)
     text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
     return text
 
 
-class _Publisher(Collector):
+def build_info(names: list[str], values: list[str]) -> Metric:
+    """Which version runs."""
+    build = InfoMetricFamily("eventlog_build", "The version that runs.", labels=names)
+    build.add_metric(values, {"version": __version__})
+    return build
+
+
+class PublisherMetrics(Collector):
+    """The metrics of a publisher."""
+
     def __init__(self, activity: Activity, labels: Labels) -> None:
         self._activity, self._labels = activity, labels
 
     def collect(self) -> Iterable[Metric]:
         """All metrics, made of what is known now."""
         activity, names, values = self._activity, list(Labels._fields), list(self._labels)
-        build = InfoMetricFamily("eventlog_build", "The version that runs.", labels=names)
-        build.add_metric(values, {"version": __version__})
-        yield build
+        yield build_info(names, values)
         for field, name, text in _COUNTERS:
             counter = CounterMetricFamily(name, text, labels=names)
             counter.add_metric(values, getattr(activity.counters, field), created=activity.started)

@@ -12,14 +12,16 @@ import logging
 import secrets
 import socket
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 import uvicorn
+from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -28,8 +30,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from eventlog.errors import ConfigError, EventlogError
-from eventlog.publisher.monitor.activity import Activity
-from eventlog.publisher.monitor.openmetrics import CONTENT_TYPE, Labels, exposition
+from eventlog.publisher.monitor.activity import Sample
+from eventlog.publisher.monitor.openmetrics import CONTENT_TYPE, exposition
 from eventlog.transport.http import is_loopback
 
 _log = logging.getLogger("eventlog.publisher")
@@ -77,17 +79,31 @@ Ask = Callable[..., dict[str, Any]]
 """Asks the database over a connection of its own, and gives what is to be shown. Raises EventlogError."""
 
 
+class Watched(Protocol):
+    """What is watched: a publisher, or a job. ``interval``: seconds between samples, of which ``history`` is made."""
+
+    interval: float
+    history: deque[Sample]
+
+    @property
+    def is_alive(self) -> bool: ...
+    @property
+    def is_ready(self) -> bool: ...
+    def take_sample(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Monitor:
     """What the server shows, and to whom.
 
-    ``status`` makes what ``/status.json`` says. ``explain`` takes a record_id, ``errors``, ``queue`` and ``doctor``
-    take nothing: they ask the database, one at a time. ``token``: None = whoever reaches the server may look.
+    ``metrics`` are collected for each scrape from what is known, and ``status`` makes what ``/status.json`` says.
+    ``explain`` takes a record_id, ``errors``, ``queue`` and ``doctor`` take nothing: they ask the database, one at a
+    time. ``token``: None = whoever reaches the server may look.
     """
 
     address: Address
-    activity: Activity
-    labels: Labels
+    activity: Watched
+    metrics: Collector
     status: Callable[[], dict[str, Any]]
     explain: Ask
     errors: Ask
@@ -199,7 +215,7 @@ def application(monitor: Monitor) -> ASGIApp:
         return answer
 
     async def metrics(_: Request) -> Response:
-        return Response(exposition(activity, monitor.labels), 200, _HEADERS, CONTENT_TYPE)
+        return Response(exposition(monitor.metrics), 200, _HEADERS, CONTENT_TYPE)
 
     async def status(_: Request) -> Response:
         return JSONResponse(monitor.status(), 200, _HEADERS)

@@ -83,13 +83,14 @@ function svg(name, attributes, text) {
   return made;
 }
 
-function makeChart(title, form, first, second) {
+function makeChart(title, form, first, second, isOfPublisher) {
   const figure = element("figure", null, "chart");
   const caption = element("figcaption");
   const told = element("span");
   caption.append(element("b", title), told);
   const picture = svg("svg", { viewBox: "0 0 600 150", preserveAspectRatio: "none", role: "img", "aria-label": title });
   figure.append(caption, picture);
+  if (isOfPublisher) figure.classList.add("of-publisher");
   $("charts").append(figure);
   const chart = { figure, picture, told, form, first, second, title };
   picture.addEventListener("pointermove", (event) => {
@@ -172,6 +173,8 @@ function showStatus(status) {
   advice.hidden = status.is_alive;
   if (!status.is_alive) advice.textContent = `No progress for ${seconds(status.progress_seconds)}; a sign was due within ${seconds(status.patience_seconds)}.`;
   const newest = samples[samples.length - 1];
+  document.body.classList.toggle("is-job", status.job !== null);
+  if (status.job) return showJob(status, newest);
   const queue = status.queue_rows === null ? "–" : count(status.queue_rows) + (status.queue_rows >= status.queue_cap ? "+" : "");
   const refused = status.counters.answers_error + status.counters.answers_fatal;
   const tiles = [
@@ -184,11 +187,7 @@ function showStatus(status) {
     ["last progress", `${seconds(status.progress_seconds)} ago`],
   ];
   if (status.oldest_writer_seconds !== null) tiles.push(["oldest open writer", seconds(status.oldest_writer_seconds)]);
-  show($("tiles"), ...tiles.map(([title, value]) => {
-    const tile = element("div", null, "tile");
-    tile.append(element("span", title), element("b", value));
-    return tile;
-  }));
+  showTiles(tiles);
   $("parked-count").textContent = status.parked_objects ? `(${status.parked_objects})` : "";
   table($("parked"), [
     ["class", (one) => one.class], ["key", (one) => one.key, "text"], ["tries", (one) => count(one.tries), "number"],
@@ -203,6 +202,29 @@ function showStatus(status) {
     ["events", (one) => count(one.events), "number"], ["event-ids", (one) => (one.first_id === one.last_id ? one.first_id : `${one.first_id} to ${one.last_id}`)],
     ["answer after", (one) => seconds(one.seconds)], ["answer", (one) => element("span", one.level, `level-${one.level}`)], ["reason", (one) => one.reason, "text"],
   ], status.sent.slice(0, 12), "Nothing has been sent yet.");
+}
+
+// A backlog job has a stage and an end; it has no queue of its own, no flights and no answers.
+function showJob(status, newest) {
+  const job = status.job;
+  const tiles = [
+    ["done", `${Math.floor(job.share * 100)} %`],
+    ["time left, about", seconds(job.seconds_left)],
+    ["rows", job.total ? `${count(job.rows)} of ${count(job.total)}` : count(job.rows)],
+    ["rows a second", newest ? count(newest.rows_per_second) : "–"],
+    ["events written", count(job.events)],
+    ["last progress", `${seconds(status.progress_seconds)} ago`],
+  ];
+  if (job.parts) tiles.push(["parts", job.parts]);
+  showTiles(tiles);
+}
+
+function showTiles(tiles) {
+  show($("tiles"), ...tiles.map(([title, value]) => {
+    const tile = element("div", null, "tile");
+    tile.append(element("span", title), element("b", value));
+    return tile;
+  }));
 }
 
 function lose(reason) {
@@ -297,8 +319,8 @@ onAsk($("row-form").querySelector("button"), $("row"), () => `/rows/${encodeURIC
 });
 
 makeChart("Rows a second", count, "rows_per_second");
-makeChart("Rows in the queue", count, "queue_rows");
-makeChart("Age of the oldest row", seconds, "oldest_seconds");
-makeChart("Time of an envelope: median", seconds, "envelope_median", "envelope_99");
+makeChart("Rows that wait", count, "queue_rows");
+makeChart("Age of the oldest row", seconds, "oldest_seconds", null, true);
+makeChart("Time of an envelope: median", seconds, "envelope_median", "envelope_99", true);
 window.addEventListener("resize", () => charts.forEach(draw));
 look();

@@ -1,0 +1,106 @@
+"""The monitor of a backlog job: what it shows of a stage, and that asking never fails the job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from eventlog.publisher.monitor.job import JobActivity, JobMetrics
+from eventlog.publisher.monitor.openmetrics import exposition
+from eventlog.publisher.monitor.status import shape
+
+
+@dataclass
+class Clock:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Progress:
+    share: float = 0.0
+    rows: int = 0
+    events: int = 0
+    total: int = 1000
+    parts: str = ""
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def activity(clock: Clock) -> JobActivity:
+    return JobActivity(interval=5, patience=60, clock=clock, wall=clock)
+
+
+def metrics(activity: JobActivity) -> dict[str, float]:
+    text = exposition(JobMetrics(activity, {"log": "eventlog", "format": "xds"})).decode()
+    return {
+        sample.name + "".join(value for name, value in sample.labels.items() if name == "stage"): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_a_stage_shows_how_far_it_is_and_how_long_it_will_take(activity: JobActivity, clock: Clock) -> None:
+    progress = Progress()
+    assert not activity.is_ready
+    with activity.during("converting", lambda: progress):
+        clock.now += 5
+        progress.share, progress.rows, progress.events, progress.parts = 0.25, 250, 100, "1 of 4 parts"
+        activity.take_sample()
+        status = activity.status("eventlog", "/out", "xds")
+        assert status.keys() == shape().keys()
+        assert status["job"] == {
+            "stage": "converting", "share": 0.25, "rows": 250, "events": 100, "total": 1000, "parts": "1 of 4 parts",
+            "seconds_left": 15.0,
+        }  # fmt: skip
+        assert status["state"]["words"] == "converting: 25%, about 15 s left"
+        (sample,) = activity.history
+        assert (sample.rows_per_second, sample.events_per_second, sample.queue_rows) == (50, 20, 750)
+        told = metrics(activity)
+        assert told["eventlog_backlog_rows_read_total"] == 250
+        assert told["eventlog_backlog_stage_ratio"] == 0.25
+        assert told["eventlog_backlog_stageconverting"] == 1
+    assert activity.is_ready
+    assert activity.stage == "ending"
+
+
+def test_what_one_stage_did_stays_counted_in_the_next(activity: JobActivity, clock: Clock) -> None:
+    with activity.during("converting", lambda: Progress(1.0, 1000, 400)):
+        clock.now += 1
+    with activity.during("marking", lambda: Progress(0.5, 500)):
+        clock.now += 1
+        activity.take_sample()
+        told = metrics(activity)
+    assert told["eventlog_backlog_rows_read_total"] == 1000
+    assert told["eventlog_backlog_events_written_total"] == 400
+    assert told["eventlog_backlog_rows_marked_total"] == 500
+    assert min(sample.events_per_second for sample in activity.history) >= 0
+
+
+def test_a_job_without_progress_is_not_alive_for_ever(activity: JobActivity, clock: Clock) -> None:
+    with activity.during("converting", Progress):
+        clock.now += 61
+        activity.take_sample()
+        assert not activity.is_alive
+
+
+def test_a_progress_that_cannot_be_asked_for_leaves_the_job_and_its_error_alone(activity: JobActivity) -> None:
+    def gone() -> Progress:
+        raise ConnectionError("Spark is gone")
+
+    def fail() -> None:
+        with activity.during("converting", gone):
+            activity.take_sample()
+            raise ValueError("the job's own")
+
+    with pytest.raises(ValueError, match="the job's own"):
+        fail()
+    assert not activity.history
