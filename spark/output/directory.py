@@ -13,8 +13,9 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from re import Pattern
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pyarrow as pa
 from pyarrow import fs
@@ -29,6 +30,50 @@ STARTED: Final = "_STARTED"
 SUCCESS: Final = "_SUCCESS"
 MANIFEST: Final = "_manifest.json"
 _FORM: Final = 1
+
+
+class FileStream:
+    """A stream to a file, for writing; it knows how many bytes went into it and what their checksum is."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._sum = sha256()
+        self._bytes = 0
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of what has been written, in hexadecimal digits."""
+        return self._sum.hexdigest()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return bool(self._stream.closed)
+
+    def write(self, content: Any) -> int:
+        """Write bytes; how many."""
+        self._stream.write(content)
+        self._sum.update(content)
+        self._bytes += len(content)
+        return len(content)
+
+    def tell(self) -> int:
+        """How many bytes have been written."""
+        return self._bytes
+
+    def flush(self) -> None:
+        """Hand them to the file system."""
+        self._stream.flush()
+
+    def close(self) -> None:
+        """End the file."""
+        self._stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Directory:
@@ -80,17 +125,17 @@ class Directory:
             stream.write(content)
 
     @contextmanager
-    def new_file(self, name: str, temporary: str = f"{TEMPORARY}/") -> Iterator[Any]:
+    def new_file(self, name: str, temporary: str = f"{TEMPORARY}/") -> Iterator[FileStream]:
         """A stream to a file that gets its name when the block ends; ``temporary``: how its name begins until then."""
         temporary = f"{temporary}{uuid.uuid4().hex}"
         with self.open(temporary) as stream:
             yield stream
         self.settle(temporary, name)
 
-    def open(self, name: str) -> Any:
+    def open(self, name: str) -> FileStream:
         """A stream to a new file. Raises ConfigError if its folder is missing, as if workers have another disk."""
         try:
-            return self._fs.open_output_stream(self.within(name))
+            return FileStream(self._fs.open_output_stream(self.within(name)))
         except FileNotFoundError:
             raise ConfigError(
                 f"{self.within(name)} cannot be written: its folder is not there; is {self.location} a directory that "

@@ -25,14 +25,20 @@ RECEIVER: Final = "receiver"
 """The code of a row whose event the format cannot hold (spec/event-log.md 10)."""
 
 
+Columns = Mapping[str, Sequence[Any]]
+"""What is to be written, as columns of equal length of numbers, texts and bytes. It waits for the third stage as an
+Arrow stream, which tells whoever reads it nothing to do: the storage it waits on may be shared with others.
+"""
+
+
 class Rendered(NamedTuple):
     """What groups of one part became.
 
-    ``blob``: what the third stage gets, as marshal takes it; None = nothing is written. ``bad``: rows that get E.
-    ``taken``: what the blob takes of the numbering.
+    ``blob``: what the third stage gets; None = nothing is written. ``bad``: rows that get E. ``taken``: what the blob
+    takes of the numbering.
     """
 
-    blob: Any
+    blob: Columns | None
     bad: list[BadLine]
     counts: Counts
     taken: Numbered = NOTHING
@@ -61,7 +67,7 @@ class OutputFormat(Protocol):
         job: Job,
         directory: Directory,
         part: int,
-        blobs: Sequence[Any],
+        blobs: Sequence[Columns],
         before: Numbered,
         sequences: Mapping[int, str],
     ) -> tuple[list[OutputFile], Numbered]:

@@ -29,7 +29,7 @@ from eventlog.qlik.registry import open_registry
 from eventlog.qlik.sequence import WriterState, raise_to, time_prefix
 from spark.job import Job, Numbered, catalog
 from spark.output.directory import Directory
-from spark.output.formats import RECEIVER, Render, Rendered, counts_of
+from spark.output.formats import RECEIVER, Columns, Render, Rendered, counts_of
 from spark.output.part_files import ENDINGS, OutputFile, PartFiles
 
 FORMS: Final = ("lines",)
@@ -47,8 +47,10 @@ table whose metadata message is to come before it.
 
 _TABLE: Final = 5
 
-Lines = tuple[list[Line], dict[str, bytes]]
-"""Lines, and the metadata messages of their tables, which may be none."""
+_COLUMNS: Final = ("place", "head", "tail", "numbers", "prefix", "table")
+"""The names of a line's fields in a blob; a further column, ``metadata``, has the metadata message of the table where
+it comes first.
+"""
 
 
 def read_options(config: Config, options: Mapping[str, Any], form: str) -> WriteOptions:
@@ -86,8 +88,9 @@ def renderer(job: Job) -> Render:
                 described[line[_TABLE]] = description
         if not lines:
             return Rendered(None, bad, counts)
-        *_, numbers, prefixes, tables = zip(*lines, strict=True)
-        blob: Lines = lines, described
+        columns = dict(zip(_COLUMNS, zip(*lines, strict=True), strict=True))
+        numbers, prefixes, tables = (columns[name] for name in _COLUMNS[3:])
+        blob = {**columns, "metadata": [described.pop(table, None) for table in tables]}
         return Rendered(blob, bad, counts, Numbered(sum(numbers), max(prefixes), frozenset(tables)))
 
     return render
@@ -147,11 +150,14 @@ def _encoded(sequence: str) -> bytes:
 
 
 def write(
-    job: Job, directory: Directory, part: int, blobs: Sequence[Lines], before: Numbered, sequences: Mapping[int, str]
+    job: Job, directory: Directory, part: int, blobs: Sequence[Columns], before: Numbered, sequences: Mapping[int, str]
 ) -> tuple[list[OutputFile], Numbered]:
     """The messages of a part in queue order, numbered on from what was before, as lines of files."""
-    lines = sorted(line for blob in blobs for line in blob[0])
-    descriptions = {table: text for blob in blobs for table, text in blob[1].items()}
+    lines = sorted(line for blob in blobs for line in zip(*map(blob.__getitem__, _COLUMNS), strict=True))
+    described_by = (
+        (table, text) for blob in blobs for table, text in zip(blob["table"], blob["metadata"], strict=True)
+    )
+    descriptions = {table: text for table, text in described_by if text is not None}
     number, prefix, tables = before
     numbered = []
     for place, _, _, numbers, own, _ in lines:

@@ -32,7 +32,7 @@ from eventlog.qlik.file_tables import file_name
 from eventlog.qlik.sequence import time_prefix
 from eventlog.qlik.stored_values import CLASSES, FileColumn, arrow_type, converter
 from spark.job import Job, Numbered, catalog
-from spark.output.formats import RECEIVER, BadLine, Render, Rendered
+from spark.output.formats import RECEIVER, BadLine, Columns, Render, Rendered
 
 _OPERATIONS: Final = {
     ChangeOp.INSERT: Operation.ADD,
@@ -42,8 +42,10 @@ _OPERATIONS: Final = {
 
 _MOST_MASKS: Final = 4096
 
-Blob = dict[str, bytes]
-"""By the name of a class, the rows of its change table as an Arrow stream with the columns of ``_schema``."""
+
+def by_class(blob: Columns) -> dict[str, bytes]:
+    """By the name of a class, the rows of its change table as an Arrow stream with the columns of ``_schema``."""
+    return dict(zip(blob["class"], blob["rows"], strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +158,13 @@ def renderer(job: Job) -> Render:
         if not stored_by_class:
             return Rendered(None, bad, counts)
         numbers, prefix = 0, ""
-        blob = {}
+        blob: dict[str, list[Any]] = {"class": [], "rows": []}
         for name, rows in stored_by_class.items():
             columns = values[name].columns(rows)
             numbers += sum(columns[_NUMBERS])
             prefix = max(prefix, max(columns[_PREFIX]))
-            blob[name] = _stream(columns, schemas[name])
+            blob["class"].append(name)
+            blob["rows"].append(_stream(columns, schemas[name]))
         return Rendered(blob, bad, counts, Numbered(numbers, prefix, frozenset(stored_by_class)))
 
     return render

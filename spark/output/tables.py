@@ -37,8 +37,9 @@ from eventlog.qlik.sequence import LENGTH, PREFIX_LENGTH, UNKNOWN_TRANSACTION, W
 from eventlog.qlik.stored_values import FileColumn, converter, open_part
 from spark.job import Job, Numbered
 from spark.output.directory import Directory
+from spark.output.formats import Columns
 from spark.output.part_files import COMPRESS, ENDINGS, PARQUET_FOOTER, OutputFile, PartFiles
-from spark.output.table_rows import Blob, Table, options_of, renderer, tables
+from spark.output.table_rows import Table, by_class, options_of, renderer, tables
 
 __all__ = ["FORMS", "finish", "folders", "read_options", "renderer", "write"]
 
@@ -61,23 +62,24 @@ def read_options(config: Config, options: Mapping[str, Any], form: str) -> Write
 
 
 def write(
-    job: Job, directory: Directory, part: int, blobs: Sequence[Blob], before: Numbered, sequences: Mapping[int, str]
+    job: Job, directory: Directory, part: int, blobs: Sequence[Columns], before: Numbered, sequences: Mapping[int, str]
 ) -> tuple[list[OutputFile], Numbered]:
     """The rows of a part in queue order, numbered on from what was before, as files of their tables."""
-    by_class = tables(job)
-    rows_by_class = {name: _sorted(_read(name, blobs)) for name in sorted({name for blob in blobs for name in blob})}
+    table_of = tables(job)
+    streams = [by_class(blob) for blob in blobs]
+    rows_by_class = {name: _sorted(_read(name, streams)) for name in sorted({name for one in streams for name in one})}
     if not rows_by_class:
         return [], before
     numbered = list(_sequences(list(rows_by_class.values()), before))
     files: list[OutputFile] = []
     for (name, rows), of_table in zip(rows_by_class.items(), numbered, strict=True):
-        files += _write_table(job, directory, part, by_class[name], rows, of_table)
+        files += _write_table(job, directory, part, table_of[name], rows, of_table)
     prefix, number = resume(max(of_table[-1].as_py() for of_table in numbered))
     return files, Numbered(number, prefix)
 
 
-def _read(name: str, blobs: Sequence[Blob]) -> pa.Table:
-    return pa.concat_tables([pa.ipc.open_stream(blob[name]).read_all() for blob in blobs if name in blob])
+def _read(name: str, streams: Sequence[Mapping[str, bytes]]) -> pa.Table:
+    return pa.concat_tables([pa.ipc.open_stream(one[name]).read_all() for one in streams if name in one])
 
 
 def _sorted(rows: pa.Table) -> pa.Table:

@@ -17,7 +17,7 @@ from eventlog.qlik.sequence import WriterState
 from eventlog.xds.writer import Header, file_form, line_form, write_outgoing
 from spark.job import Job, Numbered, Output
 from spark.output.directory import Directory
-from spark.output.formats import Render, Rendered, counts_of
+from spark.output.formats import Columns, Render, Rendered, counts_of
 from spark.output.part_files import ENDINGS, PARQUET_FOOTER, OutputFile, PartFiles
 
 PARQUET_COLUMNS: Final = ("event_id", "class", "operation", "association", "document")
@@ -100,10 +100,6 @@ def _write_parquet(
         start = end
 
 
-Events = tuple[list[int], list[str], list[About]]
-"""Events in queue order: first record_ids, texts, and for Parquet what is told of them."""
-
-
 def read_options(config: Config, options: Mapping[str, Any], form: str) -> None:
     """There are none. Raises ConfigError for those of the request."""
     if options:
@@ -120,10 +116,10 @@ def renderer(job: Job) -> Render:
         written = [event for event in events if event.operation is not None]
         if len(written) < len(events):
             places = [place for place, event in zip(places, events, strict=True) if event.operation is not None]
-        blob: Events | None = None
+        blob: Columns | None = None
         if written:
-            about = list(map(_about_of, written)) if is_told else []
-            blob = list(places), list(map(write_outgoing, written)), about
+            about = zip(PARQUET_COLUMNS, zip(*map(_about_of, written), strict=True), strict=False) if is_told else ()
+            blob = {"place": places, "text": list(map(write_outgoing, written)), **dict(about)}
         counts, bad = counts_of(events)
         return Rendered(blob, bad, counts)
 
@@ -139,12 +135,14 @@ def _about_of(event: Outgoing) -> About:
 
 
 def write(
-    job: Job, directory: Directory, part: int, blobs: Sequence[Events], before: Numbered, sequences: Mapping[int, str]
+    job: Job, directory: Directory, part: int, blobs: Sequence[Columns], before: Numbered, sequences: Mapping[int, str]
 ) -> tuple[list[OutputFile], Numbered]:
     """The events of a part in queue order, as envelopes in files."""
-    ids = [place for blob in blobs for place in blob[0]]
-    texts = [text for blob in blobs for text in blob[1]]
-    about = [line for blob in blobs for line in blob[2]]
+    ids = [place for blob in blobs for place in blob["place"]]
+    texts = [text for blob in blobs for text in blob["text"]]
+    about: list[About] = []
+    if job.output.form == "parquet":
+        about = [line for blob in blobs for line in zip(*map(blob.__getitem__, PARQUET_COLUMNS[:-1]), strict=True)]
     order = sorted(range(len(ids)), key=ids.__getitem__)
     texts = [texts[i] for i in order]
     size = job.output.batch_size

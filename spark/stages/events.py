@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import marshal
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -15,7 +14,7 @@ from eventlog.publisher.context import Context
 from eventlog.sql.connection import as_database_errors
 from spark.job import NOTHING, Job, Numbered, snapshot_context, total
 from spark.output.formats import BadLine, format_named
-from spark.stages.shuffle import EVENTS, FATES, Blob, Fates
+from spark.stages.shuffle import EVENTS, FATES, Blob, Fates, pack_columns
 
 _BLOB_EVENTS: Final = 2_000
 
@@ -50,15 +49,15 @@ class Builder:
     ) -> Iterator[Blob]:
         blob, bad, counts, taken = self._render(decided, places, log_rows)
         if blob is not None:
-            yield Blob(EVENTS, part, places[0], marshal.dumps(blob))
+            yield Blob(EVENTS, part, places[0], pack_columns(blob))
         if taken is not NOTHING:
             self.taken[part] = total((self.taken.get(part, NOTHING), taken))
         by_part: dict[int, list[BadLine]] = {part: []}
         for line in bad:
             by_part.setdefault(self._job.part_of(line[0]), []).append(line)
         for number, lines in by_part.items():
-            fates = Fates(lines, {str(name): count for name, count in counts.items()} if number == part else {})
-            yield Blob(FATES, number, places[0], marshal.dumps((*fates,)))
+            fates = Fates(lines, dict(counts) if number == part else {})
+            yield Blob(FATES, number, places[0], fates.packed())
 
     def _decided(self, groups: Sequence[Group]) -> list[Decided]:
         if not any(map(asks_for_values, groups)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
@@ -17,7 +16,19 @@ from eventlog.sql.bulk import Part
 from spark.job import NOTHING, Job, Numbered, before_each, catalog, total
 from spark.session import tune_collector
 from spark.stages.events import Builder
-from spark.stages.shuffle import BEFORE, ROWS, TAKEN, Blob, RowKind, as_batch, kinds_of, of_batch, unpack_rows
+from spark.stages.shuffle import (
+    BEFORE,
+    ROWS,
+    TAKEN,
+    Blob,
+    RowKind,
+    as_batch,
+    kinds_of,
+    of_batch,
+    pack_numbered,
+    unpack_numbered,
+    unpack_rows,
+)
 
 
 class Boundary:
@@ -92,8 +103,7 @@ class _Folding:
     def take(self, blob: Blob) -> Iterator[Blob]:
         """What can be sent on, now that this blob has come."""
         if blob.kind == TAKEN:
-            part, fields = marshal.loads(blob.content)  # noqa: S302 - made in this job
-            self._taken_before.append((part, Numbered(*fields)))
+            self._taken_before.append(unpack_numbered(blob.content))
         elif blob.kind == ROWS:
             yield from self._take_rows(blob)
         else:
@@ -121,4 +131,4 @@ class _Folding:
         for part, numbered in self._taken_before:
             taken[part] = total((taken.get(part, NOTHING), numbered))
         for part, before in before_each(taken, len(self._job.parts)):
-            yield Blob(BEFORE, part, 0, marshal.dumps(tuple(before)))
+            yield Blob(BEFORE, part, 0, pack_numbered(part, before))

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from eventlog.core.events import Outgoing
 from eventlog.core.fold import first_id
@@ -20,7 +20,7 @@ from eventlog.sql.windows import to_ranges
 from spark.job import Job, Numbered, snapshot_context
 from spark.output import xds
 from spark.output.directory import Directory
-from spark.output.formats import BadLine, Counts, counts_of, format_named
+from spark.output.formats import BadLine, Columns, Counts, counts_of, format_named
 from spark.output.part_files import IDS, FlightReport, OutputFile
 from spark.stages.write import write_ids
 
@@ -84,7 +84,7 @@ class _Rendered:
     def __init__(self, job: Job) -> None:
         self._format = format_named(job.output.format)
         self._render = self._format.renderer(job)
-        self._blobs: list[Any] = []
+        self._blobs: list[Columns] = []
         self._firsts: list[int] = []
         self._sequences: dict[int, str] = {}
 

@@ -7,7 +7,6 @@ for the third stage, which puts those that come from the border rows between the
 
 from __future__ import annotations
 
-import marshal
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -31,7 +30,7 @@ from spark.output.formats import BadLine
 from spark.session import task_numbers, tune_collector
 from spark.stages.events import Builder
 from spark.stages.fold import Boundary
-from spark.stages.shuffle import FATES, TAKEN, Blob, Fates, as_batch, kinds_of, pack_rows, write_run
+from spark.stages.shuffle import FATES, TAKEN, Blob, Fates, as_batch, kinds_of, pack_numbered, pack_rows, write_run
 
 FIELDS_WITH_TIME: Final = (*QUEUE_FIELDS, "event_time")
 """What formats need that say when a change was made."""
@@ -65,13 +64,13 @@ def _read_part(job: Job, number: int) -> list[Blob]:
     if not part.ids:
         return []
     fates = Fates(part.bad, dict(part.remarks), to_ranges(part.ids), part.loopback)
-    run = [Blob(FATES, number, 0, marshal.dumps((*fates,))), *built]
+    run = [Blob(FATES, number, 0, fates.packed()), *built]
     blobs = [write_run(Directory(job.output.directory), number, run)]
     numbers = {kind: i for i, kind in enumerate(kinds_of(catalog(job)))}
     border = sorted(boundary.rows, key=itemgetter(0))
     blobs += pack_rows(border, numbers, job.buckets, part.log_rows)
     for taken_of, taken in builder.taken.items():
-        blobs.append(Blob(TAKEN, number % job.buckets, 0, marshal.dumps((taken_of, tuple(taken)))))
+        blobs.append(Blob(TAKEN, number % job.buckets, 0, pack_numbered(taken_of, taken)))
     return blobs
 
 

@@ -1,15 +1,19 @@
 """What Spark carries from one stage to the next: rows of a kind, a target and a blob.
 
 Spark moves a few large values much faster than many small ones, and needs to know no more than where each goes.
+What waits in a file of the output directory is Arrow and JSON, from which nothing can be run; only ``ROWS``, which
+travel with Spark alone as its tasks do, are marshalled.
 """
 
 from __future__ import annotations
 
+import json
 import marshal
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import pyarrow as pa
@@ -18,19 +22,20 @@ from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.checks import FIELD_TYPES, ROW_TYPES, CheckedRow, Texts
 from eventlog.errors import EventlogError
 from eventlog.model import ALL, LogRow
+from spark.job import Numbered
 from spark.output.directory import TEMPORARY, Directory
-from spark.output.formats import BadLine, Counts
+from spark.output.formats import BadLine, Columns, Counts
 
 ROWS: Final = 0
 """Good rows of some objects, for the bucket that is the target."""
 TAKEN: Final = 1
-"""What the events of a part take of the numbering, for any bucket: (part, the fields of ``Numbered``)."""
+"""What the events of a part take of the numbering, for any bucket: the part, and ``Numbered``."""
 EVENTS: Final = 2
-"""What is written of a part, in the terms of its format. The target of this and all that follow is a part."""
+"""What is written of a part: the columns of its format. The target of this and all that follow is a part."""
 FATES: Final = 3
 """What became of rows: see ``Fates``."""
 BEFORE: Final = 4
-"""What is numbered before the part: the fields of ``Numbered``."""
+"""What is numbered before the part: ``Numbered``."""
 RUN: Final = 5
 """The name of a file that holds blobs of the part, and the checksum of its content."""
 
@@ -57,8 +62,51 @@ class Fates(NamedTuple):
 
     bad: list[BadLine]
     counts: Counts
-    ranges: list[tuple[int, int]] | tuple[()] = ()
+    ranges: Sequence[tuple[int, int]] = ()
     loopback: int = 0
+
+    def packed(self) -> bytes:
+        """The content of their blob."""
+        return json.dumps(self).encode()
+
+    @classmethod
+    def unpacked(cls, content: bytes) -> Fates:
+        """Of the content of a blob."""
+        bad, counts, ranges, loopback = json.loads(content)
+        return cls(
+            [(record_id, code, text) for record_id, code, text in bad], counts, list(map(tuple, ranges)), loopback
+        )
+
+
+def pack_numbered(part: int, numbered: Numbered) -> bytes:
+    """The content of a blob ``TAKEN`` or ``BEFORE``."""
+    return json.dumps((part, numbered.number, numbered.prefix, sorted(numbered.tables))).encode()
+
+
+def unpack_numbered(content: bytes) -> tuple[int, Numbered]:
+    """The part, and what is numbered."""
+    part, number, prefix, tables = json.loads(content)
+    return part, Numbered(number, prefix, frozenset(tables))
+
+
+def pack_columns(columns: Columns) -> bytes:
+    """The content of a blob ``EVENTS``."""
+    batch = pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in columns.items()})
+    return _stream(batch.schema, [batch])
+
+
+def unpack_columns(content: bytes) -> Columns:
+    """The columns of a blob."""
+    columns: dict[str, list[Any]] = pa.ipc.open_stream(content).read_all().to_pydict()
+    return columns
+
+
+def _stream(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
+    return bytes(sink.getvalue())
 
 
 class RunDamaged(EventlogError):
@@ -85,32 +133,23 @@ def of_batch(batch: pa.RecordBatch) -> list[Blob]:
 def write_run(directory: Directory, part: int, blobs: Sequence[Blob]) -> Blob:
     """Put blobs of a part into a file, which ``read_run`` reads; what Spark has to carry of them."""
     name = f"{TEMPORARY}/{uuid.uuid4().hex}"
-    index = marshal.dumps([(kind, target, first_id, len(content)) for kind, target, first_id, content in blobs])
-    checksum = 0
-    with directory.open(name) as stream:
-        for piece in (len(index).to_bytes(8), index, *(blob.content for blob in blobs)):
-            checksum = crc32(piece, checksum)
-            stream.write(piece)
-    return Blob(RUN, part, 0, f"{name} {checksum:08x}".encode())
+    with directory.open(name) as file:
+        with pa.ipc.new_stream(file, _ARROW) as stream:
+            for blob in blobs:
+                stream.write_batch(as_batch([blob]))
+        return Blob(RUN, part, 0, f"{name} {file.sha256}".encode())
 
 
 def read_run(directory: Directory, run: Blob) -> Iterator[Blob]:
     """The blobs of a run in their order. Raises RunDamaged unless the file holds what was written to it."""
     name, checksum = run.content.decode().split(" ")
     content = directory.read(name)
-    if f"{crc32(content):08x}" != checksum:
+    if sha256(content).hexdigest() != checksum:
         raise RunDamaged(
             f"{directory.location}/{name} is not what was written to it ({len(content)} bytes, another checksum): "
             "look at the disk that holds it, and run the command again, which begins the part anew"
         )
-    return _blobs_in(content)
-
-
-def _blobs_in(content: bytes) -> Iterator[Blob]:
-    at = 8 + int.from_bytes(content[:8])
-    for kind, target, first_id, length in marshal.loads(content[8:at]):  # noqa: S302 - made in this job
-        yield Blob(kind, target, first_id, content[at : at + length])
-        at += length
+    return (blob for batch in pa.ipc.open_stream(content) for blob in of_batch(batch))
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

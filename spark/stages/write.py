@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import marshal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,10 +15,21 @@ from eventlog.model import Status
 from eventlog.sql.windows import Ranges
 from spark.job import Job, Numbered, total
 from spark.output.directory import Directory
-from spark.output.formats import BadLine, format_named
+from spark.output.formats import BadLine, Columns, format_named
 from spark.output.part_files import IDS, PartReport
 from spark.session import tune_collector
-from spark.stages.shuffle import BEFORE, EVENTS, FATES, RUN, Blob, Fates, of_batch, read_run
+from spark.stages.shuffle import (
+    BEFORE,
+    EVENTS,
+    FATES,
+    RUN,
+    Blob,
+    Fates,
+    of_batch,
+    read_run,
+    unpack_columns,
+    unpack_numbered,
+)
 
 SCHEMA: Final = "report string"
 
@@ -59,7 +69,7 @@ class _Part:
         self.ranges: list[tuple[int, int]] = []
         self.bad: list[BadLine] = []
         self.loopback = 0
-        self.built: list[Any] = []
+        self.built: list[Columns] = []
         self.before: list[Numbered] = []
         self.counts: Counter[str] = Counter()
 
@@ -68,18 +78,17 @@ class _Part:
             for inner in read_run(directory, blob):
                 self.take(inner, directory)
             return
-        content = marshal.loads(blob.content)  # noqa: S302 - made in this job
         if blob.kind == FATES:
-            fates = Fates(*content)
+            fates = Fates.unpacked(blob.content)
             self.bad += fates.bad
             self.counts.update(fates.counts)
             self.ranges += fates.ranges
             self.loopback += fates.loopback
         elif blob.kind == BEFORE:
-            self.before.append(Numbered(*content))
+            self.before.append(unpack_numbered(blob.content)[1])
         else:
             assert blob.kind == EVENTS
-            self.built.append(content)
+            self.built.append(unpack_columns(blob.content))
 
     def write(self, job: Job, directory: Directory) -> PartReport:
         built, self.built = self.built, []
