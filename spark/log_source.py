@@ -84,7 +84,8 @@ def worker_url(url: str, url_file: str | None) -> URL:
             return parse_url(Path(url_file).read_text(encoding="utf-8").strip())
         except OSError as error:
             raise ConfigError(f"{url_file}: the file with the database URL cannot be read: {error.strerror}") from None
-    names = ("EVENTLOG_DATABASE_URL", "EVENTLOG_DATABASE_URL_FILE", "EVENTLOG_DATABASE_PASSWORD")
+    settings = ("EVENTLOG_DATABASE_URL", "EVENTLOG_DATABASE_PASSWORD")
+    names = [name for setting in settings for name in (setting, f"{setting}_FILE")]
     database = load(None, {name: os.environ[name] for name in names if name in os.environ}).database
     parsed = parse_url(database.url or url)
     return parsed if database.password is None else parsed.set(password=database.password)

@@ -159,7 +159,7 @@ def print_report(report: Report, what: Sequence[str] = ("read", "written"), *, e
 
 def with_password(context: Context, format: str, place: str) -> str:
     """A source or target of a log with the password of the configured database, if it is that database."""
-    if format != _LOG or "://" not in place or _PASSWORD not in os.environ:
+    if format != _LOG or "://" not in place or not {_PASSWORD, f"{_PASSWORD}_FILE"} & os.environ.keys():
         return place
     return with_configured_password(place, context.config().database)
 

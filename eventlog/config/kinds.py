@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eventlog.core.options import STRING, TEXT, Kind, parse_name, parse_names
+from eventlog.files.secrets import REFERENCE
 from eventlog.model import LogRow
 
 
@@ -117,27 +118,35 @@ def _parse_publication_mode(value: Any) -> int:
     return 1
 
 
-_SECRET_PROPERTY: Final = re.compile(r"password|secret|\.pem$|oauthbearer\.config", re.IGNORECASE)
+_SECRET_PROPERTY: Final = re.compile(
+    r"password|passphrase|secret|key\.pem$|oauthbearer\.config|jaas\.config", re.IGNORECASE
+)
+"""The settings of librdkafka that it does not show itself (its CONFIGURATION.md)."""
 
 
 def librdkafka(section: str) -> Kind:
-    """Settings of librdkafka. A secret among them is refused: who logs in is told by the environment."""
-    user = f"EVENTLOG_{section.upper()}_USER"
-    password = f"EVENTLOG_{section.upper()}_PASSWORD"
+    """Settings of librdkafka. A secret among them is refused: ``secret_properties`` says where it is."""
 
     def parse(value: Any) -> Mapping[str, Any]:
         if not isinstance(value, dict) or not all(isinstance(one, str | int | float) for one in value.values()):
             raise ValueError
         for name in filter(_SECRET_PROPERTY.search, value):
-            instead = f"what logs in by user and password is {user} and {password}"
-            if name in ("sasl.password", "sasl.username"):
-                instead = f"set {user} and {password}"
-            elif "key" in name:
-                instead = "name a file of the key that needs none, by ssl.key.location"
+            instead = f'write "{name}" = "env:VARIABLE" or "file:/PATH" in {section}.secret_properties'
+            if name == "sasl.password":
+                instead = f"set EVENTLOG_{section.upper()}_USER and EVENTLOG_{section.upper()}_PASSWORD"
             raise ValueError(f"{name} is a secret, which does not belong here; {instead}")
         return dict(value)
 
     return Kind(parse, '{ "linger.ms" = 20, ... }, without secrets', _pairs_of_text, confidential=True)
+
+
+def _parse_references(value: Any) -> Mapping[str, str]:
+    if not isinstance(value, dict) or not value:
+        raise ValueError
+    for name, place in value.items():
+        if not isinstance(place, str) or not REFERENCE.fullmatch(place):
+            raise ValueError(f"{name} is neither env:VARIABLE nor file:/PATH")
+    return dict(value)
 
 
 def _parse_mapping(value: Any) -> Mapping[str, Mapping[str, str]]:
@@ -170,6 +179,9 @@ def _parse_token(value: Any) -> str:
     return value
 
 
+REFERENCES: Final = Kind(
+    _parse_references, '{ "ssl.key.password" = "env:VARIABLE" or "file:/PATH", ... }', _pairs_of_text, confidential=True
+)
 URL: Final = Kind(TEXT.parse, "postgresql+psycopg://user@host:5432/database or the like", confidential=True)
 SECRET: Final = Kind(STRING.parse, "text", confidential=True)
 TOKEN: Final = Kind(_parse_token, "characters of ASCII without blanks, one or more", confidential=True)

@@ -17,6 +17,7 @@ from eventlog.config.settings import MESSAGE_OPTIONS, SECTIONS, FormatSettings, 
 from eventlog.config.urls import DATABASE_URLS, from_directory
 from eventlog.core.options import Option, nearest, options_of, parse_value, unknown
 from eventlog.errors import ConfigError
+from eventlog.files.secrets import secret_variable
 
 
 class Layer(IntEnum):
@@ -149,17 +150,11 @@ def from_environment(environ: Mapping[str, str]) -> Read:
 
 
 def _secret_of_file(target: _Target, name: str, environ: Mapping[str, str]) -> Setting | ConfigError:
-    """A secret that a variable ``..._FILE`` names the file of, as orchestrators hand secrets over."""
-    source = f"environment variable {name}"
-    if name.removesuffix("_FILE") in environ:
-        return ConfigError(f"{source} and {name.removesuffix('_FILE')} exclude each other; keep one")
     try:
-        text = Path(environ[name]).read_text(encoding="utf-8").strip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        return ConfigError(f"{source}: {environ[name]} cannot be read: {error}")
-    if not text:
-        return ConfigError(f"{source}: {environ[name]} is empty; it is to hold the secret")
-    return _text_setting(target, text, Layer.ENVIRONMENT, source)
+        text = secret_variable(name.removesuffix("_FILE"), environ) or ""
+    except ConfigError as error:
+        return error
+    return _text_setting(target, text, Layer.ENVIRONMENT, f"environment variable {name}")
 
 
 def _misspelled_sections(environ: Mapping[str, str]) -> Iterator[ConfigError]:

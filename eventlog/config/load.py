@@ -147,6 +147,13 @@ def _contradictions(config: Config, chosen: Mapping[tuple[str, str], Setting]) -
             f"{config.sources['sink.timeout']} = {toml(config.sink.timeout)} is too short for Kafka, whose producer "
             f"asks for its number first: at least {_LEAST_KAFKA_TIMEOUT:g} s, better 10 or more"
         )
+    for section, settings in (("sink", config.sink), ("source", config.source)):
+        secrets, plain = settings.secret_properties or {}, settings.properties or {}
+        source = config.sources[f"{section}.secret_properties"]
+        for name in sorted(secrets.keys() & plain.keys()):
+            yield ConfigError(f"{source} and {section}.properties both have {name}; keep one")
+        if settings.user is not None and "sasl.password" in secrets:
+            yield ConfigError(f"{source} and EVENTLOG_{section.upper()}_PASSWORD both give sasl.password; keep one")
     needed = _SINK_NEEDS.get(config.sink.type)
     if needed is not None and getattr(config.sink, needed[0]) is None:
         yield ConfigError(f"{chosen['sink', 'type'].source}: {config.sink.type} needs sink.{needed[0]}, {needed[1]}")

@@ -16,6 +16,7 @@ from eventlog.config.kinds import (
     COLUMN_MAP,
     LISTS,
     PUBLICATION_MODE,
+    REFERENCES,
     SECRET,
     STATEMENTS,
     TABLE,
@@ -183,6 +184,10 @@ class SinkSettings:
     properties: Mapping[str, Any] | None = option(
         None, librdkafka("sink"), "settings of librdkafka", only_for="kafka", example={"compression.type": "lz4"}
     )
+    secret_properties: Mapping[str, str] | None = option(
+        None, REFERENCES, "those that are secrets, and where they are", only_for="kafka",
+        example={"ssl.key.password": "file:/run/secrets/kafka-key"},
+    )  # fmt: skip
 
 
 def _message_option(name: str) -> Any:
@@ -309,6 +314,10 @@ class SourceSettings:
     properties: Mapping[str, Any] | None = option(
         None, librdkafka("source"), "settings of librdkafka", example={"client.id": "eventlog"}, only_for=MESSAGES
     )
+    secret_properties: Mapping[str, str] | None = option(
+        None, REFERENCES, "those that are secrets, and where they are", only_for=MESSAGES,
+        example={"ssl.key.password": "file:/run/secrets/kafka-key"},
+    )  # fmt: skip
     user: str | None = option(None, SECRET, "user", secret=True, only_for=MESSAGES)
     password: str | None = option(None, SECRET, "password", secret=True, only_for="linter, qlik-messages")
     reader: Mapping[str, Any] | None = option(

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TextIO, cast
+from typing import Any, Final, TextIO, cast
 
 from sqlalchemy import Connection
 
 from eventlog.config.load import Config
-from eventlog.config.settings import WatchSettings
+from eventlog.config.settings import SinkSettings, SourceSettings, WatchSettings
 from eventlog.config.urls import connection_url
 from eventlog.core.catalog import Catalog, Database, build_catalog, match_name
 from eventlog.core.events import EventOptions
 from eventlog.core.options import same_fields
 from eventlog.core.values import ValueOptions
 from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError, EventlogError, TriggerError, together
+from eventlog.files.secrets import referenced_secret
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.formats import Form, OutputFormat, XdsFormat
 from eventlog.publisher.sinks import Sink
@@ -376,6 +378,16 @@ def output_format(config: Config) -> OutputFormat:
     return QlikMessages(options, value_options(config), registry)
 
 
+def kafka_properties(settings: SinkSettings | SourceSettings, section: str) -> dict[str, Any]:
+    """The settings of librdkafka, with the secrets that they lead to. Raises ConfigError."""
+    properties = dict(settings.properties or {})
+    for name, reference in (settings.secret_properties or {}).items():
+        properties[name] = referenced_secret(reference, f"{section}.secret_properties, {name}", os.environ)
+    if settings.user is not None:
+        properties |= {"sasl.username": settings.user, "sasl.password": settings.password}
+    return properties
+
+
 def open_sink(config: Config, stream: TextIO) -> Sink:
     """The sink that the configuration names; ``stream`` is standard output."""
     settings = config.sink
@@ -397,9 +409,7 @@ def open_sink(config: Config, stream: TextIO) -> Sink:
     if settings.type == "kafka" and settings.brokers is not None:
         from eventlog.publisher.sinks.kafka import KafkaSink
 
-        properties = dict(settings.properties or {})
-        if settings.user is not None:
-            properties |= {"sasl.username": settings.user, "sasl.password": settings.password}
+        properties = kafka_properties(settings, "sink")
         return KafkaSink(settings.brokers, settings.topic or DEFAULT_TOPIC, properties, settings.timeout)
     if settings.type == "python" and settings.function is not None:
         from eventlog.publisher.sinks.python import load_callable

@@ -31,6 +31,7 @@ from eventlog.errors import (
 )
 from eventlog.files.atomic import whole_file
 from eventlog.files.lines import files_in, goes_on, numbered_lines, parsed_json, pretty_printed
+from eventlog.files.secrets import secret_variable
 from eventlog.model import Change
 from eventlog.qlik.envelope import Message, Written
 from eventlog.qlik.errors import RegistryError, UnknownSchema
@@ -302,6 +303,6 @@ def _flush(transmitter: Any) -> None:
 
 
 def with_password(properties: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The properties, with sasl.password out of EVENTLOG_KAFKA_PASSWORD."""
-    password = os.environ.get("EVENTLOG_KAFKA_PASSWORD")
+    """The properties, with sasl.password out of EVENTLOG_KAFKA_PASSWORD or EVENTLOG_KAFKA_PASSWORD_FILE."""
+    password = secret_variable("EVENTLOG_KAFKA_PASSWORD", os.environ)
     return {"sasl.password": password, **properties} if password else properties

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 from eventlog.errors import ConfigError, FormatError
+from eventlog.files.secrets import secret_variable
 from eventlog.qlik.errors import RegistryError, UnknownSchema
 from eventlog.transport.http import HttpClient, HttpFailed
 
@@ -44,8 +45,11 @@ def split(data: bytes) -> tuple[int, bytes]:
 
 
 def open_registry(url: str) -> HttpRegistry:
-    """The registry of a URL. ``user:password`` come from EVENTLOG_REGISTRY_AUTH. Raises ConfigError."""
-    return HttpRegistry(url, os.environ.get("EVENTLOG_REGISTRY_AUTH"))
+    """The registry of a URL. ``user:password`` come from EVENTLOG_REGISTRY_AUTH or EVENTLOG_REGISTRY_AUTH_FILE.
+
+    Raises ConfigError.
+    """
+    return HttpRegistry(url, secret_variable("EVENTLOG_REGISTRY_AUTH", os.environ))
 
 
 class HttpRegistry:

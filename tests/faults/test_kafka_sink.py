@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+import trustme
+from cryptography.hazmat.primitives import serialization
 from kafka_cluster import Cluster, cluster, quiet_clients
 from publishers import install, is_drained, publishing, write_config
 from shared import execute, fetch, statuses, url_of, wait_until
@@ -417,3 +420,31 @@ def test_a_real_kafka_takes_what_the_publisher_sends(database: sa.Engine, config
         assert set(statuses(database).values()) == {"S"}
         changes = list(read(f"kafka://{address}/public.usr", {}, Report()))
         assert {change.key for change in changes} == {(("idu", n),) for n in range(1, 101)}
+
+
+def test_the_passphrase_of_a_key_comes_from_where_secret_properties_says(tmp_path: Path, brokers: Cluster) -> None:
+    issued = trustme.CA().issue_cert("publisher")
+    key = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
+    encryption = serialization.BestAvailableEncryption(b"geheim")
+    (tmp_path / "client.key").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+    )
+    issued.cert_chain_pems[0].write_to_path(tmp_path / "client.pem")
+    properties = {
+        "security.protocol": "ssl",
+        "ssl.certificate.location": f"{tmp_path}/client.pem",
+        "ssl.key.location": f"{tmp_path}/client.key",
+    }
+    listed = ",".join(f"{name}={value}" for name, value in properties.items())
+    environ = {
+        "EVENTLOG_SINK_TYPE": "kafka",
+        "EVENTLOG_SINK_BROKERS": brokers.brokers,
+        "EVENTLOG_SINK_PROPERTIES": listed,
+        "EVENTLOG_SINK_SECRET_PROPERTIES": f"ssl.key.password=file:{tmp_path}/passphrase",
+    }
+    (tmp_path / "passphrase").write_text("geheim\n")
+    open_sink(load(None, environ), io.StringIO()).close()
+    (tmp_path / "passphrase").write_text("unlikely\n")
+    with pytest.raises(ConfigError, match="Kafka's settings are refused") as refused:
+        open_sink(load(None, environ), io.StringIO())
+    assert "unlikely" not in str(refused.value)

@@ -20,6 +20,7 @@ from eventlog.config.settings import SECTIONS, FormatSettings, PublisherSettings
 from eventlog.config.urls import connection_url, masked, with_configured_password
 from eventlog.core.options import options_of, parse_boolean, toml
 from eventlog.errors import ConfigError
+from eventlog.publisher.open import kafka_properties
 
 
 @pytest.fixture
@@ -148,7 +149,18 @@ def test_options_of_the_format_are_taken_in_both_sections(file: Any, section: st
         ('[format]\ntime_zone = "../etc/passwd"', {}, "no such zone"),
         ('[source]\nproperties = { "sasl.password" = "x" }', {}, "EVENTLOG_SOURCE_USER and EVENTLOG_SOURCE_PASSWORD"),
         ('[sink]\nproperties = { "sasl.password" = "x" }', {}, "EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD"),
-        ('[source]\nproperties = { "ssl.key.password" = "x" }', {}, "ssl.key.location"),
+        ('[source]\nproperties = { "ssl.key.password" = "x" }', {}, "source.secret_properties"),
+        (
+            '[sink]\nproperties = { "sasl.oauthbearer.assertion.private.key.passphrase" = "x" }',
+            {},
+            "sink.secret_properties",
+        ),
+        ('[sink.secret_properties]\n"ssl.key.password" = "geheim"', {}, "neither env:VARIABLE nor file:/PATH"),
+        (
+            '[sink]\nproperties = { "a" = 1 }\nsecret_properties = { "a" = "env:A" }',
+            {},
+            "sink.secret_properties and sink.properties both have a",
+        ),
         ('[database]\nschema_name = "s"\ntables = ["t"]', {}, "exclude each other"),
         ('[database]\nurl = "postgresql://h/d"\nurl_file = "f"', {}, "exclude each other"),
         ('[database]\nurl_file = "nowhere"', {}, "cannot be read"),
@@ -518,3 +530,42 @@ def test_a_token_of_the_monitor_that_no_header_can_bear_is_refused_and_not_shown
 def test_only_a_secret_is_taken_from_such_a_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="EVENTLOG_SINK_URL_FILE is not known"):
         load(None, {"EVENTLOG_SINK_URL_FILE": str(tmp_path)})
+
+
+# Secrets of librdkafka.
+
+
+def test_a_secret_of_kafka_is_named_by_its_place_and_read_from_there(
+    file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "key").write_text("geheim\n")
+    text = f"""
+    [sink]
+    type = "kafka"
+    brokers = "broker:9092"
+    properties = {{ "linger.ms" = 20 }}
+    [sink.secret_properties]
+    "ssl.key.password" = "file:{tmp_path}/key"
+    "sasl.oauthbearer.client.secret" = "env:CLIENT_SECRET"
+    """
+    config = file(text)
+    assert "geheim" not in repr(config) + str(list(effective(config)))
+    with pytest.raises(ConfigError, match=r"sink.secret_properties, sasl.oauthbearer.client.secret: .* CLIENT_SECRET"):
+        kafka_properties(config.sink, "sink")
+    monkeypatch.setenv("CLIENT_SECRET", "hush")
+    assert kafka_properties(config.sink, "sink") == {
+        "linger.ms": 20,
+        "ssl.key.password": "geheim",
+        "sasl.oauthbearer.client.secret": "hush",
+    }
+
+
+def test_no_message_shows_what_stands_in_the_place_of_a_reference(file: Any) -> None:
+    with pytest.raises(ConfigError) as refused:
+        file('[sink.secret_properties]\n"ssl.key.password" = "geheim"')
+    assert "geheim" not in str(refused.value)
+
+
+def test_certificates_are_no_secrets(file: Any) -> None:
+    config = file('[sink]\nproperties = { "ssl.ca.pem" = "-----BEGIN" }')
+    assert config.sink.properties == {"ssl.ca.pem": "-----BEGIN"}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -137,6 +138,17 @@ def test_credentials_are_sent_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("EVENTLOG_REGISTRY_AUTH", "u:hush")
     with pytest.raises(ConfigError, match="use https"):
         open_registry("http://elsewhere:8081")
+
+
+def test_credentials_may_come_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "auth").write_text("u:hush\n")
+    monkeypatch.setenv("EVENTLOG_REGISTRY_AUTH_FILE", str(tmp_path / "auth"))
+    with serving() as server:
+        open_registry(server.url).register("s", '"string"')
+        assert server.requests[0][2] == "Basic dTpodXNo"
+    monkeypatch.setenv("EVENTLOG_REGISTRY_AUTH", "u:other")
+    with pytest.raises(ConfigError, match="REGISTRY_AUTH_FILE and EVENTLOG_REGISTRY_AUTH exclude each other"):
+        open_registry(server.url)
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "registry:8081", "http://", "http://u:p@registry"])

@@ -22,7 +22,7 @@ from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.options import options_of, parse_options, toml
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.publisher.context import Counters
-from eventlog.publisher.open import publisher_options, value_options, xds_format
+from eventlog.publisher.open import kafka_properties, publisher_options, value_options, xds_format
 from eventlog.publisher.sinks.files import Owner, claim
 from eventlog.publisher.sinks.python import load_function
 from eventlog.publisher.stream.position import Kept, kept_in_file, kept_in_table, position_file
@@ -229,9 +229,7 @@ def _topics(settings: SourceSettings, reader: Mapping[str, Any], report: Report)
         raise ConfigError("a source qlik-messages needs source.brokers and source.topics")
     if (settings.user is None) != (settings.password is None):
         raise ConfigError("Kafka needs both EVENTLOG_SOURCE_USER and EVENTLOG_SOURCE_PASSWORD, or neither")
-    properties = dict(settings.properties or {})
-    if settings.user is not None:
-        properties |= {"sasl.username": settings.user, "sasl.password": settings.password}
+    properties = kafka_properties(settings, "source")
     options = parse_options(ReadOptions, reader, "source.reader")
     return Topics(settings.brokers, settings.topics, options, properties, report)
 
