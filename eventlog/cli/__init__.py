@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "publish": "Publish the log: the daemon, or one run with --once.",
     "status": "Show the queue, what is in flight and who publishes.",
     "top": "Show live in a terminal what a publisher does.",
+    "tail": "Show what a publisher sent lately, and what follows.",
     "health": "Say whether the publisher makes progress, by its health file.",
     "doctor": "Say what is wrong with log, triggers and rows, and what mends it.",
     "show": "Explain one row of the log: its group, its document, what became of it.",

@@ -59,7 +59,7 @@ def configure_logging(settings: LogSettings, *, quiet: bool, verbose: int) -> No
     logging.getLogger("eventlog.statements").setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
 
 
-def _own_handlers() -> list[logging.Handler]:
+def _own_handlers() -> list[logging.StreamHandler[Any]]:
     """What writes to standard error, none if an application that calls us logs in a way of its own."""
     return [handler for handler in logging.getLogger().handlers if type(handler) is logging.StreamHandler]
 
@@ -101,18 +101,43 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, err: boo
 
 
 @contextmanager
-def progress(label: str, total: int, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error where that is a terminal; gives a function to be called with what was done."""
+def progress(label: str, total: int, quiet: bool = False, unit: str = "rows") -> Iterator[Callable[[int], None]]:
+    """A progress bar on standard error where that is a terminal; gives a function to be called with what was done.
+
+    ``unit``: what is counted. Log lines stand above the bar.
+    """
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield lambda done: None
         return
-    with Progress(console=console, transient=True) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda done: bar.advance(task, done)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f} " + unit + "{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+    )
+    began = time.monotonic()
+    # Standard output is another one's: it may hold the result.
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
+        task = bar.add_task(label, total=total, rate="")
+        handlers = [(handler, handler.setStream(sys.stderr)) for handler in _own_handlers()]
+
+        def advance(done: int) -> None:
+            bar.advance(task, done)
+            completed = bar.tasks[0].completed
+            bar.update(task, rate=f", {completed / max(time.monotonic() - began, 0.001):,.0f} a second")
+
+        try:
+            yield advance
+        finally:
+            for handler, stream in handlers:
+                if stream is not None:
+                    handler.setStream(stream)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")

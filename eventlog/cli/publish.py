@@ -6,18 +6,22 @@ import gc
 import logging
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 from types import FrameType
+from typing import Final
 
 import click
 
 from eventlog.changes.format import Report
 from eventlog.cli.context import Context
+from eventlog.cli.output import progress as progress_bar
 from eventlog.config.load import Config, effective
 from eventlog.config.settings import SOURCE_FORMATS
 from eventlog.core.options import toml
+from eventlog.publisher.context import Context as Opened
 from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish as run_daemon
@@ -29,8 +33,14 @@ from eventlog.publisher.open import ignored_indent, open_sink, open_to_publish, 
 from eventlog.publisher.sinks.files import StreamSink
 from eventlog.publisher.wake import StopRequest
 from eventlog.publisher.watchdog import watched_over
+from eventlog.sql.rows import count_queue
 
 _log = logging.getLogger("eventlog.publisher")
+
+_MOST_COUNTED: Final = 100_000_000
+"""Rows that the bar of ``--once`` knows of."""
+_REDRAWN: Final = 0.2
+"""Seconds between looks at the counters."""
 
 
 @click.command()
@@ -81,6 +91,7 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
                 _monitoring(config, counters) as observer,
                 open_to_publish(config, counters) as opened,
                 closing(open_sink(config, sys.stdout)) as sink,
+                _bar(opened, quiet=context.quiet or (config.sink.type == "stdout" and sys.stdout.isatty())),
             ):
                 publish_once(opened, sink, stop, observer)
         else:
@@ -95,6 +106,45 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
                 )
     finally:
         report(config, counters)
+
+
+@contextmanager
+def _bar(opened: Opened, *, quiet: bool) -> Iterator[None]:
+    """Show on a terminal how many of the rows that wait now are done, while the block runs."""
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    total = count_queue(opened.connection, opened.log, _MOST_COUNTED)
+    opened.connection.commit()
+    ended = threading.Event()
+    with progress_bar("Publish", total) as advance:
+
+        def follow_counters() -> None:
+            shown = 0
+            while not ended.wait(_REDRAWN):
+                done = min(_rows_done(opened.counters), total)
+                advance(done - shown)
+                shown = done
+
+        thread = threading.Thread(target=follow_counters, name="eventlog-progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+
+def _rows_done(counters: Counters) -> int:
+    """Rows that have got their letter, or are about to: whatever became of them."""
+    return (
+        counters.rows_published
+        + counters.rows_bad
+        + counters.rows_loopback
+        + counters.rows_dropped
+        + counters.rows_gone
+        + counters.rows_empty
+    )
 
 
 @contextmanager

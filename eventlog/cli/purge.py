@@ -83,7 +83,7 @@ def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: b
         def error_lines(after: int | None) -> Batch | None:
             return batches.purge_errors(conn, log, after, size, cutoff, dry=dry)
 
-        with progress("Purge", last - first + 1, context.quiet or as_json) as advance:
+        with progress("Purge", last - first + 1, context.quiet or as_json, "record_ids") as advance:
             done = first - 1
             for batch in each_batch(conn, rows, pause):
                 report.rows += batch.removed

@@ -150,7 +150,7 @@ def resync(
                 _count(opened.conn, write, line.position, report)
             else:
                 opened.conn.commit()
-                with progress(f"resync {opened.cls.name}", total, context.quiet or as_json) as advance:
+                with progress(f"resync {opened.cls.name}", total, context.quiet or as_json, "objects") as advance:
                     _run(opened, selection, write, rate, report, advance)
         report.seconds = time.monotonic() - started
     _show(report, as_json, context.quiet)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -12,12 +14,12 @@ import click
 from sqlalchemy import Connection
 
 from eventlog.cli.context import Context, reading
-from eventlog.cli.output import json_option, print_json, result, table
+from eventlog.cli.output import error_line, json_option, print_json, result, table
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config
 from eventlog.config.settings import SOURCE_FORMATS
 from eventlog.core.events import Outgoing
-from eventlog.errors import EventlogError
+from eventlog.errors import DatabaseError, EventlogError
 from eventlog.model import Status
 from eventlog.publisher.flight import decode
 from eventlog.publisher.monitor.status import shape
@@ -78,22 +80,42 @@ class Report:
     type=click.Choice(SOURCE_FORMATS),
     help="Of the source of [source] in place of the log, as of publish; in place of source.type.",
 )
+@click.option(
+    "--watch",
+    type=click.FloatRange(min=0.2),
+    is_flag=False,
+    flag_value=2.0,
+    metavar="[SECONDS]",
+    help="Show it anew every so many seconds, 2 if no number is given. Ctrl-C ends it.",
+)
 @click.pass_obj
-def status(context: Context, as_json: bool, source: str | None) -> None:
+def status(context: Context, as_json: bool, source: str | None, watch: float | None) -> None:
     """Show rows by status, what is in flight or parked, and whether a publisher runs.
 
     Of a source that is no log: its position, when it was saved, what lies behind it, and what failed.
     """
     config = context.config(source__type=source)
+    _show(config, as_json=as_json, anew=watch is not None)
+    while watch is not None:
+        time.sleep(watch)
+        try:
+            _show(config, as_json=as_json, anew=True)
+        except DatabaseError as error:  # it may be back at the next look
+            error_line(str(error), code=error.code)
+
+
+def _show(config: Config, *, as_json: bool, anew: bool) -> None:
+    """Show the status once. ``anew``: in place of what a terminal shows."""
     if config.source.type is not None:
-        _show_source(config, as_json=as_json)
-        return
-    with reading(config) as (conn, dialect):
-        report = _report(conn, dialect, find_log(conn, dialect, config), config)
-    if as_json:
-        print_json(shape(**asdict(report)))
+        found = source_status(config)
+        show = partial(_show_source, found, as_json=as_json)
     else:
-        _print(report)
+        with reading(config) as (conn, dialect):
+            report = _report(conn, dialect, find_log(conn, dialect, config), config)
+        show = partial(print_json, shape(**asdict(report))) if as_json else partial(_print, report)
+    if anew:
+        click.clear()  # which does nothing where standard output is no terminal
+    show()
 
 
 def _report(conn: Connection, dialect: Dialect, log: LogTable, config: Config) -> Report:
@@ -179,8 +201,7 @@ def _print(report: Report) -> None:
 # --- a source that is no log ------------------------------------------------------------------------------------------
 
 
-def _show_source(config: Config, *, as_json: bool) -> None:
-    found = source_status(config)
+def _show_source(found: SourceStatus, *, as_json: bool) -> None:
     now = datetime.now(UTC)
     if as_json:
         print_json(_source_data(found, now))

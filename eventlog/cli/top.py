@@ -52,10 +52,10 @@ def top(context: Context, url: str | None, from_database: bool, interval: float)
     output is no terminal, one look is printed. Ctrl-C ends it.
     """
     config = context.config()
-    if url is None and config.monitor.listen is not None and not from_database:
-        scheme = "http" if config.monitor.certificate is None else "https"
-        url = f"{scheme}://{config.monitor.listen}/"
-    read = _from_database(config) if url is None or from_database else _from_monitor(url, config.monitor.token)
+    if from_database or (url := monitor_url(config, url)) is None:
+        read = _from_database(config)
+    else:
+        read = read_monitor(url, config.monitor.token)
     console = Console()
     if not console.is_terminal:
         console.print(_picture(read(), None))
@@ -65,8 +65,18 @@ def top(context: Context, url: str | None, from_database: bool, interval: float)
             live.update(picture, refresh=True)
 
 
-def _from_monitor(url: str, token: str | None) -> Read:
-    """What a monitor says. Raises DatabaseError if nobody answers there, ConfigError if the token is refused."""
+def monitor_url(config: Config, given: str | None) -> str | None:
+    """Where a publisher's monitor is: what was given, else where that of the configuration listens; None = unknown."""
+    if given is not None or config.monitor.listen is None:
+        return given
+    return f"{'http' if config.monitor.certificate is None else 'https'}://{config.monitor.listen}/"
+
+
+def read_monitor(url: str, token: str | None) -> Read:
+    """What a monitor says, anew with each call.
+
+    Raises DatabaseError if nobody answers there, ConfigError if the token is refused.
+    """
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"--url {url}: write it as http://127.0.0.1:9464/")
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -186,6 +196,9 @@ def _figures(status: Status, before: tuple[float, Status] | None) -> Table:
             seconds = max(time.monotonic() - before[0], 1e-9)
             rate = f"  ({(counters[name] - before[1]['counters'][name]) / seconds:,.0f} a second)"
         figures.append((name.replace("_", " "), f"{counters[name]:,}{rate}"))
+    if (job := status["job"]) is not None:  # of a backlog job
+        total = f" of {job['total']:,}" if job["total"] else ""
+        figures = [("rows", f"{job['rows']:,}{total}"), ("events written", f"{job['events']:,}")]
     grid = Table.grid(padding=(0, 3))
     for name, value in figures:
         grid.add_row(Text(name, style="dim"), value)

@@ -4,66 +4,22 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from publishers import LONG, backend, make_log, process, runs, write
+from monitored import metrics, read, watched
+from publishers import backend, make_log, process, runs, write
 from receiver import Receiver, answer, reply, status
 from shared import wait_until
-
-Ask = Callable[[str], Any]
 
 
 @pytest.fixture
 def log(filled_database: Any) -> Iterator[sa.Engine]:
     with filled_database(make_log) as database:
         yield database
-
-
-def read(url: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(url, timeout=10) as reply_:
-            return reply_.status, reply_.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-    except OSError as error:
-        return 0, str(error)
-
-
-@contextmanager
-def watched(log: sa.Engine, directory: Path, **options: object) -> Iterator[tuple[subprocess.Popen[bytes], str, Ask]]:
-    """A publisher process with a monitor: the process, where it listens, and what gives a path's JSON."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    address = f"http://127.0.0.1:{port}"
-    options = {"monitor__listen": f"127.0.0.1:{port}", "monitor__interval": 1, "polling_interval": LONG, **options}
-    with process(log, directory, **options) as running:
-
-        def ask(path: str) -> Any:
-            code, body = read(address + path)
-            assert code == 200, (path, code, body)
-            return json.loads(body)
-
-        wait_until(lambda: read(f"{address}/readyz")[0] == 200, "the monitor is ready")
-        yield running, address, ask
-
-
-def metrics(address: str) -> dict[str, float]:
-    """The samples of a scrape by name; of those with more labels than log and sink the sum."""
-    values: dict[str, float] = {}
-    for family in text_string_to_metric_families(read(f"{address}/metrics")[1]):
-        for sample in family.samples:
-            values[sample.name] = values.get(sample.name, 0) + sample.value
-    return values
 
 
 def test_what_was_published_is_in_the_metrics_and_on_the_status(log: sa.Engine, tmp_path: Path) -> None:
@@ -164,36 +120,3 @@ def test_an_address_that_others_can_reach_is_refused_without_a_token(log: sa.Eng
         _, said = running.communicate(timeout=60)
     assert running.returncode == 2
     assert "EVENTLOG_MONITOR_TOKEN" in said.decode()
-
-
-def top(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).with_name("eventlog")), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-
-def test_top_shows_what_the_monitor_says(log: sa.Engine, tmp_path: Path) -> None:
-    with watched(log, tmp_path) as (_, address, _):
-        write(log, 1, 2)
-        wait_until(lambda: metrics(address)["eventlog_rows_published_total"] == 2, "it is published")
-        shown = top("top", "--url", address)
-    assert shown.returncode == 0, shown.stderr
-    assert "eventlog: " in shown.stdout
-    assert "rows published" in shown.stdout
-    assert "newest envelopes" in shown.stdout
-    assert "success" in shown.stdout
-
-
-def test_top_of_a_monitor_that_is_gone_says_so(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"http://127.0.0.1:{free.getsockname()[1]}"
-    shown = top("top", "--url", address)
-    assert shown.returncode == 1
-    assert "does not answer" in shown.stderr
-
-
-def test_top_from_the_database_alone_shows_the_queue(log: sa.Engine, tmp_path: Path) -> None:
-    write(log, 1, 2)
-    shown = top("--database-url", log.url.render_as_string(hide_password=False), "top")
-    assert shown.returncode == 0, shown.stderr
-    assert "no publisher runs" in shown.stdout
-    assert "rows in the queue   2" in shown.stdout

@@ -1,0 +1,57 @@
+"""A publisher process with a monitor, and what it says."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from publishers import LONG, process
+from shared import wait_until
+
+Ask = Callable[[str], Any]
+
+
+def read(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as reply_:
+            return reply_.status, reply_.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError as error:
+        return 0, str(error)
+
+
+@contextmanager
+def watched(log: sa.Engine, directory: Path, **options: object) -> Iterator[tuple[subprocess.Popen[bytes], str, Ask]]:
+    """A publisher process with a monitor: the process, where it listens, and what gives a path's JSON."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    address = f"http://127.0.0.1:{port}"
+    options = {"monitor__listen": f"127.0.0.1:{port}", "monitor__interval": 1, "polling_interval": LONG, **options}
+    with process(log, directory, **options) as running:
+
+        def ask(path: str) -> Any:
+            code, body = read(address + path)
+            assert code == 200, (path, code, body)
+            return json.loads(body)
+
+        wait_until(lambda: read(f"{address}/readyz")[0] == 200, "the monitor is ready")
+        yield running, address, ask
+
+
+def metrics(address: str) -> dict[str, float]:
+    """The samples of a scrape by name; of those with more labels than log and sink the sum."""
+    values: dict[str, float] = {}
+    for family in text_string_to_metric_families(read(f"{address}/metrics")[1]):
+        for sample in family.samples:
+            values[sample.name] = values.get(sample.name, 0) + sample.value
+    return values

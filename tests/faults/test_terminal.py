@@ -1,0 +1,184 @@
+"""What people see in a terminal: ``top``, ``tail``, ``status --watch``, the bar of ``publish --once``."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from monitored import metrics, watched
+from publishers import make_log, settings, write
+from receiver import Receiver, answer, reply, status
+from shared import wait_until
+
+COMMAND = str(Path(sys.executable).with_name("eventlog"))
+
+
+@pytest.fixture
+def log(filled_database: Any) -> Iterator[sa.Engine]:
+    with filled_database(make_log) as database:
+        yield database
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+def of(log: sa.Engine) -> tuple[str, str]:
+    return "--database-url", log.url.render_as_string(hide_password=False)
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A command that goes on until it is ended, its lines read as they come."""
+    command = subprocess.Popen([COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield command
+    finally:
+        command.kill()
+        command.communicate()
+
+
+def line_of(command: subprocess.Popen[str]) -> str:
+    assert command.stdout is not None
+    return command.stdout.readline()
+
+
+def test_top_shows_what_the_monitor_says(log: sa.Engine, tmp_path: Path) -> None:
+    with watched(log, tmp_path) as (_, address, _):
+        write(log, 1, 2)
+        wait_until(lambda: metrics(address)["eventlog_rows_published_total"] == 2, "it is published")
+        shown = run("top", "--url", address)
+    assert shown.returncode == 0, shown.stderr
+    assert "eventlog: " in shown.stdout
+    assert "rows published" in shown.stdout
+    assert "newest envelopes" in shown.stdout
+    assert "success" in shown.stdout
+
+
+def test_top_of_a_monitor_that_is_gone_says_so(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    shown = run("top", "--url", address)
+    assert shown.returncode == 1
+    assert "does not answer" in shown.stderr
+
+
+def test_top_from_the_database_alone_shows_the_queue(log: sa.Engine, tmp_path: Path) -> None:
+    write(log, 1, 2)
+    shown = run("--database-url", log.url.render_as_string(hide_password=False), "top")
+    assert shown.returncode == 0, shown.stderr
+    assert "no publisher runs" in shown.stdout
+    assert "rows in the queue   2" in shown.stdout
+
+
+def test_tail_shows_what_was_sent_and_goes_on_with_what_follows(log: sa.Engine, tmp_path: Path) -> None:
+    with watched(log, tmp_path) as (_, address, _):
+        write(log, 1, 2)
+        wait_until(lambda: metrics(address)["eventlog_rows_published_total"] == 2, "it is published")
+        with running("tail", "--url", address, "--interval", "0.2") as command:
+            first = line_of(command)
+            assert "flight 1 envelope 1: 2 events (1 to 2), success after" in first
+            write(log, 3)
+            assert "flight 2 envelope 1: 1 event (3), success after" in line_of(command)
+        shown = run("tail", "--url", address, "--no-follow", "-n", "1", "--json")
+        (sent,) = map(json.loads, shown.stdout.splitlines())
+        assert (sent["flight"], sent["first_id"], sent["level"]) == (2, "3", "success")
+
+
+def test_tail_shows_the_receivers_reason(log: sa.Engine, tmp_path: Path) -> None:
+    locked = reply(200, answer(status("retry", "1", "the mailbox is locked")))
+    with Receiver(lambda _: locked) as receiver:
+        options = {"sink__type": "http", "sink__url": receiver.url, "retry_initial": 30, "monitor__values": True}
+        with watched(log, tmp_path, **options) as (_, address, ask):
+            write(log, 1)
+            wait_until(lambda: ask("/status.json")["sent"], "it is sent")
+            shown = run("tail", "--url", address, "--no-follow")
+    assert "retry after" in shown.stdout
+    assert shown.stdout.rstrip().endswith(": the mailbox is locked")
+
+
+def test_tail_without_a_monitor_says_that_it_needs_one(log: sa.Engine) -> None:
+    shown = run(*of(log), "tail")
+    assert shown.returncode == 2
+    assert "tail needs the monitor of a running publisher" in shown.stderr
+    assert "--url" in shown.stderr
+
+
+def test_status_is_shown_anew_while_it_is_watched(log: sa.Engine) -> None:
+    with running(*of(log), "status", "--watch", "0.2") as command:
+        shown = []
+        while not shown or "E" not in shown[-1][:1]:
+            shown.append(line_of(command))
+        assert any(line.split()[:2] == ["N", "0"] for line in shown), shown
+        write(log, 1, 2)
+        until = time.monotonic() + 30
+        while line_of(command).split()[:2] != ["N", "2"]:
+            assert time.monotonic() < until
+
+
+def test_a_watch_that_cannot_begin_ends_at_once(log: sa.Engine) -> None:
+    shown = run(*of(log), "--log-table", "nowhere", "status", "--watch")
+    assert shown.returncode in (1, 2)
+    assert "nowhere" in shown.stderr
+
+
+def publish_once(log: sa.Engine, directory: Path, stderr: int) -> subprocess.Popen[bytes]:
+    flags = settings(log, sink__type="files", sink__directory=str(directory))
+    environment = {f"EVENTLOG_{name.replace('.', '_').upper()}": value for name, value in flags.items()}
+    return subprocess.Popen(
+        [COMMAND, "publish", "--once"], env={**os.environ, "TERM": "xterm", "COLUMNS": "120", **environment},
+        stdout=subprocess.PIPE, stderr=stderr,
+    )  # fmt: skip
+
+
+def fill(log: sa.Engine, rows: int) -> None:
+    with log.begin() as conn:
+        conn.execute(
+            sa.text(
+                "INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value) "
+                "SELECT 1, 'usr', 'idu=' || i, 'fname', 'Jack' FROM generate_series(1, :rows) AS i"
+            ),
+            {"rows": rows},
+        )
+
+
+def test_one_run_shows_rows_speed_and_time_left_on_a_terminal(log: sa.Engine, tmp_path: Path) -> None:
+    fill(log, 60_000)
+    master, terminal = pty.openpty()
+    command = publish_once(log, tmp_path / "out", terminal)
+    os.close(terminal)
+    shown = b""
+    try:
+        while piece := os.read(master, 65536):
+            shown += piece
+    except OSError:  # the other end is closed
+        pass
+    os.close(master)
+    written, _ = command.communicate(timeout=60)
+    text = shown.decode()
+    assert command.returncode == 0, text
+    assert " of 60,000 rows" in text
+    assert " a second" in text
+    assert "left" in text
+    assert "60000 rows read" in text, "log lines are shown too"
+    assert written == b""
+
+
+def test_one_run_without_a_terminal_draws_nothing(log: sa.Engine, tmp_path: Path) -> None:
+    fill(log, 10)
+    command = publish_once(log, tmp_path / "out", subprocess.PIPE)
+    _, said = command.communicate(timeout=60)
+    assert command.returncode == 0
+    assert b"\x1b" not in said
+    assert b"left" not in said
