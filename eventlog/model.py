@@ -4,7 +4,7 @@ in which all formats meet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -351,3 +351,27 @@ class Answer:
         if self.general is not None and self.general.level > own.level:
             return self.general
         return own
+
+
+LEVELS: Final = {level.name.lower(): level for level in Level}
+"""The levels by the words of an answer. Any other word is an error (spec/event-log.md 8.4)."""
+
+
+def answer_of(statuses: Iterable[tuple[str | None, Verdict]], event_ids: Collection[str], ignored: int = 0) -> Answer:
+    """The answer to an envelope of ``event_ids`` that statuses make: each of an event-id, None = of every event.
+
+    Of several for one event the worst counts, of equally bad ones the first with a message.
+    """
+    known = frozenset(event_ids)
+    worst: dict[str | None, Verdict] = {}
+    unknown: dict[str, None] = {}
+    for event_id, verdict in statuses:
+        if event_id is not None and event_id not in known:
+            unknown[event_id] = None
+            continue
+        before = worst.get(event_id)
+        if before is None or verdict.level > before.level or (verdict.level == before.level and not before.message):
+            worst[event_id] = verdict
+    general = worst.pop(None, None)
+    verdicts = {event_id: verdict for event_id, verdict in worst.items() if event_id is not None}
+    return Answer(verdicts, general, tuple(unknown), ignored)

@@ -149,6 +149,48 @@ def _parse_references(value: Any) -> Mapping[str, str]:
     return dict(value)
 
 
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 5.6.2
+_OWN_HEADER: Final = re.compile(
+    "(eventlog|webhook)-.*|content-(type|length|encoding)|host|connection|keep-alive|transfer-encoding|te|trailer"
+    "|upgrade|expect|accept|accept-encoding",
+    re.IGNORECASE,
+)
+_SECRET_HEADER: Final = re.compile(r"authorization|cookie|token|secret|password|signature|api-?key", re.IGNORECASE)
+
+
+def _parse_headers(value: Any) -> Mapping[str, str]:
+    if not isinstance(value, Mapping) or not value or not all(isinstance(text, str) for text in value.values()):
+        raise ValueError
+    for name, text in value.items():
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+            raise ValueError("a name is none of a header")
+        if _OWN_HEADER.fullmatch(name):
+            raise ValueError(f"{name} is set by the publisher itself")
+        if not text.strip() or not is_header_text(text):
+            raise ValueError(f"the value of {name} is empty, or holds line ends or characters beyond ASCII")
+    return {name: text.strip() for name, text in value.items()}
+
+
+def is_header_text(text: str) -> bool:
+    """Whether a text can stand in a header as it is."""
+    return all(" " <= c <= "~" for c in text)
+
+
+def _parse_plain_headers(value: Any) -> Mapping[str, str]:
+    headers = _parse_headers(value)
+    for name in filter(_SECRET_HEADER.search, headers):
+        raise ValueError(
+            f'{name} is a secret, which does not belong here; write "{name}" = "env:VARIABLE" or "file:/PATH" in '
+            "sink.secret_headers"
+        )
+    return headers
+
+
+def _headers_of_text(text: str) -> dict[str, str]:
+    parts = (line.partition(":") for line in text.splitlines() if line.strip())
+    return {name.strip(): value for name, _, value in parts}
+
+
 def _parse_mapping(value: Any) -> Mapping[str, Mapping[str, str]]:
     if (
         not isinstance(value, dict)
@@ -179,6 +221,13 @@ def _parse_token(value: Any) -> str:
     return value
 
 
+HEADERS: Final = Kind(
+    _parse_plain_headers, '{ "X-Tenant" = "hr", ... }, without secrets', _headers_of_text, confidential=True
+)
+SECRET_HEADERS: Final = Kind(
+    lambda value: _parse_references(_parse_headers(value)),
+    '{ "X-Api-Key" = "env:VARIABLE" or "file:/PATH", ... }', _headers_of_text, confidential=True,
+)  # fmt: skip
 REFERENCES: Final = Kind(
     _parse_references, '{ "ssl.key.password" = "env:VARIABLE" or "file:/PATH", ... }', _pairs_of_text, confidential=True
 )

@@ -14,10 +14,12 @@ from typing import Any, Final
 from eventlog.config.kinds import (
     BASE,
     COLUMN_MAP,
+    HEADERS,
     LISTS,
     PUBLICATION_MODE,
     REFERENCES,
     SECRET,
+    SECRET_HEADERS,
     STATEMENTS,
     TABLE,
     TIMES,
@@ -149,6 +151,23 @@ class SinkSettings:
     url: str | None = option(
         None, TEXT, "where documents are posted to", only_for="http", example="https://receiver/xds"
     )
+    answer: str | None = option(
+        None, choice("xds", "status", "json"), "where the answer stands: in XDS, in the status alone, in JSON with a "
+        "result an event; default: xds for the format xds, status for others", only_for="http", example="status",
+    )  # fmt: skip
+    headers: Mapping[str, str] | None = option(
+        None, HEADERS, "headers of each request, without secrets", only_for="http",
+        example={"X-Tenant": "hr"},
+    )  # fmt: skip
+    secret_headers: Mapping[str, str] | None = option(
+        None, SECRET_HEADERS, "those that are secrets, and where they are", only_for="http",
+        example={"X-Api-Key": "file:/run/secrets/receiver-key"},
+    )  # fmt: skip
+    compression: str = option("none", choice("none", "gzip"), "of the request", only_for="http")
+    signing_secret: str | None = option(
+        None, SECRET, "signs each request as Standard Webhooks do; whsec_ and base64; during a change two of them with "
+        "a blank between", only_for="http", secret=True,
+    )  # fmt: skip
     timeout: float = option(
         30.0, number(0.001, 3600),
         "seconds; http: for a document and its answer; kafka: until a record is acknowledged, 2 at least",

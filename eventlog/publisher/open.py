@@ -395,17 +395,7 @@ def open_sink(config: Config, stream: TextIO) -> Sink:
     if settings.type == "http" and settings.url is not None:
         from eventlog.publisher.sinks.http import HttpSink
 
-        return HttpSink(
-            settings.url,
-            timeout=settings.timeout,
-            ca_file=settings.ca_file,
-            client_certificate=settings.client_certificate,
-            client_key=settings.client_key,
-            token=settings.token,
-            user=settings.user,
-            password=settings.password,
-            max_answer_bytes=settings.max_answer_bytes,
-        )
+        return HttpSink(settings.url, settings, settings.answer or ("xds" if config.format.type == "xds" else "status"))
     if settings.type == "kafka" and settings.brokers is not None:
         from eventlog.publisher.sinks.kafka import KafkaSink
 

@@ -63,7 +63,7 @@ class HttpRegistry:
                 url,
                 timeout=_TIMEOUT,
                 max_answer_bytes=_LARGEST_ANSWER,
-                authorization=authorization,
+                credentials=None if authorization is None else {"Authorization": authorization},
                 secrets=() if not secret or authorization is None else (secret, authorization.removeprefix("Basic ")),
             )
         except ConfigError as error:

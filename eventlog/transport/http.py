@@ -61,7 +61,7 @@ class HttpClient:
         timeout: float,
         max_answer_bytes: int,
         section: str = "",
-        authorization: str | None = None,
+        credentials: Mapping[str, str] | None = None,
         secrets: Sequence[str] = (),
         ca_file: Path | None = None,
         client_certificate: Path | None = None,
@@ -71,8 +71,8 @@ class HttpClient:
 
         ``url``: http or https, percent-encoded, without user and password. ``timeout``: seconds for one exchange, all
         in all (but the resolver has time-outs of its own). ``section``: where the options of these names are set, for
-        messages; empty if they are not. ``authorization`` is sent over https or to this machine only; ``secrets`` are
-        never shown. ``ca_file``: PEM of the only authorities that are trusted; None = the system's.
+        messages; empty if they are not. ``credentials`` are headers, which go over https or to this machine only;
+        ``secrets`` are never shown. ``ca_file``: PEM of the only authorities that are trusted; None = the system's.
         ``client_certificate``: PEM of our certificate, and of its key unless ``client_key`` holds that; no passphrase.
         Raises ConfigError.
         """
@@ -86,11 +86,11 @@ class HttpClient:
             raise ConfigError(f"{place} {self.shown}: ca_file, client_certificate and client_key need https")
         else:
             self._tls = None
-        if authorization is not None and not self._target.tls and not is_loopback(self._target.host):
+        if credentials and not self._target.tls and not is_loopback(self._target.host):
             raise ConfigError(
                 f"{place} {self.shown}: credentials are not sent over plain http to another machine; use https"
             )
-        self._authorization = {} if authorization is None else {"Authorization": authorization}
+        self._credentials = dict(credentials or {})
         self._secrets = secrets
         self._timeout, self._max_answer_bytes = timeout, max_answer_bytes
         self._idle: deque[_Connection] = deque()
@@ -98,7 +98,7 @@ class HttpClient:
     def request(self, method: str, headers: Mapping[str, str], body: bytes | None = None, path: str = "") -> Response:
         """One exchange; ``path`` is added to that of the URL. Raises HttpFailed, whatever the reason."""
         where = f"{self._target.path.rstrip('/')}{path}" if path else self._target.path
-        headers = {"User-Agent": f"eventlog/{__version__}", **headers, **self._authorization}
+        headers = {"User-Agent": f"eventlog/{__version__}", **headers, **self._credentials}
         with self._failing():
             connection, response = self._begin(method, where, body, headers)
             reusable = False

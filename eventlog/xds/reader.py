@@ -17,7 +17,7 @@ from lxml import etree
 
 from eventlog.core.moments import is_special
 from eventlog.errors import ReceiverAway, XdsError
-from eventlog.model import Answer, AttributeSteps, Event, Level, Op, Operation, Step, Verdict
+from eventlog.model import LEVELS, Answer, AttributeSteps, Event, Level, Op, Operation, Step, Verdict, answer_of
 
 DEFAULT_LIMIT: Final = 256 * 1024 * 1024
 """Bytes of the largest document that is read if nothing else is said."""
@@ -287,8 +287,6 @@ def _one_type(element: etree._Element, types: set[str]) -> str:
 ANSWER_LIMIT: Final = 64 * 1024 * 1024
 """Bytes of the largest answer that is read if nothing else is said."""
 
-_LEVELS: Final = {level.name.lower(): level for level in Level}
-
 
 def read_answer(body: bytes | str, event_ids: Collection[str], limit: int = ANSWER_LIMIT) -> Answer:
     """Read the answer to an envelope of the events ``event_ids``; none for the answer to a heartbeat.
@@ -309,25 +307,15 @@ def read_answer(body: bytes | str, event_ids: Collection[str], limit: int = ANSW
         what = "nds without output" if root.tag == "nds" else f"root element {root.tag}"
         raise ReceiverAway(f"the receiver's answer is no XDS answer: {what}")
 
-    known = frozenset(event_ids)
-    worst: dict[str | None, Verdict] = {}
-    unknown: dict[str, None] = {}
-    statuses, ignored = _statuses(outputs)
+    outermost, ignored = _statuses(outputs)
     ignored += sum(child.tag not in ("source", "output") for child in root)
-    for outer in statuses:
+    statuses = []
+    for outer in outermost:
         message = "".join(str(text) for text in outer.itertext()).strip()
         for status in outer.iter("status"):  # one inside another counts as well, with the text of the outer one
-            event_id = status.get("event-id")
-            if event_id is not None and event_id not in known:
-                unknown[event_id] = None
-                continue
-            level = _LEVELS.get(status.get("level", ""), Level.ERROR)
-            before = worst.get(event_id)
-            if before is None or level > before.level or (level == before.level and not before.message):
-                worst[event_id] = Verdict(level, message)
-    general = worst.pop(None, None)
-    verdicts = {event_id: verdict for event_id, verdict in worst.items() if event_id is not None}
-    return Answer(verdicts, general, tuple(unknown), ignored)
+            level = LEVELS.get(status.get("level", ""), Level.ERROR)
+            statuses.append((status.get("event-id"), Verdict(level, message)))
+    return answer_of(statuses, event_ids, ignored)
 
 
 def _statuses(outputs: list[etree._Element]) -> tuple[list[etree._Element], int]:

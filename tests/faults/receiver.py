@@ -3,7 +3,7 @@
 ::
 
     with Receiver(lambda request: reply(200, answer(status("retry", "7")))) as receiver:
-        HttpSink(receiver.url)
+        HttpSink(receiver.url).send(document)
 
 A script returns the bytes of the response, or pieces of them: a generator may wait between two pieces, or for
 ``receiver.closing`` in order to say nothing at all. Each connection has a thread of its own.
@@ -12,6 +12,7 @@ A script returns the bytes of the response, or pieces of them: a generator may w
 from __future__ import annotations
 
 import contextlib
+import gzip
 import itertools
 import ssl
 import threading
@@ -25,13 +26,17 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 
 class Request(NamedTuple):
-    """One POST. ``connection``: the number of the connection it came on, from 1. ``stream``: what follows it there."""
+    """One POST. ``connection``: the number of the connection it came on, from 1. ``stream``: what follows it there.
+
+    ``body`` is the text after decompression, ``raw`` what came.
+    """
 
     connection: int
     path: str
     headers: Message
     body: str
     stream: BinaryIO
+    raw: bytes = b""
 
 
 Script = Callable[[Request], bytes | Iterable[bytes]]
@@ -166,7 +171,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         receiver = cast(_Server, self.server).receiver
         body = self.rfile.read(int(self.headers["Content-Length"])) if receiver.reads else b""
-        request = Request(self.connection_number, self.path, self.headers, body.decode(), self.rfile)
+        text = gzip.decompress(body) if self.headers["Content-Encoding"] == "gzip" else body
+        request = Request(self.connection_number, self.path, self.headers, text.decode(), self.rfile, body)
         receiver.requests.append(request)
         pieces = receiver.script(request)
         for piece in [pieces] if isinstance(pieces, bytes) else pieces:

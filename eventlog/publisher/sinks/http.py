@@ -1,7 +1,8 @@
-"""Documents by HTTP POST; the body of the response is the answer (spec/event-log.md 8.4, spec/xds.md 7).
+"""Documents by HTTP POST, and what the response says of their events (spec/event-log.md 8.4, spec/xds.md 7).
 
-What counts is an XDS answer under a status 2xx. Everything else means that the receiver is away: no connection, a
-time-out, another status (redirects are not followed), a body that is empty (204 too), cut off, too large or no XDS.
+The answer is read from an XDS document, from the status alone, or from JSON with a result an event. What is none of
+these means that the receiver is away: no connection, a time-out, a body that is cut off or too large, any status that
+is no verdict on events (redirects are not followed).
 
 No ``Idempotency-Key`` is sent: an envelope is sent again under its old numbers with what is left of its events, and a
 gateway that knows the key would repeat its old answer. The key is the event-id (spec/event-log.md 7.4).
@@ -10,29 +11,49 @@ gateway that knows the key would repeat its old answer. The key is the event-id 
 from __future__ import annotations
 
 import base64
+import binascii
+import gzip
+import hashlib
+import hmac
 import http.client
+import json
+import os
 import re
-from pathlib import Path
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from email.message import Message
+from email.utils import parsedate_to_datetime
 from typing import Final
 
+from eventlog.config.kinds import is_header_text
+from eventlog.config.settings import SinkSettings
 from eventlog.errors import ConfigError, ReceiverAway
-from eventlog.model import Answer
+from eventlog.files.secrets import referenced_secret
+from eventlog.model import LEVELS, Answer, Level, Verdict, answer_of
 from eventlog.publisher.sinks import Document
 from eventlog.transport.http import HttpClient, HttpFailed, Response
 from eventlog.xds.reader import read_answer
 
-DEFAULT_TIMEOUT: Final = 30.0
-"""Seconds for one document and its answer if nothing else is said."""
+_ACCEPT: Final = {"xds": "application/xml", "status": "*/*", "json": "application/json"}
+"""What is accepted as the body of a response, by the form of the answer."""
 
-DEFAULT_MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
-"""Bytes of the largest answer that is taken if nothing else is said."""
+_BUSY: Final = (429, 503)
+"""Statuses that ask for a retry, in every form: nothing of the envelope was looked at."""
+
+_REFUSED: Final = (400, 409, 413, 422)
+"""Statuses that refuse something of the envelope without saying what."""
+
+_GONE: Final = 410
 
 _ADVICE: Final = {
-    401: "credentials are needed: EVENTLOG_SINK_TOKEN, or EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD",
-    403: "the credentials do not suffice",
-    404: "see sink.url",
-    405: "see sink.url",
+    401: "credentials are needed: EVENTLOG_SINK_TOKEN, or EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD, or "
+    "sink.secret_headers",
+    403: "the credentials do not suffice, or the signature is of another secret",
+    404: "nothing receives at this path, see sink.url",
+    405: "no POST is taken at this path, see sink.url",
     413: "see publisher.batch_size",
+    415: "the format or the compression is not taken, see format.type and sink.compression",
 }
 
 
@@ -42,61 +63,78 @@ class HttpSink:
     A document may come twice, its events under the same event-ids (spec/event-log.md 12).
     """
 
-    __slots__ = ("_client", "_max_answer_bytes")
+    __slots__ = ("_client", "_compresses", "_form", "_headers", "_limit", "_signing_keys")
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        timeout: float = DEFAULT_TIMEOUT,
-        ca_file: Path | None = None,
-        client_certificate: Path | None = None,
-        client_key: Path | None = None,
-        token: str | None = None,
-        user: str | None = None,
-        password: str | None = None,
-        max_answer_bytes: int = DEFAULT_MAX_ANSWER_BYTES,
-    ) -> None:
-        """``token`` is sent as bearer, or ``user`` and ``password`` as basic credentials; the rest as of
-        ``HttpClient``. Raises ConfigError.
+    def __init__(self, url: str, settings: SinkSettings | None = None, answer: str = "xds") -> None:
+        """``settings``: those of ``[sink]``, None = the defaults. ``answer``: where the answer stands, as
+        ``sink.answer`` has it. Raises ConfigError.
         """
-        authorization, secrets = _credentials(token, user, password)
-        self._max_answer_bytes = max_answer_bytes
+        settings = settings or SinkSettings()
+        credentials, secrets = _credentials(settings.token, settings.user, settings.password)
+        named = _secret_headers(settings.secret_headers or {})
+        self._signing_keys = _signing_keys(settings.signing_secret)
+        self._headers = {**(settings.headers or {}), "Accept": _ACCEPT[answer]}
+        self._compresses, self._form, self._limit = settings.compression == "gzip", answer, settings.max_answer_bytes
         self._client = HttpClient(
             url,
-            timeout=timeout,
-            max_answer_bytes=max_answer_bytes,
+            timeout=settings.timeout,
+            max_answer_bytes=settings.max_answer_bytes,
             section="sink",
-            authorization=authorization,
-            secrets=secrets,
-            ca_file=ca_file,
-            client_certificate=client_certificate,
-            client_key=client_key,
+            credentials=credentials | named,
+            secrets=(*secrets, *named.values(), *(settings.signing_secret or "").split()),
+            ca_file=settings.ca_file,
+            client_certificate=settings.client_certificate,
+            client_key=settings.client_key,
         )
 
     def send(self, document: Document) -> Answer:
         """Post one document and read the answer to its events. Raises ReceiverAway, with what came and from where."""
+        body = document.body.encode()
         headers = {
+            **self._headers,
             "Content-Type": document.media_type,
-            "Accept": "application/xml",
             "Eventlog-Flight": str(document.flight),
             "Eventlog-Envelope": str(document.envelope),
             **dict(document.headers),
         }
+        if self._signing_keys:
+            headers |= _signature(self._signing_keys, document, body)
+        if self._compresses:
+            headers["Content-Encoding"] = "gzip"
+            body = gzip.compress(body, 6, mtime=0)
         try:
-            response = self._client.request("POST", headers, document.body.encode())
-            if 200 <= response.status <= 299:
-                return read_answer(response.body, document.event_ids, self._max_answer_bytes)
-            why = self._refusal(response)
+            response = self._client.request("POST", headers, body)
+            return self._answer(response, document.event_ids)
         except (HttpFailed, ReceiverAway) as error:
-            why = str(error)
-        raise ReceiverAway(f"{self._client.shown}: {self._client.clean(why, 1000)}") from None
+            raise ReceiverAway(f"{self._client.shown}: {self._client.clean(str(error), 1000)}") from None
 
     def flush(self) -> None:
         """Nothing is kept back: what was answered is the receiver's."""
 
     def close(self) -> None:
         self._client.close()
+
+    def _answer(self, response: Response, event_ids: Collection[str]) -> Answer:
+        """What a response says. Raises ReceiverAway if it says nothing."""
+        status, headers, body = response
+        if 200 <= status <= 299:
+            if self._form == "status":
+                return Answer()
+            try:
+                if self._form == "json":
+                    return read_results(body, event_ids)
+                return read_answer(body, event_ids, self._limit)
+            except ReceiverAway as away:
+                hint = 'a receiver that answers by its status alone needs sink.answer = "status"'
+                raise ReceiverAway(f"{away}; {hint}") from None
+        why = self._refusal(response)
+        if status in _BUSY:
+            return Answer(general=Verdict(Level.RETRY, why), retry_after=retry_after(headers))
+        if self._form != "xds" and status in _REFUSED:
+            return Answer(general=Verdict(Level.ERROR, why), culprit_unknown=True)
+        if self._form != "xds" and status == _GONE:
+            return Answer(general=Verdict(Level.FATAL, why))
+        raise ReceiverAway(why)
 
     def _refusal(self, response: Response) -> str:
         """What a status other than 2xx says, on one line."""
@@ -116,19 +154,136 @@ class HttpSink:
         return "; ".join(parts)
 
 
-def _credentials(token: str | None, user: str | None, password: str | None) -> tuple[str | None, tuple[str, ...]]:
-    """The Authorization header, and what of them is never shown. Raises ConfigError, which shows none either."""
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def read_results(body: bytes, event_ids: Collection[str]) -> Answer:
+    """The answer ``{"results": [{"event_id": "7", "status": "retry", "message": "..."}]}`` to ``event_ids``.
+
+    The words of ``status`` are those of an XDS answer, and mean the same; an event without a result is a success.
+    Raises ReceiverAway if this is no such answer.
+    """
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        what = "no JSON" if body.strip() else "empty"
+        raise ReceiverAway(f"the receiver's answer is {what}: {_NEEDED}") from None
+    results = answer.get("results") if isinstance(answer, dict) else None
+    if not isinstance(results, list):
+        raise ReceiverAway(f"the receiver's answer has no list of results: {_NEEDED}")
+    return answer_of(_results(results), event_ids)
+
+
+_NEEDED: Final = '{"results": [{"event_id": ..., "status": ...}]} needed'
+
+
+def _results(results: list[object]) -> Iterator[tuple[str, Verdict]]:
+    for place, result in enumerate(results, 1):
+        event_id, status, message = (
+            (result.get("event_id"), result.get("status"), result.get("message") or "")
+            if isinstance(result, dict)
+            else (None, None, None)
+        )
+        if isinstance(event_id, int) and not isinstance(event_id, bool):
+            event_id = str(event_id)
+        if not isinstance(event_id, str) or not isinstance(status, str) or not isinstance(message, str):
+            raise ReceiverAway(f"result {place} of the receiver's answer lacks an event_id or a status: {_NEEDED}")
+        yield event_id, Verdict(LEVELS.get(status, Level.ERROR), message.strip())
+
+
+def retry_after(headers: Message) -> float | None:
+    """The seconds of ``Retry-After``, a number of them or a date (RFC 9110 10.2.3); None if there is none.
+
+    A date is measured by the receiver's own clock, if it tells that (``Date``).
+    """
+    text = (headers.get("Retry-After") or "").strip()
+    if re.fullmatch("[0-9]{1,9}", text):
+        return float(text)
+    until = _date(text)
+    if until is None:
+        return None
+    now = _date(headers.get("Date") or "") or datetime.now(UTC)
+    return max(0.0, (until - now).total_seconds())
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+# --- secrets ----------------------------------------------------------------------------------------------------------
+
+_KEY_BYTES: Final = (24, 64)
+"""The shortest and the longest key of a signature (Standard Webhooks 1.0.0, "Signature scheme")."""
+
+
+def _signature(keys: Sequence[bytes], document: Document, body: bytes) -> dict[str, str]:
+    """The headers of Standard Webhooks 1.0.0: ``{webhook-id}.{webhook-timestamp}.{body}`` is signed, by each key.
+
+    The body is signed as it is before compression, as receivers' frameworks give it to them. The id is of the events
+    and of what is said of them: what is left of an envelope is another message, since a receiver may pass over a
+    message that it knows.
+    """
+    whose = ",".join(document.event_ids) or str(document.flight)
+    digest = hashlib.sha256(f"{whose}\n".encode() + body).digest()
+    identity = f"msg_{base64.urlsafe_b64encode(digest[:18]).decode('ascii')}"
+    moment = str(int(time.time()))
+    content = f"{identity}.{moment}.".encode() + body
+    signatures = (base64.b64encode(hmac.digest(key, content, "sha256")).decode("ascii") for key in keys)
+    return {
+        "webhook-id": identity,
+        "webhook-timestamp": moment,
+        "webhook-signature": " ".join(f"v1,{one}" for one in signatures),
+    }
+
+
+def _signing_keys(secret: str | None) -> tuple[bytes, ...]:
+    """The keys of ``EVENTLOG_SINK_SIGNING_SECRET``. Raises ConfigError, which shows none."""
+    keys = []
+    for text in [] if secret is None else secret.split() or [""]:
+        encoded = text.removeprefix("whsec_")
+        try:
+            key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
+        except (binascii.Error, ValueError):
+            key = b""
+        if not _KEY_BYTES[0] <= len(key) <= _KEY_BYTES[1]:
+            least, most = _KEY_BYTES
+            raise ConfigError(
+                f"EVENTLOG_SINK_SIGNING_SECRET is to be whsec_ and {least} to {most} random bytes in base64, as "
+                f"`python -c \"import base64, secrets; print('whsec_' + "
+                f'base64.b64encode(secrets.token_bytes(32)).decode())"` makes them'
+            )
+        keys.append(key)
+    return tuple(keys)
+
+
+def _secret_headers(references: Mapping[str, str]) -> dict[str, str]:
+    """The headers that ``sink.secret_headers`` leads to. Raises ConfigError."""
+    headers = {}
+    for name, reference in references.items():
+        source = f"sink.secret_headers, {name}"
+        headers[name] = referenced_secret(reference, source, os.environ).strip()
+        if not is_header_text(headers[name]):
+            raise ConfigError(f"{source}: what {reference} holds has line ends or characters beyond ASCII")
+    return headers
+
+
+def _credentials(token: str | None, user: str | None, password: str | None) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The Authorization header, and what of it is never shown. Raises ConfigError, which shows none either."""
     if token is not None:
         if user is not None or password is not None:
             raise ConfigError("EVENTLOG_SINK_TOKEN excludes EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD; keep one")
         if not token or any(not "!" <= c <= "~" for c in token):
             raise ConfigError("EVENTLOG_SINK_TOKEN is empty or holds blanks, line ends or characters beyond ASCII")
-        return f"Bearer {token}", (token,)
+        return {"Authorization": f"Bearer {token}"}, (token,)
     if user is None and password is None:
-        return None, ()
+        return {}, ()
     if not user or not password:
         raise ConfigError("EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD are needed both, or neither")
     if ":" in user or not f"{user}{password}".isprintable():
         raise ConfigError("EVENTLOG_SINK_USER holds a colon, or one of user and password a control character")
     encoded = base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
-    return f"Basic {encoded}", (encoded, password)
+    return {"Authorization": f"Basic {encoded}"}, (encoded, password)

@@ -1,0 +1,76 @@
+"""An ``HttpSink`` with short options, its documents, and certificates, for tests beside ``receiver``."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from receiver import Receiver, Script, answer, status
+
+from eventlog.config.settings import SinkSettings
+from eventlog.errors import ReceiverAway
+from eventlog.model import Answer
+from eventlog.publisher.sinks import Document
+from eventlog.publisher.sinks.http import HttpSink
+
+PATIENCE = 20.0
+"""Seconds that a test would wait for what is to come at once."""
+
+WARNING = answer(status("warning", "1"))
+
+
+def document(*event_ids: str, body: str = "<nds>Ünï</nds>\n") -> Document:
+    return Document(12, 3, event_ids or ("1", "2"), body)
+
+
+def http_sink(url: str, *, form: str = "xds", **options: Any) -> HttpSink:
+    """A sink with these options of ``[sink]``; ``form``: that of the answer."""
+    return HttpSink(url, SinkSettings(**{"timeout": PATIENCE, **options}), form)
+
+
+@contextlib.contextmanager
+def sink_to(receiver: Receiver, **options: Any) -> Iterator[HttpSink]:
+    with contextlib.closing(http_sink(receiver.url, **options)) as sink:
+        yield sink
+
+
+def answered(script: Script, *event_ids: str, form: str = "xds") -> Answer:
+    with Receiver(script) as receiver, sink_to(receiver, form=form) as sink:
+        return sink.send(document(*event_ids))
+
+
+def away(script: Script, **options: Any) -> str:
+    """The message of the error that a document meets."""
+    with Receiver(script) as receiver, sink_to(receiver, **options) as sink:
+        with pytest.raises(ReceiverAway) as caught:
+            sink.send(document())
+        assert str(caught.value).startswith(receiver.url)
+        return str(caught.value)
+
+
+def chunked(*pieces: bytes) -> bytes:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head + b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (*pieces, b""))
+
+
+@cache
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+def server_context(name: str = "127.0.0.1") -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority().issue_cert(name).configure_cert(context)
+    return context
+
+
+def ca_file(directory: Path) -> Path:
+    path = directory / "ca.pem"
+    authority().cert_pem.write_to_path(path)
+    return path

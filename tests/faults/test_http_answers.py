@@ -1,0 +1,356 @@
+"""What responses say of an envelope, and what says nothing (spec/event-log.md 8.4)."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from http_sinks import PATIENCE, WARNING, answered, away, chunked, document, sink_to
+from receiver import CUT, Receiver, Request, answer, reply, status
+
+from eventlog.errors import ReceiverAway
+from eventlog.model import Answer, Level, Verdict
+
+
+@pytest.mark.parametrize("level", list(Level))
+def test_level_of_one_event_leaves_the_others(level: Level) -> None:
+    read = answered(lambda _: reply(200, answer(status(level.name.lower(), "2", "why"))), "1", "2", "3")
+    assert [read.verdict(name) for name in "123"] == [Verdict(Level.SUCCESS), Verdict(level, "why"), Verdict(Level(0))]
+    assert read.general is None
+
+
+def test_retry_without_event_id_is_for_all() -> None:
+    read = answered(lambda _: reply(200, answer(status("retry"))))
+    assert read.general == Verdict(Level.RETRY)
+
+
+def test_event_ids_that_were_not_sent_are_named_and_change_nothing() -> None:
+    read = answered(lambda _: reply(200, answer(status("fatal", "99"), status("error", "2"))))
+    assert read.unknown_ids == ("99",)
+    assert [read.verdict(name).level for name in "12"] == [Level.SUCCESS, Level.ERROR]
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        reply(200, WARNING),
+        reply(202, WARNING, "Content-Type: text/plain"),
+        reply(200, WARNING, "Content-Encoding: identity"),
+        chunked(WARNING[:7], WARNING[7:]),
+        b"HTTP/1.1 100 Continue\r\n\r\n" + reply(200, WARNING),
+        reply(200, b'<?xml version="1.0" encoding="ISO-8859-1"?>' + answer(status("warning", "1", "\xfc"))),
+    ],
+)
+def test_any_2xx_with_an_xds_body_is_an_answer(response: bytes) -> None:
+    assert answered(lambda _: response).verdict("1").level is Level.WARNING
+
+
+def test_body_without_length_ends_with_the_connection() -> None:
+    read = answered(lambda _: [b"HTTP/1.0 200 OK\r\n\r\n" + WARNING, CUT])
+    assert read.verdict("1").level is Level.WARNING
+
+
+@pytest.mark.parametrize(
+    ("response", "message"),
+    [
+        (reply(200), "answer is empty"),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", 'by its status alone needs sink.answer = "status"'),
+        (reply(410), "answers 410 Gone"),
+        (reply(422), "answers 422 Unprocessable"),
+        (reply(200, b"OK"), "answer cannot be read: line 1: not well-formed"),
+        (reply(200, b"<html><body>welcome</body></html>"), "no XDS answer: root element html"),
+        (reply(200, b"<!DOCTYPE nds>" + answer()), "a DOCTYPE is not accepted"),
+        (reply(200, answer()[:-9]), "not well-formed"),
+        (reply(200, answer(), "Content-Encoding: gzip"), "Content-Encoding gzip, which was not asked for"),
+        (
+            reply(400, b"line 1:\r\n\x1b[31m no\t such class"),
+            "answers 400 Bad Request; line 1: \ufffd[31m no such class",
+        ),
+        (reply(401), "answers 401 Unauthorized; credentials are needed: EVENTLOG_SINK_TOKEN"),
+        (reply(404, b"nothing here"), "nothing receives at this path, see sink.url; nothing here"),
+        (reply(413), "see publisher.batch_size"),
+        (reply(500, WARNING), "answers 500 Internal Server Error; <nds"),
+        (b"HTTP/1.1 299\r\nContent-Length: 0\r\n\r\n", "answer is empty"),
+        (b"HTTP/1.1 666 Beast\r\nContent-Length: 0\r\n\r\n", "answers 666"),
+    ],
+)
+def test_response_that_is_no_answer_means_that_the_receiver_is_away(response: bytes, message: str) -> None:
+    assert message in away(lambda _: response)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "message"),
+    [
+        ([CUT], "closed the connection without an answer"),
+        ([b"HTTP/1.1 200 OK\r\nContent-", CUT], "answer is empty"),
+        ([reply(200, WARNING)[:-10], CUT], "ended in the middle of the answer"),
+        ([chunked(WARNING)[:-12], CUT], "ended in the middle of the answer"),
+        ([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", CUT], "ended in the middle of the answer"),
+        ([b"HTTP/1.1 200 OK\r\n\r\n" + WARNING[:-10], CUT], "not well-formed"),
+        ([b"220 mail.example.com ESMTP\r\n", CUT], "no HTTP response: BadStatusLine"),
+        ([b"\x15\x03\x01\x00\x02\x02\x16", CUT], "no HTTP response: BadStatusLine"),
+        ([b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200, CUT], "no HTTP response: HTTPException: got more than 100"),
+        ([b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000, CUT], "no HTTP response: LineTooLong"),
+    ],
+)
+def test_connection_that_is_cut_or_speaks_otherwise_means_that_the_receiver_is_away(
+    pieces: list[bytes], message: str
+) -> None:
+    assert message in away(lambda _: pieces)
+
+
+def test_message_shows_only_the_beginning_of_a_long_page() -> None:
+    message = away(lambda _: reply(502, b"<p>" + b"x" * 1_000_000))
+    assert "502 Bad Gateway" in message
+    assert len(message) < 400
+
+
+def test_redirect_is_not_followed() -> None:
+    with Receiver() as elsewhere:
+        location = f"Location: {elsewhere.url}?ticket=t0p"
+        message = away(lambda _: reply(307, b"", location), token="s3cret")
+        assert (
+            "answers 307 Temporary Redirect; redirects are not followed, sink.url is to name the place itself: "
+            in message
+        )
+        assert elsewhere.url in message
+        assert "t0p" not in message
+    assert elsewhere.requests == []
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param([reply(200, b"x" * 2000)], id="length"),
+        pytest.param([chunked(b"x" * 2000)], id="chunks"),
+        pytest.param([b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 2000, CUT], id="until-closed"),
+        pytest.param([b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\n\r\n<nds", CUT], id="announced"),
+        pytest.param(
+            [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffff\r\n" + b"x" * 99_999, CUT], id="chunk"
+        ),
+    ],
+)
+def test_answer_beyond_the_limit_is_not_taken(pieces: list[bytes]) -> None:
+    assert "more than 1000 bytes (sink.max_answer_bytes)" in away(lambda _: pieces, max_answer_bytes=1000)
+
+
+def test_answer_as_large_as_the_limit_is_taken() -> None:
+    body = answer(status("success", "1", "x" * 900))
+    with Receiver(lambda _: reply(200, body)) as receiver, sink_to(receiver, max_answer_bytes=len(body)) as sink:
+        assert sink.send(document()).verdict("1").level is Level.SUCCESS
+
+
+def test_endless_answer_is_left_at_the_limit() -> None:
+    def endless() -> Iterator[bytes]:
+        yield b"HTTP/1.1 200 OK\r\n\r\n"
+        while True:
+            yield b"x" * 65_536
+
+    assert "more than 1000000 bytes" in away(lambda _: endless(), max_answer_bytes=1_000_000)
+
+
+def test_late_answer_within_the_time_counts() -> None:
+    sent = threading.Event()
+
+    def late(_request: Request) -> Iterator[bytes]:
+        sent.set()
+        released.wait(PATIENCE)
+        yield reply(200, WARNING)
+
+    released = threading.Event()
+    with Receiver(late) as receiver, sink_to(receiver) as sink, ThreadPoolExecutor(1) as threads:
+        answering = threads.submit(sink.send, document())
+        assert sent.wait(PATIENCE)
+        assert not answering.done()
+        released.set()
+        assert answering.result(PATIENCE).verdict("1").level is Level.WARNING
+
+
+@pytest.mark.parametrize(
+    "location", ["", "/login", "//[", "http://[::1", "https://hr:pw@elsewhere:99999/x?y#z", "\xff"]
+)
+def test_redirect_to_anything_means_that_the_receiver_is_away(location: str) -> None:
+    message = away(lambda _: reply(302, b"", f"Location: {location}"))
+    assert "answers 302 Found; redirects are not followed" in message
+    assert "pw" not in message
+
+
+# --- a receiver that is busy ------------------------------------------------------------------------------------------
+
+FORMS = ("xds", "status", "json")
+DATE = "Date: Tue, 15 Nov 1994 08:12:31 GMT"
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("code", [429, 503])
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        (("Retry-After: 120",), 120),
+        (("Retry-After: 0",), 0),
+        ((DATE, "Retry-After: Tue, 15 Nov 1994 08:13:01 GMT"), 30),
+        ((DATE, "Retry-After: Tuesday, 15-Nov-94 08:13:01 GMT"), 30),
+        ((DATE, "Retry-After: Tue Nov 15 08:13:01 1994"), 30),
+        ((DATE, "Retry-After: Tue, 15 Nov 1994 08:00:00 GMT"), 0),
+        (("Retry-After: soon",), None),
+        (("Retry-After: -5",), None),
+        (("Retry-After: 99999999999999999999",), None),
+        ((), None),
+    ],
+)
+def test_busy_receiver_gets_all_of_the_envelope_again_after_the_time_that_it_names(
+    form: str, code: int, headers: tuple[str, ...], seconds: float | None
+) -> None:
+    read = answered(lambda _: reply(code, b"full", *headers), form=form)
+    assert read.general is not None
+    assert read.general.level is Level.RETRY
+    assert f"answers {code}" in read.general.message
+    assert read.general.message.endswith("; full")
+    assert (read.retry_after, read.culprit_unknown) == (seconds, False)
+
+
+def test_date_without_the_clock_of_the_receiver_is_measured_by_ours() -> None:
+    moment = format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True)
+    read = answered(lambda _: reply(503, b"", f"Retry-After: {moment}"))
+    assert read.retry_after == pytest.approx(100, abs=PATIENCE)
+
+
+# --- the status alone -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        reply(200, b"ok"),
+        reply(201, b"{}"),
+        reply(202),
+        b"HTTP/1.1 204 No Content\r\n\r\n",
+        reply(200, b"<html>welcome</html>"),
+        reply(200, answer(status("fatal"))),
+        reply(200, b"\x00\xff" * 100),
+    ],
+)
+def test_status_2xx_is_success_whatever_the_body_says(response: bytes) -> None:
+    assert answered(lambda _: response, form="status") == Answer()
+
+
+@pytest.mark.parametrize("form", ["status", "json"])
+@pytest.mark.parametrize("code", [400, 409, 413, 422])
+def test_refusal_is_an_error_of_an_event_that_is_not_named(form: str, code: int) -> None:
+    read = answered(lambda _: reply(code, b'{"detail": "no such\n container"}'), form=form)
+    assert read.culprit_unknown
+    assert read.general is not None
+    assert read.general.level is Level.ERROR
+    assert read.general.message.startswith(f"the receiver answers {code}")
+    assert read.general.message.endswith('{"detail": "no such container"}')
+
+
+@pytest.mark.parametrize("form", ["status", "json"])
+def test_receiver_that_is_gone_for_good_stops_the_publisher(form: str) -> None:
+    read = answered(lambda _: reply(410, b"switched off"), form=form)
+    assert read.general == Verdict(Level.FATAL, "the receiver answers 410 Gone; switched off")
+
+
+@pytest.mark.parametrize("form", ["status", "json"])
+@pytest.mark.parametrize(
+    ("response", "message"),
+    [
+        (reply(301, b"", "Location: https://elsewhere/"), "redirects are not followed, sink.url is to name the place"),
+        (reply(304), "redirects are not followed"),
+        (reply(401), "credentials are needed: EVENTLOG_SINK_TOKEN"),
+        (reply(403), "the credentials do not suffice, or the signature is of another secret"),
+        (reply(404), "nothing receives at this path, see sink.url"),
+        (reply(405), "no POST is taken at this path, see sink.url"),
+        (reply(415), "see format.type and sink.compression"),
+        (reply(418), "answers 418"),
+        (reply(500, b"boom"), "answers 500 Internal Server Error; boom"),
+        (reply(502), "answers 502"),
+        (reply(504), "answers 504"),
+    ],
+)
+def test_other_status_means_that_the_receiver_is_away_and_names_the_likely_mistake(
+    form: str, response: bytes, message: str
+) -> None:
+    assert message in away(lambda _: response, form=form)
+
+
+@pytest.mark.parametrize("form", ["status", "json"])
+@pytest.mark.parametrize(
+    ("pieces", "message"),
+    [
+        ([CUT], "closed the connection without an answer"),
+        ([reply(200, b"0123456789")[:-5], CUT], "ended in the middle of the answer"),
+        ([chunked(b"ok")[:-6], CUT], "ended in the middle of the answer"),
+        ([b"220 mail.example.com ESMTP\r\n", CUT], "no HTTP response"),
+        ([reply(200, b"x" * 2000)], "more than 1000 bytes"),
+    ],
+)
+def test_half_an_answer_is_none_whatever_its_status(form: str, pieces: list[bytes], message: str) -> None:
+    assert message in away(lambda _: pieces, form=form, max_answer_bytes=1000)
+
+
+@pytest.mark.parametrize("form", ["status", "json"])
+def test_answer_that_comes_too_late_is_none(form: str) -> None:
+    with Receiver() as receiver, sink_to(receiver, form=form, timeout=0.3) as sink:
+        receiver.script = lambda _: receiver.silence()
+        with pytest.raises(ReceiverAway, match=r"no whole answer within 0\.3 s|no connection within the time-out"):
+            sink.send(document())
+
+
+# --- results in JSON --------------------------------------------------------------------------------------------------
+
+
+def results(*found: object) -> bytes:
+    return reply(200, json.dumps({"results": found}).encode())
+
+
+@pytest.mark.parametrize("level", list(Level))
+def test_result_of_one_event_leaves_the_others(level: Level) -> None:
+    named = {"event_id": "2", "status": level.name.lower(), "message": " why "}
+    read = answered(lambda _: results(named), "1", "2", "3", form="json")
+    assert [read.verdict(name) for name in "123"] == [Verdict(Level.SUCCESS), Verdict(level, "why"), Verdict(Level(0))]
+    assert (read.general, read.culprit_unknown) == (None, False)
+
+
+def test_of_several_results_for_one_event_the_worst_counts_and_an_unknown_word_is_an_error() -> None:
+    found = ({"event_id": "1", "status": "warning"}, {"event_id": 1, "status": "splendid", "message": None})
+    read = answered(lambda _: results(*found, {"event_id": "1", "status": "success"}), form="json")
+    assert read.verdicts == {"1": Verdict(Level.ERROR)}
+
+
+def test_result_of_an_event_that_was_not_sent_changes_nothing() -> None:
+    read = answered(lambda _: results({"event_id": "99", "status": "fatal"}), form="json")
+    assert (read.unknown_ids, read.verdicts) == (("99",), {})
+
+
+def test_no_results_are_success_for_all() -> None:
+    assert answered(lambda _: results(), form="json") == Answer()
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "answer is empty"),
+        (b"ok", "answer is no JSON"),
+        (b'{"results": [', "answer is no JSON"),
+        (b"\xff\xfe\x00", "answer is no JSON"),
+        (b"[" * 100_000, "answer is no JSON"),
+        (b"[]", "has no list of results"),
+        (b"{}", "has no list of results"),
+        (b'{"results": {"1": "success"}}', "has no list of results"),
+        (b'{"results": ["1"]}', "result 1 of the receiver's answer lacks an event_id or a status"),
+        (b'{"results": [{"status": "error"}]}', "result 1 of"),
+        (b'{"results": [{"event_id": "1", "status": "success"}, {"event_id": "2"}]}', "result 2 of"),
+        (b'{"results": [{"event_id": true, "status": "error"}]}', "result 1 of"),
+        (b'{"results": [{"event_id": "1", "status": "error", "message": 7}]}', "result 1 of"),
+    ],
+)
+def test_json_that_is_no_answer_means_that_the_receiver_is_away(body: bytes, message: str) -> None:
+    told = away(lambda _: reply(200, body), form="json")
+    assert message in told
+    assert 'by its status alone needs sink.answer = "status"' in told

@@ -1,0 +1,315 @@
+"""Connections of the HTTP sink: slow receivers, kept connections, TLS; one deadline holds for all of it."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from http_sinks import (
+    PATIENCE,
+    WARNING,
+    answered,
+    authority,
+    ca_file,
+    chunked,
+    document,
+    http_sink,
+    server_context,
+    sink_to,
+)
+from receiver import CUT, Receiver, Request, accept, answer, in_turn, reply, status
+
+from eventlog.errors import ConfigError, ReceiverAway
+from eventlog.model import Answer, Level, Verdict
+from eventlog.publisher.sinks.http import HttpSink
+
+
+def accept_all(request: Request) -> bytes:
+    """The script of a receiver that reads, and is content."""
+    request.stream.read(int(request.headers["Content-Length"]))
+    return accept(request)
+
+
+def connected(sink: HttpSink) -> None:
+    """Connect with patience, as a busy machine needs it; from then on half a second is all that there is."""
+    sink.send(document())
+    sink._client._timeout = 0.5
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(WARNING)
+
+
+@pytest.mark.parametrize(
+    "misbehave",
+    [
+        pytest.param(lambda receiver: receiver.silence(), id="silent"),
+        pytest.param(lambda receiver: receiver.drip(HEAD + WARNING, 0.05), id="head-dripped"),
+        pytest.param(
+            lambda receiver: (p for part in ([HEAD], receiver.drip(WARNING, 0.05)) for p in part), id="body-dripped"
+        ),
+        pytest.param(lambda receiver: (p for part in ([HEAD], receiver.silence()) for p in part), id="body-missing"),
+        pytest.param(
+            lambda receiver: receiver.drip(b"HTTP/1.1 100 Continue\r\n\r\n" * 10, 0.05), id="continue-dripped"
+        ),
+    ],
+)
+@pytest.mark.parametrize("tls", [False, True])
+def test_receiver_that_is_slow_holds_the_publisher_no_longer_than_the_time_out(
+    misbehave: object, tls: bool, tmp_path: Path
+) -> None:
+    options = {"ca_file": ca_file(tmp_path)} if tls else {}
+    with Receiver(tls=server_context() if tls else None) as receiver, sink_to(receiver, **options) as sink:
+        connected(sink)
+        receiver.script = lambda _: misbehave(receiver)  # type: ignore[operator]
+        with pytest.raises(ReceiverAway, match=r"no whole answer within 0\.5 s"):
+            sink.send(document())
+
+
+def read_slowly(receiver: Receiver, request: Request) -> Iterator[bytes]:
+    """Read on for 15 seconds and answer, if nobody minds."""
+    for _ in range(300):
+        request.stream.read(100_000)
+        receiver.closing.wait(0.05)
+    yield reply(200, answer())
+
+
+@pytest.mark.parametrize(
+    "misbehave",
+    [
+        pytest.param(lambda receiver, _: receiver.silence(), id="reads-nothing"),
+        pytest.param(read_slowly, id="reads-slowly"),
+    ],
+)
+@pytest.mark.parametrize("tls", [False, True])
+def test_receiver_that_does_not_read_holds_the_publisher_no_longer_than_the_time_out(
+    misbehave: object, tls: bool, tmp_path: Path
+) -> None:
+    options = {"ca_file": ca_file(tmp_path)} if tls else {}
+    with (
+        Receiver(accept_all, tls=server_context() if tls else None, reads=False) as receiver,
+        sink_to(receiver, **options) as sink,
+    ):
+        connected(sink)
+        receiver.script = lambda request: misbehave(receiver, request)  # type: ignore[operator]
+        with pytest.raises(ReceiverAway, match=r"no whole answer within 0\.5 s"):
+            sink.send(document(body="x" * 30_000_000))
+
+
+def test_receiver_that_accepts_and_speaks_no_tls_holds_the_publisher_no_longer_than_the_time_out() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sink = http_sink(f"https://127.0.0.1:{server.getsockname()[1]}/", timeout=0.3)
+        with pytest.raises(ReceiverAway, match="no connection within the time-out"):
+            sink.send(document())
+
+
+def test_refusal_before_the_document_was_read_is_heard() -> None:
+    with (
+        Receiver(lambda _: [reply(413, b"too much"), CUT], reads=False) as receiver,
+        sink_to(receiver) as sink,
+        pytest.raises(ReceiverAway, match=r"answers 413 .*; too much"),
+    ):
+        sink.send(document(body="x" * 5_000_000))
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port where nobody listens, and that nobody else is given meanwhile."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield int(held.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("http://127.0.0.1:{port}/xds", "no connection: Connection refused"),
+        ("https://127.0.0.1:{port}/xds", "no connection: Connection refused"),
+        ("http://receiver.invalid/xds", "the host name receiver.invalid cannot be resolved"),
+    ],
+)
+def test_receiver_that_is_not_there_is_away(url: str, message: str, closed_port: int) -> None:
+    url = url.format(port=closed_port)
+    with pytest.raises(ReceiverAway) as caught:
+        http_sink(url).send(document())
+    assert str(caught.value).startswith(f"{url}: {message}")
+
+
+def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch, closed_port: int) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{closed_port}")
+    assert answered(accept) == Answer()
+
+
+def test_publisher_comes_back_to_a_receiver_that_was_away() -> None:
+    script = in_turn(lambda _: reply(500), lambda _: [CUT], lambda _: reply(200, b"?"), accept)
+    with Receiver(script) as receiver, sink_to(receiver) as sink:
+        for _ in range(3):
+            with pytest.raises(ReceiverAway):
+                sink.send(document())
+        assert sink.send(document()) == Answer()
+
+
+def test_connection_is_kept_for_the_next_document() -> None:
+    with Receiver(in_turn(accept, lambda _: chunked(WARNING), accept)) as receiver, sink_to(receiver) as sink:
+        for _ in range(3):
+            sink.send(document())
+    assert [request.connection for request in receiver.requests] == [1, 1, 1]
+
+
+def test_connection_is_not_kept_when_the_receiver_says_so() -> None:
+    with Receiver(lambda _: [reply(200, answer(), "Connection: close"), CUT]) as receiver, sink_to(receiver) as sink:
+        for _ in range(2):
+            sink.send(document())
+    assert [request.connection for request in receiver.requests] == [1, 2]
+
+
+def test_connection_that_the_receiver_closed_in_between_is_replaced() -> None:
+    with Receiver() as receiver, sink_to(receiver) as sink:
+        sink.send(document())
+        receiver.hang_up()
+        assert sink.send(document()) == Answer()
+    assert [request.connection for request in receiver.requests] == [1, 2]
+
+
+def test_kept_connection_that_is_closed_without_an_answer_is_replaced_once() -> None:
+    with Receiver(in_turn(accept, lambda _: [CUT], accept)) as receiver, sink_to(receiver) as sink:
+        sink.send(document())
+        assert sink.send(document()) == Answer()
+    assert [request.connection for request in receiver.requests] == [1, 1, 2]
+
+
+def test_what_comes_between_two_documents_is_no_answer() -> None:
+    """Some servers send 408 on a connection that was idle for long, and close it."""
+    idle, closed = threading.Event(), threading.Event()
+
+    def impatient(_request: Request) -> Iterator[bytes]:
+        yield reply(200, answer())
+        idle.wait(PATIENCE)
+        yield reply(408, b"", "Connection: close")
+        closed.set()
+        yield CUT
+
+    with Receiver(in_turn(impatient, accept)) as receiver, sink_to(receiver) as sink:
+        sink.send(document())
+        idle.set()
+        assert closed.wait(PATIENCE)
+        assert sink.send(document()) == Answer()
+    assert [request.connection for request in receiver.requests] == [1, 2]
+
+
+def test_kept_connection_that_is_cut_within_an_answer_is_not_tried_again() -> None:
+    script = in_turn(accept, lambda _: [reply(200, WARNING)[:-10], CUT], accept)
+    with Receiver(script) as receiver, sink_to(receiver) as sink:
+        sink.send(document())
+        with pytest.raises(ReceiverAway, match="in the middle of the answer"):
+            sink.send(document())
+    assert len(receiver.requests) == 2
+
+
+def test_documents_of_several_threads_are_in_the_air_at_once_and_get_their_own_answers() -> None:
+    together = threading.Barrier(8)
+
+    def script(request: Request) -> bytes:
+        together.wait(PATIENCE)
+        return reply(200, answer(status("error", request.body, request.body)))
+
+    def send(number: int) -> Verdict:
+        return sink.send(document(str(number), body=str(number))).verdict(str(number))
+
+    with Receiver(script) as receiver, sink_to(receiver) as sink:
+        for _ in range(3):  # new threads each time, as a flight has
+            with ThreadPoolExecutor(8) as threads:
+                found = list(threads.map(send, range(8)))
+            assert found == [Verdict(Level.ERROR, str(number)) for number in range(8)]
+    assert {request.connection for request in receiver.requests} == set(range(1, 9))
+
+
+def test_documents_go_over_tls_to_a_receiver_of_a_trusted_authority(tmp_path: Path) -> None:
+    with (
+        Receiver(tls=server_context()) as receiver,
+        sink_to(receiver, ca_file=ca_file(tmp_path), token="s3cret") as sink,
+    ):
+        for _ in range(3):
+            assert sink.send(document()) == Answer()
+        receiver.hang_up()
+        assert sink.send(document()) == Answer()
+    assert [request.connection for request in receiver.requests] == [1, 1, 1, 2]
+    assert receiver.requests[0].headers["Authorization"] == "Bearer s3cret"
+
+
+def test_kept_tls_connection_that_is_closed_without_an_answer_is_replaced_once(tmp_path: Path) -> None:
+    with (
+        Receiver(in_turn(accept, lambda _: [CUT], accept), tls=server_context()) as receiver,
+        sink_to(receiver, ca_file=ca_file(tmp_path)) as sink,
+    ):
+        sink.send(document())
+        assert sink.send(document()) == Answer()
+    assert [request.connection for request in receiver.requests] == [1, 1, 2]
+
+
+def test_certificate_of_an_unknown_authority_is_refused() -> None:
+    with (
+        Receiver(tls=server_context()) as receiver,
+        sink_to(receiver, token="s3cret") as sink,
+        pytest.raises(ReceiverAway, match=r"certificate is not trusted: .*; sink\.ca_file names further"),
+    ):
+        sink.send(document())
+    assert receiver.requests == []
+
+
+def test_certificate_of_another_host_is_refused(tmp_path: Path) -> None:
+    with (
+        Receiver(tls=server_context("receiver.example.com")) as receiver,
+        sink_to(receiver, ca_file=ca_file(tmp_path)) as sink,
+        pytest.raises(ReceiverAway, match=r"certificate is not trusted: .*127\.0\.0\.1"),
+    ):
+        sink.send(document())
+    assert receiver.requests == []
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_client_certificate_is_shown_to_a_receiver_that_asks(separate: bool, tmp_path: Path) -> None:
+    context = server_context()
+    authority().configure_trust(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    issued = authority().issue_cert("publisher@example.com")
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    if separate:
+        issued.cert_chain_pems[0].write_to_path(certificate)
+        issued.private_key_pem.write_to_path(key)
+    else:
+        issued.private_key_and_cert_chain_pem.write_to_path(certificate)
+    options = {"ca_file": ca_file(tmp_path), "client_certificate": certificate}
+    with Receiver(tls=context) as receiver:
+        with sink_to(receiver, **options, client_key=key if separate else None) as sink:
+            assert sink.send(document()) == Answer()
+        with sink_to(receiver, ca_file=options["ca_file"]) as sink, pytest.raises(ReceiverAway):
+            sink.send(document())
+    assert len(receiver.requests) == 1
+
+
+def test_key_with_a_passphrase_is_refused_and_not_asked_for(tmp_path: Path) -> None:
+    from cryptography.hazmat.primitives import serialization
+
+    issued = authority().issue_cert("publisher@example.com")
+    key = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
+    locked = tmp_path / "client.pem"
+    encryption = serialization.BestAvailableEncryption(b"s3cret")
+    locked.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+        + issued.cert_chain_pems[0].bytes()
+    )
+    with pytest.raises(ConfigError, match="client_certificate has a passphrase"):
+        http_sink("https://receiver/", client_certificate=locked)
+
+
+def test_plain_receiver_behind_an_https_url_is_away() -> None:
+    with Receiver() as receiver:
+        sink = http_sink(receiver.url.replace("http:", "https:"))
+        with pytest.raises(ReceiverAway, match="no TLS connection"):
+            sink.send(document())
