@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import count
 from typing import Final
 
-from eventlog.changes.from_events import ReadOutgoing, outgoing_reader
+from eventlog.changes.from_events import outgoing_reader
 from eventlog.core.catalog import Catalog, Column, ObjectClass, Table
 from eventlog.core.events import Outgoing, public_event
 from eventlog.core.typed import moment_reader
 from eventlog.core.values import ValueOptions
 from eventlog.errors import BadValue, FormatError, ReceiverAway, RowError
-from eventlog.model import Change, Level, LogRow, Verdict
-from eventlog.publisher.flight import Flight
+from eventlog.model import Level, LogRow, Verdict
+from eventlog.publisher.flight import Flight, placed
 from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.qlik.columns import QlikColumn, columns_of
+from eventlog.qlik.envelope import Written
 from eventlog.qlik.errors import RegistryError
 from eventlog.qlik.message_options import WriteOptions
 from eventlog.qlik.message_writer import MessageWriter, WriteOutgoing
@@ -42,11 +44,7 @@ class QlikMessages:
     ) -> None:
         self._values, self._utc_now = values, utc_now
         self._writer = MessageWriter(options, registry=registry, utc_now=utc_now)
-        self._catalog: Catalog | None = None
-        self._direct: dict[ObjectClass, WriteOutgoing] = {}
-        self._generation = 0
-        self._read_change: ReadOutgoing | None = None
-        self._read_moment = moment_reader(values.time_zone)
+        self._messages: EventMessages | None = None
 
     @property
     def heartbeat(self) -> str:
@@ -74,9 +72,9 @@ class QlikMessages:
         """The records as lines of a file; the sequences are not those that will be sent."""
         from eventlog.qlik.message_format import line_of  # brings the reader too, which nothing else needs
 
-        placed = [event._replace(place=place) for place, event in enumerate(events, 1)]
         lines = []
-        for records in self._records(catalog, first_sequence(0, "", self._utc_now()), placed, {}):
+        first = first_sequence(0, "", self._utc_now())
+        for records in self._records(catalog, first, placed(events, count(1)), {}):
             if isinstance(records, Verdict):
                 lines.append(json.dumps({"error": records.message}, ensure_ascii=False) + "\n")
             else:
@@ -87,55 +85,66 @@ class QlikMessages:
         self, catalog: Catalog, first: str, events: Sequence[Outgoing], log_rows: Mapping[int, LogRow]
     ) -> list[tuple[KafkaRecord, ...] | Verdict]:
         """The records of each event, or the verdict, error, of one that the format cannot hold."""
-        if catalog is not self._catalog:
-            self._catalog = catalog
-            self._direct.clear()
-            self._read_change = outgoing_reader(catalog, self._values)
-            self._writer.columns = {
-                cls.name if catalog.schema is None else f"{catalog.schema}.{cls.name}": class_columns(cls)
-                for cls in catalog.classes
-            }
-        sequence_of = sequences(first)
-        return [self._record(event, sequence_of(event.place), _first_row(event, log_rows)) for event in events]
+        if self._messages is None or catalog is not self._messages.catalog:
+            self._messages = EventMessages(self._writer, catalog, self._values)
+        write, time_of, sequence_of = self._messages.write, self._messages.time_of, sequences(first)
+        records: list[tuple[KafkaRecord, ...] | Verdict] = []
+        for event in events:
+            row = log_rows.get(event.ids[0])
+            if row is None:  # of an event that is built again the first that is still N counts
+                row = next((log_rows[record_id] for record_id in event.ids if record_id in log_rows), None)
+            try:
+                written = write(event, time_of(row), sequence_of(event.place))
+            except RegistryError as error:
+                raise ReceiverAway(str(error)) from error
+            except (FormatError, RowError) as error:
+                records.append(Verdict(Level.ERROR, str(error)))
+            else:
+                records.append(tuple([_new(KafkaRecord, (topic, key, value, ())) for topic, key, value in written]))
+        return records
 
-    def _record(self, event: Outgoing, sequence: str, row: LogRow | None) -> tuple[KafkaRecord, ...] | Verdict:
+
+class EventMessages:
+    """Events to messages: straight from their steps where it can be, else by way of Change, which says what is wrong.
+
+    ``values``: what the events were written with. The columns are those of the catalog's classes.
+    """
+
+    def __init__(self, writer: MessageWriter, catalog: Catalog, values: ValueOptions) -> None:
+        writer.columns = {full_name(catalog, cls): class_columns(cls) for cls in catalog.classes}
+        self.catalog = catalog
+        self._writer, self._values, self._generation = writer, values, writer.generation
+        self._read_change, self._read_moment = outgoing_reader(catalog, values), moment_reader(values.time_zone)
+        self._direct: dict[ObjectClass, WriteOutgoing] = {}
+
+    def time_of(self, row: LogRow | None) -> datetime | None:
+        """When an event happened: at the time of its first row, None if that is not known."""
+        if row is None or row.event_time is None:
+            return None
+        try:
+            return self._read_moment(row.event_time)
+        except BadValue:
+            return None
+
+    def write(self, event: Outgoing, time: datetime | None, sequence: str | None = None) -> tuple[Written, ...]:
+        """The messages of an event. ``sequence`` and errors as of ``MessageWriter.messages``."""
         assert event.object_id is not None
-        assert self._catalog is not None
-        time = None if row is None or row.event_time is None else self._moment(row.event_time)
         writer, (object_class, _) = self._writer, event.object_id
         if self._generation != writer.generation:
             self._generation = writer.generation
             self._direct.clear()
         write = self._direct.get(object_class)
         if write is None:
-            write = writer.outgoing_writer(object_class, self._catalog.schema, self._values)
+            write = writer.outgoing_writer(object_class, self.catalog.schema, self._values)
             if write is not None:
                 self._direct[object_class] = write
-        record = None if write is None else write(event, time, sequence)
-        if record is not None:
-            return (_new(KafkaRecord, (*record, ())),)
-        try:
-            return tuple([KafkaRecord(*each) for each in writer.messages(self._change(event, time, row), sequence)])
-        except RegistryError as error:
-            raise ReceiverAway(str(error)) from error
-        except (FormatError, RowError) as error:
-            return Verdict(Level.ERROR, str(error))
-
-    def _change(self, event: Outgoing, time: datetime | None, row: LogRow | None) -> Change:
-        assert self._read_change is not None
-        return self._read_change(event, time, None if row is None else row.perpetrator)
-
-    def _moment(self, text: str) -> datetime | None:
-        try:
-            return self._read_moment(text)
-        except BadValue:
-            return None
+        message = None if write is None else write(event, time, sequence)
+        return writer.messages(self._read_change(event, time, None), sequence) if message is None else (message,)
 
 
-def _first_row(event: Outgoing, log_rows: Mapping[int, LogRow]) -> LogRow | None:
-    """The first row of an event as the log has it; of one that is built again the first that is still N."""
-    row = log_rows.get(event.ids[0])
-    return row or next((log_rows[record_id] for record_id in event.ids if record_id in log_rows), None)
+def full_name(catalog: Catalog, cls: ObjectClass) -> str:
+    """The name of a class's table with its schema."""
+    return cls.name if catalog.schema is None else f"{catalog.schema}.{cls.name}"
 
 
 def class_columns(cls: ObjectClass) -> tuple[QlikColumn, ...]:

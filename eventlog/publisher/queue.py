@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from operator import itemgetter
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow, Remark, check_rows
@@ -26,6 +27,8 @@ from eventlog.model import LogRow, QueueRow, queue_rows
 from eventlog.publisher.context import Context
 from eventlog.sql.rows import tail
 from eventlog.sql.windows import DueWindow, Window
+
+_record_id: Final = itemgetter(LogRow._fields.index("record_id"))
 
 Writers = frozenset[str] | None
 """Transactions of others that had written the log and were open; None = not known, and nobody may go on."""
@@ -99,7 +102,7 @@ class WindowReader:
     def kept(self, chunk: list[LogRow]) -> list[QueueRow]:
         """What is looked at of whole rows, which are kept if the format asks for them."""
         if self.context.output.needs_log_rows:
-            self._log_rows.update((row.record_id, row) for row in chunk)
+            self._log_rows.update(zip(map(_record_id, chunk), chunk, strict=True))
         return list(queue_rows(chunk))
 
     def add(self, chunk: list[QueueRow]) -> None:

@@ -291,13 +291,10 @@ def _key_of(
     writers: Sequence[tuple[str, Callable[[Any], Any]]], null: Any, put_together: Callable[[Sequence[Any]], bytes]
 ) -> KeyOf:
     def key_of(row: Row) -> bytes | None:
-        forms = []
-        for name, write in writers:
-            if name not in row:
-                return None
-            value = row[name]
-            forms.append(null if value is None else write(value))
-        return put_together(forms)
+        try:
+            return put_together([null if (value := row[name]) is None else write(value) for name, write in writers])
+        except KeyError:
+            return None
 
     return key_of
 

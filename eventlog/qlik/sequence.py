@@ -149,7 +149,7 @@ def first_sequence(flight: int, before: str, now: datetime) -> str:
     number = flight * _OF_A_FLIGHT + _STEP
     if number + _OF_A_FLIGHT >= 10**_DIGITS:
         raise SequenceExhausted(f"flight {flight} is beyond the change numbers; begin a new task with a log of its own")
-    return f"{max(before[:PREFIX_LENGTH], time_prefix(now))}{number:0{_DIGITS}}"
+    return f"{max(before[:PREFIX_LENGTH], time_prefix(now))}{number:019}"
 
 
 def sequence_at(first: str, place: int) -> str:
@@ -160,7 +160,7 @@ def sequence_at(first: str, place: int) -> str:
 def sequences(first: str) -> Callable[[int], str]:
     """Place -> sequence, of many events of one flight."""
     prefix, before = first[:PREFIX_LENGTH], int(first[PREFIX_LENGTH:]) - _STEP
-    return lambda place: f"{prefix}{before + _STEP * place:0{_DIGITS}}"
+    return lambda place: f"{prefix}{before + _STEP * place:019}"
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------

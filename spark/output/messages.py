@@ -11,17 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from eventlog.changes.from_events import outgoing_reader
 from eventlog.config.load import Config
-from eventlog.core.catalog import Catalog
 from eventlog.core.events import Decided, Outgoing, build_event
 from eventlog.core.options import parse_options, same_fields
-from eventlog.core.typed import moment_reader
-from eventlog.core.values import ValueOptions
-from eventlog.errors import BadValue, ConfigError, FormatError, RowError
-from eventlog.model import Change, LogRow
+from eventlog.errors import ConfigError, FormatError, RowError
+from eventlog.model import LogRow
 from eventlog.publisher.open import value_options
-from eventlog.publisher.qlik_messages import class_columns
+from eventlog.publisher.qlik_messages import EventMessages, full_name
 from eventlog.qlik.message_format import line_of
 from eventlog.qlik.message_options import WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
@@ -64,9 +60,7 @@ def read_options(config: Config, options: Mapping[str, Any], form: str) -> Write
 
 def renderer(job: Job) -> Render:
     """Groups to the messages of their events, as the publisher would send them."""
-    options, values, classes = job.options.events, value_options(job.config), catalog(job)
-    write = _line_writer(job)
-    change_of = _change_reader(classes, values)
+    options, write = job.options.events, _line_writer(job)
 
     def render(decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow]) -> Rendered:
         events = [build_event(group, options, decision, current) for group, decision, current in decided]
@@ -77,7 +71,7 @@ def renderer(job: Job) -> Render:
             if event.operation is None:
                 continue
             try:
-                line, description = write(change_of(event, log_rows[event.ids[0]]), place)
+                line, description = write(event, log_rows[event.ids[0]], place)
             except (FormatError, RowError) as error:
                 bad += [(record_id, RECEIVER, str(error)) for record_id in event.contributed]
                 counts[event.operation] -= 1
@@ -96,52 +90,33 @@ def renderer(job: Job) -> Render:
     return render
 
 
-def _change_reader(classes: Catalog, values: ValueOptions) -> Callable[[Outgoing, LogRow], Change]:
-    """The function that gives the change of an event, as ``eventlog.publisher.qlik_messages`` has it; its position is
-    not yet a sequence. ``LogRow`` is the event's first row.
+def _line_writer(job: Job) -> Callable[[Outgoing, LogRow, int], tuple[Line, bytes | None]]:
+    """The function that writes the message of an event at a place, whose first row is given, with the metadata message
+    of its table.
     """
-    read_change = outgoing_reader(classes, values)
-    read_moment = moment_reader(values.time_zone)
-
-    def change_of(event: Outgoing, row: LogRow) -> Change:
-        try:
-            moment = None if row.event_time is None else read_moment(row.event_time)
-        except BadValue:
-            moment = None
-        return read_change(event, moment, None)
-
-    return change_of
-
-
-def _line_writer(job: Job) -> Callable[[Change, int], tuple[Line, bytes | None]]:
-    """The function that writes the message of a change at a place, with the metadata message of its table."""
     options: WriteOptions = job.output.options
-    classes = catalog(job)
-    names = {cls.name: _full_name(classes.schema, cls.name) for cls in classes.classes}
-    columns = {names[cls.name]: class_columns(cls) for cls in classes.classes}
     registry = open_registry(options.registry) if options.metadata == "registry" and options.registry else None
-    writer = MessageWriter(options, registry=registry, columns=columns, utc_now=lambda: job.started)
+    writer = MessageWriter(options, registry=registry, utc_now=lambda: job.started)
+    messages = EventMessages(writer, catalog(job), value_options(job.config))
+    names = {cls: full_name(messages.catalog, cls) for cls in messages.catalog.classes}
     encode = _encoded if options.encoding == "avro" else str.encode
     holes = {_HOLE.number + n: encode(f"{_HOLE.prefix}{_HOLE.number + n:019}") for n in (1, 2)}
     descriptions: dict[str, bytes] = {}
 
-    def write(change: Change, place: int) -> tuple[Line, bytes | None]:
-        writer.state = _HOLE
-        *described, message = writer.messages(change)
-        name = names[change.table]
+    def write(event: Outgoing, row: LogRow, place: int) -> tuple[Line, bytes | None]:
+        assert event.object_id is not None
+        object_class, _ = event.object_id
+        writer.state, name, time = _HOLE, names[object_class], messages.time_of(row)
+        *described, message = messages.write(event, time)
         for description in described:
             descriptions[name] = line_of(*description)
         number = writer.state.number
         head, _, tail = line_of(*message).partition(holes[number])
         assert tail
-        line = place, head, tail, number - _HOLE.number, time_prefix(change.commit_time), name
+        line = place, head, tail, number - _HOLE.number, time_prefix(time), name
         return line, descriptions.get(name)
 
     return write
-
-
-def _full_name(schema: str | None, table: str) -> str:
-    return table if schema is None else f"{schema}.{table}"
 
 
 def _encoded(sequence: str) -> bytes:
