@@ -40,7 +40,7 @@ class Context:
         path = self.config_file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
         own = {name.replace("__", "."): value for name, value in flags.items() if value is not None}
         config = load(path, os.environ, {**self.flags, **own})
-        configure_logging(config.log, quiet=self.quiet, verbose=self.verbose)
+        configure_logging(config.log, quiet=self.quiet, verbose=self.verbose, log=config.publication)
         for warning in config.warnings:
             note(f"warning: {warning}")
         return config

@@ -18,6 +18,8 @@ from eventlog.config.settings import LogSettings
 
 _LOG_FIELDS: Final = ("log", "flight", "envelope", "event_id", "code")
 """What a log line may carry beside its message."""
+_ABOUT_A_LOG: Final = ("eventlog.publisher", "eventlog.backlog", "eventlog.statements")
+"""Whose lines are about the log of the configuration."""
 
 
 class _TextLines(logging.Formatter):
@@ -29,7 +31,14 @@ class _TextLines(logging.Formatter):
 
 
 class _JsonLines(logging.Formatter):
-    """A JSON object a line: time in UTC, level, message, and what ``_LOG_FIELDS`` the line carries."""
+    """A JSON object a line: time in UTC, level, message, and what ``_LOG_FIELDS`` the line carries.
+
+    ``log``: the log that lines of publishers and backlog jobs are about, empty = none.
+    """
+
+    def __init__(self, log: str) -> None:
+        super().__init__()
+        self._log = log
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
@@ -39,19 +48,22 @@ class _JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if self._log and record.name.startswith(_ABOUT_A_LOG):
+            line["log"] = self._log
         line.update({name: getattr(record, name) for name in _LOG_FIELDS if getattr(record, name, "") != ""})
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)
 
 
-def configure_logging(settings: LogSettings, *, quiet: bool, verbose: int) -> None:
+def configure_logging(settings: LogSettings, *, quiet: bool, verbose: int, log: str = "") -> None:
     """Log lines go to standard error: of eventlog those of its level on, of other libraries warnings.
 
+    ``log``: the name of the log that is worked on, for lines in JSON.
     ``quiet`` and ``verbose`` as of the command line. Each statement is said only with --verbose given twice.
     """
     level = "warning" if quiet and settings.level != "error" else "debug" if verbose else settings.level
-    formatter = _JsonLines() if settings.format == "json" else _TextLines("%(asctime)s %(levelname)s %(message)s")
+    formatter = _JsonLines(log) if settings.format == "json" else _TextLines("%(asctime)s %(levelname)s %(message)s")
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     for handler in _own_handlers():
         handler.setFormatter(formatter)

@@ -53,6 +53,14 @@ class Config:
     warnings: tuple[str, ...] = ()
     url_of_file: str | None = field(default=None, repr=False)
 
+    @property
+    def publication(self) -> str:
+        """What is published, for people and labels: the log with its schema, or the source that is followed."""
+        if self.source.type is not None:
+            return f"source {self.source.type}"
+        name, schema = self.database.log_table, self.database.schema_name
+        return f"{schema}.{name}" if schema and "." not in name else name
+
 
 def load(
     file: Path | Mapping[str, Any] | None, environ: Mapping[str, str], flags: Mapping[str, str] | None = None

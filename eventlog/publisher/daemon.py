@@ -12,7 +12,7 @@ from datetime import datetime
 
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.errors import DatabaseAway, FatalAnswer, ReceiverAway
+from eventlog.errors import DatabaseAway, DatabaseError, FatalAnswer, ReceiverAway
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import Cycle, State, recover, run_cycle, send_in_flight
 from eventlog.publisher.delivery import FlightResult, send_heartbeat
@@ -236,4 +236,8 @@ def run_post_poll(context: Context) -> None:
         if error.connection_invalidated:
             raise
         connection.rollback()
-        _log.error("post_poll_statements failed and were undone: %s", str(error.orig).partition("\n")[0])
+        _log.error(
+            "post_poll_statements failed and were undone: %s",
+            str(error.orig).partition("\n")[0],
+            extra={"code": DatabaseError.code},
+        )

@@ -90,6 +90,11 @@ class ProgressStore(Protocol[E]):
     @property
     def parking(self) -> Parking[Any]: ...
 
+    @property
+    def flight(self) -> int:
+        """The number that envelopes are sent under, for log lines."""
+        ...
+
     def take(self, envelope: int, events: Sequence[E], judged: Judged[E]) -> str:
         """Take what became of the events of an envelope that were sent; why sending has to stop, empty = it need not.
 
@@ -221,7 +226,7 @@ def deliver(
                 result, reason = FlightResult.AWAY, str(answer)
             continue
         judged = _judge(events, answer)
-        settled, why = _settle(judged, answer, store, is_whole)
+        settled, why = _settle(envelope, judged, answer, store, is_whole)
         if full := store.take(envelope, events, judged):
             settled, why = (FlightResult.RETRY, full) if settled is FlightResult.DONE else (settled, why)
         if settled is FlightResult.FATAL or result is FlightResult.DONE:
@@ -289,7 +294,8 @@ def _until_culprits_are_known(
         if not _is_to_be_halved(whole):
             yield whole
             continue
-        _log.info("envelope %d is sent in halves: %s", whole.envelope, _told(whole))
+        where = {"flight": store.flight, "envelope": whole.envelope}
+        _log.info("envelope %d is sent in halves: %s", whole.envelope, _told(whole), extra=where)
         halves = _halves(whole.events)
         while halves and not halted():
             events = halves.pop(0)
@@ -355,7 +361,11 @@ def _send(send: Send[E], number: int, events: Sequence[E]) -> Answer | ReceiverA
     except ReceiverAway as away:
         return away
     if answer.unknown_ids:
-        _log.warning("the answer names event-ids that are not in the envelope: %s", ", ".join(answer.unknown_ids[:10]))
+        _log.warning(
+            "the answer names event-ids that are not in the envelope: %s",
+            ", ".join(answer.unknown_ids[:10]),
+            extra={"envelope": number},
+        )
     return answer
 
 
@@ -368,7 +378,7 @@ def send_heartbeat(sink: Sink, document: Document, counters: Counters) -> bool:
         answer = sink.send(document)
         sink.flush()
     except ReceiverAway as away:
-        _log.warning("heartbeat: %s", away)
+        _log.warning("heartbeat: %s", away, extra={"code": away.code})
         return False
     counters.heartbeats_sent += 1
     if answer.general is not None and answer.general.level is Level.FATAL:
@@ -403,7 +413,9 @@ def _judge(events: Sequence[E], answer: Answer) -> Judged[E]:
     return Judged(list(answered.items()), retried, behind)
 
 
-def _settle(judged: Judged[E], answer: Answer, store: ProgressStore[E], is_whole: bool) -> tuple[FlightResult, str]:
+def _settle(
+    envelope: int, judged: Judged[E], answer: Answer, store: ProgressStore[E], is_whole: bool
+) -> tuple[FlightResult, str]:
     """Count the answers to one envelope, park the objects of what is to be sent again, and say whether to go on."""
     counters, options, parking = store.counters, store.options, store.parking
     result, reason = FlightResult.DONE, ""
@@ -439,7 +451,7 @@ def _settle(judged: Judged[E], answer: Answer, store: ProgressStore[E], is_whole
             "event %s got retry: its object is parked%s",
             event.sent_id,
             f" ({reason})" if reason else "",
-            extra={"event_id": event.sent_id},
+            extra={"flight": store.flight, "envelope": envelope, "event_id": event.sent_id},
         )
     return result, reason
 

@@ -104,6 +104,10 @@ class InflightLine:
     def counters(self) -> Counters:
         return self._context.counters
 
+    @property
+    def flight(self) -> int:
+        return self.recorded.number
+
     def take(self, envelope: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:
         counters = self.counters
         for _, answered in judged.answered:

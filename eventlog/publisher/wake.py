@@ -17,7 +17,7 @@ from datetime import datetime, time, timedelta
 from time import monotonic
 from typing import Final, Protocol
 
-from eventlog.errors import AnotherPublisher, DatabaseError, EventlogError
+from eventlog.errors import AnotherPublisher, DatabaseError, EventlogError, ReceiverAway
 from eventlog.publisher.context import Context
 from eventlog.publisher.observer import SILENT, Doing, Observer, WaitFor
 from eventlog.sql.database import Wake
@@ -248,7 +248,7 @@ class BackOff:
             pause = back_off(self.attempts, self.initial, self.maximum, self.random)
         else:
             pause = min(self.maximum, max(self.initial, retry_after))
-        _log.warning("%s; trying again in %.3g s", why, pause)
+        _log.warning("%s; trying again in %.3g s", why, pause, extra={"code": ReceiverAway.code})
         self.observer.waits(WaitFor.RECEIVER, why, monotonic() + pause)
         stop.wait(pause)
 
@@ -293,7 +293,7 @@ def keep_connected(
         except away as error:
             if not was_connected:
                 raise
-            _log.error("%s; connecting again", error)
+            _log.error("%s; connecting again", error, extra={"code": error.code})
             why = str(error)
             if not isinstance(error, DatabaseError):
                 who = WaitFor.SOURCE
@@ -301,7 +301,7 @@ def keep_connected(
         except DatabaseError as error:  # perhaps of a server that is about to start
             if lost_at is None:
                 raise
-            _log.error("%s; trying again", error)
+            _log.error("%s; trying again", error, extra={"code": error.code})
             why = str(error)
         else:
             return

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from publishers import make_log, process, write
+from publishers import LONG, backend, make_log, process, write
+from receiver import Receiver, answer, reply, status
+from shared import statuses, wait_until
 
 
 @pytest.fixture
@@ -36,6 +38,7 @@ def test_lines_for_programs_are_json_with_what_they_are_about(log: sa.Engine, tm
     write(log, 1)
     lines = [json.loads(line) for line in said(log, tmp_path, log__format="json", log__level="debug")]
     assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
+    assert {line["log"] for line in lines} == {"eventlog"}
     (flight,) = [line for line in lines if "flight" in line]
     assert (flight["flight"], flight["level"]) == (1, "debug")
     assert "1 envelopes ended" in flight["message"]
@@ -58,6 +61,33 @@ def test_twice_verbose_says_each_statement_and_never_a_value(log: sa.Engine, tmp
     assert any(re.search(r"DEBUG 0\.\d+ s, \d+ rows: SELECT .* WHERE \"status\" = 'N'", line) for line in lines)
     assert not any("Jack" in line or "idu=1" in line for line in lines)
     assert not any(" rows: " in line for line in said(log, tmp_path, "-v"))
+
+
+def test_the_line_of_a_parked_object_says_flight_envelope_and_event(log: sa.Engine, tmp_path: Path) -> None:
+    write(log, 1, 2)
+    locked = reply(200, answer(status("retry", "2", "the mailbox is locked")))
+    with Receiver(lambda _: locked) as receiver:
+        options = {"sink__type": "http", "sink__url": receiver.url, "batch_size": 1, "log__format": "json"}
+        with process(log, tmp_path, "--once", **options) as running:
+            _, lines = running.communicate(timeout=60)
+    told = [json.loads(line) for line in lines.decode().splitlines() if line.startswith("{")]
+    (parked,) = [line for line in told if "parked" in line["message"] and "event_id" in line]
+    assert (parked["flight"], parked["envelope"], parked["event_id"]) == (1, 2, "2")
+    assert "the mailbox is locked" in parked["message"]
+    assert told[-1]["code"] == "receiver_away"
+
+
+def test_a_lost_connection_is_a_line_with_its_code(log: sa.Engine, tmp_path: Path) -> None:
+    write(log, 1)
+    with process(log, tmp_path, log__format="json", polling_interval=LONG) as running:
+        assert running.stderr is not None
+        wait_until(lambda: statuses(log) == {1: "S"}, "it publishes")
+        with log.connect() as conn:
+            conn.execute(sa.text("SELECT pg_terminate_backend(:pid)"), {"pid": backend(log)[0]})
+        while b"connecting again" not in (text := running.stderr.readline()):
+            assert text
+        line = json.loads(text)
+        assert (line["code"], line["log"], line["level"]) == ("database_away", "eventlog", "error")
 
 
 def test_a_refusal_is_a_json_line_with_its_code_too(log: sa.Engine, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def monitoring(config: Config, listen: str, counters: Counters, compare: Compare
         from eventlog.publisher.monitor.openmetrics import Labels, PublisherMetrics
     activity = Activity(counters, settings.interval, settings.patience or patience(config))
     is_log = config.source.type is None
-    name = _log_name(config) if is_log else f"source {config.source.type}"
+    name = config.publication
 
     def status() -> dict[str, Any]:
         return process_status(activity, name, config.sink.type, config.format.type, shows_values=settings.values)
@@ -62,7 +62,7 @@ def monitoring_job(config: Config, listen: str, directory: str, form: str, compa
     with _extra():
         from eventlog.publisher.monitor.job import JobActivity, JobMetrics
     activity = JobActivity(settings.interval, settings.patience or _JOB_PATIENCE)
-    name = _log_name(config)
+    name = config.publication
 
     def status() -> dict[str, Any]:
         return activity.status(name, directory, form)
@@ -117,11 +117,6 @@ def _extra() -> Iterator[None]:
         raise ConfigError(
             f"monitor.listen needs {error.name}: pip install 'eventlog-publisher[monitor]', or take monitor.listen out"
         ) from None
-
-
-def _log_name(config: Config) -> str:
-    name = config.database.log_table
-    return f"{config.database.schema_name}.{name}" if config.database.schema_name and "." not in name else name
 
 
 def _without_log(*_: Any) -> dict[str, Any]:

@@ -154,6 +154,11 @@ class Run:
         self._report = ReportTimer(self.counters)
 
     @property
+    def flight(self) -> int:
+        """The number that envelopes are sent under."""
+        return self.saved.flight
+
+    @property
     def is_enough(self) -> bool:
         """Whether enough is ready to fill as many envelopes as may be in the air at once."""
         return self.pending.ready >= self.options.batch_size * self.options.concurrency
@@ -221,7 +226,8 @@ class Run:
         """A change makes no event: it is recorded with the position behind it."""
         self.counters.rows_bad += 1
         self._unread.append(failure)
-        _log.warning("%s is not sent: %s", failure.event_id, failure.message)
+        told = {"event_id": failure.event_id, "code": failure.code}
+        _log.warning("%s is not sent: %s", failure.event_id, failure.message, extra=told)
 
     def save(self) -> None:
         """Make what was answered count: flush, then save position and failures together.
