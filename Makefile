@@ -1,10 +1,12 @@
 # make setup   .venv with every development extra; quick when nothing has changed
 # make demo    the whole chain on a PostgreSQL of its own
-# make test    lint, types, import contracts, tests; under 12 minutes on 2 cores
+# make test    lint, types, import contracts, the site, tests; under 12 minutes on 2 cores
 # make soak    the tests that take longer
 # make bench   the benchmarks, an hour and more; bench/RESULTS.md holds what they printed
 # make lint    ruff, mypy and import-linter alone
 # make reference  what the documentation repeats of the code: options, commands, error codes
+# make diagrams   docs/diagrams to docs/pictures, with Graphviz
+# make docs    the documentation as a site in site/, strict: a broken link fails; make docs-serve shows it on localhost:8000
 # make clean   what building and testing leave behind; make distclean: .venv too
 
 SHELL := /bin/bash
@@ -19,7 +21,9 @@ PYTEST_ARGS ?=
 DEMO_ARGS ?=
 BENCHES := $(addprefix bench/,drain.py concurrency.py latency.py capture.py peers.py memory.py backlog.py masks.py kafka.py qlik.py gbase.py linter.py)
 
-.PHONY: setup demo test lint soak bench reference clean distclean
+SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
+
+.PHONY: setup demo test lint docs docs-serve soak bench reference diagrams clean distclean
 
 setup: $(STAMP)
 
@@ -36,7 +40,13 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint
+docs: setup
+	$(SITE) build --quiet
+
+docs-serve: setup
+	$(SITE) serve
+
+test: lint docs
 	$(BIN)/pytest -m "not soak" -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 soak: setup
@@ -48,8 +58,11 @@ bench: setup
 reference: setup
 	@$(BIN)/python scripts/reference.py
 
+diagrams: setup
+	@$(BIN)/python scripts/diagrams.py
+
 clean:
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+	rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean

@@ -53,13 +53,14 @@ def _options(settings: type, section: str | None) -> Iterator[str]:
     """A table of options. ``section`` is None for [[watch]], which no variable and no flag sets."""
     yield from ("| option | default | values | what it does |", "|---|---|---|---|")
     for key, option in options_of(settings).items():
+        name = f'<a id="{section or "watch"}.{key}"></a>`{key}`'
         if option.secret and section is not None:
-            yield f"| `{key}` | | by `{variable(section, key)}` alone | {_cell(option.help)} |"
+            yield f"| {name} | | by `{variable(section, key)}` alone | {_cell(option.help)} |"
             continue
         default = "" if option.default in (None, ()) else f"`{toml(option.default)}`"
         if option.idm is not None:
             default += f"; profile idm: `{toml(option.idm)}`"
-        yield f"| `{key}` | {default} | {_values(option)} | {_cell(option.help)} |"
+        yield f"| {name} | {default} | {_values(option)} | {_cell(option.help)} |"
 
 
 def _values(option: Option) -> str:
@@ -107,7 +108,7 @@ def _errors() -> Iterator[str]:
             import_module(module.name)
     yield from ("| code | error | what it says |", "|---|---|---|")
     for code, name, about in sorted({(one.code, one.__name__, _first_sentence(one)) for one in _below(EventlogError)}):
-        yield f"| `{code}` | {name} | {_cell(about)} |"
+        yield f'| <a id="error-{code}"></a>`{code}` | {name} | {_cell(about)} |'
 
 
 def _below(error: type[EventlogError]) -> Iterator[type[EventlogError]]:

@@ -1,0 +1,74 @@
+"""The documentation as a site (mkdocs.yml): it builds without a warning, and nothing of it comes from another host."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from documents import ROOT
+
+DIAGRAMS = sorted((ROOT / "docs" / "diagrams").glob("*.dot"))
+LOADED = re.compile(r"<(?:script|img|iframe|source)[^>]*\bsrc=\"([^\"]+)\"|<link[^>]*\bhref=\"([^\"]+)\"")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built with all warnings as errors."""
+    directory = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(directory)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return directory
+
+
+def test_every_page_of_the_documentation_is_on_the_site(site: Path) -> None:
+    pages = {page.relative_to(ROOT / "docs").with_suffix(".html") for page in (ROOT / "docs").rglob("*.md")}
+    pages -= {page for page in pages if page.parts[0] == "examples"}
+    built = {page.relative_to(site) for page in site.rglob("*.html")}
+    readmes = {page for page in pages if page.name == "README.html"}
+    assert pages - readmes <= built
+    assert {page.parent / "index.html" for page in readmes} <= built
+    assert Path("index.html") in built
+
+
+def test_nothing_is_loaded_from_another_host(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        for match in LOADED.finditer(page.read_text(encoding="utf-8")):
+            assert not re.match(r"(?:\w+:)?//", match[1] or match[2]), page.name
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"url\(\s*[\"']?(?:https?:)?//", sheet.read_text(encoding="utf-8")), sheet.name
+
+
+def test_every_option_and_every_error_code_has_a_place_to_link_to(site: Path) -> None:
+    configuration = (site / "configuration.html").read_text(encoding="utf-8")
+    reference = (site / "reference.html").read_text(encoding="utf-8")
+    assert 'id="publisher.batch_size"' in configuration
+    assert 'id="watch.table"' in configuration
+    assert 'id="error-another_publisher"' in reference
+
+
+def test_the_search_knows_every_page(site: Path) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    found = {entry["location"].partition("#")[0] for entry in index["docs"]}
+    assert {"publish.html", "configuration.html", "spec/event-log.html", "index.html"} <= found
+
+
+@pytest.mark.parametrize("diagram", DIAGRAMS, ids=lambda path: path.stem)
+def test_the_picture_of_a_diagram_is_drawn_from_it_as_it_is(diagram: Path) -> None:
+    fingerprint = runpy.run_path(str(ROOT / "scripts" / "diagrams.py"))["fingerprint"]
+    picture = (ROOT / "docs" / "pictures" / f"{diagram.stem}.svg").read_text(encoding="utf-8")
+    assert fingerprint(diagram) in picture, "make diagrams"
+    links = [value for node in ElementTree.fromstring(picture).iter() for value in node.attrib.values()]
+    assert not [value for value in links if "://" in value]
+
+
+@pytest.mark.parametrize("diagram", DIAGRAMS, ids=lambda path: path.stem)
+def test_every_diagram_is_shown_on_a_page(diagram: Path) -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    assert any(f"pictures/{diagram.stem}.svg" in page.read_text(encoding="utf-8") for page in pages)
