@@ -10,6 +10,7 @@ from decimal import Decimal
 from math import inf, isfinite
 from typing import Any, Final, TypeVar
 
+from eventlog.core.typed import decimal_text
 from eventlog.errors import FormatError
 from eventlog.model import Change, ChangeOp, Lob, Row, Value
 
@@ -100,7 +101,7 @@ def value_to_json(value: Value) -> Any:
         case float():
             return value if isfinite(value) else _NOT_FINITE.get(value, "NaN")
         case Decimal():
-            return format(value, "f")
+            return decimal_text(value)
         case bytes():
             return {"hex": value.hex().upper()}
         case Lob():

@@ -90,6 +90,31 @@ def _or_special(read: ReadValue, is_text: Callable[[str], bool]) -> ReadValue:
     return read_any
 
 
+def whole_number(value: object, digits: int = 20) -> int | None:
+    """A number without a fraction that has so many digits at most; None for anything else.
+
+    The exponent of a Decimal is looked at before digits are made of it: a few bytes may stand for gigabytes.
+    """
+    if isinstance(value, int):
+        return value if abs(value) < 10**digits else None
+    if not isinstance(value, Decimal) or not value.is_finite():  # Infinity and NaN of JSON are no Decimal
+        return None
+    if not value:
+        return 0
+    return int(value) if value.adjusted() < digits and value == value.to_integral_value() else None
+
+
+WIDEST: Final = 2**17
+"""Places in front of or behind the point that a number may have: those of PostgreSQL's numeric."""
+
+
+def decimal_text(number: Decimal) -> str:
+    """A number without an exponent. Raises BadValue for one with more than ``WIDEST`` places."""
+    if not -WIDEST <= number.adjusted() < WIDEST:
+        raise BadValue(f"{shown(str(number))} has more than {WIDEST} places before or behind its point")
+    return format(number, "f")
+
+
 def to_text(value: Value) -> str:
     """A value that is not NULL as the log has it (spec/change-model.md 5.1). A value with a zone is written in UTC.
 
@@ -104,7 +129,7 @@ def to_text(value: Value) -> str:
         case int():
             return str(value)
         case Decimal():
-            return format(value, "f")
+            return decimal_text(value)
         case float():
             return _float_text(repr(value))
         case bytes():

@@ -10,6 +10,7 @@ from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Final, NamedTuple
 
+from eventlog.core.typed import whole_number
 from eventlog.errors import NotExpressible, ValueRange, shown
 from eventlog.gbase.column_types import ColumnType, Kind
 from eventlog.gbase.errors import BadValue, DecodeError, SizeArrayError
@@ -105,12 +106,12 @@ def _integer(value: Value, what: str) -> int:
             return int(value)
         if isinstance(value, int) and not isinstance(value, bool):
             return value
-        # Beyond 20 digits it fits no type, and int() of an exponent takes time and room.
-        if isinstance(value, Decimal) and value.adjusted() < 20 and value == int(value):
-            return int(value)
-    except (ValueError, OverflowError, InvalidOperation):
+    except ValueError:
         pass
-    raise _refused(value, what)
+    number = whole_number(value) if isinstance(value, Decimal) else None
+    if number is None:
+        raise _refused(value, what)
+    return number
 
 
 _INT8: Final = struct.Struct(">hII")  # sign, low word, high word

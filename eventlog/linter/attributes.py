@@ -11,8 +11,9 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from eventlog.core.catalog import Column, Table
+from eventlog.core.typed import decimal_text, whole_number
 from eventlog.core.values import Kind
-from eventlog.errors import ConfigError, NotExpressible, with_location
+from eventlog.errors import BadValue, ConfigError, NotExpressible, with_location
 from eventlog.linter.errors import BadColumnValue
 from eventlog.linter.rows import Where, column_positions, integer, stripped
 from eventlog.model import Lob, Value
@@ -224,7 +225,7 @@ def column_value(value: Value, column: ColumnAttrs, truncated: Truncated) -> Val
             return _date(value, column.name, truncated)
         convert = _CONVERSIONS.get(column.typ)
         return value if convert is None else convert(value)
-    except (TypeError, ValueError, ArithmeticError):
+    except (TypeError, ValueError, ArithmeticError, BadValue):
         pass
     kind = type(value).__name__
     raise NotExpressible(
@@ -250,8 +251,8 @@ def _date(value: Value, column: str, truncated: Truncated) -> datetime:
 def _integer(value: Any) -> int:
     if not isinstance(value, int | str | Decimal):
         raise TypeError
-    number = int(value)
-    if isinstance(value, Decimal) and number != value:
+    number = whole_number(value) if isinstance(value, Decimal) else int(value)
+    if number is None:
         raise ValueError
     return number
 
@@ -287,7 +288,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Decimal):
-        return format(value, "f")
+        return decimal_text(value)
     if isinstance(value, int | float):
         return repr(value)
     raise TypeError

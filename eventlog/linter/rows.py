@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
+from eventlog.core.typed import whole_number
 from eventlog.errors import ConfigError, FormatError, ValueRange, with_location
 from eventlog.linter.errors import BadColumnValue, BadOperDate, MissingColumn
 
@@ -133,12 +134,10 @@ def data_bytes(value: Any) -> bytes:
 def integer(name: str, value: Any) -> int:
     """A whole number, given as such or as decimal text. Raises BadColumnValue naming the column."""
     try:
-        # Beyond 20 digits it fits no column, and int() of an exponent takes time and room.
-        if not isinstance(value, Decimal) or value.adjusted() < 20:
-            number = int(value)
-            if isinstance(value, str | int) or number == value:
-                return number
-    except (TypeError, ValueError, OverflowError, ArithmeticError):
+        number = whole_number(value) if isinstance(value, Decimal) else int(value)
+        if number is not None and (isinstance(value, str) or number == value):
+            return number
+    except (TypeError, ValueError, OverflowError):
         pass
     raise BadColumnValue(f"column {name} holds {value!r:.60}, which is no whole number")
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, Literal, NamedTuple
 
+from eventlog.core.typed import whole_number
 from eventlog.errors import ConfigError, FormatError, NotExpressible, UnknownOperation, ValueRange, shown
 from eventlog.model import Lob, Row, Value
 from eventlog.qlik import masks, sequence
@@ -21,7 +22,6 @@ from eventlog.qlik.control_tables import ColumnHistory
 from eventlog.qlik.errors import BadMask, MissingHeader, OperationMismatch
 from eventlog.qlik.masks import ByteOrder, Mask, MaskLayout, check_capacity
 from eventlog.qlik.sequence import transaction_from_text, transaction_text
-from eventlog.qlik.values import whole_number
 
 # --- the columns of a table -------------------------------------------------------------------------------------------
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from eventlog.core.typed import whole_number
 from eventlog.errors import ConfigError, FormatError, ValueRange, shown, with_location
 from eventlog.files.lines import parsed_json
 from eventlog.qlik import sequence
-from eventlog.qlik.values import whole_number
 
 # --- attrep_cdc_partitions --------------------------------------------------------------------------------------------
 

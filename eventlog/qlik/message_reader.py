@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
 
 from eventlog.changes.format import Report
+from eventlog.core.typed import whole_number
 from eventlog.errors import UnknownOperation, shown
 from eventlog.model import Change, ChangeOp, Row, Value, differing
 from eventlog.qlik import avro, masks
@@ -23,7 +24,7 @@ from eventlog.qlik.metadata import MessageTable, avro_name, read_metadata
 from eventlog.qlik.registry import Registry, split
 from eventlog.qlik.sequence import check as check_sequence
 from eventlog.qlik.sequence import transaction_from_text
-from eventlog.qlik.values import plain_value, read_moment, value_reader, whole_number
+from eventlog.qlik.values import plain_value, read_moment, value_reader
 
 _OPERATIONS: Final = {
     "INSERT": ChangeOp.INSERT,

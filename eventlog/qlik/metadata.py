@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from eventlog.core.typed import whole_number
 from eventlog.errors import FormatError, NotExpressible, shown
 from eventlog.files.lines import parsed_json
 from eventlog.model import Change
@@ -20,7 +21,6 @@ from eventlog.qlik.columns import TYPES, QlikColumn, infer_columns, infer_type, 
 from eventlog.qlik.errors import BadMetadata
 from eventlog.qlik.masks import MaskLayout
 from eventlog.qlik.message_options import WriteOptions
-from eventlog.qlik.values import whole_number
 
 # --- names ------------------------------------------------------------------------------------------------------------
 

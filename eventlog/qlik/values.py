@@ -14,7 +14,7 @@ from json.encoder import encode_basestring
 from math import isinf
 from typing import Any, Final, TypeVar
 
-from eventlog.core.typed import to_text
+from eventlog.core.typed import WIDEST, decimal_text, to_text, whole_number
 from eventlog.errors import FormatError, NotExpressible, ValueRange, shown
 from eventlog.model import Lob, Value
 from eventlog.qlik.columns import QlikColumn
@@ -101,35 +101,17 @@ def _read_text(value: Any) -> str:
     return value.hex().upper() if isinstance(value, bytes) else to_text(value)
 
 
-_WIDEST: Final = 2**17
-"""Places in front of or behind the point that a number may have: those of PostgreSQL's numeric. A greater exponent
-makes hundreds of megabytes of a few bytes.
-"""
-
-
 def _read_decimal(value: Any) -> Decimal:
     if isinstance(value, bool):
         raise TypeError
     number = value if isinstance(value, Decimal) else Decimal(value if isinstance(value, int) else str(value).strip())
-    if not -_WIDEST <= number.adjusted() < _WIDEST:
+    if not -WIDEST <= number.adjusted() < WIDEST:
         raise ValueError
     return number
 
 
 _MOST_DIGITS: Final = 20
 """Digits of the largest integer of a column, a UINT8."""
-
-
-def whole_number(value: Any, digits: int) -> int | None:
-    """A number without a fraction that has so many digits at most; None for anything else. Exponents cost nothing."""
-    if isinstance(value, int):
-        return value if abs(value) < 10**digits else None
-    if not isinstance(value, Decimal) or not value.is_finite():  # Infinity and NaN of JSON are no Decimal
-        return None
-    if not value:
-        return 0
-    # An exponent is looked at before digits are made of it.
-    return int(value) if value.adjusted() < digits and value == value.to_integral_value() else None
 
 
 def _read_integer(value: Any) -> int:
@@ -249,7 +231,7 @@ JSON_FORMS: Final[Mapping[str, Convert]] = {
     "DATE": date.isoformat,
     "TIME": lambda clock: clock.isoformat("microseconds"),
     "DATETIME": lambda moment: moment.isoformat(" ", "microseconds"),
-    "NUMERIC": lambda number: format(number, "f"),
+    "NUMERIC": decimal_text,
     "BYTES": lambda data: data.hex().upper(),
     "BLOB": lambda data: data.hex().upper(),
     "REAL4": _json_real,
