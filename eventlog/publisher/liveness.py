@@ -163,7 +163,8 @@ class ReportingSink:
             return answer
         if not answer.is_pending and any(answer.verdict(event_id).level is not Level.RETRY for event_id in event_ids):
             self.progress()
-        self.observer.answered(document, answer, time.monotonic() - begun)
+        if not answer.culprit_unknown or len(event_ids) == 1:  # else its halves are told of, which decide
+            self.observer.answered(document, answer, time.monotonic() - begun)
         return answer
 
     def flush(self) -> Mapping[str, Verdict] | None:
