@@ -4,7 +4,7 @@ in which all formats meet.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -351,6 +351,12 @@ class Answer:
         if self.general is not None and self.general.level > own.level:
             return self.general
         return own
+
+    def worst(self, event_ids: Sequence[str]) -> Verdict:
+        """The worst that was said of these events, of which there is one at least."""
+        if not self.verdicts and self.general is None:  # as of most answers
+            return SUCCESS
+        return max(map(self.verdict, event_ids), key=lambda verdict: verdict.level)
 
 
 LEVELS: Final = {level.name.lower(): level for level in Level}

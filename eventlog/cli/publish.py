@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 from types import FrameType
 from typing import Final
@@ -30,6 +31,7 @@ from eventlog.publisher.liveness import Progress, liveness_file, patience
 from eventlog.publisher.metrics import OLD_UNREADABLE, TRUNCATED, stream_summary, warn_of_loopback
 from eventlog.publisher.observer import SILENT, Observer, together
 from eventlog.publisher.open import ignored_indent, open_sink, open_to_publish, open_unlocked
+from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sinks.files import StreamSink
 from eventlog.publisher.wake import StopRequest
 from eventlog.publisher.watchdog import watched_over
@@ -88,22 +90,17 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
     try:
         if once:
             with (
-                _monitoring(config, counters) as observer,
+                _monitoring(config, counters) as monitor,
+                _traced(config) as (tracing, open_its_sink),
                 open_to_publish(config, counters) as opened,
-                closing(open_sink(config, sys.stdout)) as sink,
+                closing(open_its_sink()) as sink,
                 _bar(opened, quiet=context.quiet or (config.sink.type == "stdout" and sys.stdout.isatty())),
             ):
-                publish_once(opened, sink, stop, observer)
+                publish_once(opened, sink, stop, together(monitor, tracing))
         else:
             _log.info("publishing the log %s", config.database.log_table)
-            with _watching(config, counters) as (progress, observer):
-                run_daemon(
-                    lambda: open_to_publish(config, counters),
-                    lambda: open_sink(config, sys.stdout),
-                    stop,
-                    progress,
-                    observer,
-                )
+            with _watching(config, counters) as (progress, observer, open_its_sink):
+                run_daemon(lambda: open_to_publish(config, counters), open_its_sink, stop, progress, observer)
     finally:
         report(config, counters)
 
@@ -148,22 +145,23 @@ def _rows_done(counters: Counters) -> int:
 
 
 @contextmanager
-def _watching(config: Config, counters: Counters) -> Iterator[tuple[Progress, Observer]]:
-    """What is called when there is progress, and what is told of the work: for the health file, the monitor and the
-    service manager.
+def _watching(config: Config, counters: Counters) -> Iterator[tuple[Progress, Observer, OpenSink]]:
+    """What is called when there is progress, what is told of the work, and what opens the sink: for the health file,
+    the monitor, the service manager and traces.
     """
     with (
         liveness_file(config.publisher.health_file, patience(config)) as touch,
         _monitoring(config, counters) as monitor,
+        _traced(config) as (tracing, open_its_sink),
         watched_over(config) as watchdog,
     ):
-        observer = together(monitor, watchdog)
+        observer = together(monitor, tracing, watchdog)
 
         def progress() -> None:
             touch()
             observer.progressed()
 
-        yield progress, observer
+        yield progress, observer, open_its_sink
 
 
 def _monitoring(config: Config, counters: Counters) -> AbstractContextManager[Observer]:
@@ -174,6 +172,34 @@ def _monitoring(config: Config, counters: Counters) -> AbstractContextManager[Ob
     from eventlog.publisher.monitor.open import monitoring
 
     return monitoring(config, config.monitor.listen, counters, planned_triggers)
+
+
+OpenSink = Callable[[], Sink]
+
+
+@contextmanager
+def _traced(config: Config) -> Iterator[tuple[Observer, OpenSink]]:
+    """What makes traces of the work, and what opens the sink whose envelopes are in them; imported only where the
+    variables of OpenTelemetry say where traces go.
+    """
+    open_its_sink = partial(open_sink, config, sys.stdout)
+    exporter = os.environ.get("OTEL_TRACES_EXPORTER", "").strip()
+    endpoint = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+    is_off = exporter == "none" or os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    if is_off or not (exporter or endpoint):
+        yield SILENT, open_its_sink
+        return
+    with ExitStack() as stack:
+        try:
+            from eventlog.publisher.tracing import TracedSink, tracing
+
+            observer = stack.enter_context(tracing(config))
+        except ModuleNotFoundError as error:
+            # No error: an operator may set the variables for all that runs in a cluster.
+            _log.warning("no traces: %s is missing; pip install 'eventlog-publisher[otel]'", error.name)
+            yield SILENT, open_its_sink
+        else:
+            yield observer, lambda: TracedSink(open_its_sink(), observer)
 
 
 def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> None:
@@ -194,9 +220,8 @@ def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> Non
         _log.info("options that are about a log and do not count here: %s", ", ".join(ignored))
     stop = stop_on_signals()
     try:
-        with _watching(config, counters) as (progress, observer):
+        with _watching(config, counters) as (progress, observer, open_its_sink):
             claimed = claiming(config, open_position)
-            open_its_sink = partial(open_sink, config, sys.stdout)
             follow(followed, claimed, open_its_sink, stop, once=once, progress=progress, observer=observer)
     finally:
         counted = "".join(f", {number} {name}" for name, number in sorted(done.counters.items()))

@@ -187,12 +187,12 @@ def _fly(
 ) -> Delivered:
     state.flights[flight.number] = flight
     before_flight()
+    event_times: dict[str, str | None] = {}
     if context.observer.wants_event_times:
         firsts = [envelope.events[0] for envelope in flight.envelopes]
         rows = flight.log_rows
-        context.observer.flight_begins(
-            {event.sent_id: rows[event.ids[0]].event_time for event in firsts if event.ids[0] in rows}
-        )
+        event_times = {event.sent_id: rows[event.ids[0]].event_time for event in firsts if event.ids[0] in rows}
+    context.observer.flight_begins(flight.number, event_times)
     begun = time.monotonic()
     line = InflightLine(context, flight, sink, state.parking)
     most = context.options.concurrency
@@ -212,6 +212,7 @@ def _fly(
         state.flights[flight.number] = line.recorded
     else:
         del state.flights[flight.number]
+    context.observer.flight_ended(flight.number, delivered.result.value)
     _log.debug(
         "flight %d of %d envelopes ended after %.3f s: %s",
         flight.number,

@@ -125,11 +125,13 @@ class InflightLine:
     def save(self) -> None:
         """Make what was answered count, and mark it. Raises ReceiverAway if the sink has lost it."""
         refused = self._sink.flush()
+        begun = time.monotonic()
         marks = Marks()
         for verdict, events in as_flushed(self._unmarked, refused, self.counters):
             marks.add_answered(events, verdict)
         self._write(marks)
         self._unmarked, self._marked_at = [], time.monotonic()
+        self._context.observer.marked(self._marked_at - begun)
 
     def _write(self, marks: Marks) -> None:
         """Write marks and what is left of the flight in one transaction."""

@@ -77,7 +77,7 @@ class Looked:
 class Observer:
     """Who is told; this one does nothing with it, and who listens to a part of it extends it. Times are seconds.
 
-    ``wants_event_times``: ``flight_begins`` is told too, which costs a statement a flight.
+    ``wants_event_times``: ``flight_begins`` is told them, which costs a statement a flight.
     """
 
     wants_event_times = False
@@ -98,8 +98,14 @@ class Observer:
 
     def window_read(self, seconds: float) -> None: ...
 
-    def flight_begins(self, event_times: Mapping[str, str | None]) -> None:
+    def flight_begins(self, number: int, event_times: Mapping[str, str | None]) -> None:
         """A flight is about to be sent. ``event_times``: of the first row of each envelope, by the event-id sent."""
+
+    def flight_ended(self, number: int, result: str) -> None:
+        """A flight was sent as far as it could be, and what was answered is marked. ``result`` for people."""
+
+    def marked(self, seconds: float) -> None:
+        """What was answered has been marked, or the position moved behind it."""
 
     def answered(self, document: Document, answer: Answer, seconds: float) -> None:
         """An envelope was sent, and this came back after so many seconds."""
@@ -148,9 +154,17 @@ class _Several(Observer):
         for observer in self._observers:
             observer.window_read(seconds)
 
-    def flight_begins(self, event_times: Mapping[str, str | None]) -> None:
+    def flight_begins(self, number: int, event_times: Mapping[str, str | None]) -> None:
         for observer in self._observers:
-            observer.flight_begins(event_times)
+            observer.flight_begins(number, event_times)
+
+    def flight_ended(self, number: int, result: str) -> None:
+        for observer in self._observers:
+            observer.flight_ended(number, result)
+
+    def marked(self, seconds: float) -> None:
+        for observer in self._observers:
+            observer.marked(seconds)
 
     def answered(self, document: Document, answer: Answer, seconds: float) -> None:
         for observer in self._observers:

@@ -93,6 +93,9 @@ class Watchdog(Observer):
     def answered(self, document: Document, answer: Answer, seconds: float) -> None:
         self._sign()
 
+    def marked(self, seconds: float) -> None:
+        self._sign()
+
     def looked(self, looked: Looked) -> None:
         self._sign()
 

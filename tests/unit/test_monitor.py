@@ -21,7 +21,17 @@ from eventlog.publisher.monitor.activity import Activity, Histogram
 from eventlog.publisher.monitor.openmetrics import Labels, PublisherMetrics, exposition
 from eventlog.publisher.monitor.server import Address, Monitor, parse_address, serving
 from eventlog.publisher.monitor.status import answers_data, process_status, shape
-from eventlog.publisher.observer import Doing, FlightInfo, Looked, ParkedObject, WaitFor
+from eventlog.publisher.observer import (
+    SILENT,
+    Doing,
+    FlightInfo,
+    Looked,
+    Observer,
+    ParkedObject,
+    WaitFor,
+    _Several,
+    together,
+)
 from eventlog.publisher.sinks import Document
 
 
@@ -278,7 +288,7 @@ def test_the_delay_is_from_event_time_to_the_answer_by_the_logs_clock(activity: 
     assert delays(activity) == {}
     activity.looked(Looked(1, 100, clock=NOON))
     clock.now += 3
-    activity.flight_begins({"1": "2026-03-01 11:59:58.5", "7": None})
+    activity.flight_begins(1, {"1": "2026-03-01 11:59:58.5", "7": None})
     activity.answered(Document(1, 1, ("1", "2"), ""), Answer(), 0.1)  # at 12:00:03 by that clock
     activity.answered(Document(1, 2, ("4", "5"), ""), Answer(), 0.1)  # whose first row is not known
     activity.answered(Document(1, 3, ("7",), ""), Answer(), 0.1)
@@ -288,18 +298,18 @@ def test_the_delay_is_from_event_time_to_the_answer_by_the_logs_clock(activity: 
 
 def test_an_event_that_is_to_be_sent_again_has_no_delay_yet(activity: Activity, clock: Clock) -> None:
     activity.looked(Looked(1, 100, clock=NOON))
-    activity.flight_begins({"5": "2026-03-01 12:00:00"})
+    activity.flight_begins(1, {"5": "2026-03-01 12:00:00"})
     activity.answered(Document(1, 1, ("5",), ""), said("retry"), 0.1)
     assert delays(activity)["eventlog_delay_seconds_count",] == 0
     clock.now += 60
-    activity.flight_begins({"5": "2026-03-01 12:00:00"})
+    activity.flight_begins(1, {"5": "2026-03-01 12:00:00"})
     activity.answered(Document(1, 1, ("5",), ""), Answer(), 0.1)
     assert delays(activity)["eventlog_delay_seconds_sum",] == 60
 
 
 def test_the_delay_of_a_sink_that_speaks_when_it_is_flushed_ends_there(activity: Activity, clock: Clock) -> None:
     activity.looked(Looked(1, 100, clock=NOON))
-    activity.flight_begins({"5": "2026-03-01 12:00:00"})
+    activity.flight_begins(1, {"5": "2026-03-01 12:00:00"})
     activity.answered(Document(1, 1, ("5",), ""), Answer(is_pending=True), 0.1)
     assert delays(activity)["eventlog_delay_seconds_count",] == 0
     clock.now += 2
@@ -366,3 +376,9 @@ def test_what_the_database_refuses_is_told_with_its_code(activity: Activity) -> 
     with asking(monitor_of(activity, errors=refuse)) as ask:
         status, _, body = ask("/errors.json")
         assert (status, json.loads(body)["error"]) == (502, "canceling statement due to statement timeout")
+
+
+def test_several_observers_are_told_everything() -> None:
+    told = {name for name in vars(Observer) if not name.startswith("_") and name != "wants_event_times"}
+    assert told <= vars(_Several).keys()
+    assert together(SILENT, SILENT) is SILENT

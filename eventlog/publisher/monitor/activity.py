@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from eventlog.model import SUCCESS, Answer, Level, Verdict
+from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.monitor.look import event_age
 from eventlog.publisher.observer import Doing, Looked, Observer, WaitFor
@@ -187,13 +187,11 @@ class Activity(Observer):
     def window_read(self, seconds: float) -> None:
         self.windows.observe(seconds)
 
-    def flight_begins(self, event_times: Mapping[str, str | None]) -> None:
+    def flight_begins(self, number: int, event_times: Mapping[str, str | None]) -> None:
         self._event_times = dict(event_times)
 
     def answered(self, document: Document, answer: Answer, seconds: float) -> None:
-        event_ids, worst = document.event_ids, SUCCESS
-        if answer.verdicts or answer.general is not None:  # as few answers have them
-            worst = max(map(answer.verdict, event_ids), key=lambda verdict: verdict.level)
+        event_ids, worst = document.event_ids, answer.worst(document.event_ids)
         info = EnvelopeInfo(
             document.flight,
             document.envelope,

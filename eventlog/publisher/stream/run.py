@@ -254,7 +254,9 @@ class Run:
             return
         flight = self.saved.flight + (1 if self.envelopes else 0)
         saved = Saved(self.saved.token if token is None else token, flight)
+        begun = time.monotonic()
         self._position.save(saved, failures)
+        self.observer.marked(time.monotonic() - begun)
         self.saved, self.envelopes = saved, 0
         self._unread, self._fatal = [], []
 

@@ -1,0 +1,211 @@
+"""Traces of a publisher by OpenTelemetry: a span for each window, flight, envelope and mark (extra ``otel``).
+
+A flight is a trace: its envelopes and marks are spans below it, and it is linked to the window that its rows are of.
+The receiver of an envelope is told its span by ``traceparent`` (W3C Trace Context), in a header of the HTTP request or
+of each Kafka record. Spans hold numbers, levels and event-ids: never a value, a key or what a receiver says.
+
+The standard variables of OpenTelemetry set it all: where spans go, how many, under which name.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from opentelemetry import propagate, trace
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer
+
+from eventlog import __version__
+from eventlog.config.load import Config
+from eventlog.errors import ConfigError
+from eventlog.model import Answer, Level, Verdict
+from eventlog.publisher.observer import Doing, Observer
+from eventlog.publisher.sinks import Document, KafkaRecord, Sink
+
+_KINDS: Final = {"http": SpanKind.CLIENT, "kafka": SpanKind.PRODUCER}
+_ROOT: Final = Context()
+_PROTOCOL: Final = "http/protobuf"
+
+
+class Tracing(Observer):
+    """Makes spans of what a publisher tells, and of what its sink sends.
+
+    ``log``, ``sink``: what is published, and the type of the sink. One flight is sent at a time; its envelopes may be
+    sent by several threads.
+    """
+
+    def __init__(self, tracer: Tracer, log: str, sink: str) -> None:
+        self._tracer = tracer
+        self._attributes = {"eventlog.log": log, "eventlog.sink": sink}
+        self.kind = _KINDS.get(sink, SpanKind.INTERNAL)
+        self._window: Link | None = None
+        self._flight: Span | None = None
+        self._context = _ROOT
+
+    # --- what the publisher tells ---
+
+    def does(self, doing: Doing, reason: str = "") -> None:
+        self._window = None  # what is in flight from before is of another window
+
+    def window_read(self, seconds: float) -> None:
+        self._window = Link(self._past("eventlog.window", seconds, _ROOT).get_span_context())
+
+    def flight_begins(self, number: int, event_times: Mapping[str, str | None]) -> None:
+        self._end_flight("the publisher lost its connection")
+        links = [] if self._window is None else [self._window]
+        self._flight = self.span("eventlog.flight", _ROOT, links=links, flight=number)
+        self._context = trace.set_span_in_context(self._flight, _ROOT)
+
+    def flight_ended(self, number: int, result: str) -> None:
+        self._end_flight("", result)
+
+    def marked(self, seconds: float) -> None:
+        self._past("eventlog.mark", seconds, self._context)
+
+    def disconnected(self) -> None:
+        self._end_flight("the publisher lost its connection")
+
+    def _end_flight(self, broken: str, result: str = "") -> None:
+        flight, self._flight, self._context = self._flight, None, _ROOT
+        if flight is None:
+            return
+        if broken:
+            flight.set_status(StatusCode.ERROR, broken)
+        else:
+            flight.set_attribute("eventlog.result", result)
+        flight.end()
+
+    def _past(self, name: str, seconds: float, context: Context) -> Span:
+        """A span of what took so many seconds until now."""
+        now = time.time_ns()
+        span = self._tracer.start_span(name, context, attributes=self._attributes, start_time=now - int(seconds * 1e9))
+        span.end(now)
+        return span
+
+    # --- what its sink sends ---
+
+    def span(
+        self,
+        name: str,
+        context: Context | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+        links: list[Link] | None = None,
+        **numbers: int | str,
+    ) -> Span:
+        """A span that begins now, below the flight that is sent, or in ``context``. ``numbers``: attributes of ours."""
+        attributes = {**self._attributes, **{f"eventlog.{key}": value for key, value in numbers.items()}}
+        return self._tracer.start_span(name, context or self._context, kind, attributes, links)
+
+
+class TracedSink:
+    """A sink each of whose envelopes is a span, which the receiver is told of."""
+
+    def __init__(self, sink: Sink, tracing: Tracing) -> None:
+        self._sink, self._tracing = sink, tracing
+        self._is_pending = False
+
+    def send(self, document: Document) -> Answer:
+        event_ids = document.event_ids
+        if not event_ids:  # a heartbeat
+            return self._sink.send(document)
+        span = self._tracing.span(
+            "eventlog.envelope",
+            kind=self._tracing.kind,
+            flight=document.flight,
+            envelope=document.envelope,
+            events=len(event_ids),
+            first_event_id=event_ids[0],
+        )
+        with self._made(span):
+            answer = self._sink.send(_with_context(document))
+            level = answer.worst(event_ids).level
+            span.set_attribute("eventlog.level", level.name.lower())
+            if level in (Level.ERROR, Level.FATAL):
+                span.set_status(StatusCode.ERROR)
+        self._is_pending = self._is_pending or answer.is_pending
+        return answer
+
+    def flush(self) -> Mapping[str, Verdict] | None:
+        if not self._is_pending:
+            return self._sink.flush()
+        self._is_pending = False
+        span = self._tracing.span("eventlog.flush", kind=self._tracing.kind)
+        with self._made(span):
+            return self._sink.flush()
+
+    @contextmanager
+    def _made(self, span: Span) -> Iterator[None]:
+        """The span is the current one, ends with the block, and says of what kind an error was."""
+        # What a receiver says does not belong here, so that no exception is recorded.
+        with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+            try:
+                yield
+            except Exception as error:
+                span.set_status(StatusCode.ERROR)
+                span.set_attribute("error.type", getattr(error, "code", type(error).__name__))
+                raise
+
+    def close(self) -> None:
+        self._sink.close()
+
+
+def _with_context(document: Document) -> Document:
+    """The document with the headers that name the current span."""
+    carrier: dict[str, str] = {}
+    propagate.inject(carrier)
+    headers = tuple((name, value.encode()) for name, value in carrier.items())
+    records = [
+        one if isinstance(one, Verdict) else tuple(_with_headers(record, headers) for record in one)
+        for one in document.records
+    ]
+    return document._replace(headers=(*document.headers, *carrier.items()), records=records)
+
+
+def _with_headers(record: KafkaRecord, headers: tuple[tuple[str, bytes], ...]) -> KafkaRecord:
+    return record._replace(headers=(*record.headers, *headers))
+
+
+@contextmanager
+def tracing(config: Config) -> Iterator[Tracing]:
+    """Trace a publisher while the block runs; what is left of its spans is sent at the end.
+
+    A provider that ``opentelemetry-instrument`` has set up is taken. Otherwise spans go to a collector by OTLP over
+    HTTP. Raises ConfigError for another exporter or protocol, ModuleNotFoundError without the exporter.
+    """
+    provider = trace.get_tracer_provider()
+    own = _provider() if isinstance(provider, trace.ProxyTracerProvider) else None
+    log = config.database.log_table if config.source.type is None else f"source {config.source.type}"
+    try:
+        yield Tracing((own or provider).get_tracer("eventlog", __version__), log, config.sink.type)
+    finally:
+        if own is not None:
+            own.shutdown()
+
+
+def _provider() -> TracerProvider:
+    """Spans to a collector, as the variables of OpenTelemetry say, which the SDK reads itself. Raises ConfigError."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    exporter = os.environ.get("OTEL_TRACES_EXPORTER", "otlp").strip()
+    if exporter != "otlp":
+        raise ConfigError(
+            f"OTEL_TRACES_EXPORTER={exporter}: eventlog itself sends by otlp; for others start it by "
+            "opentelemetry-instrument, or set none"
+        )
+    for name in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
+        if os.environ.get(name, _PROTOCOL) != _PROTOCOL:
+            raise ConfigError(
+                f"{name}={os.environ[name]}: eventlog itself sends by {_PROTOCOL}; for others start it by "
+                "opentelemetry-instrument"
+            )
+    has_name = "OTEL_SERVICE_NAME" in os.environ or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    provider = TracerProvider(resource=Resource.create({} if has_name else {"service.name": "eventlog"}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return provider
