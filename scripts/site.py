@@ -19,6 +19,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 OUTSIDE: Final = {
     "README.md": "index.md",
     "CHANGELOG.md": "CHANGELOG.md",
+    "CONTRIBUTING.md": "CONTRIBUTING.md",
+    "SECURITY.md": "SECURITY.md",
     "bench/RESULTS.md": "bench/RESULTS.md",
     "tests/conformance/vectors/README.md": "tests/conformance/vectors/README.md",
 }
