@@ -291,17 +291,18 @@ def _until_culprits_are_known(
     only the rest. The first half is decided before the second is sent: the events of an object keep their order.
     """
     for whole in sent:
-        if not _is_to_be_halved(whole):
+        why = _refusal(whole)
+        if why is None:
             yield whole
             continue
         where = {"flight": store.flight, "envelope": whole.envelope}
-        _log.info("envelope %d is sent in halves: %s", whole.envelope, _told(whole), extra=where)
+        _log.info("envelope %d is sent in halves: %s", whole.envelope, why, extra=where)
         halves = _halves(whole.events)
         while halves and not halted():
             events = halves.pop(0)
             written = [event for event in events if event.operation is not None]
             half = _Sent(whole.envelope, events, len(written) == len(events), _send(send, whole.envelope, written))
-            if _is_to_be_halved(half):
+            if _refusal(half) is not None:
                 halves[:0] = _halves(events)
                 continue
             yield half
@@ -318,11 +319,13 @@ def _until_culprits_are_known(
                     yield _Sent(whole.envelope, (), True, lost)
 
 
-def _is_to_be_halved(sent: _Sent[E]) -> bool:
+def _refusal(sent: _Sent[E]) -> str | None:
+    """Why an envelope of several events was refused without saying which; None if it was not."""
     answer = sent.answer
-    if isinstance(answer, ReceiverAway) or not answer.culprit_unknown:
-        return False
-    return sum([event.operation is not None for event in sent.events]) > 1
+    if isinstance(answer, ReceiverAway) or not answer.culprit_unknown or answer.general is None:
+        return None
+    is_alone = sum([event.operation is not None for event in sent.events]) == 1
+    return None if is_alone else answer.general.message
 
 
 def _halves(events: Sequence[E]) -> list[Sequence[E]]:
@@ -330,12 +333,6 @@ def _halves(events: Sequence[E]) -> list[Sequence[E]]:
     places = [place for place, event in enumerate(events) if event.operation is not None]
     middle = places[len(places) // 2]
     return [events[:middle], events[middle:]]
-
-
-def _told(sent: _Sent[E]) -> str:
-    answer = sent.answer
-    general = None if isinstance(answer, ReceiverAway) else answer.general
-    return "error without an event-id" if general is None else general.message
 
 
 def _retried_objects(sent: _Sent[E]) -> set[Hashable]:
@@ -363,7 +360,7 @@ def _send(send: Send[E], number: int, events: Sequence[E]) -> Answer | ReceiverA
     if answer.unknown_ids:
         _log.warning(
             "the answer names event-ids that are not in the envelope: %s",
-            ", ".join(answer.unknown_ids[:10]),
+            ", ".join(map(ascii, answer.unknown_ids[:10])),
             extra={"envelope": number},
         )
     return answer

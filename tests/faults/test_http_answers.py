@@ -317,6 +317,14 @@ def test_result_of_one_event_leaves_the_others(level: Level) -> None:
     assert (read.general, read.culprit_unknown) == (None, False)
 
 
+def test_message_of_a_result_is_fit_for_a_table_and_a_line_of_a_log() -> None:
+    named = {"event_id": "1", "status": "error", "message": "no\x00such\r\n container \ud800" + "x" * 10_000}
+    message = answered(lambda _: results(named), form="json").verdict("1").message
+    assert message.startswith("no\ufffdsuch container \ufffdxxx")
+    assert message.isprintable()
+    assert len(message) < 300
+
+
 def test_of_several_results_for_one_event_the_worst_counts_and_an_unknown_word_is_an_error() -> None:
     found = ({"event_id": "1", "status": "warning"}, {"event_id": 1, "status": "splendid", "message": None})
     read = answered(lambda _: results(*found, {"event_id": "1", "status": "success"}), form="json")

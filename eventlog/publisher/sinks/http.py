@@ -20,7 +20,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from email.message import Message
 from email.utils import parsedate_to_datetime
@@ -122,7 +122,7 @@ class HttpSink:
                 return Answer()
             try:
                 if self._form == "json":
-                    return read_results(body, event_ids)
+                    return read_results(body, event_ids, self._client.clean)
                 return read_answer(body, event_ids, self._limit)
             except ReceiverAway as away:
                 hint = 'a receiver that answers by its status alone needs sink.answer = "status"'
@@ -157,11 +157,12 @@ class HttpSink:
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
-def read_results(body: bytes, event_ids: Collection[str]) -> Answer:
+def read_results(body: bytes, event_ids: Collection[str], clean: Callable[[str], str]) -> Answer:
     """The answer ``{"results": [{"event_id": "7", "status": "retry", "message": "..."}]}`` to ``event_ids``.
 
     The words of ``status`` are those of an XDS answer, and mean the same; an event without a result is a success.
-    Raises ReceiverAway if this is no such answer.
+    ``clean`` makes a message fit for logs and tables: JSON may hold any character. Raises ReceiverAway if this is no
+    such answer.
     """
     try:
         answer = json.loads(body)
@@ -171,13 +172,13 @@ def read_results(body: bytes, event_ids: Collection[str]) -> Answer:
     results = answer.get("results") if isinstance(answer, dict) else None
     if not isinstance(results, list):
         raise ReceiverAway(f"the receiver's answer has no list of results: {_NEEDED}")
-    return answer_of(_results(results), event_ids)
+    return answer_of(_results(results, clean), event_ids)
 
 
 _NEEDED: Final = '{"results": [{"event_id": ..., "status": ...}]} needed'
 
 
-def _results(results: list[object]) -> Iterator[tuple[str, Verdict]]:
+def _results(results: list[object], clean: Callable[[str], str]) -> Iterator[tuple[str, Verdict]]:
     for place, result in enumerate(results, 1):
         event_id, status, message = (
             (result.get("event_id"), result.get("status"), result.get("message") or "")
@@ -188,7 +189,7 @@ def _results(results: list[object]) -> Iterator[tuple[str, Verdict]]:
             event_id = str(event_id)
         if not isinstance(event_id, str) or not isinstance(status, str) or not isinstance(message, str):
             raise ReceiverAway(f"result {place} of the receiver's answer lacks an event_id or a status: {_NEEDED}")
-        yield event_id, Verdict(LEVELS.get(status, Level.ERROR), message.strip())
+        yield event_id, Verdict(LEVELS.get(status, Level.ERROR), clean(message))
 
 
 def retry_after(headers: Message) -> float | None:
