@@ -26,12 +26,19 @@ FORMATS: Final[Mapping[str, str]] = {
     "qlik-messages": "eventlog.qlik.message_format",
     "gbase": "eventlog.gbase.format",
     "linter": "eventlog.linter.format",
+    "debezium": "eventlog.debezium.format",
     "jsonl": "eventlog.log.jsonl",
 }
 """The formats by name, with the module that holds each one's ``FORMAT``."""
 
 
-_SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {"xds": (), "gbase": (), "jsonl": (), "qlik-messages": ("kafka",)}
+_SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "debezium": (),
+    "gbase": (),
+    "jsonl": (),
+    "qlik-messages": ("kafka",),
+    "xds": (),
+}
 """The URLs that a format takes, where that is not any database."""
 
 

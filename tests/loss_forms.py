@@ -1,4 +1,4 @@
-"""The six formats as forms of the loss matrix: how each is written and read, and the table that all of them know."""
+"""The formats as forms of the loss matrix: how each is written and read, and the table that all of them know."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ LETTERS: Final[Mapping[str, str]] = {
     "K": "qlik-messages",
     "G": "gbase",
     "L": "linter",
+    "D": "debezium",
 }
 
 COLUMNS: Final = {
@@ -189,6 +190,7 @@ FORMS: Final = {
             "L", "queue", {"codec": "eventlog-emulator-1"}, _CATALOG,
             lambda read, native: read.position, _own_transaction, complete=True, write_parts=_queues,
         ),
+        Form("D", "topics.jsonl", _CATALOG, _CATALOG, lambda read, native: read.position, complete=True),
     )
 }  # fmt: skip
 """Letter -> form."""

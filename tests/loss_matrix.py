@@ -14,6 +14,7 @@ from eventlog.model import Change, ChangeOp, Row, changes_nothing, differing, mo
 CODES: Final[Mapping[str, str]] = {
     "ABS": "a column that is not known becomes NULL (G, L: in deleted rows only)",
     "BEF": "before image of an UPDATE beyond the changed columns",
+    "BEU": "before image of an UPDATE that does not know all changed columns",
     "UNC": "unchanged columns of the after image of an UPDATE",
     "DEL": "non-key columns of a deleted row",
     "CHG": "the set of changed columns where it cannot be derived (before image unknown)",
@@ -37,13 +38,14 @@ CODES: Final[Mapping[str, str]] = {
 }
 
 _TABLE: Final = """
-from | E | X | T | K | G | L
-E | none | NIN USR TIM | ABS MVA USR | MVA USR TIM-ms | INC ABS MVA CHG KEY POS TIM-s USR | INC ABS MVA CHG POS USR
-X | POS | none | ABS MVA | MVA | INC ABS MVA CHG KEY POS | INC ABS MVA CHG POS
-T | TRN BEF UNC DEL NIN KCH POS TXN | TRN BEF UNC DEL NIN KCH TXN TIM | none | TRN TIM-ms | CHG KEY POS TXI TIM-s | TRN INC* CHG POS TXI
-K | REF BEF UNC DEL NIN NOP KCH POS TXN | REF BEF UNC DEL NIN NOP KCH TXN TIM | REF NOP ABS CNT | none | REF INC ABS CHG KEY POS TXI TIM-s | REF INC ABS CHG POS TXI
-G | TRN BEF UNC DEL NIN NOP KCH POS TXN | TRN BEF UNC DEL NIN NOP KCH TXN TIM USR | NOP CNT USR | TRN USR | POS TXI | TRN POS TXI USR
-L | BEF UNC DEL NIN NOP KCH POS TXN | BEF UNC DEL NIN NOP KCH TXN TIM | NOP CNT | TIM-ms | KEY POS TXI TIM-s | POS TXI
+from | E | X | T | K | G | L | D
+E | none | NIN USR TIM | ABS MVA USR | MVA USR TIM-ms | INC ABS MVA CHG KEY POS TIM-s USR | INC ABS MVA CHG POS USR | INC MVA BEU CHG USR
+X | POS | none | ABS MVA | MVA | INC ABS MVA CHG KEY POS | INC ABS MVA CHG POS | INC MVA BEU CHG
+T | TRN BEF UNC DEL NIN KCH POS TXN | TRN BEF UNC DEL NIN KCH TXN TIM | none | TRN TIM-ms | CHG KEY POS TXI TIM-s | TRN INC* CHG POS TXI | KCH CHG TXN
+K | REF BEF UNC DEL NIN NOP KCH POS TXN | REF BEF UNC DEL NIN NOP KCH TXN TIM | REF NOP ABS CNT | none | REF INC ABS CHG KEY POS TXI TIM-s | REF INC ABS CHG POS TXI | INC BEU CHG KCH TXN
+G | TRN BEF UNC DEL NIN NOP KCH POS TXN | TRN BEF UNC DEL NIN NOP KCH TXN TIM USR | NOP CNT USR | TRN USR | POS TXI | TRN POS TXI USR | KCH TXN USR
+L | BEF UNC DEL NIN NOP KCH POS TXN | BEF UNC DEL NIN NOP KCH TXN TIM | NOP CNT | TIM-ms | KEY POS TXI TIM-s | POS TXI | KCH TXN
+D | TRN REF BEF UNC DEL NIN NOP POS TXN | TRN REF BEF UNC DEL NIN NOP TXN TIM | REF NOP ABS CNT | TRN TIM-ms | REF INC ABS KEY POS TXI TIM-s | TRN REF INC ABS POS TXI | INC BEU TXN
 """  # noqa: E501 - the table of the specification, cell by cell
 
 
@@ -143,6 +145,8 @@ def _complete(change: Change, target: str) -> Change:
     """Whole rows; L has no update without the row before it."""
     if change.after is None:
         return change
+    if target == "D":
+        return _completed_by_after(change)
     row = complete(change.schema, change.table, change.key)
     before = change.before
     if change.op is ChangeOp.UPDATE and (before is not None or target == "L"):
@@ -150,8 +154,33 @@ def _complete(change: Change, target: str) -> Change:
     return change._replace(before=before, after={**row, **change.after})
 
 
+def _completed_by_after(change: Change) -> Change:
+    """Whole rows; what an UPDATE has not changed is before it as after it, where all changed columns are known."""
+    after = {**complete(change.schema, change.table, change.key), **(change.after or {})}
+    before = change.before
+    if change.op is ChangeOp.UPDATE and before is not None and _knows_changed(change):
+        before = {**after, **before}
+    return change._replace(before=before, after=after)
+
+
+def _knows_changed(change: Change) -> bool:
+    before = change.before or {}
+    changed = change.changed
+    if changed is None:
+        changed = differing(before, change.after or {})
+    return changed is not None and before.keys() >= changed
+
+
+def _before_where_known(change: Change) -> Change:
+    if change.op is not ChangeOp.UPDATE or change.before is None or _knows_changed(change):
+        return change
+    return change._replace(before=None)
+
+
 def lacks_columns(change: Change, target: str) -> bool:
     """Whether a change cannot be written without ``complete`` where rows are whole."""
+    if target == "D":  # what an insert does not say is NULL
+        return change.op is ChangeOp.UPDATE and not (change.after or {}).keys() >= COLUMNS.keys()
     return _complete(change, target) != change
 
 
@@ -260,6 +289,7 @@ LOSSES: Final[tuple[tuple[str, Lose], ...]] = (
     ("INC", _completed),
     ("INC*", _completed),
     ("KCH", _split_key_changes),
+    ("BEU", _each(_before_where_known)),
     ("BEF", _each(_before_of_changed)),
     ("UNC", _each(_after_of_changed)),
     ("DEL", _each(_deleted_key)),

@@ -131,6 +131,21 @@ class ObjectClass:
         return self.table.kind == "view"
 
 
+def row_of(cls: ObjectClass) -> Table:
+    """The class as a table of its rows, by the names that its events have: the key and the single row's attributes, in
+    the class's order; what child tables hold is not in it.
+    """
+    keys = {column.name for column in cls.key}
+    attributes = [a for a in cls.attributes if a.name not in keys and not a.is_key and a.table == cls.table.name]
+    columns = {column.name: column for column in cls.key} | {
+        attribute.name: Column(attribute.name, attribute.column.type) for attribute in attributes
+    }
+    places = {column.name: place for place, column in enumerate(cls.table.columns)}
+    order = sorted(columns, key=lambda name: places.get(name, len(places)))
+    key = tuple(column.name for column in cls.key)
+    return Table(cls.name, "table", tuple(columns[name] for name in order), key)
+
+
 ObjectId: TypeAlias = tuple[ObjectClass, str]
 """Class and canonical table_key: what an event is about."""
 

@@ -9,7 +9,7 @@ from itertools import count
 from typing import Final
 
 from eventlog.changes.from_events import outgoing_reader
-from eventlog.core.catalog import Catalog, Column, ObjectClass, Table
+from eventlog.core.catalog import Catalog, ObjectClass, row_of
 from eventlog.core.events import Outgoing, public_event
 from eventlog.core.typed import moment_reader
 from eventlog.core.values import ValueOptions
@@ -149,12 +149,4 @@ def full_name(catalog: Catalog, cls: ObjectClass) -> str:
 
 def class_columns(cls: ObjectClass) -> tuple[QlikColumn, ...]:
     """The columns of a class by the names that its events have: the key, then its attributes, in the class's order."""
-    keys = {column.name for column in cls.key}
-    attributes = [a for a in cls.attributes if a.name not in keys and not a.is_key and a.table == cls.table.name]
-    columns = {column.name: column for column in cls.key} | {
-        attribute.name: Column(attribute.name, attribute.column.type) for attribute in attributes
-    }
-    places = {column.name: place for place, column in enumerate(cls.table.columns)}
-    order = sorted(columns, key=lambda name: places.get(name, len(places)))
-    key = tuple(column.name for column in cls.key)
-    return columns_of(Table(cls.name, "table", tuple(columns[name] for name in order), key))
+    return columns_of(row_of(cls))

@@ -97,7 +97,16 @@ def test_the_worked_example_as_itself(tmp_path: Path) -> None:
 
 
 def test_formats_are_known_by_their_names() -> None:
-    assert list(FORMATS) == ["xds", "eventlog", "qlik-change-table", "qlik-messages", "gbase", "linter", "jsonl"]
+    assert list(FORMATS) == [
+        "xds",
+        "eventlog",
+        "qlik-change-table",
+        "qlik-messages",
+        "gbase",
+        "linter",
+        "debezium",
+        "jsonl",
+    ]
     with pytest.raises(ConfigError, match="do you mean gbase"):
         format_named("gbas")
     with pytest.raises(ConfigError, match="known are xds, eventlog"):
@@ -217,6 +226,7 @@ def test_a_value_that_is_not_of_its_column_is_passed_over(tmp_path: Path) -> Non
         ("qlik-messages", "o.jsonl"),
         ("gbase", "o.cdc"),
         ("linter", "o.csv"),
+        ("debezium", "o.jsonl"),
     ],
 )
 def test_every_format_takes_the_catalogue_on_both_sides(tmp_path: Path, format: str, target: str) -> None:

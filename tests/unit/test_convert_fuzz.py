@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,11 +17,13 @@ from eventlog.changes.format import Report
 from eventlog.conversion import convert, format_named
 from eventlog.errors import EventlogError
 
-SOURCES: list[tuple[str, str, dict[str, str]]] = [
+SOURCES: list[tuple[str, str, dict[str, Any]]] = [
     ("xds", "in.xmll", {}),
     ("eventlog", "in.jsonl", {}),
     ("eventlog", "in.csv", {}),
     ("eventlog", "in.parquet", {}),
+    ("debezium", "in.jsonl", {}),
+    ("debezium", "in.jsonl", {"schemas_enable": False}),
     ("jsonl", "in.jsonl", {}),
     ("qlik-messages", "in.jsonl", {}),
     ("qlik-messages", "in.jsonl", {"encoding": "avro"}),
@@ -30,7 +33,7 @@ SOURCES: list[tuple[str, str, dict[str, str]]] = [
 ]
 
 
-def sample(tmp_path: Path, format: str, place: str, writer: dict[str, str]) -> Path:
+def sample(tmp_path: Path, format: str, place: str, writer: dict[str, Any]) -> Path:
     """A good file of the format: of change tables, that of the only one."""
     SAMPLES["E"](tmp_path / "log.jsonl")
     good = tmp_path / place
@@ -40,7 +43,7 @@ def sample(tmp_path: Path, format: str, place: str, writer: dict[str, str]) -> P
 
 @pytest.mark.parametrize(("format", "place", "writer"), SOURCES)
 def test_a_damaged_file_is_passed_over_or_refused(
-    tmp_path: Path, format: str, place: str, writer: dict[str, str]
+    tmp_path: Path, format: str, place: str, writer: dict[str, Any]
 ) -> None:
     path = sample(tmp_path, format, place, writer)
     good = path.read_bytes()

@@ -51,10 +51,15 @@ def compared(read: list[Change], native: list[Change], codes: frozenset[str], to
     expected = lose(native, codes - NAMES_ONLY, to.letter)
     if len(read) == len(expected):
         read = [
-            to.gains(change, wanted)._replace(position=to.kept(change, wanted.position))
+            to.gains(_with_unknown(change, wanted), wanted)._replace(position=to.kept(change, wanted.position))
             for change, wanted in zip(read, expected, strict=True)
         ]
     return lose(read, codes & NAMES_ONLY, to.letter)
+
+
+def _with_unknown(read: Change, expected: Change) -> Change:
+    """Of an update that does not know what it changed all columns are written, as changed (spec/change-model.md 4)."""
+    return read._replace(changed=None) if expected.changed is None else read
 
 
 def codes_of(source: str, target: str) -> frozenset[str]:

@@ -15,6 +15,7 @@ from loss_samples import SAMPLES
 from eventlog.changes.format import Report
 from eventlog.config.settings import SourceSettings
 from eventlog.conversion import convert, format_named, in_own_options
+from eventlog.debezium import options as debezium
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.gbase import options as gbase
 from eventlog.linter import format, reader, writer
@@ -45,6 +46,7 @@ FORMS: Final = (
         (format.SourceOptions, reader.ReaderOptions),
         (format.TargetOptions, writer.WriterOptions),
     ),
+    Form("debezium", "one.jsonl", (debezium.ReadOptions,), (debezium.WriteOptions,)),
     Form("qlik-messages", "one.jsonl", (message_options.ReadOptions,), (message_options.WriteOptions,)),
     Form("qlik-change-table", "one", (change_table_options.ReadOptions,), (change_table_options.WriteOptions,)),
 )

@@ -1,0 +1,1 @@
+"""Debezium change events: envelopes as JSON, with and without schema (spec/debezium.md)."""

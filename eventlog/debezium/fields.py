@@ -1,0 +1,428 @@
+"""The fields of a row: the types of Kafka Connect and Debezium's logical types, and their values in JSON.
+
+The mapping is that of the PostgreSQL connector, "Data type mappings"; JSON is what Connect's JsonConverter makes of it
+(spec/debezium.md 3).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from math import inf, isfinite
+from typing import Any, Final, NamedTuple
+
+from eventlog.core.typed import WIDEST, decimal_text, value_reader
+from eventlog.core.values import ColumnType, Kind
+from eventlog.errors import shown
+from eventlog.model import Lob, Value
+
+Encode = Callable[[Value], Any]
+"""A value that is not NULL -> what stands in JSON. Raises ValueError, ArithmeticError, RowError."""
+
+Decode = Callable[[Any], Value]
+"""What stands in JSON, not null -> its value. Raises ValueError, ArithmeticError, RowError."""
+
+
+class Field(NamedTuple):
+    """How the values of a column are written. ``schema``: of Connect, without ``field`` and ``optional``."""
+
+    schema: Mapping[str, Any]
+    encode: Encode
+    decode: Decode
+
+
+_EPOCH: Final = datetime(1970, 1, 1)
+_EPOCH_DAY: Final = _EPOCH.toordinal()
+_DAY_MICROSECONDS: Final = 86_400_000_000
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+_INFINITIES: Final = {"infinity": 9223372036825200000, "-infinity": -9223372036832400000}
+"""What Debezium makes of the infinite values of TIMESTAMP ("TIMESTAMP type")."""
+
+
+# --- by the column's type ---------------------------------------------------------------------------------------------
+
+_PRECISION: Final = re.compile(r"\(\s*([0-9]+)\s*(?:,\s*(-?[0-9]+)\s*)?\)")
+_MILLISECONDS: Final = 3
+_DIGITS_OF_SCALE: Final = 7
+_LARGEST_SCALE: Final = 16383  # of PostgreSQL; what a schema from outside says is checked against it
+
+
+@lru_cache(maxsize=4096)
+def field_of(type: ColumnType, decimals: str = "precise", times: str = "adaptive") -> Field:
+    """The field of a column, under ``decimal.handling.mode`` and ``time.precision.mode``."""
+    size = _PRECISION.search(type.sql)
+    match type.kind:
+        case Kind.BOOLEAN:
+            return Field({"type": "boolean"}, _boolean, _boolean)
+        case Kind.INTEGER if type.bits:
+            return Field({"type": f"int{type.bits}"}, _integer(type.bits), _integer(type.bits))
+        case Kind.INTEGER if size is None:
+            return Field({"type": "int64"}, _integer(64), _integer(64))
+        case Kind.INTEGER | Kind.EXACT:
+            return _decimal(type, decimals, size)
+        case Kind.APPROXIMATE:
+            return Field({"type": "float32" if type.bits == 32 else "float64"}, _float_json, _float)
+        case Kind.BINARY:
+            return Field({"type": "bytes"}, _base64, _bytes)
+        case Kind.DATE | Kind.TIME | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+            return _temporal(type.kind, times, int(size[1]) if size else 6)
+        case Kind.UUID:
+            return Field(_named("string", "io.debezium.data.Uuid"), _text, _text)
+        case Kind.OTHER if type.sql.lower() in ("json", "jsonb"):
+            return Field(_named("string", "io.debezium.data.Json"), _text, _text)
+        case _:
+            return Field({"type": "string"}, _text, _text)
+
+
+def _named(type: str, name: str, **parameters: str) -> dict[str, Any]:
+    named: dict[str, Any] = {"type": type, "name": name, "version": 1}
+    return named | {"parameters": parameters} if parameters else named
+
+
+def _decimal(type: ColumnType, mode: str, size: re.Match[str] | None) -> Field:
+    is_whole = type.kind is Kind.INTEGER
+    if mode == "double":
+        return Field({"type": "float64"}, _double, _number_of(is_whole))
+    if mode == "string":
+        return Field({"type": "string"}, _decimal_text, _number_of(is_whole))
+    if size is None:
+        schema = _named("struct", "io.debezium.data.VariableScaleDecimal") | {
+            "fields": [
+                {"type": "int32", "optional": False, "field": "scale"},
+                {"type": "bytes", "optional": False, "field": "value"},
+            ]
+        }
+        return Field(schema, _variable_scale, _of_variable_scale)
+    scale = int(size[2] or 0)
+    parameters = {"scale": str(scale), "connect.decimal.precision": size[1]}
+    schema = _named("bytes", "org.apache.kafka.connect.data.Decimal", **parameters)
+    return Field(schema, lambda value: _base64(_unscaled(_exact(value), scale)), _of_scale(scale, is_whole))
+
+
+def _temporal(kind: Kind, mode: str, precision: int) -> Field:
+    is_coarse = mode == "connect" or precision <= _MILLISECONDS
+    own = "org.apache.kafka.connect.data" if mode == "connect" else "io.debezium.time"
+    if kind is Kind.TIMESTAMPTZ:
+        return Field(_named("string", "io.debezium.time.ZonedTimestamp"), _zoned, _of_zoned)
+    if kind is Kind.DATE:
+        return Field(_named("int32", f"{own}.Date"), _days, _of_days)
+    unit = 1000 if is_coarse else 1
+    name = ("" if is_coarse else "Micro") + ("Time" if kind is Kind.TIME else "Timestamp")
+    if kind is Kind.TIME:
+        return Field(
+            _named("int32" if is_coarse else "int64", f"{own}.{name}"), _time_of_day(unit), _of_day(1000 // unit)
+        )
+    return Field(_named("int64", f"{own}.{name}"), _since_epoch(unit), _of_epoch(1000 // unit))
+
+
+# --- by the schema that an event brings -------------------------------------------------------------------------------
+
+
+def decoder_of(schema: Mapping[str, Any]) -> Decode:
+    """The function that reads the values of a field with this schema of Connect; the name says more than the type.
+
+    Raises ValueError for a schema that is none.
+    """
+    name, type = schema.get("name"), schema.get("type")
+    if name == "org.apache.kafka.connect.data.Decimal":
+        text = (schema.get("parameters") or {}).get("scale")
+        scale = int(text) if isinstance(text, str) and len(text) < _DIGITS_OF_SCALE else _LARGEST_SCALE + 1
+        if abs(scale) > _LARGEST_SCALE:
+            raise ValueError(f"a decimal of scale {shown(str(text))}")
+        return _of_scale(scale, is_whole=scale == 0)
+    named = _BY_NAME.get(name) if isinstance(name, str) else None
+    if named is not None:
+        return named
+    found = _BY_TYPE.get(type) if isinstance(type, str) else None
+    if found is None:
+        raise ValueError(f"{shown(str(type))} is no type of Connect")
+    return found
+
+
+def plain(value: Any) -> Value:
+    """What stands in JSON without anything that tells its type: objects and arrays as their JSON text."""
+    if isinstance(value, dict | list):
+        return _json_text(value)
+    read: Value = value
+    return read
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def _no(what: str) -> ValueError:
+    return ValueError(f"no {what}")
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _no("truth value")
+    return value
+
+
+def _integer(bits: int) -> Callable[[Any], int]:
+    least, most = -(1 << bits - 1), (1 << bits - 1) - 1
+
+    def whole(value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise _no("whole number")
+        if not least <= value <= most:
+            raise ValueError(f"beyond {bits} bits")
+        return value
+
+    return whole
+
+
+_WORDS: Final = {inf: "Infinity", -inf: "-Infinity"}
+_FLOATS: Final = {"NaN": float("nan"), "Infinity": inf, "-Infinity": -inf}
+
+
+def _float_json(value: Value) -> Any:
+    """JsonConverter writes what JSON has no number for as its word."""
+    if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
+        raise _no("number")
+    number = float(value)
+    return number if isfinite(number) else _WORDS.get(number, "NaN")
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, str):
+        if value not in _FLOATS:
+            raise _no("number")
+        return _FLOATS[value]
+    if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
+        raise _no("number")
+    return float(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _no("text")
+    return value
+
+
+def _base64(value: Value) -> str:
+    data = value.data if isinstance(value, Lob) else value
+    if not isinstance(data, bytes):
+        raise _no("bytes")
+    return b64encode(data).decode("ascii")
+
+
+def _bytes(value: Any) -> bytes:
+    return b64decode(_text(value), validate=True)
+
+
+def _json_text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+# decimals
+
+
+def _exact(value: Value) -> Decimal:
+    if not isinstance(value, int | Decimal) or isinstance(value, bool):
+        raise _no("exact number; decimal_handling_mode = string writes NaN and Infinity")
+    number = Decimal(value)
+    if not number.is_finite():
+        raise ValueError("not finite; decimal_handling_mode = string writes it")
+    if abs(number.adjusted()) > WIDEST:
+        raise ValueError("too many digits")
+    return number
+
+
+def _unscaled(number: Decimal, scale: int) -> bytes:
+    """The bytes of a number's unscaled value, big-endian two's complement, as ``BigInteger.toByteArray``."""
+    sign, digits, exponent = number.as_tuple()
+    assert isinstance(exponent, int)
+    shift = exponent + scale
+    whole: int = int("".join(map(str, digits)) or "0")
+    if shift < 0:
+        whole, rest = divmod(whole, int(10**-shift))
+        if rest:
+            raise ValueError(f"more than {scale} digits behind the point")
+    else:
+        whole *= int(10**shift)
+    signed = -whole if sign else whole
+    return signed.to_bytes((signed + (signed < 0)).bit_length() // 8 + 1, "big", signed=True)
+
+
+def _of_scale(scale: int, is_whole: bool) -> Decode:
+    def read(value: Any) -> Value:
+        whole = int.from_bytes(_bytes(value), "big", signed=True)
+        return whole if is_whole else _scaled(whole, scale)
+
+    return read
+
+
+def _scaled(whole: int, scale: int) -> Decimal:
+    """Exact, whatever the context's precision is."""
+    digits = Decimal(whole).as_tuple()
+    return Decimal((digits.sign, digits.digits, -scale))
+
+
+def _variable_scale(value: Value) -> dict[str, Any]:
+    number = _exact(value)
+    exponent = number.as_tuple().exponent
+    assert isinstance(exponent, int)
+    scale = max(-exponent, 0)
+    return {"scale": scale, "value": _base64(_unscaled(number, scale))}
+
+
+def _of_variable_scale(value: Any) -> Decimal:
+    if not isinstance(value, dict):
+        raise _no("object of scale and value")
+    scale = value.get("scale")
+    if not isinstance(scale, int) or abs(scale) > _LARGEST_SCALE:
+        raise _no("scale")
+    return _scaled(int.from_bytes(_bytes(value.get("value")), "big", signed=True), scale)
+
+
+def _double(value: Value) -> Any:
+    return _float_json(_FLOATS.get(value, value) if isinstance(value, str) else value)
+
+
+def _decimal_text(value: Value) -> str:
+    if isinstance(value, str):  # a word of PostgreSQL: NaN, Infinity
+        return value
+    if not isinstance(value, int | Decimal) or isinstance(value, bool):
+        raise _no("exact number")
+    return decimal_text(Decimal(value))
+
+
+def _number_of(is_whole: bool) -> Decode:
+    """Of the modes double and string."""
+    read_text = value_reader(ColumnType(Kind.INTEGER if is_whole else Kind.EXACT))
+
+    def read(value: Any) -> Value:
+        if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
+            raise _no("number")
+        if isinstance(value, str):
+            return Decimal(value) if value in _FLOATS else read_text(value)
+        number = _exact(Decimal(value))
+        return int(number) if is_whole and number == number.to_integral_value() else number
+
+    return read
+
+
+# dates and times
+
+
+def _days(value: Value) -> int:
+    if isinstance(value, datetime) or not isinstance(value, date):
+        raise _no("date that is a number of days")
+    return value.toordinal() - _EPOCH_DAY
+
+
+def _of_days(value: Any) -> date:
+    try:
+        return date.fromordinal(_integer(32)(value) + _EPOCH_DAY)
+    except (ValueError, OverflowError):
+        raise _no("day of the years 1 to 9999") from None
+
+
+def _time_of_day(unit: int) -> Encode:
+    """``unit``: microseconds of one."""
+
+    def write(value: Value) -> int:
+        if not isinstance(value, time):
+            raise _no("time of day")
+        seconds = (value.hour * 60 + value.minute) * 60 + value.second
+        return (seconds * 1_000_000 + value.microsecond) // unit
+
+    return write
+
+
+def _of_day(per_millisecond: int) -> Decode:
+    """``per_millisecond``: how many of the unit make a millisecond."""
+
+    def read(value: Any) -> time:
+        microseconds = _integer(64)(value) * 1000 // per_millisecond
+        if not 0 <= microseconds < _DAY_MICROSECONDS:
+            raise _no("time of a day")
+        return (_EPOCH + timedelta(microseconds=microseconds)).time()
+
+    return read
+
+
+def _since_epoch(unit: int) -> Encode:
+    def write(value: Value) -> int:
+        if isinstance(value, str) and value in _INFINITIES and unit == 1:
+            return _INFINITIES[value]
+        if not isinstance(value, datetime):
+            raise _no("date and time")
+        if value.tzinfo is not None:
+            value = value.astimezone(UTC).replace(tzinfo=None)
+        return (value - _EPOCH) // _MICROSECOND // unit
+
+    return write
+
+
+_NAMES_OF_INFINITIES: Final = {number: name for name, number in _INFINITIES.items()}
+
+
+def _of_epoch(per_millisecond: int) -> Decode:
+    def read(value: Any) -> Value:
+        number = _integer(64)(value)
+        if number in _NAMES_OF_INFINITIES:
+            return _NAMES_OF_INFINITIES[number]
+        try:
+            return _EPOCH + timedelta(microseconds=number * 1000 // per_millisecond)
+        except OverflowError:
+            raise ValueError("beyond the years 1 to 9999") from None
+
+    return read
+
+
+def _zoned(value: Value) -> str:
+    """``2018-06-20T13:37:03.123456Z``: in GMT, as many digits of the fraction as there are."""
+    if not isinstance(value, datetime):
+        raise _no("date and time; special times have no form here")
+    if value.tzinfo is not None:
+        value = value.astimezone(UTC).replace(tzinfo=None)
+    text = value.isoformat()
+    return (text.rstrip("0") if value.microsecond else text) + "Z"
+
+
+def _of_zoned(value: Any) -> Value:
+    return value_reader(ColumnType(Kind.TIMESTAMPTZ))(_text(value))
+
+
+def _of_zoned_time(value: Any) -> Value:
+    return value_reader(ColumnType(Kind.TIME))(_text(value))
+
+
+_BY_NAME: Final[Mapping[str, Decode]] = {
+    "io.debezium.data.VariableScaleDecimal": _of_variable_scale,
+    "io.debezium.time.Date": _of_days,
+    "io.debezium.time.MicroTime": _of_day(1000),
+    "io.debezium.time.MicroTimestamp": _of_epoch(1000),
+    "io.debezium.time.NanoTime": _of_day(1_000_000),
+    "io.debezium.time.NanoTimestamp": _of_epoch(1_000_000),
+    "io.debezium.time.Time": _of_day(1),
+    "io.debezium.time.Timestamp": _of_epoch(1),
+    "io.debezium.time.ZonedTime": _of_zoned_time,
+    "io.debezium.time.ZonedTimestamp": _of_zoned,
+    "org.apache.kafka.connect.data.Date": _of_days,
+    "org.apache.kafka.connect.data.Time": _of_day(1),
+    "org.apache.kafka.connect.data.Timestamp": _of_epoch(1),
+}
+
+_BY_TYPE: Final[Mapping[str, Decode]] = {
+    "boolean": _boolean,
+    **{f"int{bits}": _integer(bits) for bits in (8, 16, 32, 64)},
+    "float32": _float,
+    "float64": _float,
+    "float": _float,
+    "double": _float,
+    "string": _text,
+    "bytes": _bytes,
+    "array": _json_text,
+    "map": _json_text,
+    "struct": _json_text,
+}

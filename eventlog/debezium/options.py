@@ -1,0 +1,91 @@
+"""The options of reading and writing Debezium events. Those that Debezium has bear its names, with _ for dot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eventlog.changes.catalog_file import CATALOG, CatalogOption
+from eventlog.core.options import FLAG, FUNCTION, LIST_OBJECT, Kind, Option, check, choice, option, shared
+from eventlog.model import Row, Value
+
+Complete = Callable[[str | None, str, Sequence[tuple[str, Value]] | None], Row | None]
+"""Gives the whole row of (schema, table, key), None if there is none (spec/change-model.md 4)."""
+
+PLACEHOLDER: Final = "__debezium_unavailable_value"
+"""Debezium's default of ``unavailable.value.placeholder``."""
+
+
+def _matching(pattern: str, legal: str) -> Kind:
+    matches = re.compile(pattern).fullmatch
+
+    def parse(value: Any) -> str:
+        if not isinstance(value, str) or matches(value) is None:
+            raise ValueError
+        return value
+
+    return Kind(parse, legal)
+
+
+_TOPIC: Final = _matching("[A-Za-z0-9._-]{1,200}", "a text of letters of ASCII, digits, dots, hyphens and underscores")
+
+_DECIMALS: Final = Option(
+    "precise", choice("precise", "double", "string"), "how exact numbers are written: decimal.handling.mode"
+)
+_TIMES: Final = Option(
+    "adaptive", choice("adaptive", "connect"), "types of dates and times: time.precision.mode; connect: milliseconds"
+)
+_UNAVAILABLE: Final = Option(
+    PLACEHOLDER,
+    _matching("[!-~]+", "a text of ASCII without blanks"),
+    "what stands for a value that is not known: unavailable.value.placeholder",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """Options of the reader. The two modes count for events without schema. Raises ConfigError."""
+
+    catalog: CatalogOption = shared(CATALOG)
+    keys: Mapping[str, Sequence[str]] = option(
+        {}, LIST_OBJECT, "key columns by schema.table or table, for events without key"
+    )
+    decimal_handling_mode: str = shared(_DECIMALS)
+    time_precision_mode: str = shared(_TIMES)
+    unavailable_value_placeholder: str = shared(_UNAVAILABLE)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def key_of(self, schema: str | None, table: str) -> Sequence[str] | None:
+        """The key columns that the options give a table, None = unknown."""
+        return self.keys.get(f"{schema}.{table}") or self.keys.get(table)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Options of the writer, those of [format] among them. Raises ConfigError."""
+
+    topic_prefix: str = option("eventlog", _TOPIC, "first part of topics and name of the source: topic.prefix")
+    schemas_enable: bool = option(True, FLAG, "key and value bring their schemas: schemas.enable of the converter")
+    tombstones_on_delete: bool = option(True, FLAG, "Kafka: a tombstone follows a delete: tombstones.on.delete")
+    decimal_handling_mode: str = shared(_DECIMALS)
+    time_precision_mode: str = shared(_TIMES)
+    missing_columns: str = option(
+        "read_back",
+        choice("read_back", "placeholder", "refuse"),
+        "columns of after that the log does not hold: read back, a placeholder, or the event is an error",
+    )
+    unavailable_value_placeholder: str = shared(_UNAVAILABLE)
+    catalog: CatalogOption = shared(CATALOG)
+    complete: Complete | None = option(None, FUNCTION, "gives the whole row of schema, table and key")
+    database: str = option("", _matching("[^\\ud800-\\udfff]*", "a text"), "name of the database, source.db")
+    lines: str = option(
+        "records", choice("records", "values"), "of a file: topic, key and value of a record, or its value alone"
+    )
+    topic: str | None = option(None, _TOPIC, "one for all tables; default: <prefix>.<schema>.<table>")
+
+    def __post_init__(self) -> None:
+        check(self)

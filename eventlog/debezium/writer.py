@@ -1,0 +1,355 @@
+"""Change -> Debezium records: key, envelope and tombstone (spec/debezium.md 1, 2).
+
+The envelope is that of the PostgreSQL connector, "Data change events", with a source of our own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple, TypeVar
+
+from eventlog import __version__
+from eventlog.changes.keys import Key, old_and_new_key, refuse_without_row, with_key
+from eventlog.core.catalog import Catalog, Column, ObjectClass, Table, row_of
+from eventlog.core.typed import is_multi_valued, type_of
+from eventlog.core.values import ColumnType, Kind
+from eventlog.debezium.fields import Field, field_of
+from eventlog.debezium.options import WriteOptions
+from eventlog.errors import FormatError, NotExpressible, RowError, ValueRange, shown
+from eventlog.model import Change, ChangeOp, Row, Value, column_name, differing
+
+
+class Record(NamedTuple):
+    """A record of a topic, as bytes. ``value`` None = a tombstone."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+
+
+OPERATIONS: Final[Mapping[ChangeOp, str]] = {
+    ChangeOp.INSERT: "c",
+    ChangeOp.UPDATE: "u",
+    ChangeOp.DELETE: "d",
+    ChangeOp.REFRESH: "r",
+    ChangeOp.TRUNCATE: "t",
+}
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_NOT_OF_TOPICS: Final = re.compile(r"[^A-Za-z0-9._-]")
+_TEXT: Final = ColumnType(Kind.CHARACTER)
+
+
+def topic_of(prefix: str, schema: str | None, table: str) -> str:
+    """``<prefix>.<schema>.<table>``; what a topic's name cannot hold becomes ``_`` ("Topic names")."""
+    parts = [prefix, table] if schema is None else [prefix, schema, table]
+    return _NOT_OF_TOPICS.sub("_", ".".join(parts))
+
+
+class EnvelopeWriter:
+    """Writes changes as records. ``utc_now`` gives the time of processing, ``ts_ms`` of an envelope.
+
+    The columns of a table are those of its class in ``catalog``; a table that it does not name has those of each
+    change, typed by their values.
+    """
+
+    def __init__(
+        self,
+        options: WriteOptions,
+        catalog: Catalog | None = None,
+        utc_now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.options = options
+        self._catalog, self._utc_now = catalog, utc_now
+        self._forms: dict[ObjectClass, _Form] = {}
+
+    def records(
+        self,
+        change: Change,
+        object_class: ObjectClass | None,
+        whole_row: Callable[[], Row | None] | None = None,
+        record_ids: Sequence[int] | None = None,
+    ) -> list[Record]:
+        """The records of a change: one, a delete with its tombstone, and both before an insert where the key moves.
+
+        ``object_class``: of its table, None = not known. ``whole_row`` reads the row as it is now, which is asked where
+        columns of ``after`` are not known. ``record_ids``: the rows of the log. Raises NotExpressible,
+        NeedsQueryBack, NeedsRowCodec.
+        """
+        form = self._form(change, object_class)
+        if change.op is ChangeOp.TRUNCATE:
+            return [Record(form.topic, None, form.value(None, None, self._rest(change, "t", record_ids)))]
+        refuse_without_row(change)
+        _refuse_multi_valued(change)
+        change = with_key(change, object_class)
+        old, new = old_and_new_key(change)
+        if change.op is ChangeOp.DELETE:
+            return self._deleted(form, change, old, record_ids)
+        after, unknown = self._after(form, change, new, whole_row)
+        operation = OPERATIONS[change.op]
+        before = _before(change, after) if change.op is ChangeOp.UPDATE else None
+        moved: list[Record] = []
+        if change.op is ChangeOp.UPDATE and old != new:  # a delete and a create ("Primary key updates")
+            was = change._replace(before=before or change.before)
+            moved, operation, before = self._deleted(form, was, old, record_ids, unknown), "c", None
+        value = form.value(before, after, self._rest(change, operation, record_ids), unknown)
+        return [*moved, Record(form.topic, form.key(new), value)]
+
+    def _form(self, change: Change, object_class: ObjectClass | None) -> _Form:
+        found = None if object_class is None else self._forms.get(object_class)
+        if found is None:
+            schema = change.schema
+            if schema is None and object_class is not None and self._catalog is not None:
+                schema = self._catalog.schema
+            table = _table_of(change) if object_class is None else row_of(object_class)
+            found = _Form(self.options, schema, table)
+            if object_class is not None:
+                self._forms[object_class] = found
+        return found
+
+    def _deleted(
+        self,
+        form: _Form,
+        change: Change,
+        key: Key,
+        record_ids: Sequence[int] | None,
+        unknown: frozenset[str] = frozenset(),
+    ) -> list[Record]:
+        """A delete says what is known of the row, the key at least."""
+        before = {**(change.before or {}), **dict(key)}
+        value = form.value(before, None, self._rest(change, "d", record_ids), unknown)
+        deleted = Record(form.topic, form.key(key), value)
+        return [deleted, deleted._replace(value=None)] if self.options.tombstones_on_delete else [deleted]
+
+    def _after(
+        self, form: _Form, change: Change, key: Key, whole_row: Callable[[], Row | None] | None
+    ) -> tuple[Row, frozenset[str]]:
+        """The whole row after a change, and the columns for which a placeholder stands (spec/debezium.md 4)."""
+        after = {**(change.after or {}), **dict(key)}
+        missing = [name for name in form.fields if name not in after]
+        if not missing:
+            return after, frozenset()
+        row = whole_row() if whole_row is not None and self.options.missing_columns == "read_back" else None
+        if row is not None:
+            after |= {name: row[name] for name in missing if name in row}
+            missing = [name for name in missing if name not in row]
+        if change.op is not ChangeOp.UPDATE:  # an insert leaves out what is NULL (spec/triggers.md 2)
+            return {**dict.fromkeys(missing), **after}, frozenset()
+        if missing and self.options.missing_columns != "placeholder":
+            raise NotExpressible(
+                f"{change.op} of {change.table!r} at {change.position}: columns {', '.join(missing)} are not known, "
+                "and after is the whole row: read it back from the database, give the writer the option complete, or "
+                "set missing_columns = placeholder"
+            )
+        return {**dict.fromkeys(missing), **after}, frozenset(missing)
+
+    def _rest(self, change: Change, operation: str, record_ids: Sequence[int] | None) -> dict[str, Any]:
+        """What stands behind the images (spec/debezium.md 2)."""
+        moment = change.commit_time
+        microseconds = 0 if moment is None else (moment - _EPOCH) // _MICROSECOND
+        now = (self._utc_now() - _EPOCH) // _MICROSECOND
+        source = {
+            "version": __version__,
+            "connector": "eventlog",
+            "name": self.options.topic_prefix,
+            "ts_ms": microseconds // 1000,
+            "ts_us": microseconds,
+            "ts_ns": microseconds * 1000,
+            "snapshot": "true" if change.op is ChangeOp.REFRESH else "false",
+            "db": self.options.database,
+            "sequence": None,
+            "schema": change.schema or "",
+            "table": change.table,
+            "event_id": change.position,
+            "record_ids": None if record_ids is None else list(record_ids),
+        }
+        return {
+            "source": source,
+            "op": operation,
+            "ts_ms": now // 1000,
+            "ts_us": now,
+            "ts_ns": now * 1000,
+            "transaction": None,
+        }
+
+
+def _table_of(change: Change) -> Table:
+    """A table that has the columns of a change; a column that is NULL is text."""
+    key = dict(change.key or ())
+    row = {**key, **(change.after or change.before or {})}
+    columns = tuple(Column(name, _TEXT if value is None else type_of(value)) for name, value in row.items())
+    return Table(change.table, "table", columns, tuple(key))
+
+
+def _refuse_multi_valued(change: Change) -> None:
+    for image in (change.before, change.after):
+        for name, value in (image or {}).items():
+            if is_multi_valued(value):
+                error = NotExpressible(
+                    f"{change.op} of {change.table!r} at {change.position}: {name!r} has several values, and a column "
+                    "of a row has one: publish the child table as a class of its own (tables in [database])"
+                )
+                raise _of_column(error, column_name(change, name))
+
+
+def _before(change: Change, after: Row) -> Row | None:
+    """The whole row before an update: what was not changed is as it is after it. None = not known."""
+    before, changed = change.before, change.changed
+    if before is None or change.extras.get("changed_unknown"):
+        return None
+    if changed is None:
+        changed = differing(before, change.after or {})
+    if changed is None or not before.keys() >= changed:
+        return None
+    return {**after, **before}
+
+
+E = TypeVar("E", bound=FormatError)
+
+
+def _of_column(error: E, column: str) -> E:
+    error.column = column
+    return error
+
+
+class _Form:
+    """The form of a table's records: topic, fields, and the texts of the schemas."""
+
+    def __init__(self, options: WriteOptions, schema: str | None, table: Table) -> None:
+        self.fields: dict[str, Field] = {
+            column.name: field_of(column.type, options.decimal_handling_mode, options.time_precision_mode)
+            for column in table.columns
+        }
+        name = topic_of(options.topic_prefix, schema, table.name)
+        self.topic = options.topic or name
+        self._what = table.name if schema is None else f"{schema}.{table.name}"
+        self._placeholder, self._has_schema = options.unavailable_value_placeholder, options.schemas_enable
+        key = set(table.primary_key)
+        self._key_head = self._value_head = ""
+        if options.schemas_enable:
+            keys = [(one, self.fields[one], False) for one in table.primary_key]
+            columns = [(one, field, one not in key) for one, field in self.fields.items()]
+            self._key_head = f'{{"schema":{_dumped(_struct(f"{name}.Key", keys))},"payload":'
+            self._value_head = f'{{"schema":{_dumped(_envelope(name, columns))},"payload":'
+
+    def key(self, key: Key) -> bytes:
+        """The key of a record."""
+        return self._bytes(self._key_head, {name: self._encoded(name, value) for name, value in key})
+
+    def value(
+        self, before: Row | None, after: Row | None, rest: Mapping[str, Any], unknown: frozenset[str] = frozenset()
+    ) -> bytes:
+        """The value of a record. ``unknown``: the columns for which the placeholder stands."""
+        images = {"before": self._image(before, unknown), "after": self._image(after, unknown)}
+        return self._bytes(self._value_head, {**images, **rest})
+
+    def _image(self, row: Row | None, unknown: frozenset[str]) -> dict[str, Any] | None:
+        if row is None:
+            return None
+        for name in row:
+            if name not in self.fields:
+                error = NotExpressible(f"{name!r} is no column of {self._what}, as the catalog has it")
+                raise _of_column(error, f"{self._what}.{name}")
+        return {
+            name: self._unavailable(name) if name in unknown else self._encoded(name, row[name])
+            for name in self.fields
+            if name in row
+        }
+
+    def _encoded(self, name: str, value: Value) -> Any:
+        if value is None:
+            return None
+        field = self.fields[name]
+        try:
+            return field.encode(value)
+        except (ValueError, ArithmeticError, RowError) as error:
+            type = field.schema.get("name", field.schema["type"])
+            refused = ValueRange(f"column {name!r} of {self._what} as {type}: {shown(str(value))}: {error}")
+            raise _of_column(refused, f"{self._what}.{name}") from None
+
+    def _unavailable(self, name: str) -> str:
+        """With a schema only text and bytes hold the placeholder, as Debezium's does ("Toasted values")."""
+        type = self.fields[name].schema["type"]
+        if type == "bytes" and "name" not in self.fields[name].schema:
+            return str(self.fields[name].encode(self._placeholder.encode()))
+        if type != "string" and self._has_schema:
+            error = NotExpressible(
+                f"column {name!r} of {self._what} is not known, and its type in the schema, {type}, holds no "
+                "placeholder: set schemas_enable = false, or missing_columns = read_back"
+            )
+            raise _of_column(error, f"{self._what}.{name}")
+        return self._placeholder
+
+    def _bytes(self, head: str, payload: Mapping[str, Any]) -> bytes:
+        try:
+            return f"{head}{_dumped(payload)}{'}' if head else ''}".encode()
+        except UnicodeEncodeError as error:
+            raise NotExpressible(f"a value of {self._what} has half a surrogate pair at {error.start}") from None
+
+
+_encoder: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_dumped: Final = _encoder.encode
+
+
+# --- schemas ----------------------------------------------------------------------------------------------------------
+
+
+def _struct(name: str, fields: Sequence[tuple[str, Field, bool]]) -> dict[str, Any]:
+    """A schema of a struct; a field is its name, its form, and whether it may be null."""
+    listed = [{**field.schema, "optional": optional, "field": one} for one, field, optional in fields]
+    return {"type": "struct", "fields": listed, "optional": False, "name": name}
+
+
+def _envelope(name: str, columns: Sequence[tuple[str, Field, bool]]) -> dict[str, Any]:
+    row = _struct(f"{name}.Value", columns) | {"optional": True}
+    source = {"type": "struct", "fields": list(_source()), "optional": False, "name": "eventlog.Source"}
+    transaction = {
+        "type": "struct",
+        "fields": [
+            _plain("id", "string"),
+            _plain("total_order", "int64"),
+            _plain("data_collection_order", "int64"),
+        ],
+        "optional": True,
+        "name": "event.block",
+        "version": 1,
+    }
+    return {
+        "type": "struct",
+        "fields": [
+            {**row, "field": "before"},
+            {**row, "field": "after"},
+            {**source, "field": "source"},
+            _plain("op", "string"),
+            *(_plain(one, "int64", optional=True) for one in ("ts_ms", "ts_us", "ts_ns")),
+            {**transaction, "field": "transaction"},
+        ],
+        "optional": False,
+        "name": f"{name}.Envelope",
+        "version": 2,
+    }
+
+
+def _source() -> Iterator[dict[str, Any]]:
+    allowed = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
+    for name in ("version", "connector", "name"):
+        yield _plain(name, "string")
+    yield from (_plain(name, "int64") for name in ("ts_ms", "ts_us", "ts_ns"))
+    yield {
+        "type": "string", "optional": True, "name": "io.debezium.data.Enum", "version": 1,
+        "parameters": {"allowed": allowed}, "default": "false", "field": "snapshot",
+    }  # fmt: skip
+    yield _plain("db", "string")
+    yield _plain("sequence", "string", optional=True)
+    yield _plain("schema", "string")
+    yield _plain("table", "string")
+    yield _plain("event_id", "string", optional=True)
+    yield {"type": "array", "items": {"type": "int64", "optional": False}, "optional": True, "field": "record_ids"}
+
+
+def _plain(name: str, type: str, *, optional: bool = False) -> dict[str, Any]:
+    return {"type": type, "optional": optional, "field": name}
