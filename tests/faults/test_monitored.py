@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+import yaml
 from monitored import metrics, read, watched
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from publishers import backend, make_log, process, runs, write
 from receiver import Receiver, answer, reply, status
 from shared import wait_until
@@ -85,6 +88,39 @@ def test_a_database_that_cuts_the_connection_is_told_until_it_is_back(log: sa.En
         wait_until(lambda: read(f"{address}/readyz")[0] == 200, "it is ready again")
         write(log, 1)
         wait_until(lambda: metrics(address)["eventlog_rows_published_total"] == 1, "it publishes again")
+
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+SELECTED = re.compile(r"\b(eventlog_[a-z_]+)(?:\{([^}]*)\})?")
+MATCHER = re.compile(r'(\w+)\s*(=~|=)\s*"([^"]*)"')
+
+
+def selectors() -> set[tuple[str, str]]:
+    """The metrics that rules and dashboard name, each with its label matchers."""
+    rules = yaml.safe_load((DEPLOY / "prometheus" / "eventlog.rules.yml").read_text())
+    panels = json.loads((DEPLOY / "grafana" / "eventlog.json").read_text())["panels"]
+    texts = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    texts += [target["expr"] for panel in panels for target in panel["targets"]]
+    return {match for text in texts for match in SELECTED.findall(text)}
+
+
+def test_rules_and_dashboard_name_metrics_and_labels_that_a_scrape_has(log: sa.Engine, tmp_path: Path) -> None:
+    with watched(log, tmp_path) as (_, address, ask):
+        write(log, 1)
+        wait_until(lambda: metrics(address)["eventlog_rows_published_total"] == 1, "a row is published")
+        wait_until(lambda: ask("/status.json")["looked_seconds_ago"] is not None, "the queue has been looked at")
+        scrape = text_string_to_metric_families(read(f"{address}/metrics")[1])
+        samples = [sample for family in scrape for sample in family.samples]
+    named = selectors()
+    assert len(named) > 20
+    for name, matchers in named:
+        labels = [sample.labels for sample in samples if sample.name == name]
+        for label, how, value in MATCHER.findall(matchers):
+            if not value.startswith("$"):  # a variable of the dashboard
+                one_of = value.split("|") if how == "=~" else [value]
+                assert set(one_of) <= {each[label] for each in labels}, (name, matchers)
+            labels = [each for each in labels if label in each]
+        assert labels, (name, matchers)
 
 
 def test_when_the_publisher_is_killed_nobody_answers_and_nobody_holds_the_lock(log: sa.Engine, tmp_path: Path) -> None:
