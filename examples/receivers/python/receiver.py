@@ -1,0 +1,67 @@
+"""Receives changes as CloudEvents with FastAPI, and keeps each event once, by its id, in SQLite.
+
+    pip install fastapi uvicorn
+    python receiver.py events.sqlite 8080
+
+In eventlog.toml:
+
+    [sink]
+    type = "http"
+    url = "http://localhost:8080/events"
+
+    [format]
+    type = "cloudevents"
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from contextlib import closing
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+file, port = sys.argv[1], int(sys.argv[2])
+app = FastAPI()
+
+with closing(sqlite3.connect(file)) as made:
+    made.execute(
+        "CREATE TABLE IF NOT EXISTS event"
+        " (source TEXT, id TEXT, type TEXT, subject TEXT, data TEXT, PRIMARY KEY (source, id))"
+    )
+
+
+@app.post("/events")
+async def receive(request: Request) -> Response:
+    """204: all of it is kept. 422: nothing of it is; the publisher finds out which event it is, and sends the rest."""
+    try:
+        content = await request.json()
+        await run_in_threadpool(keep, content if isinstance(content, list) else [content])
+    except (ValueError, KeyError) as error:
+        return Response(f"cannot be applied: {error!r}", 422)
+    return Response(status_code=204)
+
+
+def keep(events: list[dict[str, Any]]) -> None:
+    """Look the id up and apply the event in one transaction, or a crash between the two loses or doubles it."""
+    with closing(sqlite3.connect(file, timeout=30)) as db, db:  # commits at the end, or takes all of it back
+        for event in events:
+            row = event["source"], event["id"], event["type"], event["subject"], json.dumps(event.get("data"))
+            if db.execute("INSERT OR IGNORE INTO event VALUES (?, ?, ?, ?, ?)", row).rowcount:
+                apply(db, event)
+
+
+def apply(db: sqlite3.Connection, event: dict[str, Any]) -> None:
+    """What is to be done with an event goes here, by the same connection. Raises ValueError to refuse it."""
+
+
+if __name__ == "__main__":
+    config = uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning")
+    socket = config.bind_socket()
+    socket.listen()
+    print("listening on port", socket.getsockname()[1], flush=True)
+    uvicorn.Server(config).run(sockets=[socket])

@@ -1,0 +1,117 @@
+"""examples/receivers: each started as its first lines say, asked, killed, and asked again; each event is kept once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "receivers"
+SOURCE = "/hr/public/eventlog"
+
+
+def of_sqlite(file: Path) -> list[str]:
+    with closing(sqlite3.connect(file)) as db:
+        return [event_id for (event_id,) in db.execute("SELECT id FROM event ORDER BY rowid")]
+
+
+def of_lines(file: Path) -> list[str]:
+    return [json.loads(line)["id"] for line in file.read_text().splitlines()]
+
+
+def of_tabs(file: Path) -> list[str]:
+    return [line.split("\t")[1] for line in file.read_text().splitlines()]
+
+
+class Language(NamedTuple):
+    """``command`` starts a receiver; ``kept`` reads the ids of its file, in the order in which they were kept.
+
+    ``is_binary``: it takes an event a request, with the id in a header.
+    """
+
+    command: Sequence[str]
+    kept: Callable[[Path], list[str]]
+    is_binary: bool = False
+
+
+PYTHON = Language((sys.executable, str(EXAMPLES / "python" / "receiver.py")), of_sqlite)
+NODE = Language(("node", str(EXAMPLES / "node" / "receiver.mjs")), of_lines)
+JAVA = Language(("java", str(EXAMPLES / "java" / "Receiver.java")), of_tabs, is_binary=True)
+LANGUAGES = [
+    pytest.param(PYTHON, id="python", marks=pytest.mark.skipif(find_spec("fastapi") is None, reason="no FastAPI here")),
+    pytest.param(NODE, id="node", marks=pytest.mark.skipif(shutil.which("node") is None, reason="no node here")),
+    pytest.param(JAVA, id="java", marks=pytest.mark.skipif(shutil.which("java") is None, reason="no java here")),
+]
+
+
+@contextmanager
+def started(language: Language, file: Path, port: int = 0) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A receiver and its port; killed at the end."""
+    command = [*language.command, str(file), str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process, int(process.stdout.readline().split()[-1])
+        finally:
+            process.kill()
+
+
+def post(language: Language, port: int, *events: dict[str, object]) -> list[int]:
+    """Post events as the publisher does, the statuses of the responses."""
+    requests = []
+    for event in events if language.is_binary else [()]:
+        headers = {f"ce-{name}": str(value) for name, value in dict(event).items() if name != "data"}
+        body = json.dumps(dict(event).get("data") if language.is_binary else events)
+        headers["Content-Type"] = "application/json" if language.is_binary else "application/cloudevents-batch+json"
+        url = f"http://127.0.0.1:{port}/events"
+        requests.append(urllib.request.Request(url, body.encode(), headers, method="POST"))
+    found = []
+    for request in requests:
+        try:
+            with urllib.request.urlopen(request, timeout=60) as response:
+                found.append(response.status)
+        except urllib.error.HTTPError as error:
+            with error:
+                found.append(error.code)
+    return found
+
+
+def event(number: int) -> dict[str, object]:
+    return {"specversion": "1.0", "id": str(number), "source": SOURCE, "type": "t", "subject": "s",
+            "data": {"text": "a\tb\nc ü"}}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_event_that_comes_again_is_kept_once_also_after_a_kill_in_the_middle_of_a_line(
+    language: Language, tmp_path: Path
+) -> None:
+    file = tmp_path / "kept"
+    with started(language, file) as (_, port):
+        assert set(post(language, port, event(1), event(2))) == {204}
+        assert set(post(language, port, event(2), event(3))) == {204}
+    if language is not PYTHON:
+        with file.open("a") as torn:
+            torn.write('{"specversion": "1.0", "id": "4", "sou')
+    with started(language, file) as (_, port):
+        assert set(post(language, port, event(1), event(4), event(5))) == {204}
+    assert language.kept(file) == ["1", "2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_is_no_event_is_refused_whole(language: Language, tmp_path: Path) -> None:
+    with started(language, tmp_path / "kept") as (_, port):
+        without_id = {name: value for name, value in event(1).items() if name != "id"}
+        assert post(language, port, without_id, event(2))[0] == 422
+        assert set(post(language, port, event(3))) == {204}
+    assert language.kept(tmp_path / "kept") == (["2", "3"] if language.is_binary else ["3"])
