@@ -5,7 +5,7 @@
 # make bench   the benchmarks, an hour and more; bench/RESULTS.md holds what they printed
 # make lint    ruff, mypy and import-linter alone
 # make reference  what the documentation repeats of the code: options, commands, error codes
-# make diagrams   docs/diagrams to docs/pictures, with Graphviz
+# make diagrams   docs/diagrams to docs/pictures, with Graphviz; make recording: the first scenes of the demo there
 # make docs    the documentation as a site in site/, strict: a broken link fails; make docs-serve shows it on localhost:8000
 # make clean   what building and testing leave behind; make distclean: .venv too
 
@@ -23,7 +23,7 @@ BENCHES := $(addprefix bench/,drain.py concurrency.py latency.py capture.py peer
 
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
-.PHONY: setup demo test lint docs docs-serve soak bench reference diagrams clean distclean
+.PHONY: setup demo test lint docs docs-serve soak bench reference diagrams recording clean distclean
 
 setup: $(STAMP)
 
@@ -60,6 +60,9 @@ reference: setup
 
 diagrams: setup
 	@$(BIN)/python scripts/diagrams.py
+
+recording: setup
+	@$(BIN)/python scripts/recording.py
 
 clean:
 	rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
