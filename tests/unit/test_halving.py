@@ -346,6 +346,28 @@ def test_a_kill_between_halves_of_a_stream_repeats_only_what_is_undecided(tmp_pa
         assert saved_at(place).token == 16
 
 
+@pytest.mark.parametrize("last", range(1, 14))
+def test_a_kill_between_halves_loses_nothing_of_the_envelopes_beside_them(tmp_path: Path, last: int) -> None:
+    place, sink, lock = tmp_path / "position", Sink("add 3 new", "add 10 new"), threading.Lock()
+
+    class Locked(Sink):
+        def send(self, document: Document) -> Answer:
+            with lock:
+                return sink.send(document)
+
+    def die(_said: list[str]) -> None:
+        if len(sink.requests) >= last:
+            raise Killed
+
+    sink.before = die
+    with suppress(Killed):
+        publish(Numbered(), place, Locked(), batch_size=4, concurrency=3, mark_interval=1000)
+    sink.before = lambda said: None
+    publish(Numbered(), place, Locked(), batch_size=4, concurrency=3)
+    assert set(sink.taken) == {f"add {key} new" for key in range(1, 17) if key not in (3, 10)}
+    assert saved_at(place).token == 16
+
+
 def test_the_heartbeat_that_is_refused_is_no_envelope_to_halve() -> None:
     class Refusing(Sink):
         def send(self, document: Document) -> Answer:
