@@ -105,7 +105,7 @@ def run_cycle(
     begun = time.monotonic()
     taken, state.scan = _take(context, current, in_flight, state.parking)
     seconds = time.monotonic() - begun
-    context.observer.window_read(seconds)
+    context.observer.window_read(seconds, len(taken.groups))
     _log.debug("a window of %d groups was read in %.3f s", len(taken.groups), seconds)
     if current.is_begun and not is_still_valid(context, current.writers):
         state.scan = None

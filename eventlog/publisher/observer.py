@@ -96,7 +96,8 @@ class Observer:
     def progressed(self) -> None:
         """A cycle ended well, or the receiver answered other than retry."""
 
-    def window_read(self, seconds: float) -> None: ...
+    def window_read(self, seconds: float, groups: int) -> None:
+        """A window of the queue was read, with so many groups that are to be published."""
 
     def flight_begins(self, number: int, event_times: Mapping[str, str | None]) -> None:
         """A flight is about to be sent. ``event_times``: of the first row of each envelope, by the event-id sent."""
@@ -150,9 +151,9 @@ class _Several(Observer):
         for observer in self._observers:
             observer.progressed()
 
-    def window_read(self, seconds: float) -> None:
+    def window_read(self, seconds: float, groups: int) -> None:
         for observer in self._observers:
-            observer.window_read(seconds)
+            observer.window_read(seconds, groups)
 
     def flight_begins(self, number: int, event_times: Mapping[str, str | None]) -> None:
         for observer in self._observers:

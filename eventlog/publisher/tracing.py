@@ -54,8 +54,9 @@ class Tracing(Observer):
     def does(self, doing: Doing, reason: str = "") -> None:
         self._window = None  # what is in flight from before is of another window
 
-    def window_read(self, seconds: float) -> None:
-        self._window = Link(self._past("eventlog.window", seconds, _ROOT).get_span_context())
+    def window_read(self, seconds: float, groups: int) -> None:
+        if groups:  # an idle publisher looks all the time
+            self._window = Link(self._past("eventlog.window", seconds, _ROOT, groups=groups).get_span_context())
 
     def flight_begins(self, number: int, event_times: Mapping[str, str | None]) -> None:
         self._end_flight("the publisher lost its connection")
@@ -82,10 +83,10 @@ class Tracing(Observer):
             flight.set_attribute("eventlog.result", result)
         flight.end()
 
-    def _past(self, name: str, seconds: float, context: Context) -> Span:
-        """A span of what took so many seconds until now."""
+    def _past(self, name: str, seconds: float, context: Context, **numbers: int) -> Span:
+        """A span of what took so many seconds until now. ``numbers`` as of ``span``."""
         now = time.time_ns()
-        span = self._tracer.start_span(name, context, attributes=self._attributes, start_time=now - int(seconds * 1e9))
+        span = self.span(name, context, SpanKind.INTERNAL, None, now - int(seconds * 1e9), **numbers)
         span.end(now)
         return span
 
@@ -97,11 +98,17 @@ class Tracing(Observer):
         context: Context | None = None,
         kind: SpanKind = SpanKind.INTERNAL,
         links: list[Link] | None = None,
+        begun: int | None = None,
         **numbers: int | str,
     ) -> Span:
-        """A span that begins now, below the flight that is sent, or in ``context``. ``numbers``: attributes of ours."""
+        """A span below the flight that is sent, or in ``context``, that began then (nanoseconds since 1970) or now.
+
+        ``numbers``: attributes of ours.
+        """
         attributes = {**self._attributes, **{f"eventlog.{key}": value for key, value in numbers.items()}}
-        return self._tracer.start_span(name, context or self._context, kind, attributes, links)
+        return self._tracer.start_span(
+            name, self._context if context is None else context, kind, attributes, links, begun
+        )
 
 
 class TracedSink:

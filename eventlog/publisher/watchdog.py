@@ -87,7 +87,7 @@ class Watchdog(Observer):
         self._sign()
         self._show("publishing")
 
-    def window_read(self, seconds: float) -> None:
+    def window_read(self, seconds: float, groups: int) -> None:
         self._sign()
 
     def answered(self, document: Document, answer: Answer, seconds: float) -> None:

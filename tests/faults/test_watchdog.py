@@ -15,6 +15,9 @@ import sqlalchemy as sa
 from publishers import LONG, configuration, make_log, process, publishing, runs, sleeps, write
 from shared import PATIENCE, PlainSink, wait_until
 
+from eventlog.publisher.observer import SILENT
+from eventlog.publisher.watchdog import ServiceManager, watched_over
+
 SIGN = "WATCHDOG=1"
 QUICK = {"monitor__patience": 1, "polling_interval": LONG}
 """A publisher that works has to be heard of within a second."""
@@ -125,3 +128,27 @@ def test_a_watchdog_of_another_process_is_not_fed(
     with process(log, tmp_path, **QUICK):
         wait_until(lambda: manager.hears("READY=1"), "it is ready")
         assert SIGN not in manager.hear(1)
+
+
+def test_a_socket_without_a_file_is_told_too() -> None:
+    name = f"eventlog-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(f"\0{name}")
+        ServiceManager(f"@{name}").tell("READY=1", "STATUS=publishing")
+        assert listening.recv(100) == b"READY=1\nSTATUS=publishing"
+
+
+def test_a_socket_that_is_gone_is_said_once_and_disturbs_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = ServiceManager(str(tmp_path / "nobody"))
+    manager.tell("READY=1")
+    manager.tell("WATCHDOG=1")
+    assert [record.message for record in caplog.records] == [
+        "the service manager cannot be told of the publisher: No such file or directory"
+    ]
+
+
+def test_without_a_service_manager_nobody_is_told(log: sa.Engine) -> None:
+    with watched_over(configuration(log), {}) as observer:
+        assert observer is SILENT

@@ -233,7 +233,7 @@ def test_a_scrape_is_open_metrics_with_what_was_counted(activity: Activity, cloc
     activity.counters.rows_read, activity.counters.answers_retry = 7, 2
     activity.waits(WaitFor.RECEIVER, "away", 1001.0)
     activity.connected(again=True)
-    activity.window_read(0.02)
+    activity.window_read(0.02, 1)
     activity.answered(Document(1, 1, ("1", "3", "5"), "<nds/>"), Answer(), 0.3)
     looked = Looked(100_000, 100_000, 12.5, 3.0, [parked("busy")], [FlightInfo(4, 10, 20)])
     activity.looked(looked)

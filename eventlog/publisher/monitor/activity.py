@@ -184,7 +184,7 @@ class Activity(Observer):
         if self.state.doing is Doing.WAITING:
             self._enter(State(Doing.PUBLISHING, self.progress_time))
 
-    def window_read(self, seconds: float) -> None:
+    def window_read(self, seconds: float, groups: int) -> None:
         self.windows.observe(seconds)
 
     def flight_begins(self, number: int, event_times: Mapping[str, str | None]) -> None:
