@@ -32,7 +32,8 @@ from eventlog.errors import ConfigError
 from eventlog.model import Status
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import recorded_ids
-from eventlog.publisher.flight import Flight, decode
+from eventlog.publisher.flight import Flight
+from eventlog.publisher.held import read_recorded
 from eventlog.publisher.metrics import warn_of_loopback
 from eventlog.publisher.open import class_names, class_schema, open_context, with_tables
 from eventlog.qlik import sequence
@@ -40,7 +41,18 @@ from eventlog.qlik.errors import SequenceExhausted
 from eventlog.qlik.file_tables import STATE_FILE
 from eventlog.sql.bulk import Part
 from eventlog.sql.connection import as_database_errors, describe
-from eventlog.sql.rows import read_inflight
+from spark.hold import (
+    Extent,
+    begin_marking,
+    extent_of,
+    held_rows,
+    hold_rows,
+    refuse_if_held,
+    refuse_other_settings,
+    release,
+    settings_of,
+    verify,
+)
 from spark.job import Job, Numbered, Output, without_settings_of_others
 from spark.log_source import PARTITION_ROWS, place_for
 from spark.output.directory import MANIFEST, Claim, Directory, begin, finish, resume
@@ -68,7 +80,7 @@ _BUCKET_ROWS = 2_000_000
 _LAST = 2**63 - 1
 _LEAST_FILE_BYTES = 128 * 1024
 _NAMES = re.compile(
-    rf"{IDS}|{MARKED}|{re.escape(STATE_FILE)}|part-\d{{6,}}-\d{{5,}}\.(?:xmll|xml|parquet|jsonl)(?:\.gz|\.zst)?"
+    rf"{IDS}|{MARKED}|{re.escape(STATE_FILE)}|part-\d{{6,}}-\d{{5,}}(?:-[0-9a-f]{{12}})?\.(?:xmll|xml|parquet|jsonl)(?:\.gz|\.zst)?"
 )
 """What the files and folders of an output directory are called, beside the folders of change tables."""
 _NUMBERS = 10**19
@@ -83,12 +95,13 @@ class Request:
     ``eventlog convert`` takes them, and ``last_sequence``: the change sequence behind which they are numbered.
     ``form`` (None = the format's usual one), ``compression``, ``max_file_bytes``: of the files. ``partition_rows`` at
     most are read by one task; ``connections`` at most are open at once beside the driver's two, 0 = as many as tasks
-    run at once. ``watch`` is told what is done, such as the monitor.
+    run at once. ``copy``: no row is held, and none can be marked. ``watch`` is told what is done, such as the monitor.
     """
 
     out: str
     master: str | None = "local[*]"
     mark: bool = False
+    copy: bool = False
     format: str = "xds"
     options: Mapping[str, Any] = field(default_factory=dict)
     last_sequence: str | None = None
@@ -128,11 +141,14 @@ def run(config: Config, request: Request) -> Report:
     began = time.monotonic()
     directory = Directory(request.out)
     with open_context(config, Counters()) as context:
-        manifest = _resume(context, directory, request.format)
+        settings = _settings(config, request, context)
+        manifest = _resume(context, directory, settings)
         is_resumed = manifest is not None
         converted = began
         if manifest is None:
-            manifest = _convert(config, request, context, directory)
+            if not request.copy:
+                refuse_if_held(context, directory)
+            manifest = _convert(config, request, context, directory, settings)
             converted = time.monotonic()
         marked = _mark(request, context, directory, manifest) if request.mark else None
         if marked:
@@ -151,22 +167,31 @@ def _claim(context: Context) -> Claim:
     return Claim("backlog job", {"log": log, "database": database}, describe_other, _NAMES)
 
 
-def _resume(context: Context, directory: Directory, format: str) -> Manifest | None:
+def _settings(config: Config, request: Request, context: Context) -> dict[str, str]:
+    """What decides on documents and marks."""
+    options = {f"map.{name}": value for name, value in request.options.items()}
+    form = request.form or format_named(request.format).FORMS[0]
+    compression, last_sequence = request.compression, request.last_sequence
+    return settings_of(config, context, form=form, compression=compression, last_sequence=last_sequence, **options)
+
+
+def _resume(context: Context, directory: Directory, settings: Mapping[str, str]) -> Manifest | None:
     """The manifest of a directory that is finished. Raises ConfigError as ``spark.output.directory.resume``, and for
-    one that is finished in another format.
+    one that is finished under other settings.
     """
     value = resume(directory, _claim(context))
     if value is None:
         return None
+    if "job" not in value:
+        raise ConfigError(
+            f"{directory.location} was converted by an earlier version, which held no rows: some may have been "
+            "published since. Nothing was marked; convert into another directory"
+        )
     try:
         manifest = manifest_of(value)
     except (KeyError, TypeError) as error:
         raise ConfigError(f"{directory.location}/{MANIFEST} is damaged ({error}); give another directory") from None
-    if manifest.format != format:
-        raise ConfigError(
-            f"{directory.location} is finished already, in the format {manifest.format}, not {format}; give another "
-            "directory"
-        )
+    refuse_other_settings(directory, manifest, settings)
     return manifest
 
 
@@ -176,6 +201,8 @@ def _check(config: Config, request: Request) -> None:
         raise ConfigError(f"compression {request.compression!r} is unknown: use {', '.join(COMPRESSIONS)}")
     if request.max_file_bytes < _LEAST_FILE_BYTES:
         raise ConfigError(f"files of at most {request.max_file_bytes} bytes are too small: {_LEAST_FILE_BYTES} or more")
+    if request.copy and request.mark:
+        raise ConfigError("--copy holds no row, so that --mark can mark none: give one of them")
     if request.partition_rows < 1 or request.connections < 0:
         raise ConfigError("partition rows are to be 1 or more, connections 0 (no bound) or more")
     if config.publisher.handle_future_events:
@@ -187,8 +214,17 @@ def _check(config: Config, request: Request) -> None:
 
 
 def _mark(request: Request, context: Context, directory: Directory, manifest: Manifest) -> int:
-    if is_marked(directory, manifest) and not manifest.in_flight:
-        return 0
+    hold = held_rows(context)
+    if hold is None or hold.job != manifest.job:
+        if is_marked(directory, manifest):
+            return 0
+        raise ConfigError(
+            f"the rows of {directory.location} are not held: it is a copy, or they were given back to the publisher "
+            "(--abandon). Nothing was marked; convert into another directory"
+        )
+    threads = request.connections or min(4, os.cpu_count() or 1)
+    verify(directory, manifest, hold, threads)
+    begin_marking(context, hold)
     seen = [0]
     total = manifest.totals.get("rows_read", 0)
 
@@ -196,15 +232,19 @@ def _mark(request: Request, context: Context, directory: Directory, manifest: Ma
         seen[0] += rows
 
     with shown("marking", lambda: Done(seen[0] / max(1, total), seen[0], 0, total=total), request.quiet, request.watch):
-        return mark(context, directory, manifest, request.connections or min(4, os.cpu_count() or 1), done)
+        marked = mark(context, directory, manifest, threads, done)
+    release(context, hold)
+    return marked
 
 
-def _convert(config: Config, request: Request, context: Context, directory: Directory) -> Manifest:
+def _convert(
+    config: Config, request: Request, context: Context, directory: Directory, settings: Mapping[str, str]
+) -> Manifest:
     started = datetime.now(UTC)
     form = format_named(request.format)
     file_form = request.form or form.FORMS[0]
     output = Output(
-        directory.path if directory.is_local else directory.location,
+        directory.uri,
         file_form,
         request.compression,
         request.max_file_bytes,
@@ -219,6 +259,7 @@ def _convert(config: Config, request: Request, context: Context, directory: Dire
         stack.enter_context(as_database_errors(holder))
         snapshot = context.dialect.export_snapshot(holder)
         parts, flights = _plan(request, context, holder)
+        extent = extent_of(context, holder, flights)
         spark = session()
         database = context.dialect.reflect(holder, class_schema(config))
         config = with_tables(config, database, context.log)
@@ -239,12 +280,12 @@ def _convert(config: Config, request: Request, context: Context, directory: Dire
             started=started,
             before=_before(request, output, sum(part.rows for part in parts)),
         )
-        begin(directory, _claim(context), form.folders(job))
+        begin(directory, _claim(context), form.folders(job), job.name)
         directory.make(IDS)
         recorded = write_flights(job, directory, flights)
         job = replace(job, before=recorded.numbered)
         reports = _run_job(spark, job, request) if parts else []
-    return _finish(context, directory, job, recorded, reports)
+    return _finish(context, directory, job, recorded, reports, settings, None if request.copy else extent)
 
 
 def _before(request: Request, output: Output, rows: int) -> Numbered:
@@ -269,8 +310,7 @@ def _plan(request: Request, context: Context, holder: Connection) -> tuple[tuple
     parts = context.dialect.log_parts(
         holder, context.log, Status.NEW, 1, _LAST, request.partition_rows, 2 * cores_of(request.master)
     )
-    flights = [decode(number, text) for number, text in read_inflight(holder, context.log)]
-    return tuple(parts), flights
+    return tuple(parts), read_recorded(holder, context.log).flights
 
 
 def _buckets(request: Request, cores: int, rows: int) -> int:
@@ -320,7 +360,13 @@ def _run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport
 
 
 def _finish(
-    context: Context, directory: Directory, job: Job, recorded: Recorded, reports: Sequence[PartReport]
+    context: Context,
+    directory: Directory,
+    job: Job,
+    recorded: Recorded,
+    reports: Sequence[PartReport],
+    settings: Mapping[str, str],
+    extent: Extent | None,
 ) -> Manifest:
     counts = Counter(recorded.counts)
     for report in reports:
@@ -338,9 +384,11 @@ def _finish(
     state = max([job.before.state, *(sequence.WriterState(*report.state) for report in reports)])
     sizes: dict[str, int | None] = {file.name: file.bytes for file in files}
     written = [*(flight.ids for flight in recorded.flights), *(report.ids for report in reports)]
-    written += format_named(job.output.format).finish(job, directory, files, state)
+    others = format_named(job.output.format).finish(job, directory, files, state)
     claim = _claim(context)
     manifest = Manifest(
+        job=job.name,
+        settings=settings,
         **claim.identity,
         snapshot=job.snapshot,
         started=job.started.isoformat(timespec="seconds"),
@@ -351,8 +399,14 @@ def _finish(
         parts=tuple(reports),
         format=job.output.format,
         last_sequence=f"{state.prefix}{state.number:019}" if state.prefix else "",
+        others={name: directory.sha256(name) for name in others},
     )
-    finish(directory, claim, asdict(manifest), sizes | dict.fromkeys(written))
+
+    def before_success(sha256: str) -> None:
+        if extent is not None:
+            hold_rows(context, directory, manifest, sha256, extent)
+
+    finish(directory, claim, asdict(manifest), sizes | dict.fromkeys([*written, *others]), before_success)
     return manifest
 
 

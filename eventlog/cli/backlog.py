@@ -58,6 +58,10 @@ class _Size(click.ParamType[int]):
               help="Rows that one task reads and writes, at most.  [default: 200000]")  # fmt: skip
 @click.option("--connections", type=click.IntRange(min=0), default=0, metavar="N",
               help="Open at once beside the driver's two, at most; 0 = as many as tasks run at once.")  # fmt: skip
+@click.option("--copy", is_flag=True, help="Hold no row: publishers send them all the same, and --mark is refused.")
+@click.option("--abandon", is_flag=True,
+              help="Convert nothing: give the rows of DIR back to the publisher; its files count no more.")  # fmt: skip
+@click.option("--yes", is_flag=True, help="With --abandon: also if marking has begun.")
 @click.option("--json", "as_json", is_flag=True, help="What was done, for programs, on standard output.")
 @click.pass_obj
 def backlog(
@@ -74,20 +78,33 @@ def backlog(
     max_file_size: int,
     partition_rows: int | None,
     connections: int,
+    copy: bool,
+    abandon: bool,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Convert all rows N to files: the events that `publish` would send, in the same order.
 
     Takes the lock of the log. The files count only when DIR holds _SUCCESS; run again over a directory that has it, the
-    command only completes the marks, over an unfinished one it begins anew.
+    command only completes the marks, over an unfinished one it begins anew. From _SUCCESS to --mark the rows are held:
+    publishers read past them and past later rows of their objects.
     """
     if config_file is not None:
         context = replace(context, config_file=config_file)
+    if abandon:
+        if mark:
+            raise ConfigError("--mark and --abandon exclude each other")
+        held = spark_module("spark.hold").abandon(context.config(format__type="xds"), out, force=yes)
+        result(
+            f"{held.rows:,} rows up to record_id {held.last} are the publisher's again; {held.directory} counts no more"
+        )
+        return
     spark = spark_module("spark.backlog")
     request = spark.Request(
         out=out,
         master=master_of(master),
         mark=mark,
+        copy=copy,
         format=file_format,
         options={} if map_file is None else read_options(read_map(map_file), file_format),
         last_sequence=last_sequence,
@@ -105,7 +122,7 @@ def backlog(
     if as_json:
         print_json({**asdict(report), "files": [asdict(file) for file in report.manifest.files]})
     elif not context.quiet:
-        tell(report, out, mark)
+        tell(report, out, copy)
 
 
 @contextmanager
@@ -129,7 +146,7 @@ def read_options(map: Mapping[str, Any], file_format: str) -> Mapping[str, Any]:
     return chosen
 
 
-def tell(report: Any, out: str, mark: bool) -> None:
+def tell(report: Any, out: str, copy: bool) -> None:
     """The closing report, for people."""
     totals = report.manifest.totals
     rows = totals["rows_read"]
@@ -149,5 +166,8 @@ def tell(report: Any, out: str, mark: bool) -> None:
         result(f"converted in {report.converting_seconds:,.1f} s, {rate:,.0f} rows/s")
     if report.marked is not None:
         result(f"{report.marked:,} rows marked in {report.marking_seconds:,.1f} s")
-    elif not mark:
-        note("no row was marked; run the same command with --mark to do so")
+    elif not copy:
+        note(
+            "no row was marked: publishers read past the rows until you run the same command with --mark, when the "
+            "receiver has the documents, or with --abandon"
+        )

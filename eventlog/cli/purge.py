@@ -16,12 +16,11 @@ from eventlog.cli.context import Context, session
 from eventlog.cli.output import confirm, json_option, print_json, progress, result, yes_option
 from eventlog.errors import ConfigError
 from eventlog.publisher.cycle import recorded_ids
-from eventlog.publisher.flight import decode
+from eventlog.publisher.held import read_recorded
 from eventlog.publisher.open import find_log
 from eventlog.sql import purge as batches
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.purge import Batch
-from eventlog.sql.rows import read_inflight
 
 UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -118,7 +117,7 @@ def each_batch(conn: Connection, take: Callable[[int | None], Batch | None], pau
 
 def rows_in_flight(conn: Connection, log: LogTable) -> frozenset[int]:
     """The record_ids of all in-flight lines."""
-    return recorded_ids(decode(number, text) for number, text in read_inflight(conn, log))
+    return recorded_ids(read_recorded(conn, log).flights)
 
 
 def parse_age(text: str) -> timedelta:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -21,7 +21,8 @@ from eventlog.config.settings import SOURCE_FORMATS
 from eventlog.core.events import Outgoing
 from eventlog.errors import DatabaseError, EventlogError
 from eventlog.model import Status
-from eventlog.publisher.flight import decode
+from eventlog.publisher.flight import Flight
+from eventlog.publisher.held import WAYS_OUT, in_words, read_recorded
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.open import find_log
 from eventlog.publisher.stream.open import SourceStatus, place_in_words, source_status
@@ -29,7 +30,7 @@ from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import age
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.rows import count_by_status, read_inflight
+from eventlog.sql.rows import count_by_status
 
 LETTERS: Final[Mapping[str, str]] = {
     Status.NEW: "new: to be published",
@@ -60,7 +61,8 @@ class InFlight:
 class Report:
     """What ``status`` tells. ``oldest_seconds``: age of the oldest row N by event_time, None without one.
 
-    ``drift``: where triggers are not what is declared and what the tables are now, in sentences.
+    ``drift``: where triggers are not what is declared and what the tables are now, in sentences. ``backlog``: which
+    rows wait for the marks of a backlog job, None = none do.
     """
 
     log: str
@@ -70,6 +72,7 @@ class Report:
     publisher_runs: bool
     in_flight: list[InFlight]
     drift: list[str]
+    backlog: str | None = None
 
 
 @click.command()
@@ -120,14 +123,16 @@ def _show(config: Config, *, as_json: bool, anew: bool) -> None:
 
 def _report(conn: Connection, dialect: Dialect, log: LogTable, config: Config) -> Report:
     queue = dialect.queue(conn, log, config.publisher.event_time_zone)
+    flights, hold = read_recorded(conn, log)
     return Report(
         log=str(log),
         rows=count_by_status(conn, log),
         queue_rows=queue.rows,
         oldest_seconds=queue.oldest_seconds,
         publisher_runs=dialect.is_locked(conn, log),
-        in_flight=in_flight_events(conn, dialect, log),
+        in_flight=in_flight_events(conn, dialect, log, flights),
         drift=drift(conn, dialect, config),
+        backlog=None if hold is None else in_words(hold),
     )
 
 
@@ -143,12 +148,12 @@ def drift(conn: Connection, dialect: Dialect, config: Config) -> list[str]:
     return [f"{action.table}: {action.reason}" for action in planned.changes]
 
 
-def in_flight_events(conn: Connection, dialect: Dialect, log: LogTable) -> list[InFlight]:
-    """The events that in-flight lines record, in their order."""
+def in_flight_events(conn: Connection, dialect: Dialect, log: LogTable, flights: Sequence[Flight]) -> list[InFlight]:
+    """The events of recorded flights, in their order."""
     recorded = [
-        (number, envelope.number, event)
-        for number, composition in read_inflight(conn, log)
-        for envelope in decode(number, composition).envelopes
+        (flight.number, envelope.number, event)
+        for flight in flights
+        for envelope in flight.envelopes
         for event in envelope.events
     ]
     firsts = sorted({event.ids[0] for _, _, event in recorded})
@@ -194,6 +199,10 @@ def _print(report: Report) -> None:
         )
         if len(report.in_flight) > SHOWN:
             result(f"... and {len(report.in_flight) - SHOWN} more (--json lists all)")
+    if report.backlog is not None:
+        result(f"{report.backlog}:")
+        for way_out in WAYS_OUT:
+            result(f"    {way_out}")
     for sentence in report.drift:
         result(f"triggers are not as declared: {sentence}; see `eventlog triggers plan`")
 

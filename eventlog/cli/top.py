@@ -20,6 +20,7 @@ from eventlog.cli.context import Context, reading
 from eventlog.cli.status import in_flight_events
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError, DatabaseError, EventlogError
+from eventlog.publisher.held import in_words, read_recorded
 from eventlog.publisher.monitor.look import QUEUE_CAP, look_at_queue
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.open import find_log
@@ -104,6 +105,7 @@ def _from_database(config: Config) -> Read:
     def read() -> Status:
         with reading(config) as (conn, dialect):
             log = find_log(conn, dialect, config)
+            recorded, hold = read_recorded(conn, log)
             queue = look_at_queue(conn, dialect, log, config.publisher.event_time_zone)
             return shape(
                 log=str(log),
@@ -111,7 +113,8 @@ def _from_database(config: Config) -> Read:
                 queue_cap=QUEUE_CAP,
                 oldest_seconds=queue.oldest_seconds,
                 publisher_runs=dialect.is_locked(conn, log),
-                in_flight=[asdict(event) for event in in_flight_events(conn, dialect, log)],
+                in_flight=[asdict(event) for event in in_flight_events(conn, dialect, log, recorded)],
+                backlog=None if hold is None else in_words(hold),
             )
 
     return read

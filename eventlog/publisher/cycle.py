@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -18,7 +18,8 @@ from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, LogRow, Status, queue_rows
 from eventlog.publisher.context import Context
 from eventlog.publisher.delivery import Delivered, FlightResult, Parking, deliver
-from eventlog.publisher.flight import Envelope, Flight, decode, encode, numbered, pack
+from eventlog.publisher.flight import Envelope, Flight, encode, numbered, pack
+from eventlog.publisher.held import Either, HeldObjects, Hold, UpTo, read_objects, read_recorded, warn_of
 from eventlog.publisher.marks import InflightLine, Marks, count_fates
 from eventlog.publisher.queue import (
     DueScan,
@@ -33,7 +34,7 @@ from eventlog.publisher.queue import (
     take_window,
 )
 from eventlog.publisher.sinks import Sink
-from eventlog.sql.rows import next_flight, read_inflight, write_inflight
+from eventlog.sql.rows import next_flight, write_inflight
 from eventlog.sql.windows import to_ranges
 
 _log = logging.getLogger("eventlog.publisher")
@@ -44,13 +45,16 @@ class State:
     """What a publisher knows between cycles; all of it can be had again from the database.
 
     ``flights``: what is recorded in the in-flight lines, by number. ``newest``: what the last numbered one began with.
-    ``scan``: what is left of the current scan of the queue, None between scans.
+    ``scan``: what is left of the current scan of the queue, None between scans. ``hold``: rows that a backlog job has
+    converted, and ``held`` their objects, read when they are first needed.
     """
 
     parking: Parking[ObjectId]
     flights: dict[int, Flight] = field(default_factory=dict)
     newest: str = ""
     scan: QueueScan | DueScan | None = None
+    hold: Hold | None = None
+    held: HeldObjects | None = None
 
 
 class Cycle(NamedTuple):
@@ -66,10 +70,12 @@ class Cycle(NamedTuple):
 
 def recover(context: Context) -> State:
     """The state of a publisher that has just got its lock: what is in flight is sent first."""
-    flights = {number: decode(number, text) for number, text in read_inflight(context.connection, context.log)}
+    recorded, hold = read_recorded(context.connection, context.log)
     context.connection.commit()
-    newest = max((flight.first for flight in flights.values()), default="")
-    return State(Parking(context.options.retry_initial, context.options.retry_max), flights, newest)
+    warn_of(hold)
+    flights = {flight.number: flight for flight in recorded}
+    newest = max((flight.first for flight in recorded), default="")
+    return State(Parking(context.options.retry_initial, context.options.retry_max), flights, newest, hold=hold)
 
 
 def _nothing() -> None:
@@ -98,17 +104,22 @@ def run_cycle(
         begin = begin_due_scan if context.options.handle_future_events else begin_scan
         state.scan = begin(context, is_long=state.scan is not None)
     current = state.scan
-    if current is None:
+    if state.hold is not None and state.held is None:
+        state.held = read_objects(context, state.hold)
+    if current is None or (state.held is not None and state.held.writers is None):
         context.connection.commit()
         return Cycle(FlightResult.DONE, more=False)
-    in_flight = recorded_ids(state.flights.values())
     begun = time.monotonic()
-    taken, state.scan = _take(context, current, in_flight, state.parking)
+    taken, state.scan = _take(context, current, state)
     seconds = time.monotonic() - begun
     context.observer.window_read(seconds, len(taken.groups))
     _log.debug("a window of %d groups was read in %.3f s", len(taken.groups), seconds)
     if current.is_begun and not is_still_valid(context, current.writers):
         state.scan = None
+        context.connection.commit()
+        return Cycle(FlightResult.DONE, more=True)
+    if state.held is not None and not is_still_valid(context, state.held.writers):
+        state.scan = state.held = None  # rows may have come to those that are held, and behind them later ones
         context.connection.commit()
         return Cycle(FlightResult.DONE, more=True)
     if taken.bad:
@@ -134,14 +145,24 @@ def run_cycle(
 
 
 def _take(
-    context: Context, current: QueueScan | DueScan, in_flight: Collection[int], parking: Parking[ObjectId]
+    context: Context, current: QueueScan | DueScan, state: State
 ) -> tuple[WindowResult, QueueScan | DueScan | None]:
     """The next window of a scan, and what is left of it."""
+    first, in_flight, waiting = _read_past(state, recorded_ids(state.flights.values()))
     if isinstance(current, DueScan):
-        return take_due_window(context, current, in_flight, parking)
+        return take_due_window(context, current, in_flight, waiting)
     # From the head of the queue it is all that can be seen, or the first of it.
-    taken = take_window(context, current.first, current.last if current.is_begun else None, in_flight, parking)
+    last = current.last if current.is_begun else None
+    taken = take_window(context, max(current.first, first), last, in_flight, waiting)
     return taken, None if taken.next_first is None else current._replace(first=taken.next_first)
+
+
+def _read_past(state: State, in_flight: frozenset[int]) -> tuple[int, Container[int], Container[ObjectId]]:
+    """The first record_id that is looked at, and which rows and objects are left out."""
+    if state.hold is None or state.held is None:
+        return 1, in_flight, state.parking
+    last = state.hold.last
+    return last + 1, Either(in_flight, UpTo(last)), Either(state.parking, state.held)
 
 
 def send_in_flight(
@@ -366,6 +387,8 @@ def dry_run(context: Context) -> Iterator[str]:
             events = [event for event in envelope.events if event.operation is not None]
             if events:
                 yield context.output.preview(context.catalog, events)
+    if state.hold is not None:
+        state.held = read_objects(context, state.hold)
     # What would be marked without being published is counted for a warning.
     windows = _due_windows if context.options.handle_future_events else _windows
     for window in windows(context, state, recorded_ids(state.flights.values())):
@@ -377,7 +400,8 @@ def dry_run(context: Context) -> Iterator[str]:
 def _windows(context: Context, state: State, in_flight: frozenset[int]) -> Iterator[list[Group]]:
     first: int | None = 1
     while first is not None:
-        taken = take_window(context, first, None, in_flight, state.parking)
+        begin, aside, waiting = _read_past(state, in_flight)
+        taken = take_window(context, max(first, begin), None, aside, waiting)
         context.counters.rows_loopback += len(taken.loopback)
         yield taken.groups
         first = taken.next_first
@@ -390,7 +414,8 @@ def _windows(context: Context, state: State, in_flight: frozenset[int]) -> Itera
 def _due_windows(context: Context, state: State, in_flight: frozenset[int]) -> Iterator[list[Group]]:
     due: DueScan | None = begin_due_scan(context, is_long=False)
     while due is not None:
-        taken, due = take_due_window(context, due, in_flight, state.parking)
+        _, aside, waiting = _read_past(state, in_flight)
+        taken, due = take_due_window(context, due, aside, waiting)
         context.counters.rows_loopback += len(taken.loopback)
         yield taken.groups
 

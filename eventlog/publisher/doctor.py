@@ -22,7 +22,8 @@ from eventlog.errors import DatabaseError, EventlogError
 from eventlog.model import queue_rows
 from eventlog.publisher.context import PublisherOptions
 from eventlog.publisher.cycle import recorded_ids
-from eventlog.publisher.flight import Flight, decode
+from eventlog.publisher.flight import Flight
+from eventlog.publisher.held import WAYS_OUT, in_words, read_recorded
 from eventlog.publisher.metrics import LOOPBACK_WAYS_OUT, loopback_of_tables, owned_tables
 from eventlog.publisher.open import (
     captured_tables,
@@ -42,7 +43,6 @@ from eventlog.sql.doctor import log as of_log
 from eventlog.sql.locate import new_log
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.registry import for_url
-from eventlog.sql.rows import read_inflight
 from eventlog.sql.triggers.plan import TriggerPlan
 from eventlog.sql.windows import Window
 
@@ -339,7 +339,9 @@ def _owner(case: Case) -> Iterator[Finding]:
 def _in_flight(case: Case) -> Iterator[Finding]:
     conn, log, settings = case.conn, case.log, case.config.publisher
     runs = case.dialect.is_locked(conn, log)
-    case.flights = [decode(number, composition) for number, composition in read_inflight(conn, log)]
+    case.flights, hold = read_recorded(conn, log)
+    if hold is not None:
+        yield Finding("backlog_waits", "warning", in_words(hold), WAYS_OUT)
     events = sum(len(envelope.events) for flight in case.flights for envelope in flight.envelopes)
     seconds = case.ask_one("inflight", lambda seconds: seconds)
     rows = len(recorded_ids(case.flights))

@@ -29,9 +29,10 @@ from eventlog.errors import DatabaseError, LogTableError
 from eventlog.model import LogRow, Status, queue_rows
 from eventlog.publisher.context import Context, remark_in_words
 from eventlog.publisher.cycle import build_recorded, recorded_groups, recorded_ids
-from eventlog.publisher.flight import Flight, decode
+from eventlog.publisher.flight import Flight
+from eventlog.publisher.held import Hold, read_recorded
 from eventlog.sql.connection import as_database_errors
-from eventlog.sql.rows import ErrorLine, read_errors, read_inflight
+from eventlog.sql.rows import ErrorLine, read_errors
 from eventlog.sql.windows import Window, to_ranges
 
 _SECONDS: Final = 60
@@ -131,7 +132,7 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
     object_id = None if not checked.good else object_of(checked.good)
     problem = checked.bad[0] if checked.bad else None
     notes += [remark_in_words(remark) for remark in checked.remarks]
-    flights = [decode(number, text) for number, text in read_inflight(conn, context.log)]
+    flights, hold = read_recorded(conn, context.log)
     place = _place(flights, record_id)
     letter = row.status.rstrip(" ")
     built: _Built | None = None
@@ -150,7 +151,7 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
     return Explanation(
         log=str(context.log),
         row=row,
-        state=_state(context, row, object_id, problem, place, flights, errors),
+        state=_state(context, row, object_id, problem, place, flights, hold, errors),
         problem=problem,
         class_name=None if object_id is None else object_id[0].name,
         key=None if object_id is None else object_id[1],
@@ -210,9 +211,14 @@ def _state(
     problem: BadRow | None,
     place: tuple[InFlight, Outgoing] | None,
     flights: Sequence[Flight],
+    hold: Hold | None,
     errors: Sequence[ErrorLine],
 ) -> str:
     letter = row.status.rstrip(" ")
+    if letter == Status.NEW and hold is not None and row.record_id <= hold.last:
+        return (
+            f"held since {hold.since}: it stands in {hold.directory}, or waits for what does (backlog job {hold.job})"
+        )
     if letter == Status.NEW:
         return _state_of_new(context, row, object_id, problem, place, flights)
     loopback = (

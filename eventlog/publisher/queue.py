@@ -12,7 +12,7 @@ With ``handle_future_events`` the order is that of event_time, and only rows tha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from operator import itemgetter
@@ -89,7 +89,7 @@ class WindowReader:
     ``taken``: how many rows use up the window.
     """
 
-    def __init__(self, context: Context, in_flight: Collection[int], parked: Collection[ObjectId]) -> None:
+    def __init__(self, context: Context, in_flight: Container[int], parked: Container[ObjectId]) -> None:
         self.context = context
         self.folder = RowFolder(context.options.fold_distance, context.options.fold_span)
         self.taken = 0
@@ -129,7 +129,7 @@ class WindowReader:
 
 
 def take_window(
-    context: Context, first: int, last: int | None, in_flight: Collection[int], parked: Collection[ObjectId]
+    context: Context, first: int, last: int | None, in_flight: Container[int], parked: Container[ObjectId]
 ) -> WindowResult:
     """Read rows N from record_id ``first`` on, and fold them into groups that may be sent now. All is of one snapshot.
 
@@ -223,7 +223,7 @@ def begin_due_scan(context: Context, is_long: bool) -> DueScan:
 
 
 def take_due_window(
-    context: Context, due: DueScan, in_flight: Collection[int], parked: Collection[ObjectId]
+    context: Context, due: DueScan, in_flight: Container[int], parked: Container[ObjectId]
 ) -> tuple[WindowResult, DueScan | None]:
     """Read a window of a scan, of one snapshot, and fold it; what is left of the scan, None at its end.
 

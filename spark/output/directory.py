@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -30,6 +31,21 @@ STARTED: Final = "_STARTED"
 SUCCESS: Final = "_SUCCESS"
 MANIFEST: Final = "_manifest.json"
 _FORM: Final = 1
+
+
+_PIECE: Final = 2**20
+_OBJECT_STORES: Final = tuple(
+    getattr(fs, name) for name in ("S3FileSystem", "GcsFileSystem", "AzureFileSystem") if hasattr(fs, name)
+)
+"""Where a file appears when it is closed, whole, and there are neither folders nor a cheap new name."""
+
+_USER: Final = re.compile(r"(?<=://)[^/@?#]*:[^/?#]*(?=@)")
+_SECRET: Final = re.compile(r"([?&][^=&#]*(?:key|secret|token|password|sig|sas)[^=&#]*=)[^&#]*", re.IGNORECASE)
+
+
+def masked(location: str) -> str:
+    """A path or URI without what opens the store: keys in front of ``@``, and secrets in the query."""
+    return _SECRET.sub(r"\1***", _USER.sub("***", location)) if "://" in location else location
 
 
 class FileStream:
@@ -82,15 +98,21 @@ class Directory:
     """
 
     def __init__(self, location: str) -> None:
-        self.location = location
         try:
             if "://" in location:
                 self._fs, self.path = fs.FileSystem.from_uri(location)
             else:
                 self._fs, self.path = fs.LocalFileSystem(), os.path.abspath(location)  # noqa: PTH100 - not resolved
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise ConfigError(f"--out {location}: {error}; give a path or a URI such as s3://bucket/prefix") from error
+            reason = str(error).replace(location, masked(location))
+            what = f"--out {masked(location)}: {reason}"
+            raise ConfigError(f"{what}; give a path or a URI such as s3://bucket/prefix") from None
         self.is_local = isinstance(self._fs, fs.LocalFileSystem)
+        self.location = masked(location)
+        """The directory as messages name it: keys and passwords in a URI are masked."""
+        self.uri = self.path if self.is_local else location
+        """The directory as a worker opens it."""
+        self._is_object_store = isinstance(self._fs, _OBJECT_STORES)
 
     def within(self, name: str) -> str:
         """The path of a name in the directory; of an empty one that of the directory itself."""
@@ -111,8 +133,9 @@ class Directory:
         return bool(self.sizes([name]))
 
     def make(self, name: str = "") -> None:
-        """Make the directory, or a folder in it, and those it stands in."""
-        self._fs.create_dir(self.within(name), recursive=True)
+        """Make the directory, or a folder in it, and those it stands in. An object store has none."""
+        if not self._is_object_store:
+            self._fs.create_dir(self.within(name), recursive=True)
 
     def read(self, name: str) -> bytes:
         """The content of a file. Raises OSError."""
@@ -127,10 +150,14 @@ class Directory:
     @contextmanager
     def new_file(self, name: str, temporary: str = f"{TEMPORARY}/") -> Iterator[FileStream]:
         """A stream to a file that gets its name when the block ends; ``temporary``: how its name begins until then."""
-        temporary = f"{temporary}{uuid.uuid4().hex}"
+        temporary = self.until_settled(name, temporary)
         with self.open(temporary) as stream:
             yield stream
         self.settle(temporary, name)
+
+    def until_settled(self, name: str, temporary: str = f"{TEMPORARY}/") -> str:
+        """What a file is called while it is written: an object appears whole when it is closed, and is its own."""
+        return name if self._is_object_store else f"{temporary}{uuid.uuid4().hex}"
 
     def open(self, name: str) -> FileStream:
         """A stream to a new file. Raises ConfigError if its folder is missing, as if workers have another disk."""
@@ -146,7 +173,8 @@ class Directory:
         """Give a finished file its name. On this machine the file is on the disk then, its name not before ``sync``."""
         if self.is_local:
             sync_path(self.within(temporary))
-        self._fs.move(self.within(temporary), self.within(name))
+        if temporary != name:
+            self._fs.move(self.within(temporary), self.within(name))
 
     def sync(self, name: str = "") -> None:
         """Make the names in the directory, or in a folder of it, durable."""
@@ -159,6 +187,14 @@ class Directory:
             self._fs.delete_file(self.within(name))
         else:
             self._fs.delete_dir(self.within(name))
+
+    def sha256(self, name: str) -> str:
+        """The SHA-256 of a file, in hexadecimal digits. Raises OSError."""
+        found = sha256()
+        with self._fs.open_input_stream(self.within(name)) as stream:
+            while piece := stream.read(_PIECE):
+                found.update(piece)
+        return found.hexdigest()
 
 
 # --- begin, take up again, finish -------------------------------------------------------------------------------------
@@ -216,11 +252,14 @@ def resume(directory: Directory, claim: Claim, outputs: Collection[str] = ()) ->
     return None
 
 
-def begin(directory: Directory, claim: Claim, outputs: Collection[str]) -> None:
-    """Make the directory ours and empty: what an unfinished run left is discarded. ``outputs``: what will be made."""
+def begin(directory: Directory, claim: Claim, outputs: Collection[str], job: str = "") -> None:
+    """Make the directory ours and empty: what an unfinished run left is discarded. ``outputs``: what will be made.
+
+    ``job``: the run's own name, which ``job_in`` gives back.
+    """
     directory.make()
     names = directory.names()
-    _start(directory, claim, {*outputs, *_outputs(_said(directory, names))})
+    _start(directory, claim, {*outputs, *_outputs(_said(directory, names))}, job)
     for name in sorted(names):
         if name != STARTED:
             directory.delete(name)
@@ -240,10 +279,17 @@ def abandon(directory: Directory) -> None:
         directory.delete(name)
 
 
-def finish(directory: Directory, claim: Claim, manifest: Mapping[str, Any], files: Mapping[str, int | None]) -> None:
+def finish(
+    directory: Directory,
+    claim: Claim,
+    manifest: Mapping[str, Any],
+    files: Mapping[str, int | None],
+    before_success: Callable[[str], None] | None = None,
+) -> None:
     """Verify that every file or folder is there, write the manifest, and then ``_SUCCESS``. Raises ConfigError.
 
-    ``files``: their names, with the sizes that are known.
+    ``files``: their names, with the sizes that are known. ``before_success`` is told the SHA-256 of the manifest when
+    all but ``_SUCCESS`` is there.
     """
     there = directory.sizes(files)
     for name, size in files.items():
@@ -258,15 +304,23 @@ def finish(directory: Directory, claim: Claim, manifest: Mapping[str, Any], file
         directory.sync(folder)
     outputs = [name for name in folders if "/" not in name and not claim.is_own(name)]
     value = {"form": _FORM, **claim.identity, **manifest, "folders": outputs}
-    directory.write(MANIFEST, (json.dumps(value, indent=1) + "\n").encode())
+    content = (json.dumps(value, indent=1) + "\n").encode()
+    directory.write(MANIFEST, content)
     directory.sync()
+    if before_success is not None:
+        before_success(sha256(content).hexdigest())
     directory.write(SUCCESS, b"")
     directory.sync()
     directory.delete(STARTED)
 
 
-def _start(directory: Directory, claim: Claim, outputs: Collection[str]) -> None:
-    directory.write(STARTED, json.dumps({**claim.identity, "outputs": sorted(outputs)}).encode())
+def job_in(directory: Directory) -> str:
+    """The name of the run that a directory is of; empty if it is of none."""
+    return str(_said(directory, directory.names()).get("job", ""))
+
+
+def _start(directory: Directory, claim: Claim, outputs: Collection[str], job: str = "") -> None:
+    directory.write(STARTED, json.dumps({**claim.identity, "job": job, "outputs": sorted(outputs)}).encode())
 
 
 def _is_finished(names: Collection[str]) -> bool:

@@ -146,7 +146,7 @@ def write(
     output = job.output
     encode = _encoded if output.options.encoding == "avro" else str.encode
     described = set(tables)
-    name = partial(_name, part, ENDINGS[output.compression])
+    name = partial(_name, job.name, part, ENDINGS[output.compression])
     with PartFiles(directory, name, output.max_bytes, output.compression) as files:
         for (place, head, rest, _, _, table), sequence in zip(lines, numbered, strict=True):
             texts = [head, encode(sequence), rest]
@@ -158,8 +158,8 @@ def write(
     return files.files, Numbered(number, prefix, frozenset(described))
 
 
-def _name(part: int, ending: str, number: int) -> str:
-    return f"part-{part:06d}-{number:05d}.jsonl{ending}"
+def _name(job: str, part: int, ending: str, number: int) -> str:
+    return f"part-{part:06d}-{number:05d}-{job}.jsonl{ending}"
 
 
 def folders(job: Job) -> list[str]:

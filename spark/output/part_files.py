@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
@@ -11,7 +10,7 @@ from typing import Any, Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark.output.directory import TEMPORARY, Directory
+from spark.output.directory import Directory, FileStream
 
 IDS: Final = "_ids"
 """The folder of the files that name every row that was read."""
@@ -22,7 +21,7 @@ MARKED: Final = "_marked"
 @dataclass(frozen=True, slots=True)
 class OutputFile:
     """A file of the output. ``name`` within the directory; ``events`` it holds, in ``documents`` (documents, records of
-    a topic, or rows); ``first_id`` and ``last_id``: first rows of its first and last event.
+    a topic, or rows); ``first_id`` and ``last_id``: first rows of its first and last event; ``sha256`` of its content.
     """
 
     name: str
@@ -31,13 +30,15 @@ class OutputFile:
     documents: int
     first_id: int
     last_id: int
+    sha256: str
 
 
 @dataclass(frozen=True, slots=True)
 class PartReport:
     """What a part became. ``first`` and ``last`` record_id that were read; ``ids``: the file that names all of them.
 
-    ``state``: greatest time prefix and last number of the formats that number, up to the end of the part.
+    ``ids_sha256``: of that file's content. ``state``: greatest time prefix and last number of the formats that number,
+    up to the end of the part.
     """
 
     part: int
@@ -46,6 +47,7 @@ class PartReport:
     rows_read: int
     rows_loopback: int
     ids: str
+    ids_sha256: str
     files: tuple[OutputFile, ...]
     counts: dict[str, int] = field(default_factory=dict)
     state: tuple[str, int] = ("", 0)
@@ -57,6 +59,7 @@ class FlightReport:
 
     flight: int
     ids: str
+    ids_sha256: str
     rows: int
     events: int
 
@@ -65,10 +68,13 @@ class FlightReport:
 class Manifest:
     """What a finished directory holds. ``totals``: counters of spec/event-log.md 11, and events by operation.
 
-    ``format``: xds, qlik-messages or qlik-change-table; of the latter two ``last_sequence`` is the highest change
-    sequence.
+    ``job``: the name of the run, which stands in the names of its files. ``settings``: what decided on documents and
+    marks. ``format``: xds, qlik-messages or qlik-change-table; of the latter two ``last_sequence`` is the highest
+    change sequence. ``others``: the SHA-256 of files that hold no events.
     """
 
+    job: str
+    settings: Mapping[str, str]
     log: str
     database: str
     snapshot: str
@@ -80,16 +86,27 @@ class Manifest:
     parts: tuple[PartReport, ...]
     format: str = "xds"
     last_sequence: str = ""
+    others: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def files(self) -> list[OutputFile]:
         """The files of documents, in queue order."""
         return [*self.in_flight_files, *(file for part in self.parts for file in part.files)]
 
+    @property
+    def checksums(self) -> dict[str, str]:
+        """The SHA-256 of every file that counts, by its name."""
+        ids = {flight.ids: flight.ids_sha256 for flight in self.in_flight}
+        ids |= {part.ids: part.ids_sha256 for part in self.parts}
+        return {**ids, **self.others, **{file.name: file.sha256 for file in self.files}}
+
+
+_PLAIN: Final = ("job", "settings", "log", "database", "snapshot", "started", "finished", "totals")
+
 
 def manifest_of(value: Mapping[str, Any]) -> Manifest:
     """A manifest from its JSON form. Raises KeyError, TypeError for what is none."""
-    known = {name: value[name] for name in ("log", "database", "snapshot", "started", "finished", "totals")}
+    known = {name: value[name] for name in _PLAIN}
     return Manifest(
         **known,
         in_flight=tuple(FlightReport(**flight) for flight in value["in_flight"]),
@@ -97,6 +114,7 @@ def manifest_of(value: Mapping[str, Any]) -> Manifest:
         parts=tuple(map(part_report, value["parts"])),
         format=value.get("format", "xds"),
         last_sequence=value.get("last_sequence", ""),
+        others=value["others"],
     )
 
 
@@ -147,7 +165,7 @@ class PartFiles:
         self._directory, self._name, self._codec, self._header = directory, name, codec, header
         self._block: list[bytes] = []
         self._block_bytes = self._block_events = self._block_documents = self._block_first = self._block_last = 0
-        self._stream: Any = None
+        self._stream: FileStream | None = None
         self._parquet: pq.ParquetWriter | None = None
         self._temporary = ""
         self._bytes = self._events = self._documents = self._first = self._last = 0
@@ -185,11 +203,12 @@ class PartFiles:
         """Add a block, compressed and whole, to a file."""
         if self._stream is not None and self._bytes + len(block) > self.max_bytes:
             self._close_file()
-        if self._stream is None:
+        stream = self._stream
+        if stream is None:
             stream = self._begin(first_id)
             stream.write(self._header)
             self._bytes = len(self._header)
-        self._stream.write(block)
+        stream.write(block)
         self._bytes += len(block)
         self._end(events, documents, last_id)
 
@@ -204,8 +223,8 @@ class PartFiles:
         self._parquet.write_table(table)
         self._end(events, documents, last_id)
 
-    def _begin(self, first_id: int) -> Any:
-        self._temporary = f"{TEMPORARY}/{uuid.uuid4().hex}"
+    def _begin(self, first_id: int) -> FileStream:
+        self._temporary = self._directory.until_settled(self._name(len(self.files) + 1))
         self._stream = self._directory.open(self._temporary)
         self._first = first_id
         return self._stream
@@ -228,8 +247,10 @@ class PartFiles:
             self._bytes = self._stream.tell()
             self._parquet = None
         self._stream.close()
+        checksum = self._stream.sha256
         self._stream = None
         name = self._name(len(self.files) + 1)
         self._directory.settle(self._temporary, name)
-        self.files.append(OutputFile(name, self._bytes, self._events, self._documents, self._first, self._last))
+        about = self._bytes, self._events, self._documents, self._first, self._last, checksum
+        self.files.append(OutputFile(name, *about))
         self._bytes = self._events = self._documents = 0

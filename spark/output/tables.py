@@ -169,7 +169,7 @@ def _write_rows(
     compress = COMPRESS[output.compression]
     header = compress(csv_line(stored.column_names).encode()) if file_format == "csv" else b""
     directory.make(folder)
-    name = partial(_file, folder, part, ending)
+    name = partial(_file, folder, part, f"-{job.name}{ending}")
 
     def put(block: pa.Table, block_rows: pa.Table) -> None:
         text = b"" if is_parquet else compress(_text(block, file_format))
@@ -221,17 +221,17 @@ def finish(job: Job, directory: Directory, files: Sequence[OutputFile], state: W
     written = [STATE_FILE]
     if rows:
         ordered = sorted(rows, key=lambda row: (row[3], row[-2:]))
-        written.append(_write_control(directory, options.file_format, ordered))
+        written.append(_write_control(job, directory, options.file_format, ordered))
     directory.write(STATE_FILE, (json.dumps(state._asdict()) + "\n").encode())
     return written
 
 
-def _write_control(directory: Directory, file_format: Any, rows: Sequence[ControlRow]) -> str:
+def _write_control(job: Job, directory: Directory, file_format: Any, rows: Sequence[ControlRow]) -> str:
     columns = [FileColumn(QlikColumn(name, "DATETIME" if name in _CONTROL_TIMES else "STRING"), name in _CONTROL_TIMES)
                for name in CONTROL_COLUMNS]  # fmt: skip
     convert = converter(file_format, columns, CONTROL_TABLE)
     with tempfile.TemporaryDirectory(prefix="eventlog-") as place:
-        path = Path(place) / f"part-000000-00001{SUFFIXES[file_format]}"
+        path = Path(place) / f"part-000000-00001-{job.name}{SUFFIXES[file_format]}"
         with open_part(path, file_format, columns) as put:
             for row in rows:
                 put(convert(row))

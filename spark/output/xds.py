@@ -42,7 +42,7 @@ def _write_documents(
     """The envelopes of a part as files. ``ids``: the record_ids of the events' first rows; ``about``: for Parquet."""
     output, config = job.output, job.config
     header = Header(config.format.product_name, config.format.product_version)
-    with PartFiles(directory, partial(_name, output, part), output.max_bytes, output.compression) as files:
+    with PartFiles(directory, partial(_name, job, part), output.max_bytes, output.compression) as files:
         if output.form == "parquet":
             _write_parquet(files, header, envelopes, ids, about)
         else:
@@ -50,10 +50,11 @@ def _write_documents(
     return files.files
 
 
-def _name(output: Output, part: int, number: int) -> str:
+def _name(job: Job, part: int, number: int) -> str:
+    output = job.output
     ending = _SUFFIXES[output.form] + ("" if output.form == "parquet" else ENDINGS[output.compression])
     digits = 7 if output.form == "documents" else 5
-    return f"part-{part:06d}-{number:0{digits}d}{ending}"
+    return f"part-{part:06d}-{number:0{digits}d}-{job.name}{ending}"
 
 
 def _write_texts(

@@ -46,10 +46,10 @@ def write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) -> 
             bad, counted = part.add(context, flight, recorded, groups)
         counts.update(counted)
         counts.update(rows_in_flight=len(groups.log_rows), rows_bad=len(bad))
-        ids = f"{IDS}/flight-{flight.number:012d}.parquet"
-        write_ids(directory, ids, to_ranges(sorted(groups.log_rows)), bad)
+        ids = f"{IDS}/flight-{flight.number:012d}-{job.name}.parquet"
+        checksum = write_ids(directory, ids, to_ranges(sorted(groups.log_rows)), bad)
         events = sum(counted[operation] for operation in Operation)
-        reports.append(FlightReport(flight.number, ids, len(groups.log_rows), events))
+        reports.append(FlightReport(flight.number, ids, checksum, len(groups.log_rows), events))
     files, numbered = part.write(job, directory)
     return Recorded(reports, files, dict(counts), numbered)
 

@@ -95,19 +95,19 @@ class _Part:
         before = total((job.before, *self.before))
         files, numbered = format_named(job.output.format).write(job, directory, self.number, built, before, {})
         ranges = sorted(self.ranges)
-        name = f"{IDS}/part-{self.number:06d}.parquet"
-        write_ids(directory, name, ranges, self.bad)
+        name = f"{IDS}/part-{self.number:06d}-{job.name}.parquet"
+        checksum = write_ids(directory, name, ranges, self.bad)
         counts = dict(self.counts)
         if self.bad:
             counts["rows_bad"] = len(self.bad)
         rows = sum(last - first + 1 for first, last in ranges)
         first, last = ranges[0][0], ranges[-1][1]
         state = numbered.state
-        return PartReport(self.number, first, last, rows, self.loopback, name, tuple(files), counts, state)
+        return PartReport(self.number, first, last, rows, self.loopback, name, checksum, tuple(files), counts, state)
 
 
-def write_ids(directory: Directory, name: str, read: Ranges, bad: Iterable[tuple[int, str, str]]) -> None:
-    """Which letter each row that was read is to get: S, and the bad ones E with code and message."""
+def write_ids(directory: Directory, name: str, read: Ranges, bad: Iterable[tuple[int, str, str]]) -> str:
+    """Which letter each row that was read is to get: S, and the bad ones E with code and message; the SHA-256."""
     errors = sorted(bad)
     good = _without(read, [record_id for record_id, _, _ in errors])
     rows: list[tuple[int, int, str, str | None, str | None]] = []
@@ -120,6 +120,7 @@ def write_ids(directory: Directory, name: str, read: Ranges, bad: Iterable[tuple
     )
     with directory.new_file(name) as stream:
         pq.write_table(table, stream, compression="zstd")
+    return stream.sha256
 
 
 def _without(ranges: Ranges, ids: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -178,6 +178,11 @@ def convert(config: Config, out: Path, **options: object) -> Report:
     return run(config, Request(str(out), quiet=True, **options))  # type: ignore[arg-type]
 
 
+def copy(config: Config, out: Path, **options: object) -> Report:
+    """A conversion that leaves the rows to the publisher, to compare with it."""
+    return convert(config, out, copy=True, **options)
+
+
 # The publisher
 
 

@@ -12,6 +12,7 @@ from backlog_world import (
     Row,
     config_of,
     convert,
+    copy,
     documents_of,
     errors,
     events_of,
@@ -40,7 +41,7 @@ def test_a_job_and_the_publisher_send_the_same_events_byte_for_byte(log: sa.Engi
     for number in range(2):
         config = config_of(log, publisher__batch_size=str(chance.randint(1, 128)))
         out = tmp_path / str(number)
-        reports[out] = convert(config, out, partition_rows=chance.randint(15_000, 90_000))
+        reports[out] = copy(config, out, partition_rows=chance.randint(15_000, 90_000))
     before = statuses(log)
     sent = publish(config_of(log, publisher__query_limit=str(chance.randint(500, 20_000))))
     after = statuses(log)
@@ -93,7 +94,7 @@ def rows_with_one_that_never_rests(number: int) -> Iterator[Row]:
 def test_a_group_without_a_bound_is_folded_as_the_publisher_folds_it(log: sa.Engine, tmp_path: Path) -> None:
     log_rows(log, rows_with_one_that_never_rests(50_000))
     config = config_of(log, publisher__fold_span="0")
-    convert(config, tmp_path / "out", partition_rows=10_000)
+    copy(config, tmp_path / "out", partition_rows=10_000)
     ours = list(events_of(documents_of(tmp_path / "out")))
     assert len(ours) == 45_001
     assert ours == publish(config)
@@ -104,7 +105,7 @@ def test_a_part_of_which_every_row_is_left_alone_is_no_obstacle(log: sa.Engine, 
     log_rows(log, [(i + 1, 2, users[i // 50], "usr", f"idu={i + 1}", "fname", "a", "b") for i in range(150)])
     config = config_of(log, publisher__loopback_rows="leave")
     for format in ("xds", "qlik-messages"):
-        report = convert(config, tmp_path / format, format=format, partition_rows=50)
+        report = copy(config, tmp_path / format, format=format, partition_rows=50)
         assert report.manifest.totals["events"] == 100
         assert [(part.first, part.last) for part in report.manifest.parts] == [(1, 50), (101, 150)]
 
@@ -123,7 +124,7 @@ def test_special_times_and_old_values_that_cannot_be_converted_are_sent_as_the_p
     ]
     log_rows(log, rows)
     config = config_of(log)
-    report = convert(config, tmp_path / "out")
+    report = copy(config, tmp_path / "out")
     ours = list(events_of(documents_of(tmp_path / "out")))
     assert ours == publish(config)
     assert '<value type="string">infinity</value>' in ours[0]

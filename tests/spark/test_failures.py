@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 import sqlalchemy as sa
-from backlog_world import config_of, convert, documents_of, log_rows, random_rows, statuses
+from backlog_world import config_of, convert, copy, documents_of, log_rows, random_rows, statuses
 from pyspark.sql import SparkSession
 
 from eventlog import cli
@@ -30,7 +30,7 @@ def test_a_worker_that_is_killed_is_replaced_and_the_result_is_the_same(
 ) -> None:
     log_rows(log, random_rows(20_000, seed=30))
     config = config_of(log)
-    convert(config, tmp_path / "calm", partition_rows=4_000)
+    copy(config, tmp_path / "calm", partition_rows=4_000)
     killed: list[int] = []
     over = threading.Event()
 

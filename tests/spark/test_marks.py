@@ -11,6 +11,7 @@ from backlog_world import (
     LOG,
     config_of,
     convert,
+    copy,
     documents_of,
     errors,
     events_of,
@@ -184,7 +185,7 @@ def test_a_column_order_of_layout_3_5_is_read_as_well(log: sa.Engine, tmp_path: 
 
         migrations.upgrade(connection, log_table="old", schema="hr", companions_only=True)
     plain, old = tmp_path / "plain", tmp_path / "old"
-    convert(config_of(log), plain)
+    copy(config_of(log), plain)
     convert(config_of(log, database__log_table="old", publisher__layout="3.5"), old, mark=True)
     assert documents_of(plain) == documents_of(old)
     assert {str(letter).strip() for (letter,) in fetch(log, "SELECT st FROM hr.old")} == {"S", "E"}

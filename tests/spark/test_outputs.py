@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
-from backlog_world import config_of, convert, documents_of, events_of, files_of, log_rows, random_rows, statuses
+from backlog_world import config_of, convert, copy, documents_of, events_of, files_of, log_rows, random_rows, statuses
 
 from eventlog.errors import ConfigError
 from spark import backlog
@@ -25,7 +25,7 @@ def test_every_form_and_compression_holds_the_same_events(full_log: sa.Engine, t
     held = {}
     for form, compression in cases:
         out = tmp_path / f"{form}-{compression}"
-        report = convert(config_of(full_log, publisher__batch_size="20"), out, form=form, compression=compression,
+        report = copy(config_of(full_log, publisher__batch_size="20"), out, form=form, compression=compression,
                          partition_rows=1_500)  # fmt: skip
         held[out.name] = list(events_of(documents_of(out)))
         assert [path.name for path in files_of(out)] == [file.name for file in report.manifest.files]
@@ -45,14 +45,14 @@ def test_every_form_and_compression_holds_the_same_events(full_log: sa.Engine, t
 @pytest.mark.parametrize(("form", "compression"), [("lines", "none"), ("lines", "gzip"), ("parquet", "none")])
 def test_no_file_is_larger_than_it_may_be(full_log: sa.Engine, tmp_path: Path, form: str, compression: str) -> None:
     most = 128 * 1024
-    report = convert(config_of(full_log), tmp_path / "out", form=form, compression=compression, max_file_bytes=most)
+    report = copy(config_of(full_log), tmp_path / "out", form=form, compression=compression, max_file_bytes=most)
     sizes = [path.stat().st_size for path in files_of(tmp_path / "out")]
     assert max(sizes) <= most
     assert sizes == [file.bytes for file in report.manifest.files]
     if compression == "none":
         assert len(sizes) > len(report.manifest.parts)
     whole = tmp_path / "whole"
-    convert(config_of(full_log), whole)
+    copy(config_of(full_log), whole)
     assert list(events_of(documents_of(tmp_path / "out"))) == list(events_of(documents_of(whole)))
 
 

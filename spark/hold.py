@@ -1,0 +1,196 @@
+"""What makes a finished directory one that can be trusted (spec/event-log.md 8.6): it is marked under the settings that
+it was made under and as it was written, and until then its rows are held, so that no publisher sends them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from eventlog.config.load import Config, effective
+from eventlog.core.options import toml
+from eventlog.errors import ConfigError, DatabaseAway
+from eventlog.publisher.context import Context, Counters
+from eventlog.publisher.flight import Flight
+from eventlog.publisher.held import WAYS_OUT, Hold, encode_hold, in_words, read_recorded
+from eventlog.publisher.open import open_context
+from eventlog.publisher.queue import Writers, open_writers
+from eventlog.sql.connection import as_database_errors
+from eventlog.sql.rows import next_flight, strike_inflight, tail, update_inflight, write_inflight
+from spark.output.directory import MANIFEST, SUCCESS, Directory, job_in, masked
+from spark.output.part_files import Manifest
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+_SECTIONS: Final = ("database", "publisher", "format", "watch ")
+_INERT: Final = frozenset({
+    "database.url", "database.url_file", "database.password", "publisher.profile", "publisher.publisher_disabled",
+    "publisher.publication_mode", "publisher.polling_interval", "publisher.time_of_day", "publisher.notify",
+    "publisher.post_poll_statements", "publisher.query_limit", "publisher.heartbeat_interval",
+    "publisher.retry_initial", "publisher.retry_max", "publisher.on_retry", "publisher.max_parked",
+    "publisher.concurrency", "publisher.flight_rows", "publisher.mark_interval", "publisher.health_file",
+})  # fmt: skip
+"""Settings that neither a document nor a mark depends on. All others count, those of later versions too."""
+
+
+def settings_of(config: Config, context: Context, **request: Any) -> dict[str, str]:
+    """What decides on documents and marks, without secrets: settings by name, and what the command was asked for."""
+    settings = {
+        f"{section}.{key}": value
+        for section, key, value, _ in effective(config)
+        if section.startswith(_SECTIONS) and f"{section}.{key}" not in _INERT
+    }
+    options = context.options
+    settings |= {"publisher.driver_user": options.driver_user, "loopback rows are deleted": options.delete_loopback}
+    settings |= {f"command.{name}": value for name, value in request.items()}
+    return {name: "unset" if value is None else masked(toml(value)) for name, value in settings.items()}
+
+
+def differences(made_under: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """What differs, a phrase a setting."""
+    names = sorted(made_under.keys() | now.keys())
+    pairs = ((name, made_under.get(name, "unset"), now.get(name, "unset")) for name in names)
+    return [f"{name} is {after}, was {before}" for name, before, after in pairs if before != after]
+
+
+def refuse_other_settings(directory: Directory, manifest: Manifest, settings: Mapping[str, str]) -> None:
+    """Raises ConfigError that names what differs from what the directory was made under."""
+    if different := differences(manifest.settings, settings):
+        raise ConfigError(
+            f"{directory.location} is finished already, under other settings: {'; '.join(different)}. Nothing was "
+            "marked. Run the command under the settings of then, or give another directory"
+        )
+
+
+# --- the files --------------------------------------------------------------------------------------------------------
+
+
+def verify(directory: Directory, manifest: Manifest, hold: Hold, threads: int) -> None:
+    """Raises ConfigError unless the manifest and every file that it names are as the job wrote them."""
+    expected = {MANIFEST: hold.manifest, **manifest.checksums}
+
+    def is_damaged(name: str) -> str | None:
+        try:
+            found = directory.sha256(name)
+        except OSError as error:
+            return f"{name} cannot be read ({masked(str(error))})"
+        return None if found == expected[name] else f"{name} is not as it was written (SHA-256 {found})"
+
+    with ThreadPoolExecutor(max(1, threads), thread_name_prefix="eventlog-verify") as pool:
+        damaged = [said for said in pool.map(is_damaged, expected) if said is not None]
+    if damaged:
+        more = f", and {len(damaged) - 1} more files" if len(damaged) > 1 else ""
+        raise ConfigError(
+            f"{directory.location}: {damaged[0]}{more}; nothing was marked. Bring the file back, or give the rows "
+            "back to the publisher by --abandon and convert them anew"
+        )
+
+
+# --- the line ---------------------------------------------------------------------------------------------------------
+
+
+class Extent(NamedTuple):
+    """What a job's snapshot holds: the last record_id with status N, the flights, and who was writing."""
+
+    last: int
+    flights: tuple[int, ...]
+    writers: Writers
+
+
+def extent_of(context: Context, holder: Connection, flights: Sequence[Flight]) -> Extent:
+    """The extent of the snapshot that ``holder`` has just exported."""
+    last = tail(holder, context.log) or 0
+    with as_database_errors(context.connection):
+        # After the tail: whoever has a record_id below it is among the writers, or can be seen by now.
+        writers = open_writers(context)
+        context.connection.commit()
+    return Extent(last, tuple(flight.number for flight in flights), writers)
+
+
+def hold_rows(context: Context, directory: Directory, manifest: Manifest, sha256: str, extent: Extent) -> None:
+    """Write the line that holds the rows of a directory that is about to be finished.
+
+    Raises DatabaseAway if the lock of the log is lost, since then somebody may have published them.
+    """
+    if not extent.last and not extent.flights:
+        return
+    connection, log = context.connection, context.log
+    with as_database_errors(connection):
+        if not context.dialect.holds_lock(connection, log):
+            raise DatabaseAway(f"the lock of the log {log} is lost: nothing counts; run the same command again")
+        now = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
+        rows = manifest.totals.get("rows_read", 0) + manifest.totals.get("rows_in_flight", 0)
+        number = next_flight(connection, log)
+        hold = Hold(number, manifest.job, name_of(directory), sha256, now, extent.last, rows, *extent[1:])
+        write_inflight(connection, log, number, encode_hold(hold))
+        connection.commit()
+
+
+def name_of(directory: Directory) -> str:
+    """A directory as the line names it."""
+    return directory.path if directory.is_local else directory.location
+
+
+def held_rows(context: Context) -> Hold | None:
+    """What is held of the log now."""
+    with as_database_errors(context.connection):
+        _, hold = read_recorded(context.connection, context.log)
+        context.connection.commit()
+    return hold
+
+
+def refuse_if_held(context: Context, directory: Directory) -> None:
+    """Let a job begin in a directory: what an unfinished run in it held is given back.
+
+    Raises ConfigError if rows are held by another directory, or are being marked.
+    """
+    hold = held_rows(context)
+    if hold is None:
+        return
+    if hold.job != job_in(directory) or hold.is_marking:
+        raise ConfigError(f"{in_words(hold)}. Before rows are converted again: {', '.join(WAYS_OUT)}")
+    release(context, hold)
+
+
+def begin_marking(context: Context, hold: Hold) -> None:
+    """Say in the line that from now on rows may be marked."""
+    with as_database_errors(context.connection):
+        update_inflight(context.connection, context.log, hold.number, encode_hold(hold._replace(is_marking=True)))
+        context.connection.commit()
+
+
+def release(context: Context, hold: Hold) -> None:
+    """Strike the line: its rows are marked, or the publisher's again."""
+    with as_database_errors(context.connection):
+        strike_inflight(context.connection, context.log, hold.number)
+        context.connection.commit()
+
+
+def abandon(config: Config, out: str, *, force: bool = False) -> Hold:
+    """Give the rows that a directory holds back to the publisher; its documents count no more.
+
+    Raises ConfigError if it holds none, and, unless ``force``, if marking has begun: rows that are marked already are
+    not sent again.
+    """
+    directory = Directory(out)
+    with open_context(config, Counters()) as context:
+        hold = held_rows(context)
+        if hold is None:
+            raise ConfigError(
+                f"no rows of the log {context.log} are held by a backlog job; there is nothing to abandon"
+            )
+        if hold.directory != name_of(directory):
+            raise ConfigError(f"{in_words(hold)}: give --out {hold.directory}")
+        if hold.is_marking and not force:
+            raise ConfigError(
+                f"{in_words(hold)}. Complete the marks by --mark; --abandon --yes gives back only the rows that are "
+                "not marked yet, and the documents of the others are nowhere else"
+            )
+        if directory.exists(SUCCESS) and job_in(directory) == hold.job:
+            directory.delete(SUCCESS)
+        release(context, hold)
+    return hold

@@ -1,0 +1,273 @@
+"""A finished directory can be trusted: its rows are held until they are marked (spec/event-log.md 8.6)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from backlog_world import (
+    LOG,
+    config_of,
+    convert,
+    copy,
+    documents_of,
+    events_of,
+    fetch,
+    files_of,
+    leave_in_flight,
+    letters_of,
+    log_rows,
+    publish,
+    random_rows,
+    statuses,
+)
+
+from eventlog import cli
+from eventlog.errors import ConfigError, DatabaseError
+from eventlog.publisher.context import Counters
+from eventlog.publisher.doctor import examine
+from eventlog.publisher.held import read_recorded
+from eventlog.publisher.open import open_unlocked
+from spark import backlog
+from spark.hold import abandon, differences
+from spark.output.directory import Directory, masked
+
+
+def add_row(log: sa.Engine, key: str, value: str = "later") -> int:
+    statement = (
+        f"INSERT INTO {LOG} (event_type, table_name, table_key, column_name, new_value) "
+        f"VALUES (1, 'usr', '{key}', 'fname', '{value}') RETURNING record_id"
+    )
+    with log.connect() as connection:
+        (record_id,) = connection.exec_driver_sql(statement).one()
+        connection.commit()
+    return int(record_id)
+
+
+def ids_in(events: list[str]) -> set[str]:
+    return {event.split('event-id="')[1].split('"')[0] for event in events}
+
+
+def test_a_publisher_reads_past_held_rows_and_later_rows_of_their_objects(log: sa.Engine, tmp_path: Path) -> None:
+    log_rows(log, [(i, 1, "app", "usr", f"idu={i % 50}", "fname", None, f"v{i}") for i in range(1, 500)])
+    out = tmp_path / "out"
+    convert(config_of(log), out)
+    of_held, of_another = add_row(log, ' idu = "+7"'), add_row(log, "idu=2001")
+
+    assert ids_in(publish(config_of(log))) == {str(of_another)}
+    after = statuses(log)
+    assert {after[i] for i in range(1, 500)} == {"N"}
+    assert after[of_held] == "N"
+
+    assert convert(config_of(log), out, mark=True).marked == 499
+    assert ids_in(publish(config_of(log))) == {str(of_held)}
+    assert set(statuses(log).values()) == {"S"}
+
+
+def test_a_row_that_comes_late_among_held_ones_waits_and_so_do_those_behind_it(log: sa.Engine, tmp_path: Path) -> None:
+    log_rows(log, [(i, 1, "app", "usr", f"idu={i}", "fname", None, "v") for i in range(1, 50)])
+    out = tmp_path / "out"
+    with log.connect() as late:
+        late.exec_driver_sql(
+            f"INSERT INTO {LOG} (event_type, table_name, table_key, column_name, new_value) "
+            "VALUES (1, 'usr', 'idu=900', 'fname', 'late')"
+        )
+        behind = add_row(log, "idu=2")  # so that the late one is among those of the snapshot
+        convert(config_of(log), out)
+        assert publish(config_of(log)) == []  # the late one may still come, and hold its object
+        late.commit()
+    behind_late, of_another = add_row(log, "idu=900"), add_row(log, "idu=2001")
+    assert ids_in(publish(config_of(log))) == {str(of_another)}
+    convert(config_of(log), out, mark=True)
+    assert statuses(log)[behind] == "S"
+    assert ids_in(publish(config_of(log))) == {str(behind - 1)}  # with the row behind it, in order
+    assert statuses(log)[behind_late] == "S"
+
+
+def test_a_flight_that_stands_in_the_directory_is_not_sent(log: sa.Engine, tmp_path: Path) -> None:
+    log_rows(log, random_rows(600, seed=71))
+    config = config_of(log, publisher__batch_size="10")
+    leave_in_flight(config, 2)
+    out = tmp_path / "out"
+    report = convert(config, out)
+    assert report.manifest.in_flight
+    assert publish(config) == []
+    convert(config, out, mark=True)
+    assert "N" not in statuses(log).values()
+    assert fetch(log, f"SELECT * FROM {LOG}_inflight") == []
+
+
+def test_abandoned_rows_are_the_publishers_again_and_the_directory_counts_no_more(
+    log: sa.Engine, tmp_path: Path
+) -> None:
+    log_rows(log, random_rows(500, seed=72))
+    out = tmp_path / "out"
+    config = config_of(log)
+    convert(config, out)
+    converted = list(events_of(documents_of(out)))
+    with pytest.raises(ConfigError, match=r"give --out .*/out"):
+        abandon(config, str(tmp_path / "other"))
+    abandon(config, str(out))
+    assert not (out / "_SUCCESS").exists()
+    with pytest.raises(ConfigError, match="nothing to abandon"):
+        abandon(config, str(out))
+    assert publish(config) == converted
+
+
+def test_marks_that_have_begun_are_not_abandoned_by_accident(
+    log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_rows(log, random_rows(300, seed=73))
+    out, config = tmp_path / "out", config_of(log)
+    with monkeypatch.context() as patch:
+        patch.setattr(backlog, "mark", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            convert(config, out, mark=True)
+    assert publish(config) == []
+    with pytest.raises(ConfigError, match="marking has begun"):
+        abandon(config, str(out))
+    assert convert(config, out, mark=True).marked == 300
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "message"),
+    [
+        ({}, {"publisher__delete_from_log": "yes"}, "publisher.delete_from_log is true, was false"),
+        ({}, {"publisher__fold_distance": "5"}, "publisher.fold_distance is 5, was 1000"),
+        ({}, {"publisher__loopback_rows": "leave"}, 'publisher.loopback_rows is "leave", was "consume"'),
+    ],
+)
+def test_marking_under_other_settings_is_refused_and_names_them(
+    log: sa.Engine, tmp_path: Path, then: dict[str, str], now: dict[str, str], message: str
+) -> None:
+    log_rows(log, random_rows(200, seed=74))
+    out = tmp_path / "out"
+    convert(config_of(log, **then), out)
+    with pytest.raises(ConfigError, match=message):
+        convert(config_of(log, **now), out, mark=True)
+    assert set(statuses(log).values()) == {"N"}
+    convert(config_of(log, publisher__polling_interval="77"), out, mark=True)  # which decides on nothing
+    assert "N" not in statuses(log).values()
+
+
+@pytest.mark.parametrize("which", ["part-*.xmll", "_ids/*", "_manifest.json"])
+def test_a_file_that_is_not_as_it_was_written_stops_the_marks(log: sa.Engine, tmp_path: Path, which: str) -> None:
+    log_rows(log, random_rows(200, seed=75))
+    out = tmp_path / "out"
+    convert(config_of(log), out)
+    (file, *_) = out.glob(which)
+    content = file.read_bytes()
+    file.write_bytes(content.replace(b"fname", b"lname") if b"fname" in content else content + b" ")
+    with pytest.raises(ConfigError, match=f"{file.name} is not as it was written"):
+        convert(config_of(log), out, mark=True)
+    assert set(statuses(log).values()) == {"N"}
+    file.write_bytes(content)
+    convert(config_of(log), out, mark=True)
+    assert "N" not in statuses(log).values()
+
+
+def test_every_file_is_named_by_its_job_and_summed_in_the_manifest(log: sa.Engine, tmp_path: Path) -> None:
+    log_rows(log, random_rows(200, seed=76))
+    report = copy(config_of(log), tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "_manifest.json").read_text())
+    named = {file.relative_to(tmp_path / "out").as_posix() for file in (tmp_path / "out").rglob("part-*")}
+    assert named == report.manifest.checksums.keys()
+    assert all(manifest["job"] in name for name in named)
+    assert len(files_of(tmp_path / "out")) == 1
+
+
+def test_rows_are_converted_for_one_directory_at_a_time_but_copied_at_any_time(log: sa.Engine, tmp_path: Path) -> None:
+    log_rows(log, random_rows(200, seed=77))
+    first = convert(config_of(log), tmp_path / "first")
+    with pytest.raises(ConfigError, match=r"200 rows up to record_id .* stand in .*/first"):
+        convert(config_of(log), tmp_path / "second")
+    assert not (tmp_path / "second").exists()
+    assert copy(config_of(log), tmp_path / "second").manifest.totals == first.manifest.totals
+    with pytest.raises(ConfigError, match="not held: it is a copy"):
+        convert(config_of(log), tmp_path / "second", mark=True)
+    assert statuses(log).keys() == letters_of(tmp_path / "first", first).keys()
+
+
+def test_a_job_that_dies_between_the_line_and_success_begins_anew(
+    log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_rows(log, random_rows(300, seed=78))
+    write, out = Directory.write, tmp_path / "out"
+
+    def die(self: Directory, name: str, content: bytes) -> None:
+        if name == "_SUCCESS":
+            raise KeyboardInterrupt
+        write(self, name, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Directory, "write", die)
+        with pytest.raises(KeyboardInterrupt):
+            convert(config_of(log), out)
+    assert publish(config_of(log)) == []  # held, whatever became of the directory
+    assert convert(config_of(log), out, mark=True).marked == 300
+
+
+def test_status_and_doctor_show_what_is_held(
+    log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log_rows(log, random_rows(100, seed=79))
+    convert(config_of(log), tmp_path / "out")
+    file = tmp_path / "eventlog.toml"
+    file.write_text('[database]\nschema_name = "hr"\n')
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", log.url.render_as_string(hide_password=False))
+    assert cli.run(["--config", str(file), "status"]) == 0
+    said = capsys.readouterr().out
+    assert "100 rows up to record_id" in said
+    assert f"stand in {tmp_path / 'out'}" in said
+    assert "--abandon" in said
+    assert cli.run(["--config", str(file), "status", "--json"]) == 0
+    assert str(tmp_path / "out") in json.loads(capsys.readouterr().out)["backlog"]
+    assert [one.severity for one in examine(config_of(log), lambda *_: None) if one.code == "backlog_waits"] == [
+        "warning"
+    ]
+    assert cli.run(["backlog", "--config", str(file), "--out", str(tmp_path / "out"), "--abandon"]) == 0
+    assert "are the publisher's again" in capsys.readouterr().out
+
+
+def test_a_version_that_does_not_know_the_kind_refuses_to_start(log: sa.Engine) -> None:
+    with log.connect() as connection:
+        connection.exec_driver_sql(
+            f"INSERT INTO {LOG}_inflight (flight_no, composition) VALUES (1, %s)",
+            ('{"form":2,"kind":"of a later version"}',),
+        )
+        connection.commit()
+    with pytest.raises(DatabaseError, match="kind 'of a later version', which this version does not know"):
+        publish(config_of(log))
+    with open_unlocked(config_of(log), Counters()) as context, pytest.raises(DatabaseError):
+        read_recorded(context.connection, context.log)
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("s3://AKIA:se%2Fcret@bucket/out?region=eu", "s3://***@bucket/out?region=eu"),
+        (
+            "s3://bucket/out?access_key=A&secret_key=B&region=eu",
+            "s3://bucket/out?access_key=***&secret_key=***&region=eu",
+        ),
+        ("abfss://container@account.dfs/out?sas_token=x", "abfss://container@account.dfs/out?sas_token=***"),
+        ("/plain/a:b@c?key=d", "/plain/a:b@c?key=d"),
+    ],
+)
+def test_keys_in_a_uri_are_masked(uri: str, shown: str) -> None:
+    assert masked(uri) == shown
+
+
+def test_a_uri_that_cannot_be_used_is_named_without_its_keys() -> None:
+    with pytest.raises(ConfigError) as refused:
+        Directory("s3://AKIA:secret@/?nonsense=1&secret_key=B")
+    assert "secret@" not in str(refused.value)
+    assert "=B" not in str(refused.value)
+
+
+def test_differences_are_told_a_setting_each() -> None:
+    assert differences({"a": "1", "b": "2"}, {"b": "3", "c": "4"}) == [
+        "a is unset, was 1", "b is 3, was 2", "c is 4, was unset",
+    ]  # fmt: skip
