@@ -220,6 +220,11 @@ def with_location(error: Placed, where: object) -> Placed:
     return error
 
 
+def first_of(texts: Sequence[str], most: int, what: str = "more") -> str:
+    """The first texts of some, and how many there are beside them: ``a, b and 1,203 more``."""
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most:,} {what}" if len(texts) > most else "")
+
+
 def shown(text: str) -> str:
     """The text as a message shows it: one line, at most about 60 characters."""
     line = repr(text[:61])

@@ -262,17 +262,6 @@ def column_name(change: Change, column: str) -> str:
     return f"{change.table}.{column}" if change.schema is None else f"{change.schema}.{change.table}.{column}"
 
 
-def goes_on(change: Change, ended: bool, following: Change | None) -> bool:
-    """Whether the transaction of a change goes on with the one behind it; ``ended``: its last counted change has come.
-
-    Change tables do not count TRUNCATE: one behind the last counted change is of its transaction all the same
-    (spec/change-model.md 4).
-    """
-    if change.transaction_id is None or following is None or change.transaction_id != following.transaction_id:
-        return False
-    return not ended or (following.op is _TRUNCATE and following.event_number is None)
-
-
 def old_key(change: Change) -> tuple[tuple[str, Value], ...] | None:
     """The key before the change: that of ``before`` where it knows all key columns, else the key itself."""
     key, before = change.key, change.before

@@ -1,8 +1,8 @@
-"""Keys and columns of a change as the writers of rows and documents need them (spec/change-model.md 1, 4)."""
+"""Keys, rows and transactions of changes as the writers of formats need them (spec/change-model.md 1, 4)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -11,7 +11,7 @@ from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.typed import to_text, type_of, value_reader
 from eventlog.core.values import check_xml, key_normalizer
 from eventlog.errors import NeedsQueryBack, NeedsRowCodec, NotExpressible, RowError
-from eventlog.model import Change, ChangeOp, Value, differing, old_key
+from eventlog.model import Change, ChangeOp, Row, Value, differing, old_key
 
 _WITHOUT_ROW_AFTER: Final = frozenset((ChangeOp.DELETE, ChangeOp.TRUNCATE))
 
@@ -137,3 +137,63 @@ def written_columns(change: Change) -> list[str]:
     names = names | frozenset(change.extras.get("changed_unknown") or ())
     key = dict(change.key or ())
     return [name for name in after if name in names and name not in key]
+
+
+def transactions(changes: Iterable[Change]) -> Iterator[Iterator[Change]]:
+    """The changes of one transaction after the other; each is read to its end before the next.
+
+    A change without a transaction id is a transaction of its own; the end of any other shows by the change behind it,
+    since a TRUNCATE that change tables do not count may come behind the last counted one (spec/change-model.md 4).
+    """
+    coming = iter(changes)
+    following: Change | None = None
+
+    def transaction_of(change: Change) -> Iterator[Change]:
+        nonlocal following
+        yield change
+        ended = bool(change.last_in_transaction)
+        while change.transaction_id is not None:
+            following = next(coming, None)
+            if following is None or following.transaction_id != change.transaction_id:
+                return
+            if ended and (following.op is not ChangeOp.TRUNCATE or following.event_number is not None):
+                return
+            ended = ended or bool(following.last_in_transaction)
+            yield following
+
+    while True:
+        first = next(coming, None) if following is None else following
+        if first is None:
+            return
+        following = None
+        yield transaction_of(first)
+
+
+Complete: TypeAlias = Callable[[str | None, str, Key | None], Row | None]
+"""Gives the whole row of (schema, table, key), None if there is none (spec/change-model.md 4)."""
+
+
+def completed(
+    change: Change, images: Sequence[Row], names: frozenset[str], complete: Complete | None
+) -> list[dict[str, Value]]:
+    """Images of a change with all columns of its table: ``complete`` is asked once for those that they lack.
+
+    Raises NeedsQueryBack if nothing is known of the row, and NotExpressible naming the columns that remain unknown.
+    """
+    if all(names <= image.keys() for image in images):
+        return [dict(image) for image in images]
+    row = None if complete is None else complete(change.schema, change.table, change.key)
+    way_out = "read a format that has them, or give the writer's option complete from Python"
+    table = change.table if change.schema is None else f"{change.schema}.{change.table}"
+    if row is None and change.after is None:
+        raise NeedsQueryBack(f"a change of {table!r} has no row: {way_out}")
+    row = row or {}
+    whole = []
+    for image in images:
+        if missing := names - image.keys() - row.keys():
+            raise NotExpressible(
+                f"{change.op} of {table!r} with key {dict(change.key or ())} lacks the columns "
+                f"{', '.join(sorted(missing))}, and the format holds whole rows: {way_out}"
+            )
+        whole.append({**{name: row[name] for name in names - image.keys()}, **image})
+    return whole

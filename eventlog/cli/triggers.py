@@ -16,7 +16,7 @@ from eventlog.cli.context import Context, reading, transaction
 from eventlog.cli.db import dialect_option, names, offline, refuse_to_lose_rows
 from eventlog.cli.output import confirm, json_option, note, print_json, result, sees_terminal, table, yes_option
 from eventlog.config.load import Config
-from eventlog.core.catalog import Catalog, Database, can_be_class, match_name
+from eventlog.core.catalog import Catalog, Database, key_columns, match_name
 from eventlog.errors import ConfigError, EventlogError, TriggerError, together, with_location
 from eventlog.publisher.metrics import LOOPBACK_WAYS_OUT, loopback_of_tables, owned_tables
 from eventlog.publisher.open import (
@@ -318,7 +318,7 @@ def _further_refusals(
     conn: Connection, dialect: Dialect, config: Config, database: Database, log: LogTable
 ) -> list[TriggerError]:
     """What is to be refused beside classes that cannot be any, so that it is not met in the next run."""
-    tables = {table.name: table for table in database.tables if can_be_class(table)}
+    tables = {table.name: table for table in database.tables if key_columns(table)}
     good = tuple(watch for watch in config.watches if match_name(watch.name, tables) is not None)
     if not good:
         return []

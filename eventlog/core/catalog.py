@@ -252,14 +252,14 @@ def _typed(table: Table, dialect: str, values: ValueOptions) -> Table:
 def _parents(database: Database, present: Sequence[Table], tables: Sequence[str] | None) -> dict[str, Table]:
     by_name = {table.name: table for table in present}
     if tables is None:
-        return {table.name: table for table in present if _key(table)}
+        return {table.name: table for table in present if key_columns(table)}
     parents: dict[str, Table] = {}
     errors = []
     for name in tables:
         found = match_name(name, by_name)
         if found is None:
             errors.append(ConfigError(missing_table(database, name)))
-        elif not _key(by_name[found]):
+        elif not key_columns(by_name[found]):
             wanted = "column whose name begins with pk_" if by_name[found].kind == "view" else "primary key"
             errors.append(ConfigError(f"{found!r} cannot be a class: it has no {wanted}"))
         else:
@@ -267,11 +267,6 @@ def _parents(database: Database, present: Sequence[Table], tables: Sequence[str]
     if errors:
         raise together(errors)
     return parents
-
-
-def can_be_class(table: Table) -> bool:
-    """Whether a table or view has what makes objects of its rows: a key."""
-    return bool(_key(table))
 
 
 def missing_table(database: Database, name: str) -> str:
@@ -283,7 +278,8 @@ def missing_table(database: Database, name: str) -> str:
     return f"{name!r} is a partition of {root}: name {root}, which stands for the rows of all its partitions"
 
 
-def _key(table: Table) -> tuple[Column, ...]:
+def key_columns(table: Table) -> tuple[Column, ...]:
+    """The key of a table or view (spec/xds.md 5); one without columns cannot be a class."""
     if table.kind == "view":
         return tuple(column for column in table.columns if column.name[:3].casefold() == "pk_")
     return tuple(table.column(name) for name in table.primary_key)
@@ -341,7 +337,7 @@ class _Builder:
 
     def view_class(self, table: Table, meta_identifiers: bool) -> ObjectClass:
         excluded = self._excluded(table)
-        keys = {column.name for column in _key(table)}
+        keys = {column.name for column in key_columns(table)}
         attributes = []
         for column in table.columns:
             if column.name not in excluded:
@@ -367,7 +363,7 @@ class _Builder:
                 check_xml(name)
             except RowError as error:
                 raise ConfigError(f"{table.name!r} cannot be published: name {name!r}: {error}") from None
-        key = _key(table)
+        key = key_columns(table)
         return ObjectClass(
             name=table.name,
             table=table,
@@ -408,7 +404,7 @@ class _Builder:
         return None
 
     def _association_of(self, target: Table) -> Callable[[str], str]:
-        (key,) = _key(target)
+        (key,) = key_columns(target)
         normal = key_normalizer(key.type)
         tail = self._association_tail(target.name)
 
@@ -426,7 +422,7 @@ class _Builder:
             found = match_name(name, names)
             if found is None:
                 raise ConfigError(f"excluded column {name!r} is no column of {table.name!r}")
-            if found in (column.name for column in _key(table)) and table.name in self.parents:
+            if found in (column.name for column in key_columns(table)) and table.name in self.parents:
                 raise ConfigError(f"key column {found!r} of {table.name!r} cannot be excluded")
             excluded.add(found)
         return frozenset(excluded)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
 
 from eventlog.changes.catalog_file import CATALOG, CatalogOption
+from eventlog.changes.keys import Complete
 from eventlog.core.options import (
     CHARSET,
     FLAG,
@@ -28,7 +29,6 @@ from eventlog.core.options import (
 from eventlog.errors import ConfigError
 from eventlog.gbase.records import DEFAULT_MAX_RECORD
 from eventlog.gbase.values import TextOptions
-from eventlog.model import Row, Value
 
 
 class Token(NamedTuple):
@@ -156,10 +156,6 @@ class ReadOptions:
         if key is None:
             key = self.keys.get(table)
         return None if key is None else tuple(key)
-
-
-Complete = Callable[[str | None, str, Sequence[tuple[str, Value]] | None], Row | None]
-"""Gives the whole row of (schema, table, key), None if there is none (spec/change-model.md 4)."""
 
 
 def _parse_user_ids(value: Any) -> Mapping[str, int]:

@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 
 from eventlog.changes.catalog_file import database_of
 from eventlog.changes.format import Report
+from eventlog.changes.keys import completed, transactions
 from eventlog.core.catalog import Table
 from eventlog.core.values import ColumnType as CatalogType
 from eventlog.core.values import Kind as CatalogKind
 from eventlog.errors import (
     ConfigError,
     FormatError,
-    NeedsQueryBack,
     NeedsRowCodec,
     NotExpressible,
     SchemaMissing,
@@ -28,7 +28,7 @@ from eventlog.gbase.options import WriteOptions, parse_table_name
 from eventlog.gbase.packed import cuts_off
 from eventlog.gbase.records import BEGINTX, COMMTX, DELETE, INSERT, TRUNCATE, UPDAFT, UPDBEF
 from eventlog.gbase.values import TextOptions, codec
-from eventlog.model import Change, ChangeOp, Lob, Row, Value, goes_on, old_key
+from eventlog.model import Change, ChangeOp, Lob, Row, Value, old_key
 
 _LONGEST_LVARCHAR: Final = 32739
 _MAX_DIGITS: Final = 32
@@ -139,7 +139,6 @@ def _type_of_catalog(type: CatalogType, varchar_prefix: int) -> str | None:
             return _SPELLED[type.kind]
 
 
-_COMPLETE: Final = "read a format that has them, or give the writer's option complete from Python"
 _STEP: Final = 0x40  # between the sequences of two records
 _IN_MEMORY: Final = 16 << 20
 _CHUNK: Final = 1 << 20
@@ -159,33 +158,23 @@ def write_stream(changes: Iterable[Change], options: WriteOptions, report: Repor
     ``truncated <table>.<column>``, ``user_unknown``.
     """
     writer = _Writer(options, report)
-    coming = iter(changes)
-    following = next(coming, None)
-    while following is not None:
-        change, following, written, ended = following, None, 0, False
+    for transaction in transactions(changes):
+        written = 0
         with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as spool:
-            spool.write(writer.begin(change))
-            while True:
+            for number, change in enumerate(transaction):
+                if number == 0:
+                    spool.write(writer.begin(change))
                 try:
                     spool.write(b"".join(writer.records(change)))
                     written += 1
                 except FormatError as error:
                     report.skip(error)
-                if change.transaction_id is None:
-                    break
-                ended = ended or bool(change.last_in_transaction)
-                following = next(coming, None)
-                if following is None or not goes_on(change, ended, following):
-                    break
-                change = following
             if written:
                 spool.write(writer.commit(change))
                 spool.seek(0)
                 yield from writer.new_tables()
                 yield from iter(lambda: spool.read(_CHUNK), b"")
         report.written += written
-        if change.transaction_id is None:
-            following = next(coming, None)
 
 
 class _Table(NamedTuple):
@@ -321,30 +310,9 @@ class _Writer:
         before = {**dict(old_key(change) or ()), **change.before} if change.before else None
         self._refuse(change, table, after)
         self._refuse(change, table, before or {})
-        missing = table.names - after.keys()
-        if before is not None:
-            missing |= table.names - before.keys()
-        row: Row = {}
-        if missing:
-            complete = self._options.complete
-            read_back = None if complete is None else complete(change.schema, change.table, change.key)
-            if read_back is None and change.after is None:
-                raise NeedsQueryBack(f"a change of {table.name!r} has no row: {_COMPLETE}")
-            row = read_back or {}
-        return (
-            None if before is None else self._whole(change, table, before, row),
-            self._whole(change, table, after, row),
-        )
-
-    def _whole(self, change: Change, table: _Table, image: Row, row: Row) -> dict[str, Value]:
-        whole = {**{name: row[name] for name in table.names & row.keys()}, **image}
-        missing = table.names - whole.keys()
-        if missing:
-            raise NotExpressible(
-                f"{change.op} of {table.name!r} with key {dict(change.key or ())} lacks {', '.join(sorted(missing))}: "
-                f"a stream holds whole rows; {_COMPLETE}"
-            )
-        return whole
+        images = [after] if before is None else [before, after]
+        whole = completed(change, images, table.names, self._options.complete)
+        return whole[0] if before is not None else None, whole[-1]
 
     def _refuse(self, change: Change, table: _Table, image: Row) -> None:
         unknown = image.keys() - table.names

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from eventlog.changes.catalog_file import CATALOG, CatalogOption, database_of
 from eventlog.changes.format import Report
+from eventlog.changes.keys import Complete, Key, completed, transactions
 from eventlog.core.options import ANY, FUNCTION, STRING, Kind, check, choice, integer, option, shared
 from eventlog.errors import (
     ConfigError,
@@ -25,7 +26,7 @@ from eventlog.linter.errors import RowEncodeError
 from eventlog.linter.reader import CODEC_CHARSET, DISPATCH_ATTRS, TABLES, TIMEZONE, named_tables, parse_place
 from eventlog.linter.rows import CHAR_WIDTHS, DATA_SIZE, MASK_64, Destination, QueueRow, from_utc, server_zone
 from eventlog.linter.transactions import COMMIT, DELETE, INSERT, ROLLBACK, UPDATE
-from eventlog.model import Change, ChangeOp, Row, Value, column_name, goes_on
+from eventlog.model import Change, ChangeOp, Row, Value, column_name
 
 _FIRST_ADDRESS: Final = 24
 _HEADER: Final = 64
@@ -120,10 +121,6 @@ def check_width(column: str, text: str) -> None:
         raise ValueRange(f"{text!r} has more than the {CHAR_WIDTHS[column]} bytes of {column}")
 
 
-Key = tuple[tuple[str, Value], ...]
-Complete = Callable[[str | None, str, Key | None], Row | None]
-
-
 def _parse_destinations(value: Any) -> Sequence[Sequence[str | None]]:
     if not isinstance(value, list | tuple) or not value:
         raise ValueError
@@ -195,16 +192,8 @@ class QueueWriter:
 
         Raises FormatError.
         """
-        transaction: list[Change] = []
-        ended = False
-        for change in changes:
-            if transaction and not goes_on(transaction[-1], ended, change):
-                yield from self._transaction(transaction)
-                transaction, ended = [], False
-            transaction.append(change)
-            ended = ended or bool(change.last_in_transaction)
-        if transaction:
-            yield from self._transaction(transaction)
+        for transaction in transactions(changes):
+            yield from self._transaction(list(transaction))
 
     def _transaction(self, changes: Sequence[Change]) -> Iterator[QueueRow]:
         last, channel = changes[-1], self._options.channel
@@ -283,34 +272,19 @@ class QueueWriter:
                 raise _no_codec(change)
             raise NeedsQueryBack(f"a change of {_shown(change)} has no row: read it with a connection to its database")
         else:
-            after, completed = self._completed({**dict(change.key or ()), **change.after}, change, target, None)
-            typ, new = INSERT, self._row(after, change, target)
+            after = {**dict(change.key or ()), **change.after}
+            images = [after] if change.op is not ChangeOp.UPDATE else [after, change.before or {}]
+            whole = completed(change, images, target.names, self._options.complete)
+            typ, new = INSERT, self._row(whole[0], change, target)
             if change.op is ChangeOp.UPDATE:
-                before, _ = self._completed(change.before or {}, change, target, completed)
-                typ, old = UPDATE, self._row(before, change, target)
-        images = [self._image(row, change, target) for row in (old, new) if row is not None]
+                typ, old = UPDATE, self._row(whole[1], change, target)
+        parts = [self._image(row, change, target) for row in (old, new) if row is not None]
         self._remember(target, old, new)
-        return self._written(typ, change, target, *images)
+        return self._written(typ, change, target, *parts)
 
     def _written(self, typ: int, change: Change, target: _WrittenTable, part1: bytes, part2: bytes = b"") -> Written:
         row_id = change.extras.get("row_id")
         return Written(typ, 0, target.attrs.tabnum, row_id if isinstance(row_id, int) else 0, part1, part2)
-
-    def _completed(self, known: Row, change: Change, target: _WrittenTable, row: Row | None) -> tuple[Row, Row | None]:
-        """The whole row, and the one that it was completed from: ``row`` if that is there already."""
-        missing = target.names - known.keys()
-        if not missing:
-            return known, row
-        if row is None and self._options.complete is not None:
-            row = self._options.complete(change.schema, change.table, change.key)
-        if row is None or not missing <= row.keys():
-            missing -= (row or {}).keys()
-            raise NotExpressible(
-                f"{change.op} of {_shown(change)} with key {dict(change.key or ())} lacks the columns "
-                f"{', '.join(sorted(missing))}, and a Linter queue holds whole rows; "
-                "read a format that has them, or give the option complete from Python"
-            )
-        return {**{name: row[name] for name in target.names}, **known}, row
 
     def _row(self, row: Row, change: Change, target: _WrittenTable) -> dict[str, Value]:
         """The row in the values of its columns."""

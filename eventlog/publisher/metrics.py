@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
+from eventlog.errors import first_of
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor.facts import ask
@@ -98,11 +99,8 @@ LOOPBACK_WAYS_OUT: Final = (
 
 def loopback_of_tables(user: str, tables: Sequence[str]) -> str:
     """The warning that the publisher's user owns captured tables."""
-    first = ", ".join(tables[:3])
-    more = f" and {len(tables) - 3:,} more" if len(tables) > 3 else ""
-    return (
-        f"{user!r}, the publisher's database user, owns {first}{more}: what it changes there is loopback, not published"
-    )
+    owned = first_of(tables, 3)
+    return f"{user!r}, the publisher's database user, owns {owned}: what it changes there is loopback, not published"
 
 
 def owned_tables(

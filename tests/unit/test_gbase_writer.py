@@ -165,11 +165,11 @@ def test_what_is_passed_over_is_counted_and_the_rest_of_its_transaction_written(
 
 def test_missing_columns_are_completed_or_refused() -> None:
     part = change(ChangeOp.UPDATE, key=(("id", 7),), before={"price": Decimal(1)}, after={"price": Decimal(2)})
-    with pytest.raises(NotExpressible, match="lacks id, name"):
+    with pytest.raises(NotExpressible, match="lacks the columns id, name"):
         written([part._replace(key=None)])
-    with pytest.raises(NotExpressible, match=r"id.*lacks name"):
+    with pytest.raises(NotExpressible, match=r"id.*lacks the columns name"):
         written([part])
-    with pytest.raises(NotExpressible, match="lacks name"):
+    with pytest.raises(NotExpressible, match="lacks the columns name"):
         written([part], complete=lambda schema, table, key: None)
     (found,) = read(written([part], complete=lambda schema, table, key: {**ROW, "id": dict(key)["id"]}))
     assert (found.before, found.after) == ({**ROW, "price": 1}, {**ROW, "price": 2})

@@ -210,7 +210,9 @@ def test_what_cannot_be_written_is_passed_over_and_counted_or_stops() -> None:
 
 
 def test_a_row_that_is_not_whole_is_refused_naming_key_and_columns() -> None:
-    with pytest.raises(NotExpressible, match=r"INSERT of APP.ITEM with key \{'ID': 1\} lacks the columns NOTE, PRICE"):
+    with pytest.raises(
+        NotExpressible, match=r"INSERT of 'APP.ITEM' with key \{'ID': 1\} lacks the columns NOTE, PRICE"
+    ):
         written(item(ChangeOp.INSERT, after={"NAME": "a"}))
     with pytest.raises(NotExpressible, match="NAME"):
         written(item(ChangeOp.UPDATE, before=None))

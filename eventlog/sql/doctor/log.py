@@ -10,7 +10,7 @@ from typing import Final
 
 from eventlog.core.catalog import Catalog
 from eventlog.core.checks import BadRow
-from eventlog.errors import RowError
+from eventlog.errors import RowError, first_of
 from eventlog.model import Status
 from eventlog.sql.doctor import Finding, Limits, age, literal, row_count
 from eventlog.sql.doctor.facts import (
@@ -373,12 +373,11 @@ def judge_bad(bad: Sequence[BadRow], checked: int, cut: bool, limits: Limits) ->
     scope = f" among the first {checked:,} rows N, more were not checked" if cut else ""
     for code, rows in by_code.items():
         first = rows[0]
-        ids = ", ".join(str(row.record_id) for row in rows[: limits.shown])
-        more = f" and {len(rows) - limits.shown:,} more" if len(rows) > limits.shown else ""
+        ids = first_of([str(row.record_id) for row in rows], limits.shown)
         yield Finding(
             "bad_rows",
             "warning",
-            f"{row_count(len(rows))} of status N bad ({code}){scope}: record_id {ids}{more}; they would become E. "
+            f"{row_count(len(rows))} of status N bad ({code}){scope}: record_id {ids}; they would become E. "
             f"The first one: {first.message}",
             (f"eventlog show {first.record_id}", _BAD_MENDS.get(code, "correct the rows")),
         )
@@ -400,14 +399,11 @@ def judge_keys(keys: Sequence[SpelledKey], catalog: Catalog, limits: Limits) -> 
     is_cut = sum(key.rows for key in keys) >= limits.sample
     scope = f" (the newest {limits.sample:,} rows were looked at)" if is_cut else ""
     for name, spelled in by_class.items():
-        examples = ", ".join(
-            f"{key.table_key!r} for {canonical!r} (record_id {key.first})" for key, canonical in spelled[: limits.shown]
-        )
-        more = f" and {len(spelled) - limits.shown:,} more keys" if len(spelled) > limits.shown else ""
+        examples = [f"{key.table_key!r} for {canonical!r} (record_id {key.first})" for key, canonical in spelled]
         yield Finding(
             "key_not_canonical",
             "warning",
             f"{row_count(sum(key.rows for key, _ in spelled))} of class {name} spell table_key other than canonically"
-            f"{scope}: {examples}{more}; they are published all the same",
+            f"{scope}: {first_of(examples, limits.shown, 'more keys')}; they are published all the same",
             ("eventlog triggers apply", f"or correct the trigger that writes table_key of {name}"),
         )

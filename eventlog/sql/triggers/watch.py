@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import Final, Literal
 
-from eventlog.core.catalog import Database, Table, match_name, missing_table, value_column
+from eventlog.core.catalog import Database, Table, key_columns, match_name, missing_table, value_column
 from eventlog.errors import ConfigError, TriggerError, together
 from eventlog.model import EventType, LogRow
 from eventlog.sql.log_table import LogTable
@@ -70,7 +70,7 @@ def exclusions(
             continue
         names = attribute_names(database, present[table], tables)
         gone = _named(watch, "exclude", watch.exclude, names, errors)
-        keys = _key_of(present[table])
+        keys = {column.name for column in key_columns(present[table])}
         errors += (
             TriggerError(f"watch {watch.table}, exclude: {key!r} is a key column; every row needs its key")
             for _, key in sorted(gone & {(table, key) for key in keys})
@@ -90,23 +90,9 @@ def attribute_names(database: Database, table: Table, tables: Collection[str] | 
     names = {column.name: (table.name, column.name) for column in table.columns}
     for other in database.tables:
         if not (other.primary_key if tables is None else match_name(other.name, tables)):
-            names |= {f"{other.name}.{value}": (other.name, value) for value in _value_columns(other, table.name)}
+            value = value_column(other, table)
+            names |= {} if value is None else {f"{other.name}.{value.name}": (other.name, value.name)}
     return names
-
-
-def _key_of(table: Table) -> frozenset[str]:
-    """The names of the columns that are a key (spec/xds.md 5)."""
-    if table.kind == "view":
-        return frozenset(column.name for column in table.columns if column.name[:3].casefold() == "pk_")
-    return frozenset(table.primary_key)
-
-
-def _value_columns(child: Table, owner: str) -> tuple[str, ...]:
-    """The value column of a child table of ``owner``; none if it is no child table (spec/xds.md 5)."""
-    if not child.foreign_keys or child.foreign_keys[0].table != owner:
-        return ()
-    values = tuple(column.name for column in child.columns if column.name not in child.foreign_keys[0].columns)
-    return values if len(values) == 1 else ()
 
 
 def _named(

@@ -1,10 +1,7 @@
-"""What is done in Python for Oracle: names, binds, keys, reflection, plans. Statements are captured, not run."""
+"""What is done in Python for Oracle: names, binds, keys, reflection. Statements are captured, not run."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from dataclasses import replace
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,58 +9,29 @@ from typing import Any, cast
 import oracledb
 import pyarrow as pa
 import pytest
+from captured_statements import Recorder, conn
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle_catalogue import DATABASE, LOG, WATCHES, attributes_of, class_of, column, number, table, text, triggers_of
+from oracle_catalogue import DATABASE, LOG, attributes_of, class_of, column
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql import quoted_name
 
-from eventlog.core.catalog import Column, ForeignKey, Table, build_catalog
+from eventlog.core.catalog import Column, ForeignKey, build_catalog
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
-from eventlog.errors import BadValue, ConfigError, DatabaseAway, DatabaseError, TriggerError
+from eventlog.errors import BadValue, ConfigError, DatabaseAway, DatabaseError
 from eventlog.model import EventType, LogRow
 from eventlog.sql.bulk import arrow_schema
 from eventlog.sql.connection import as_database_errors, connect
 from eventlog.sql.dialect import NoSuchValue
 from eventlog.sql.dialects.oracle import DIALECT, bulk, doctor, session
-from eventlog.sql.dialects.oracle.compile import compile_triggers
-from eventlog.sql.dialects.oracle.ddl import create_functions
 from eventlog.sql.dialects.oracle.query_back import bound, key_reader
 from eventlog.sql.dialects.oracle.reflect import database
-from eventlog.sql.dialects.oracle.script import ddl_lock_timeout
 from eventlog.sql.dialects.oracle.session import CHUNKS, chunks, may_run
 from eventlog.sql.dialects.oracle.text import fold_name, key_value, named, own_name, quote_identifier, spelled
-from eventlog.sql.dialects.oracle.triggers import OracleTriggers
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.registry import for_url, load
 from eventlog.sql.statements import statements
-from eventlog.sql.triggers.compare import Compiled, Installed, StoredTrigger
-from eventlog.sql.triggers.declared import declared_triggers
-from eventlog.sql.triggers.plan import Action, TriggerPlan
-from eventlog.sql.triggers.watch import Watch
 from eventlog.sql.windows import Batch, DueWindow, Selection, Walk, Window
-
-
-class Recorder:
-    """What stands for a connection: it keeps statements and binds, and answers with the rows it was given."""
-
-    def __init__(self, *answers: Sequence[Sequence[Any]]) -> None:
-        self.run: list[tuple[str, Any]] = []
-        self.answers = list(answers)
-        self.connection = SimpleNamespace(driver_connection=SimpleNamespace(outputtypehandler=None), info={})
-        self.dialect = SimpleNamespace(name="oracle", arraysize=None, loaded_dbapi=oracledb)
-
-    def exec_driver_sql(self, statement: str, parameters: Any = None, execution_options: Any = None) -> Any:
-        self.run.append((statement, parameters))
-        rows = self.answers.pop(0) if self.answers else []
-        cursor = SimpleNamespace(fetchall=lambda: rows, fetchmany=lambda size: [rows.pop(0) for _ in rows[:size]])
-        count = len(parameters) if isinstance(parameters, list) else 0
-        return SimpleNamespace(cursor=cursor, close=lambda: None, rowcount=count)
-
-
-def conn(*answers: Sequence[Sequence[Any]]) -> Any:
-    return Recorder(*answers)
-
 
 # --- names ------------------------------------------------------------------------------------------------------------
 
@@ -482,307 +450,6 @@ def test_keys_over_columns_that_are_left_out_are_left_out() -> None:
 def test_types_have_the_class_of_the_specification(row: tuple[Any, ...], kind: Kind, bits: int) -> None:
     found = column("C", *row).type
     assert (found.kind, found.bits) == (kind, bits)
-
-
-# --- plans ------------------------------------------------------------------------------------------------------------
-
-
-TRIGGERS = OracleTriggers()
-
-
-def compared(compiled: Sequence[Compiled], there: Installed) -> Action:
-    """What is to be done for the one table of what is compiled."""
-    (action,) = TRIGGERS.actions(compiled, there)
-    return action
-
-
-def compiled_link() -> list[Compiled]:
-    declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK")])
-    return compile_triggers("APP", LOG, declared)
-
-
-def installed(*triggers_: StoredTrigger) -> Installed:
-    return Installed({("APP", "LINK"): list(triggers_)} if triggers_ else {}, '"LOGS"."EVENTLOG"')
-
-
-def there(statement: str, name: str, **more: Any) -> StoredTrigger:
-    """A trigger as the database tells of it: the beginning in its own spelling."""
-    source = statement.replace('CREATE OR REPLACE TRIGGER "APP"."', 'TRIGGER "').rstrip() + "\n"
-    return StoredTrigger("APP", name, ("APP", "LINK"), source, type="AFTER EACH ROW", event="INSERT", **more)
-
-
-def all_there(compiled: Sequence[Compiled], **more: Any) -> list[StoredTrigger]:
-    return [there(one.statement, one.name, **more) for table in compiled for one in table.triggers]
-
-
-def test_a_table_without_triggers_gets_them() -> None:
-    action = compared(compiled_link(), installed())
-    assert (action.kind, action.table, len(action.statements)) == ("create", "APP.LINK", 3)
-
-
-def test_what_is_there_as_declared_is_left_alone() -> None:
-    compiled = compiled_link()
-    action = compared(compiled, installed(*all_there(compiled)))
-    assert (action.kind, action.statements) == ("unchanged", ())
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (lambda made: all_there(made)[1:], "TGR_LINK_I_1 is missing"),
-        (lambda made: all_there(made, is_enabled=False), "is disabled"),
-        (lambda made: all_there(made, is_valid=False), "is invalid"),
-        (lambda made: [*all_there(made), there(made[0].triggers[0].statement, "TGR_OLD")], "TGR_OLD is one too many"),
-        (
-            lambda made: [*all_there(made)[1:], there(made[0].triggers[0].statement + "--", "TGR_LINK_I_1")],
-            "changed by hand",
-        ),
-        (
-            lambda made: [
-                *all_there(made)[1:],
-                there(made[0].triggers[0].statement.replace("sha256:", "sha256:0", 1)[:-1], "TGR_LINK_I_1"),
-            ],
-            "missing",
-        ),
-    ],
-)  # fmt: skip
-def test_a_difference_is_named_and_mended(change: Any, reason: str) -> None:
-    compiled = compiled_link()
-    action = compared(compiled, installed(*change(compiled)))
-    assert action.kind == "replace"
-    assert reason in action.reason
-    assert len(action.statements) >= 3
-
-
-def test_a_disabled_trigger_is_enabled_after_it_is_made_anew() -> None:
-    compiled = compiled_link()
-    action = compared(compiled, installed(*all_there(compiled, is_enabled=False)))
-    assert action.statements[3:] == tuple(f'ALTER TRIGGER "APP"."TGR_LINK_{letter}_1" ENABLE' for letter in "IUD")
-
-
-def test_what_is_no_longer_watched_is_dropped_and_what_is_not_ours_stays() -> None:
-    compiled = compiled_link()
-    foreign = StoredTrigger("APP", "TGR_X", ("APP", "LINK"), "TRIGGER x BEGIN END;")
-    action = compared([], installed(*all_there(compiled), foreign))
-    assert (action.kind, action.reason) == ("drop", "no longer watched")
-    assert len(action.statements) == 3
-    assert not any("TGR_X" in statement for statement in action.statements)
-
-
-class Schema:
-    """Triggers by name, as a server keeps them: a name is the schema's, and stays when its table is renamed."""
-
-    def __init__(self, compiled: Sequence[Compiled]) -> None:
-        self.triggers = {one.name: (table.table, one.statement) for table in compiled for one in table.triggers}
-
-    def rename(self, old: str, new: str) -> None:
-        self.triggers = {
-            name: (new if table == old else table, statement) for name, (table, statement) in self.triggers.items()
-        }
-
-    def run(self, statement: str) -> None:
-        dropped = re.search(r'DROP TRIGGER "APP"\."([^"]+)"', statement)
-        if dropped:
-            self.triggers.pop(dropped[1], None)
-            return
-        made = re.match(r'CREATE OR REPLACE TRIGGER "APP"\."([^"]+)"\n.* ON "APP"\."([^"]+)"', statement)
-        assert made, statement
-        assert self.triggers.get(made[1], (made[2], ""))[0] == made[2], f"ORA-04095: {made[1]} is on another table"
-        self.triggers[made[1]] = made[2], statement
-
-    def installed(self) -> Installed:
-        found: dict[tuple[str, str], list[StoredTrigger]] = {}
-        for name, (where, statement) in self.triggers.items():
-            one = StoredTrigger("APP", name, ("APP", where), statement)
-            found.setdefault(("APP", where), []).append(one)
-        return Installed(found, '"LOGS"."EVENTLOG"')
-
-    def apply(self, *watched: str) -> list[str]:
-        """The statements that watching these tables runs."""
-        declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch(table) for table in watched])
-        compiled = compile_triggers("APP", LOG, declared)
-        statements = [text for action in TRIGGERS.actions(compiled, self.installed()) for text in action.statements]
-        for statement in statements:
-            self.run(statement)
-        return statements
-
-
-@pytest.mark.parametrize("renamed", [[("LINK", "LINK_OLD")], [("LINK", "X"), ("EMP", "LINK"), ("X", "EMP")]])
-def test_a_renamed_table_gives_the_names_of_its_triggers_to_the_new_one(renamed: list[tuple[str, str]]) -> None:
-    declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK"), Watch("EMP")])
-    schema = Schema(compile_triggers("APP", LOG, declared))
-    for old, new in renamed:
-        schema.rename(old, new)
-    assert schema.apply("LINK", "EMP")
-    assert {name: table for name, (table, _) in schema.triggers.items()} == {
-        f"TGR_{table}_{letter}_1": table for table in ("LINK", "EMP") for letter in "IUD"
-    }
-    assert schema.apply("LINK", "EMP") == []
-
-
-def test_always_is_said_to_have_no_effect() -> None:
-    for watch, said in ((Watch("LINK"), 0), (Watch("LINK", always=True), 1)):
-        declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [watch])
-        warnings = TRIGGERS.warnings(LOG, declared, compile_triggers("APP", LOG, declared), installed())
-        assert sum("always has no effect on LINK" in warning for warning in warnings) == said
-        assert "what GoldenGate or another apply process writes" in TRIGGERS.not_captured(declared)
-
-
-def foreign(event: str = "INSERT OR UPDATE OR DELETE", schema: str = "APP") -> StoredTrigger:
-    return StoredTrigger(schema, "BILL", ("APP", "LINK"), type="AFTER EACH ROW", event=event)
-
-
-def order_warnings(trigger: StoredTrigger, *follows: tuple[str, str]) -> list[str]:
-    declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK")])
-    there = installed(replace(trigger, follows=frozenset(follows)))
-    warnings = TRIGGERS.warnings(LOG, declared, compile_triggers("APP", LOG, declared), there)
-    return [warning.partition("give it FOLLOWS ")[2] for warning in warnings if "give it FOLLOWS" in warning]
-
-
-def test_a_trigger_of_others_is_to_follow_ours_of_all_its_operations() -> None:
-    assert order_warnings(foreign()) == ['"TGR_LINK_I_1", "TGR_LINK_U_1", "TGR_LINK_D_1"']
-    assert order_warnings(foreign("UPDATE")) == ['"TGR_LINK_U_1"']
-    assert order_warnings(foreign("UPDATE", "OTHER")) == ['"APP"."TGR_LINK_U_1"']
-
-
-def test_a_trigger_that_follows_ours_is_not_told_to() -> None:
-    assert order_warnings(foreign("UPDATE"), ("APP", "TGR_LINK_U_1")) == []
-    assert order_warnings(foreign("INSERT OR UPDATE"), ("APP", "TGR_LINK_U_1")) == ['"TGR_LINK_I_1"']
-
-
-def test_what_follows_a_trigger_that_goes_is_warned_of_before() -> None:
-    ours = all_there(compiled_link())
-    there = installed(*ours, replace(foreign(), follows=frozenset({("APP", "TGR_LINK_U_1")})))
-    assert list(TRIGGERS.drop_warnings(there, ours[:1])) == []
-    (warning,) = TRIGGERS.drop_warnings(there, ours)
-    assert warning.startswith("trigger BILL of APP.LINK FOLLOWS TGR_LINK_U_1, which goes: it is invalid then")
-    assert "ORA-04098" in warning
-
-
-def rows_of_dictionary(*triggers_: StoredTrigger, follows: Sequence[tuple[str, str, str, str]] = ()) -> list[list[Any]]:
-    """What installed.sql answers: the sources, the triggers, their order."""
-    sources = [(one.schema, one.name, "TRIGGER", one.text) for one in triggers_ if one.text]
-    rows = [
-        (one.schema, one.name, *one.table, one.type, one.event, "ENABLED" if one.is_enabled else "DISABLED", "VALID")
-        for one in triggers_
-    ]
-    return [sources, rows, list(follows)]
-
-
-def test_dropping_all_triggers_says_what_that_breaks() -> None:
-    ours = all_there(compiled_link())
-    answers = rows_of_dictionary(*ours, foreign(), follows=[("APP", "BILL", "APP", "TGR_LINK_D_1")])
-    plan = TRIGGERS.plan_drop(conn([("LOGS", "EVENTLOG")], *answers), LOG)
-    assert len(plan.changes) == 1
-    assert [warning.partition(",")[0] for warning in plan.warnings] == ["trigger BILL of APP.LINK FOLLOWS TGR_LINK_D_1"]
-
-
-def test_a_user_who_is_shown_no_triggers_is_not_told_that_they_are_missing() -> None:
-    recorder = conn([("LOGS", "EVENTLOG")], [], [("PUBLISHER",)])
-    with pytest.raises(DatabaseError, match=r"shows user PUBLISHER no trigger of schema APP, .* run it as APP"):
-        TRIGGERS.plan(recorder, DATABASE, build_catalog(DATABASE), LOG, [Watch("LINK")])
-    assert recorder.run[1][1] == {"owner": "APP"}
-    assert not load("oracle").sees_triggers(conn([]), "APP")
-    assert load("oracle").sees_triggers(conn([(1,)]), "APP")
-
-
-def test_a_name_that_somebody_else_has_is_left_to_him() -> None:
-    declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK")])
-    (made,) = compile_triggers("APP", LOG, declared, {("APP", "TGR_LINK_I_1")})
-    assert [trigger.name for trigger in made.triggers] == ["TGR_LINK_I_2", "TGR_LINK_U_1", "TGR_LINK_D_1"]
-
-
-def test_the_sql_of_a_table_has_a_way_back_and_a_digest_that_follows_it() -> None:
-    (made,) = TRIGGERS.compile(DATABASE, build_catalog(DATABASE), LOG, [Watch("LINK")])
-    assert len(made.create) == len(made.drop) == 3
-    other = Watch("LINK", "field_query_back", "statement")
-    assert TRIGGERS.compile(DATABASE, build_catalog(DATABASE), LOG, [other])[0].digest != made.digest
-
-
-def test_compiling_twice_gives_the_same_text() -> None:
-    for to, watch in WATCHES.values():
-        assert triggers_of(to, watch) == triggers_of(to, watch)
-
-
-def test_a_class_that_no_trigger_can_hold_is_refused_with_advice() -> None:
-    wide = table("WIDE", [number("ID"), *(text(f"C{n:03}_{'X' * 60}") for n in range(200))], ["ID"])
-    database_ = type(DATABASE)("oracle", "APP", (wide,))
-    declared, _ = declared_triggers(database_, build_catalog(database_), [Watch("WIDE")])
-    with pytest.raises(TriggerError, match="32768"):
-        compile_triggers("APP", LOG, declared)
-
-
-def test_applying_runs_each_statement_and_looks_whether_it_compiled() -> None:
-    recorder = conn()
-    action = compared(compiled_link(), installed())
-    TRIGGERS.apply(recorder, TriggerPlan((action,)), 5.0)
-    statements = [statement for statement, _ in recorder.run]
-    assert statements[0] == "ALTER SESSION SET DDL_LOCK_TIMEOUT = 5"
-    assert statements[1::2] == list(action.statements)
-    assert all("all_errors" in statement for statement in statements[2::2])
-
-
-def test_a_trigger_that_does_not_compile_is_dropped_and_said() -> None:
-    recorder = conn([], [], [(3, 7, "PL/SQL: ORA-00942: table or view does not exist")])
-    with pytest.raises(
-        DatabaseError, match=r"trigger APP\.TGR_LINK_I_1 does not compile: line 3, column 7.*was dropped"
-    ):
-        TRIGGERS.apply(recorder, TriggerPlan((compared(compiled_link(), installed()),)), 5.0)
-    assert "DROP TRIGGER" in recorder.run[-1][0]
-
-
-def test_a_function_that_does_not_compile_fails_the_migration() -> None:
-    recorder = conn([], [(2, 1, "PLS-00201: identifier 'UTL_ENCODE' must be declared")])
-    with pytest.raises(
-        DatabaseError, match=r"function LOGS\.PROC_EVENTLOG_BASE64 does not compile: line 2.*run it again"
-    ):
-        DIALECT.run(recorder, create_functions(LOG)[1])
-    assert "DROP" not in recorder.run[-1][0]
-
-
-def test_a_log_is_known_for_ours_by_its_sequence_when_its_migration_broke_off() -> None:
-    assert DIALECT.half_made(conn([(1,)]), LOG)
-    recorder = conn([])
-    assert not DIALECT.half_made(recorder, LOG)
-    assert recorder.run[0][1] == {"owner": "LOGS", "name": "SEQ_EVENTLOG_1"}
-
-
-@pytest.mark.parametrize(("seconds", "expected"), [(5.0, 5), (0.2, 1), (0, 1_000_000), (10**9, 1_000_000)])
-def test_ddl_waits_as_long_as_it_was_told(seconds: float, expected: int) -> None:
-    assert ddl_lock_timeout(seconds) == f"ALTER SESSION SET DDL_LOCK_TIMEOUT = {expected}"
-
-
-def test_nothing_to_do_is_a_comment() -> None:
-    assert TRIGGERS.script(TriggerPlan(()), 5.0).startswith("-- Nothing to do")
-
-
-def test_a_name_that_would_end_a_statement_of_the_script_is_refused() -> None:
-    action = compared(compiled_link(), installed())
-    broken = type(action)("create", "T", "", (action.statements[0].replace("LINK", "A\n/\nB"),))
-    with pytest.raises(TriggerError, match="without --sql"):
-        TRIGGERS.script(TriggerPlan((broken,)), 5.0)
-
-
-def types_of(watched: Table, field: str = "table_key") -> set[str]:
-    """The types of a field of the log rows that the triggers of a table keep."""
-    database_ = type(DATABASE)("oracle", "APP", (watched,))
-    declared, _ = declared_triggers(database_, build_catalog(database_), [Watch(watched.name)])
-    (made,) = compile_triggers("APP", LOG, declared)
-    found = [re.search(rf"^        {field} ([^,\n]+)", one.statement, re.MULTILINE) for one in made.triggers]
-    return {one[1] for one in found if one is not None}
-
-
-def test_texts_whose_length_is_known_are_bound_as_what_sql_takes() -> None:
-    # Beyond 4000 bytes a text of PL/SQL is bound as a LONG.
-    short = table("T", [number("K"), text("V", 4000), column("N", "NVARCHAR2", 2000)], ["K"])
-    assert types_of(short) == types_of(short, "new_value") == {"VARCHAR2(4000)"}
-    long = table("T", [text("K", 2000), text("V", 4001)], ["K"])
-    assert types_of(long) == {"VARCHAR2(32767)"}
-    assert types_of(long, "new_value") == {"CLOB", "VARCHAR2(4000)"}  # a DELETE logs no value
-    characters = table("T", [number("K"), Column("V", ColumnType(Kind.CHARACTER, 0, "varchar(1001)"))], ["K"])
-    assert "CLOB" in types_of(characters, "new_value")
-    unknown = table("T", [number("K"), Column("V", ColumnType(Kind.CHARACTER, 0, "varchar"))], ["K"])
-    assert types_of(unknown, "old_value") == {"VARCHAR2(32767)", "VARCHAR2(4000)"}
 
 
 # --- resync, bulk -----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from eventlog.core.values import ColumnType, Kind
 from eventlog.model import LogRow
 from eventlog.sql.bulk import Part
 from eventlog.sql.dialect import Dialect, LogRows
-from eventlog.sql.dialects.oracle import bulk, ddl, doctor, query_back, resync, script, text
+from eventlog.sql.dialects.oracle import bulk, ddl, doctor, query_back, script, text
 from eventlog.sql.dialects.oracle import reflect as reflection
 from eventlog.sql.dialects.oracle import session as sessions
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers, shows_triggers
@@ -125,11 +125,11 @@ class Oracle(Dialect):
     def keys_behind(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> list[str]:
         statement = self.keys_statement(walk, goes_on=position is not None)
         rows = sessions.fetch(conn, statement, {**self.position_binds(walk.cls, position), "limit": limit})
-        return [resync.key_text(walk.cls, row) for row in rows]
+        return [query_back.key_text(walk.cls, row) for row in rows]
 
     def keys_statement(self, walk: Walk, *, goes_on: bool) -> str:
         """The statement of ``keys_behind``."""
-        return resync.keys_statement(walk, self._condition(walk, goes_on=goes_on))
+        return query_back.keys_statement(walk, self._condition(walk, goes_on=goes_on))
 
     def estimate(self, conn: Connection, walk: Walk, position: str | None) -> int:
         relation = self.qualified(walk.schema, walk.cls.table.name)
@@ -138,7 +138,7 @@ class Oracle(Dialect):
         return int(sessions.fetch(conn, statement, self.position_binds(walk.cls, position))[0][0])
 
     def _condition(self, walk: Walk, *, goes_on: bool) -> str:
-        return self.walk_condition(walk, resync.references(walk), resync.behind(walk) if goes_on else None)
+        return self.walk_condition(walk, query_back.references(walk), query_back.behind(walk) if goes_on else None)
 
     def missing_resync_rights(self, conn: Connection, log: LogTable, resumable: bool) -> list[str]:
         missing = sessions.lacking(conn, log, log.name, ("INSERT",), log.columns[LogRow._fields.index("status")])

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from sqlalchemy import Row
 
+from eventlog.errors import first_of
 from eventlog.sql.dialects.postgresql.compile import (
     ANY_BYTE,
     Compiled,
@@ -105,7 +106,7 @@ def _compare_partitions(
                 gone.append(row)
             statements += (one.statement, *_settle(one, made.marker))
     if new:
-        named = ", ".join(list(new)[:_NAMED]) + (f" and {len(new) - _NAMED} more" if len(new) > _NAMED else "")
+        named = first_of(list(new), _NAMED)
         reasons.insert(0, f"TRUNCATE of {'partition' if len(new) == 1 else 'partitions'} {named} is not captured yet")
     for row in there.values():
         reasons.append(f"trigger {row.name} of partition {row.table_name} is one too many")

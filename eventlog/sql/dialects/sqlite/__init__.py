@@ -17,7 +17,6 @@ from eventlog.sql.bulk import Part
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.sqlite import doctor, query_back, session, text
 from eventlog.sql.dialects.sqlite import reflect as reflection
-from eventlog.sql.dialects.sqlite import snapshot as snapshots
 from eventlog.sql.dialects.sqlite.text import MAX_IDENTIFIER, UTC_NOW, instant, key_text, strftime
 from eventlog.sql.dialects.sqlite.triggers import SQLiteTriggers
 from eventlog.sql.log_table import LogTable
@@ -70,8 +69,8 @@ class SQLite(Dialect):
     key_reader = staticmethod(query_back.key_reader)
     read_objects = staticmethod(query_back.read_objects)
     read_children = staticmethod(query_back.read_children)
-    export_snapshot = staticmethod(snapshots.export)
-    join_snapshot = staticmethod(snapshots.join)
+    export_snapshot = staticmethod(session.export_snapshot)
+    join_snapshot = staticmethod(session.join_snapshot)
 
     def begin_reading(self, conn: Connection, seconds: int) -> None:
         conn.exec_driver_sql("PRAGMA query_only = ON")
@@ -170,7 +169,7 @@ class SQLite(Dialect):
             f" WHERE {self.has_status(log, status)} AND {columns['record_id']} BETWEEN {part.first:d} AND {part.last:d}"
             f" ORDER BY {columns['record_id']}"
         )
-        return snapshots.read(url, snapshot, statement, fields)
+        return session.read_part(url, snapshot, statement, fields)
 
     def is_letter(self, column: str) -> str:
         return f"{self.quote(column)} GLOB '[A-Za-z]'"

@@ -1,4 +1,5 @@
-"""Sessions of a SQLite file: how they begin, what they read text as, which files they are, their lock on a log.
+"""Sessions of a SQLite file: how they begin, what they read text as, which files they are, their lock on a log,
+and the log in parts for many of them.
 
 One publisher a log: a lock file beside the database, held with flock by the session (spec/event-log.md 12).
 """
@@ -9,16 +10,21 @@ import errno
 import os
 import sqlite3
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from sqlalchemy import URL, Connection
 
 from eventlog.errors import ConfigError, DatabaseError
+from eventlog.sql.bulk import arrow_batch
 from eventlog.sql.database import WRITES
 from eventlog.sql.log_table import LogTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 LEAST_VERSION: Final = (3, 38, 0)
 """Of the SQLite library: RETURNING, pragma_table_list, JSON functions."""
@@ -222,3 +228,39 @@ def _is_at(file: IO[Any], path: Path) -> bool:
 def identity(conn: Connection, log: LogTable) -> str:
     """The file and the log in it: a log that is made anew in the same place has the same."""
     return f"sqlite/{file_of(conn)}/{log.name}"
+
+
+# --- the log in parts (spec/event-log.md 12) --------------------------------------------------------------------------
+
+# Sessions of SQLite cannot share a snapshot, and need none here: it takes one writer at a time, so record_ids are given
+# in the order of commits, and no row at or below the highest one that was seen can come later. Nobody marks rows while
+# a job holds the log, so its parts, which end at that row, hold the same rows N for whoever reads them.
+
+_BATCH_ROWS: Final = 20_000
+_PREFIX: Final = "sqlite-schema-"
+
+
+def export_snapshot(conn: Connection) -> str:
+    """A name for what is there now: the version of the schema."""
+    return _PREFIX + str(conn.exec_driver_sql("PRAGMA main.schema_version").scalar_one())
+
+
+def join_snapshot(conn: Connection, snapshot: str) -> None:
+    """Nothing to be done but to see that tables are still what they were. Raises DatabaseError if they are not."""
+    if export_snapshot(conn) != snapshot:
+        raise DatabaseError("the tables have changed since the job began: run the command again")
+
+
+def read_part(url: URL, snapshot: str | None, statement: str, fields: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a statement, in one transaction of a connection of its own. Raises DatabaseError."""
+    # connection loads the dialects, of which this is one.
+    from eventlog.sql.connection import as_database_errors, connect
+
+    with connect(url).connect() as conn, as_database_errors(conn):
+        if snapshot is not None:
+            join_snapshot(conn, snapshot)
+        result = conn.exec_driver_sql(statement)
+        assert result.cursor is not None
+        while rows := result.cursor.fetchmany(_BATCH_ROWS):
+            yield arrow_batch(fields, rows)
+        result.close()

@@ -1,0 +1,175 @@
+"""Operations as a migration holds them: written, read again, and the same SQL for ever."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import render_python_code
+from alembic.operations import MigrateOperation, Operations
+from alembic.operations.ops import UpgradeOps
+from alembic.runtime.migration import MigrationContext
+from frozen_templates import CATALOGUE, FROZEN, STYLES, hash_of, names_in_use
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventlog.changes.catalog_file import database_from_json
+from eventlog.core.catalog import Column, Database, ForeignKey, Table
+from eventlog.core.values import ColumnType, Kind
+from eventlog.errors import ConfigError, EventlogError, TriggerError
+from eventlog.sql.alembic.definition import (
+    LogDefinition,
+    WatchDefinition,
+    compile_definition,
+    from_literals,
+    to_literals,
+    with_tables,
+)
+from eventlog.sql.alembic.operations import CreateEventLogOp, DropEventLogOp, UnwatchTableOp, WatchTableOp
+from eventlog.sql.migrations import run_or_print
+from eventlog.sql.triggers import templates
+from eventlog.sql.triggers.watch import Watch
+
+# --- operations as text -----------------------------------------------------------------------------------------------
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=8)
+TYPES = st.builds(ColumnType, st.sampled_from(Kind), st.sampled_from([0, 16, 32, 64]), NAMES)
+COLUMNS = st.builds(Column, NAMES, TYPES, st.booleans())
+LISTS = st.lists(NAMES, max_size=3).map(tuple)
+TABLES = st.builds(
+    Table,
+    NAMES,
+    st.sampled_from(["table", "view"]),
+    st.lists(COLUMNS, max_size=3).map(tuple),
+    LISTS,
+    st.lists(st.builds(ForeignKey, LISTS, NAMES, LISTS), max_size=2).map(tuple),
+    st.lists(LISTS, max_size=2).map(tuple),
+    st.booleans(),
+    st.booleans(),
+)
+WATCHES = st.builds(
+    Watch,
+    NAMES,
+    st.sampled_from(STYLES),
+    st.sampled_from(["row", "statement"]),
+    st.none() | LISTS,
+    LISTS,
+    st.none() | st.dictionaries(NAMES, st.dictionaries(NAMES, NAMES, max_size=2), max_size=2),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+)
+DEFINITIONS = st.builds(
+    WatchDefinition,
+    WATCHES,
+    NAMES,
+    st.none() | NAMES,
+    st.none() | NAMES,
+    st.none() | st.lists(TABLES, max_size=3).map(tuple),
+    st.integers(1, 9),
+    st.dictionaries(NAMES, st.lists(st.lists(NAMES, max_size=2), max_size=2), max_size=2),
+)
+
+
+@given(DEFINITIONS)
+def test_a_definition_is_the_same_after_writing_and_reading_it(definition: WatchDefinition) -> None:
+    literals = ast.literal_eval(repr(to_literals(definition)))
+    assert from_literals(definition.watch.table, literals) == definition
+
+
+@given(DEFINITIONS)
+def test_rendered_operations_are_the_operations(definition: WatchDefinition) -> None:
+    for operation in (WatchTableOp(definition), UnwatchTableOp(definition)):
+        assert rerun(operation).definition == definition  # type: ignore[attr-defined]
+        assert isinstance(operation.reverse().reverse(), type(operation))
+
+
+def test_rendered_operations_of_the_log_are_the_operations() -> None:
+    for kind in (CreateEventLogOp, DropEventLogOp):
+        operation = kind(LogDefinition('"Ev.log"', "hr", ("0006", "0007"), ("0002",)))
+        assert vars(rerun(operation)) == vars(operation)
+        assert vars(operation.reverse()) == vars(operation)
+
+
+def rerun(operation: MigrateOperation) -> MigrateOperation:
+    """What the rendered text of an operation invokes."""
+
+    class Recorder(Operations):
+        def __init__(self) -> None:
+            self.invoked: list[MigrateOperation] = []
+
+        def invoke(self, operation: MigrateOperation) -> None:  # type: ignore[override]
+            self.invoked.append(operation)
+
+    text = render_python_code(UpgradeOps([operation]))
+    recorder = Recorder()
+    exec(re.sub(r"^    ", "", text, flags=re.MULTILINE), {"op": recorder})
+    (found,) = recorder.invoked
+    return found
+
+
+def test_an_argument_that_is_unknown_is_named() -> None:
+    with pytest.raises(TriggerError, match=r"watch_table\('usr'\): 'stile' is no argument of it"):
+        from_literals("usr", {"stile": "field"})
+    with pytest.raises(TriggerError, match="watch usr: style 'fields' is not one of field, remove_all, field_query"):
+        from_literals("usr", {"style": "fields"})
+    with pytest.raises(TriggerError, match="tables: 'columns' is missing or wrong"):
+        from_literals("usr", {"tables": [{"name": "usr"}]})
+
+
+# --- the same SQL for ever --------------------------------------------------------------------------------------------
+
+
+def test_a_version_of_the_templates_and_what_it_compiles_never_change() -> None:
+    """A hash that differs: a released template was edited, or the code that compiles by it. Raise ``templates.CURRENT``
+    and run scripts/freeze_templates.py, which keeps the text that the earlier versions had.
+    """
+    known = json.loads(FROZEN.read_text(encoding="utf-8"))
+    assert {name: hash_of(name) for name in {*known, *names_in_use()}} == known
+
+
+def test_a_template_that_has_changed_is_read_as_each_version_had_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path, text in [
+        ("__init__.py", ""),
+        ("x.sql", "new"),
+        ("frozen/v1/x.sql", "first"),
+        ("frozen/v3/x.sql", "later"),
+        ("y.sql", "same"),
+    ]:
+        file = tmp_path / "versioned" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(templates, "CURRENT", 5)
+    assert [templates.read("versioned", "x.sql", version) for version in range(1, 6)] == [
+        *("first", "later", "later", "new", "new")
+    ]
+    assert [templates.read("versioned", "y.sql", version) for version in range(1, 6)] == ["same"] * 5
+
+
+def test_a_version_that_is_not_there_yet_is_refused() -> None:
+    database = database_from_json({**CATALOGUE, "dialect": "postgresql"})
+    definition = WatchDefinition(Watch("usr"), "eventlog", "hr", "hr", None, templates.CURRENT + 1)
+    with pytest.raises(ConfigError, match="there are no trigger templates of version 2, only up to 1"):
+        compile_definition(with_tables(definition, database), "postgresql")
+
+
+def test_a_watch_of_no_table_is_refused() -> None:
+    definition = WatchDefinition(Watch("nobody"), "eventlog", "hr", "hr", None)
+    with pytest.raises(EventlogError, match="watch nobody: there is no such table; make it before it is watched"):
+        with_tables(definition, Database("postgresql", "hr", ()))
+
+
+def test_a_printed_statement_has_its_percent_signs_and_colons_as_they_stand() -> None:
+    printed = io.StringIO()
+    # As an env.py may have it: without a paramstyle of its own, under which SQLAlchemy doubles percent signs.
+    context = MigrationContext.configure(dialect_name="postgresql", opts={"as_sql": True, "output_buffer": printed})
+    statement = "DO $$ BEGIN EXECUTE format('DROP TRIGGER %I ON %s', 'a:b'::text, 1); END $$"
+    run_or_print(context, [statement])
+    assert printed.getvalue() == f"{statement};\n\n"
