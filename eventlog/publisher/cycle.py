@@ -21,6 +21,7 @@ from eventlog.publisher.delivery import Delivered, FlightResult, Parking, delive
 from eventlog.publisher.flight import Envelope, Flight, encode, numbered, pack
 from eventlog.publisher.held import Either, HeldObjects, Hold, UpTo, read_objects, read_recorded, warn_of
 from eventlog.publisher.marks import InflightLine, Marks, count_fates
+from eventlog.publisher.observer import SILENT
 from eventlog.publisher.queue import (
     DueScan,
     QueueScan,
@@ -209,7 +210,7 @@ def _fly(
     state.flights[flight.number] = flight
     before_flight()
     event_times: dict[str, str | None] = {}
-    if context.observer.wants_event_times:
+    if flight.log_rows and context.observer is not SILENT:
         firsts = [envelope.events[0] for envelope in flight.envelopes]
         rows = flight.log_rows
         event_times = {event.sent_id: rows[event.ids[0]].event_time for event in firsts if event.ids[0] in rows}

@@ -75,12 +75,12 @@ class Looked:
 
 
 class Observer:
-    """Who is told; this one does nothing with it, and who listens to a part of it extends it. Times are seconds.
+    """Who is told; this one does nothing with it, and who listens to a part of it extends it. Times are seconds."""
 
-    ``wants_event_times``: ``flight_begins`` is told them, which costs a statement a flight.
-    """
-
-    wants_event_times = False
+    @property
+    def wants_event_times(self) -> bool:
+        """Whether event_time is to be read for ``flight_begins``, by a statement, where it is not known."""
+        return False
 
     def does(self, doing: Doing, reason: str = "") -> None:
         """What the publisher does from now on."""
@@ -129,7 +129,10 @@ class _Several(Observer):
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
-        self.wants_event_times = any(observer.wants_event_times for observer in observers)
+
+    @property
+    def wants_event_times(self) -> bool:
+        return any(observer.wants_event_times for observer in self._observers)
 
     def does(self, doing: Doing, reason: str = "") -> None:
         for observer in self._observers:

@@ -79,17 +79,20 @@ def in_turn(*scripts: Script) -> Script:
 class Receiver:
     """Serves while its ``with`` block runs. ``requests`` are those that were read whole, in the order of arrival.
 
-    ``tls``: the server's context, None = plain. ``reads``: False = bodies are left to the script.
+    ``port`` 0 = a free one. ``tls``: the server's context, None = plain. ``reads``: False = bodies are left to the
+    script.
     A response after which nothing more can be sent (too short, without length) is to end with ``CUT``.
     """
 
-    def __init__(self, script: Script = accept, *, tls: ssl.SSLContext | None = None, reads: bool = True) -> None:
+    def __init__(
+        self, script: Script = accept, *, tls: ssl.SSLContext | None = None, reads: bool = True, port: int = 0
+    ) -> None:
         self.script = script
         self.reads = reads
         self.requests: list[Request] = []
         self.closing = threading.Event()
         self.connections = itertools.count(1)
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = _Server(("127.0.0.1", port), _Handler)
         self._server.receiver = self
         self._server.tls = tls
         if not reads:  # what is not read is not to vanish in buffers

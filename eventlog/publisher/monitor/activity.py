@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,10 @@ _NOTED_EVENTS: Final = 50_000
 """Events of the envelopes whose answers are kept since they are not success; the newest, if there are more."""
 _TIMES_KEPT: Final = 10_000
 """Times of envelopes between two samples of which the median is taken; the newest, if there are more."""
+
+
+_DELAY_INTERVAL: Final = 1.0
+"""Seconds between flights whose event_time is read to know how late they are answered."""
 
 
 class State(NamedTuple):
@@ -54,27 +59,20 @@ class Sample(NamedTuple):
     envelope_99: float | None
 
 
-class EnvelopeInfo(NamedTuple):
-    """An envelope that has been sent. ``seconds`` until its answer; ``level`` and ``reason``: the worst of the answer.
+class Sent(NamedTuple):
+    """An envelope that was answered. ``at`` in seconds since 1970; ``seconds`` until its answer; ``worst`` of it.
 
     ``first_id``, ``last_id``: event-ids of its first and its last event.
     """
 
+    at: float
     flight: int
     envelope: int
     events: int
     first_id: str
     last_id: str
     seconds: float
-    level: str
-    reason: str = ""
-
-
-class Sent(NamedTuple):
-    """An envelope that was answered, and when (seconds since 1970)."""
-
-    at: float
-    envelope: EnvelopeInfo
+    worst: Verdict
 
 
 class Noted(NamedTuple):
@@ -97,7 +95,7 @@ class Histogram:
 
     def observe(self, seconds: float) -> None:
         """One more time."""
-        self.counts[sum(seconds > bound for bound in self.bounds)] += 1
+        self.counts[bisect_left(self.bounds, seconds)] += 1
         self.total += seconds
 
     def buckets(self) -> list[tuple[str, float]]:
@@ -126,7 +124,6 @@ class Activity(Observer):
     patience: float
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
-    wants_event_times: bool = field(default=True, init=False)
     state: State = field(init=False)
     is_ready: bool = False
     reconnects: int = 0
@@ -147,6 +144,7 @@ class Activity(Observer):
     _noted: deque[Noted] = field(default_factory=deque)
     _noted_events: int = 0
     _event_times: dict[str, str | None] = field(default_factory=dict)
+    _event_times_due: float = float("-inf")
     _pending: list[str | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -189,20 +187,17 @@ class Activity(Observer):
 
     def flight_begins(self, number: int, event_times: Mapping[str, str | None]) -> None:
         self._event_times = dict(event_times)
+        if event_times:
+            self._event_times_due = self.clock() + _DELAY_INTERVAL
+
+    @property
+    def wants_event_times(self) -> bool:
+        return self.clock() >= self._event_times_due
 
     def answered(self, document: Document, answer: Answer, seconds: float) -> None:
-        event_ids, worst = document.event_ids, answer.worst(document.event_ids)
-        info = EnvelopeInfo(
-            document.flight,
-            document.envelope,
-            len(event_ids),
-            event_ids[0],
-            event_ids[-1],
-            seconds,
-            worst.level.name.lower(),
-            worst.message or "",
-        )
-        sent = Sent(self.wall(), info)
+        flight, envelope, event_ids = document[:3]
+        worst, first_id = answer.worst(event_ids), event_ids[0]
+        sent = Sent(self.wall(), flight, envelope, len(event_ids), first_id, event_ids[-1], seconds, worst)
         with self._lock:
             self.envelopes.observe(seconds)
             self._times.append(seconds)
@@ -212,7 +207,6 @@ class Activity(Observer):
                 self._noted_events += len(event_ids)
                 while self._noted_events > _NOTED_EVENTS and len(self._noted) > 1:
                     self._noted_events -= len(self._noted.popleft().event_ids)
-            first_id = event_ids[0]
             if first_id in self._event_times and answer.verdict(first_id).level is not Level.RETRY:
                 event_time = self._event_times.pop(first_id)
                 if answer.is_pending:

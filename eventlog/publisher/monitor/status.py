@@ -49,8 +49,8 @@ def answers_data(activity: Activity, event_id: str | None, *, shows_values: bool
     return [
         {
             "at": round(sent.at, 3),
-            "flight": sent.envelope.flight,
-            "envelope": sent.envelope.envelope,
+            "flight": sent.flight,
+            "envelope": sent.envelope,
             "level": verdict.level.name.lower(),
             "message": verdict.message if shows_values or not verdict.message else HIDDEN,
         }
@@ -106,7 +106,17 @@ def process_status(activity: Activity, log: str, sink: str, form: str, *, shows_
             for each in ([] if looked is None else looked.flights)
         ],
         sent=[
-            {"at": round(sent.at, 3), **sent.envelope._asdict(), "reason": private(sent.envelope.reason)}
-            for sent in activity.newest_sent()[:_MOST_LISTED]
+            {
+                "at": round(at, 3),
+                "flight": flight,
+                "envelope": envelope,
+                "events": events,
+                "first_id": first_id,
+                "last_id": last_id,
+                "seconds": seconds,
+                "level": worst.level.name.lower(),
+                "reason": private(worst.message or ""),
+            }
+            for at, flight, envelope, events, first_id, last_id, seconds, worst in activity.newest_sent()[:_MOST_LISTED]
         ],
     )

@@ -1,0 +1,232 @@
+"""What [monitor] costs a publisher that drains a full log to files, as ``drain.py`` has it.
+
+Two runs on a busy machine differ by more than the monitor costs, so the cost is taken within one run: the CPU of the
+publisher's thread inside what only the monitor asks for, the CPU of the monitor's threads, and the server's CPU for the
+statements that only the monitor asks for (how many there were, times what one of them takes, measured on the full log),
+against the CPU of client and server for the rest. Prometheus scrapes every five seconds. Pairs of whole runs, without
+and with a monitor in turn, stand beside it. The start (imports) is once, whatever the rows, and is told apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import io
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import common
+import drain
+
+from eventlog.cli.publish import tune_collector
+from eventlog.config.load import Config, load
+from eventlog.publisher import daemon
+from eventlog.publisher.context import Counters
+from eventlog.publisher.cycle import recover
+from eventlog.publisher.monitor import look
+from eventlog.publisher.monitor.activity import Activity
+from eventlog.publisher.monitor.open import monitoring
+from eventlog.publisher.observer import SILENT
+from eventlog.publisher.open import open_sink, open_to_publish
+from eventlog.sql.dialects.postgresql import PostgreSQL
+
+_REPEATED = 200
+
+
+@dataclass
+class Spent:
+    """CPU of the publisher's thread inside what only the monitor asks for; ``calls`` of it by name."""
+
+    by_name: Counter[str] = field(default_factory=Counter)
+    calls: Counter[str] = field(default_factory=Counter)
+    depth: int = 0
+
+    @property
+    def cpu(self) -> float:
+        return self.by_name.total()
+
+
+class Run(NamedTuple):
+    """Seconds of CPU: of the publisher's thread, of the monitor's threads, of the server."""
+
+    thread: float
+    others: float
+    server: float
+
+
+def counted(function: Callable[..., Any], spent: Spent) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def count(*arguments: Any, **named: Any) -> Any:
+        if spent.depth:
+            return function(*arguments, **named)
+        spent.depth += 1
+        cpu = time.thread_time()
+        try:
+            return function(*arguments, **named)
+        finally:
+            spent.by_name[function.__name__] += time.thread_time() - cpu
+            spent.calls[function.__name__] += 1
+            spent.depth -= 1
+
+    return count
+
+
+@contextmanager
+def counting(spent: Spent) -> Iterator[None]:
+    """Count, while the block runs, what is called for the monitor alone."""
+    told = ("answered", "flight_begins", "flushed", "window_read", "look_due", "looked", "progressed", "does")
+    places: list[tuple[Any, str]] = [(Activity, name) for name in told]
+    places += [(look, "look"), (PostgreSQL, "read_rows")]
+    before = [getattr(owner, name) for owner, name in places]
+    for (owner, name), function in zip(places, before, strict=True):
+        setattr(owner, name, counted(function, spent))
+    try:
+        yield
+    finally:
+        for (owner, name), function in zip(places, before, strict=True):
+            setattr(owner, name, function)
+
+
+def server_cpu(bench: common.Server, config: Config) -> dict[str, float]:
+    """Seconds of the server's CPU for one look, and for event_time of the first rows of a flight, on the full log."""
+    activity = Activity(Counters(), interval=0.0001, patience=1)
+    with open_to_publish(config, Counters()) as opened:
+        context, state = replace(opened, observer=activity), recover(opened)
+        firsts = [(number, number) for number in range(1, 10_000, 240)]
+        spent = {}
+        for name, ask in (
+            ("look", lambda: look.look(context, state)),
+            ("read_rows", lambda: context.dialect.read_rows(context.connection, context.log, firsts)),
+        ):
+            meter = common.Meter(bench)
+            for _ in range(_REPEATED):
+                ask()
+            spent[name] = (meter.stop().server or 0.0) / _REPEATED
+        context.connection.rollback()
+    return spent
+
+
+@contextmanager
+def watched(config: Config, counters: Counters, is_on: bool) -> Iterator[Any]:
+    """The observer of a monitor that is scraped every five seconds, or none."""
+    if not is_on:
+        yield SILENT
+        return
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    ended = threading.Event()
+
+    def scrape() -> None:
+        while not ended.wait(5.0):
+            urllib.request.urlopen(f"http://{listen}/metrics", timeout=30).read()
+
+    scraping = threading.Thread(target=scrape)
+    with monitoring(config, listen, counters, lambda *_: None):  # type: ignore[arg-type, return-value]
+        pass  # what is loaded once is loaded
+    with monitoring(config, listen, counters, lambda *_: None) as observer:  # type: ignore[arg-type, return-value]
+        scraping.start()
+        try:
+            yield observer
+        finally:
+            ended.set()
+            scraping.join()
+
+
+def publish(bench: common.Server, config: Config, is_on: bool, rows: int, spent: Spent) -> Run:
+    shutil.rmtree(Path(str(config.sink.directory)), ignore_errors=True)
+    drain._load(bench)
+    counters = Counters()
+    with (
+        watched(config, counters, is_on) as observer,
+        open_to_publish(config, counters) as opened,
+        closing(open_sink(config, io.StringIO())) as sink,
+        counting(spent),
+    ):
+        meter = common.Meter(bench)
+        whole, thread = time.process_time(), time.thread_time()
+        daemon.publish_once(opened, sink, None, observer)
+        thread, whole = time.thread_time() - thread, time.process_time() - whole
+        server = meter.stop().server or 0.0
+    if counters.rows_published != rows:
+        raise SystemExit(f"{counters.rows_published} of {rows} rows were published")
+    return Run(thread, whole - thread, server)
+
+
+def cpu_of_imports() -> tuple[float, float]:
+    """Seconds of CPU that a new process takes for what a publisher imports, and more for what its monitor does."""
+    program = """import time
+import eventlog.cli.publish, eventlog.sql.dialects.postgresql, eventlog.publisher.sinks.files
+publisher = time.process_time()
+import eventlog.cli.triggers, eventlog.publisher.monitor.open, eventlog.publisher.monitor.server
+print(publisher, time.process_time() - publisher)"""
+    runs = [
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(9)
+    ]
+    return median(float(publisher) for publisher, _ in runs), median(float(monitor) for _, monitor in runs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=300_000, help="rows of the log (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=8, help="pairs of runs, in turn (default %(default)s)")
+    options = parser.parse_args()
+    imported, start = cpu_of_imports()
+    tune_collector()
+    shares: list[float] = []
+    pairs: list[float] = []
+    with common.server() as bench, tempfile.TemporaryDirectory(prefix="eventlog-bench-") as directory:
+        common.install(bench)
+        common.fill(bench, options.rows)
+        bench.run(
+            f"CREATE UNLOGGED TABLE {drain._SAVED} AS SELECT * FROM {common.LOG} ORDER BY record_id",
+            f"VACUUM (ANALYZE) {drain._SAVED}",
+        )
+        file = common.configuration(Path(directory))
+        config = load(file, {"EVENTLOG_DATABASE_URL": bench.url})
+        print(common.machine(bench), flush=True)
+        drain._load(bench)
+        each = server_cpu(bench, config)
+        print("\n| round | calls | looks | reads | in calls | of the thread | monitor's threads | server | share |")
+        print("|---|---|---|---|---|---|---|---|---|")
+        publish(bench, config, True, options.rows, Spent())  # what is loaded and compiled once
+        for number in range(1, options.rounds + 1):
+            runs: dict[bool, Run] = {}
+            for is_on in (False, True) if number % 2 else (True, False):
+                spent = Spent()
+                runs[is_on] = publish(bench, config, is_on, options.rows, spent)
+                if is_on:
+                    shown = spent
+            on, off = runs[True], runs[False]
+            more = shown.cpu + on.others + sum(shown.calls[name] * cpu for name, cpu in each.items())
+            shares.append(more / (sum(on) - more))
+            pairs.append(sum(on) / sum(off) - 1)
+            print(
+                f"| {number} | {shown.calls.total()} | {shown.calls['look']} | {shown.calls['read_rows']} "
+                f"| {shown.cpu * 1000:.1f} ms | {on.thread:.3f} s | {on.others * 1000:.1f} ms | {on.server:.2f} s "
+                f"| {shares[-1]:.2%} |",
+                flush=True,
+            )
+            told = ", ".join(f"{name} {cpu * 1000:.1f}" for name, cpu in shown.by_name.most_common())
+            print(f"|  | in ms: {told} |", flush=True)
+    print("\nserver's CPU for one: " + ", ".join(f"{name} {cpu * 1000:.2f} ms" for name, cpu in each.items()))
+    print(f"share of client and server: median {median(shares):.2%} ({min(shares):.2%} to {max(shares):.2%})")
+    print(f"whole runs, with against without: median {median(pairs):+.1%} ({min(pairs):+.1%} to {max(pairs):+.1%})")
+    print(f"once, at the start: {start:.3f} s CPU for imports beside the {imported:.3f} s of the publisher's own")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
