@@ -26,6 +26,7 @@ FORMATS: Final[Mapping[str, str]] = {
     "qlik-messages": "eventlog.qlik.message_format",
     "gbase": "eventlog.gbase.format",
     "linter": "eventlog.linter.format",
+    "cloudevents": "eventlog.cloudevents.format",
     "debezium": "eventlog.debezium.format",
     "jsonl": "eventlog.log.jsonl",
 }
@@ -33,6 +34,7 @@ FORMATS: Final[Mapping[str, str]] = {
 
 
 _SCHEMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "cloudevents": (),
     "debezium": (),
     "gbase": (),
     "jsonl": (),

@@ -15,7 +15,7 @@ from eventlog.gbase.options import WriteOptions
 from eventlog.gbase.writer import write_stream
 from eventlog.linter.format import write_export
 from eventlog.linter.writer import QueueWriter, WriterOptions, first_address
-from eventlog.model import Change, Row, Value
+from eventlog.model import Change, ChangeOp, Row, Value
 from eventlog.qlik.sequence import is_sequence
 
 LETTERS: Final[Mapping[str, str]] = {
@@ -25,6 +25,7 @@ LETTERS: Final[Mapping[str, str]] = {
     "K": "qlik-messages",
     "G": "gbase",
     "L": "linter",
+    "C": "cloudevents",
     "D": "debezium",
 }
 
@@ -36,7 +37,7 @@ COLUMNS: Final = {
     "made": "timestamp",
     "note": "varchar(64)",
 }
-"""Types that all six formats hold (spec/change-model.md 5.1): what a type loses is no matter of the matrix."""
+"""Types that all formats hold (spec/change-model.md 5.1): what a type loses is no matter of the matrix."""
 
 KEY: Final = ("id", "code")
 
@@ -138,8 +139,15 @@ def _event_id(read: Change, native: str | None) -> str | None:
 
 
 def _stream_position(read: Change, native: str | None) -> str | None:
-    """A sequence is kept; any other position becomes the stream position under a new one."""
+    """A sequence is kept; any other position becomes the stream position under a new one; a REFRESH has neither."""
+    if read.op is ChangeOp.REFRESH:
+        return native
     return read.position if is_sequence(native) else read.extras.get("stream_position")
+
+
+def _but_of_a_refresh(read: Change, native: str | None) -> str | None:
+    """A row of an initial load has no position of its own."""
+    return native if read.op is ChangeOp.REFRESH else read.position
 
 
 # --- streams, queues --------------------------------------------------------------------------------------------------
@@ -190,7 +198,8 @@ FORMS: Final = {
             "L", "queue", {"codec": "eventlog-emulator-1"}, _CATALOG,
             lambda read, native: read.position, _own_transaction, complete=True, write_parts=_queues,
         ),
-        Form("D", "topics.jsonl", _CATALOG, _CATALOG, lambda read, native: read.position, complete=True),
+        Form("C", "events.jsonl", _CATALOG, _CATALOG, _event_id),
+        Form("D", "topics.jsonl", _CATALOG, _CATALOG, _but_of_a_refresh, complete=True),
     )
 }  # fmt: skip
 """Letter -> form."""

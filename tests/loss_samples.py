@@ -197,6 +197,41 @@ _QUEUES: Final = [
     _transaction("2A", _change(INSERT, after=_row(9, note="a")), commit_time=None),
 ]
 
+_EVENTS_OF_ALL: Final = [
+    change._replace(position=f"e-{number}")
+    for number, change in enumerate(
+        (
+            *_transaction(
+                _HIGH_ID,
+                _change(INSERT, after={**_part(_row(1), "name", "note"), TAGS: ("red", "big")}),
+                _UPDATED,
+                _REPEATED,
+                _MOVED,
+                _TRUNCATED,
+                _DELETED,
+                user="scott",
+                commit_time=_AT.replace(microsecond=15_625),
+            ),
+            *_transaction(
+                f"{0xB2:032X}", _change(UPDATE, after=_row(8, name=None), changed=frozenset({"name"})), user="2005"
+            ),
+            *_transaction(
+                f"{0xB3:032X}", _change(INSERT, after=_row(12)), _change(UPDATE, _row(12), _row(12, name=None))
+            ),
+            _change(UPDATE, after=_part(_row(13), "name", "note"), changed=frozenset({"name"})),
+            _change(
+                UPDATE,
+                _part(_row(14, name="bolt"), "name"),
+                _part(_row(14), "name", "note"),
+                changed=frozenset({"name", "note"}),
+            ),
+            _change(DELETE, _part(_row(9))),
+            _change(REFRESH, after=_row(10)),
+        ),
+        1,
+    )
+]
+
 
 _EVENTS_OF_ROWS: Final = [
     change._replace(position=str(number), commit_time=_AT)
@@ -234,6 +269,7 @@ SAMPLES: Final[Mapping[str, Callable[[Path], None]]] = {
     "K": lambda path: FORMS["K"].write(_MESSAGES, path),
     "G": _in_parts("G", _STREAMS),
     "L": _in_parts("L", _QUEUES),
+    "C": lambda path: FORMS["C"].write(_EVENTS_OF_ALL, path),
     "D": _make_topics,
 }
 """Letter -> what makes the source."""
@@ -260,9 +296,10 @@ _OPS: Final = {
     "K": (INSERT, UPDATE, DELETE, REFRESH),
     "G": (INSERT, UPDATE, DELETE, TRUNCATE),
     "L": (INSERT, UPDATE, DELETE),
+    "C": (INSERT, UPDATE, DELETE, TRUNCATE, REFRESH),
     "D": (INSERT, UPDATE, DELETE, TRUNCATE, REFRESH),
 }
-_TICKS: Final = {"E": 64, "X": 1, "T": 64, "K": 8, "G": 1, "L": 64, "D": 64}
+_TICKS: Final = {"E": 64, "X": 1, "T": 64, "K": 8, "G": 1, "L": 64, "C": 64, "D": 64}
 """Parts of a second that commit times of a source have; finer ones a Linter queue does not hold."""
 
 _BIRTH: Final = datetime(1990, 1, 2, tzinfo=UTC)  # a queue counts from 1990
@@ -291,9 +328,9 @@ def _committed(draw: st.DrawFn, letter: str, number: int, changes: list[Change])
         microseconds=count % ticks * (1_000_000 // ticks)
     )  # fmt: skip
     user = None
-    if letter in "EG":
+    if letter in "EGC":
         user = draw(st.sampled_from(["7", "2005"] if letter == "G" else [None, "2005", "scott"]))
-    is_grouped = letter in "TKGL"
+    is_grouped = letter in "TKGLC"
     named = [
         change._replace(
             commit_time=commit_time,
@@ -346,10 +383,10 @@ def _update(draw: st.DrawFn, letter: str, key: Row, after: Row, known: Any) -> C
         before[name] = draw((_VALUES[name] | st.none()).filter(lambda old, new=after[name]: old != new))
     changed = frozenset(names)
     # A row of NULLs that a key change inserts reads back from a log with one NULL of them known.
-    if letter in "TKGL" and any(after[name] is not None for name in known) and draw(st.booleans()):
+    if letter in "TKGLC" and any(after[name] is not None for name in known) and draw(st.booleans()):
         before["id"] = -1 - before["id"]
         changed |= {"id"}
-    elif letter in "EXTKD":
+    elif letter in "EXTKCD":
         unknown = draw(st.sets(st.sampled_from(sorted(known)))) if letter not in "TD" else frozenset()
         before = {name: value for name, value in before.items() if name not in unknown}
         if draw(st.booleans()) or (letter in "EX" and before.keys() == key.keys()):

@@ -10,8 +10,11 @@ from decimal import Decimal
 from math import inf, isfinite
 from typing import Any, Final, TypeVar
 
-from eventlog.core.typed import decimal_text
-from eventlog.errors import FormatError
+from eventlog.changes.keys import class_of_change
+from eventlog.core.catalog import Catalog, ObjectClass
+from eventlog.core.typed import decimal_text, typed_by
+from eventlog.core.values import ColumnType
+from eventlog.errors import FormatError, RowError
 from eventlog.model import Change, ChangeOp, Lob, Row, Value
 
 _EXACT: Final = 2**53 - 1
@@ -88,6 +91,37 @@ def loads(line: str | bytes) -> Change:
     except (ValueError, RecursionError) as error:
         raise FormatError(f"the line is no JSON: {error}") from None
     return from_json(value)
+
+
+def typed_change(change: Change, catalog: Catalog | None) -> Change:
+    """A change out of JSON, its values typed by the columns of the catalogue. Raises FormatError."""
+    object_class = class_of_change(catalog, change)
+    if object_class is None:
+        return change
+    types = _types(object_class)
+    try:
+        return change._replace(
+            key=None if change.key is None else tuple((name, _typed(types, name, value)) for name, value in change.key),
+            before=None if change.before is None else _image(types, change.before),
+            after=None if change.after is None else _image(types, change.after),
+        )
+    except RowError as error:
+        raise FormatError(f"{change.op} of {change.table!r} at {change.position}: {error}") from error
+
+
+def _types(object_class: ObjectClass) -> dict[str, ColumnType]:
+    types = {column.name: column.type for column in object_class.table.columns}
+    types.update((attribute.name, attribute.column.type) for attribute in object_class.attributes)
+    return types
+
+
+def _image(types: Mapping[str, ColumnType], row: Mapping[str, Value]) -> dict[str, Value]:
+    return {name: _typed(types, name, value) for name, value in row.items()}
+
+
+def _typed(types: Mapping[str, ColumnType], name: str, value: Value) -> Value:
+    type = types.get(name)
+    return value if type is None else typed_by(type, value)
 
 
 def value_to_json(value: Value) -> Any:

@@ -36,7 +36,7 @@ _PASSWORD: Final = "EVENTLOG_DATABASE_PASSWORD"  # noqa: S105 - the name of a va
 _STEP: Final = 1000
 _PROBLEMS_SHOWN: Final = 20
 _SEVERAL_FILES: Final = frozenset({"qlik-change-table", "linter"})
-_READ_ONCE: Final = frozenset({"debezium", "gbase", "jsonl", "qlik-messages", "xds"})
+_READ_ONCE: Final = frozenset({"cloudevents", "debezium", "gbase", "jsonl", "qlik-messages", "xds"})
 """Formats that are read front to back, so that a pipe need not be kept in a file."""
 
 

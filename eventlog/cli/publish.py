@@ -20,7 +20,7 @@ from eventlog.changes.format import Report
 from eventlog.cli.context import Context
 from eventlog.cli.output import progress as progress_bar
 from eventlog.config.load import Config, effective
-from eventlog.config.settings import SOURCE_FORMATS
+from eventlog.config.settings import PUBLISHED_FORMATS, SOURCE_FORMATS
 from eventlog.core.options import toml
 from eventlog.publisher.context import Context as Opened
 from eventlog.publisher.context import Counters
@@ -51,8 +51,8 @@ _REDRAWN: Final = 0.2
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["xds", "qlik-messages"]),
-    help="XDS documents, or Qlik messages to Kafka; in place of format.type.",
+    type=click.Choice(PUBLISHED_FORMATS),
+    help="XDS documents, CloudEvents, or Qlik messages to Kafka; in place of format.type.",
 )
 @click.option(
     "--from",

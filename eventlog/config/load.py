@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from eventlog.cloudevents.options import refused_mode
 from eventlog.config.layers import Layer, Setting, from_environment, from_file, from_flags, read_toml, watches_of
 from eventlog.config.settings import (
+    CLOUDEVENTS,
     SECTIONS,
     DatabaseSettings,
     FormatSettings,
@@ -146,6 +148,10 @@ def _contradictions(config: Config, chosen: Mapping[tuple[str, str], Setting]) -
                           f"{toml(config.publisher.retry_initial)}")  # fmt: skip
     if config.format.type == "qlik-messages" and config.sink.type != "kafka":
         yield ConfigError(f"format.type = qlik-messages needs sink.type = kafka, not {config.sink.type}")
+    if config.format.type == CLOUDEVENTS and (
+        why := refused_mode(config.format.mode, config.sink.type, config.sink.form)
+    ):
+        yield ConfigError(f"{config.sources['format.mode']} = {config.format.mode}: {why}")
     if config.format.metadata == "registry" and (config.format.encoding != "avro" or config.format.registry is None):
         yield ConfigError("format.metadata = registry needs format.encoding = avro and format.registry, its URL")
     if (config.sink.type == "kafka") and (config.sink.password is None) != (config.sink.user is None):

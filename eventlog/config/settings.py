@@ -11,6 +11,7 @@ from datetime import time
 from pathlib import Path
 from typing import Any, Final
 
+from eventlog.cloudevents import options as cloudevents
 from eventlog.config.kinds import (
     BASE,
     COLUMN_MAP,
@@ -46,7 +47,11 @@ from eventlog.core.parameters import MANY
 from eventlog.model import LogRow
 from eventlog.qlik.message_options import WriteOptions
 
+CLOUDEVENTS: Final = "cloudevents"
 MESSAGES: Final = "qlik-messages"
+PUBLISHED_FORMATS: Final = ("xds", CLOUDEVENTS, MESSAGES)
+"""The formats that a log can be published in."""
+
 SOURCE_FORMATS: Final = ("gbase", "linter", MESSAGES)
 """The formats that can be followed in place of a log."""
 
@@ -197,7 +202,7 @@ class SinkSettings:
         None, TEXT, "where to begin, comma-separated", only_for="kafka", example="broker-1:9092,broker-2:9092"
     )
     topic: str | None = option(
-        None, TEXT, "the topic; default: eventlog for XDS, one a table for Qlik messages", only_for="kafka",
+        None, TEXT, "the topic; default: eventlog, of Qlik messages one a table", only_for="kafka",
         example="hr.changes",
     )  # fmt: skip
     properties: Mapping[str, Any] | None = option(
@@ -218,9 +223,11 @@ def _message_option(name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class FormatSettings:
-    """``[format]``: what the documents look like (spec/xds.md), or the messages (spec/qlik.md 5)."""
+    """``[format]``: what documents (spec/xds.md), events (spec/cloudevents.md), messages (spec/qlik.md 5) look like."""
 
-    type: str = option("xds", choice("xds", "qlik-messages"), "XDS documents, or messages (needs sink type kafka)")
+    type: str = option(
+        "xds", choice(*PUBLISHED_FORMATS), "XDS documents, CloudEvents, or Qlik messages (need sink type kafka)"
+    )
     insert_query_back: str = shared(parameters.INSERT_QUERY_BACK)
     time_syntax: str = shared(parameters.TIME_SYNTAX)
     time_zone: str = shared(parameters.TIME_ZONE)
@@ -233,6 +240,9 @@ class FormatSettings:
     indent: int = shared(parameters.INDENT)
     product_name: str = shared(parameters.PRODUCT_NAME)
     product_version: str = shared(parameters.PRODUCT_VERSION)
+    mode: str | None = shared(cloudevents.MODE, only_for=CLOUDEVENTS)
+    source: str | None = shared(cloudevents.SOURCE, only_for=CLOUDEVENTS)
+    event_type: str = shared(cloudevents.EVENT_TYPE, only_for=CLOUDEVENTS)
     encoding: str = _message_option("encoding")
     metadata: str = _message_option("metadata")
     metadata_topic: str = _message_option("metadata_topic")
@@ -417,6 +427,6 @@ def variable(section: str, key: str) -> str:
 
 
 MESSAGE_OPTIONS: Final = (
-    "type", *(name for name, declared in options_of(FormatSettings).items() if declared.only_for == MESSAGES)
+    "type", *(name for name, declared in options_of(FormatSettings).items() if declared.only_for)
 )  # fmt: skip
 """What ``[format]`` holds that is not of spec/event-log.md 9."""

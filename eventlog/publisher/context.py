@@ -30,10 +30,12 @@ class PublisherOptions:
     ``leave_loopback``: loopback rows stay N instead of being marked S. ``delete_loopback``: ``delete_from_log`` deletes
     them too. ``loopback_is_meant``: the settings say what becomes of them, so that nobody is warned. ``park``: retry
     parks one object instead of stopping the cycle (``on_retry``). ``time_of_day``: when to publish, in place of the
-    interval; empty = the interval counts. ``heartbeat_interval`` 0 = none.
+    interval; empty = the interval counts. ``heartbeat_interval`` 0 = none. ``singly``: a document holds one event, so
+    each event of an envelope is sent by itself.
     """
 
     batch_size: int = 128
+    singly: bool = False
     query_limit: int = 10000
     flight_rows: int = 10000
     mark_interval: float = 1.0

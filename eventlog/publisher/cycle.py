@@ -16,7 +16,7 @@ from eventlog.core.events import Decided, Decision, Fates, Outgoing, apply_prece
 from eventlog.core.fold import Group
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, LogRow, Status, queue_rows
-from eventlog.publisher.context import Context
+from eventlog.publisher.context import Context, PublisherOptions
 from eventlog.publisher.delivery import Delivered, FlightResult, Parking, deliver
 from eventlog.publisher.flight import Envelope, Flight, encode, numbered, pack
 from eventlog.publisher.held import Either, HeldObjects, Hold, UpTo, read_objects, read_recorded, warn_of
@@ -224,7 +224,7 @@ def _fly(
 
     with ThreadPoolExecutor(most, "eventlog-send") if most > 1 else nullcontext() as threads:
         try:
-            delivered = deliver(flight.envelopes, send, line, stopping, threads)
+            delivered = deliver(_to_send(flight, context.options), send, line, stopping, threads)
             line.save()
         except ReceiverAway as lost:
             delivered = Delivered(FlightResult.AWAY, str(lost))
@@ -244,6 +244,13 @@ def _fly(
         extra={"flight": flight.number},
     )
     return delivered
+
+
+def _to_send(flight: Flight, options: PublisherOptions) -> Sequence[Envelope]:
+    """The envelopes as they are sent: each event under the number of its own, if documents hold one event."""
+    if not options.singly:
+        return flight.envelopes
+    return [Envelope(number, [event]) for number, events in flight.envelopes for event in events]
 
 
 def _is_due(flight: Flight, parking: Parking[ObjectId]) -> bool:

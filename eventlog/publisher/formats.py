@@ -1,14 +1,14 @@
-"""What a publisher writes its events as: XDS documents, or records such as Qlik messages."""
+"""What a publisher writes its events as: XDS documents, CloudEvents, or records such as Qlik messages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from eventlog.core.catalog import Catalog
 from eventlog.core.events import Outgoing, association_of, public_event
-from eventlog.model import Event
+from eventlog.model import Event, LogRow
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.xds.writer import HEARTBEAT, Header, file_form, line_form, write_event, write_outgoing
@@ -45,6 +45,12 @@ class OutputFormat(Protocol):
     def forget(self) -> None:
         """What was given since the last flush may not have come to the receiver."""
         ...
+
+
+def first_row(event: Outgoing, log_rows: Mapping[int, LogRow]) -> LogRow | None:
+    """The first row of an event as the log has it; of one that is built again the first that is still N."""
+    row = log_rows.get(event.ids[0])
+    return row or next((log_rows[record_id] for record_id in event.ids if record_id in log_rows), None)
 
 
 Form = Literal["lines", "documents", "records"]

@@ -11,8 +11,9 @@ from typing import Any, Final, TextIO, cast
 
 from sqlalchemy import Connection
 
+from eventlog.cloudevents.options import BATCHED, mode_of
 from eventlog.config.load import Config
-from eventlog.config.settings import SinkSettings, SourceSettings, WatchSettings
+from eventlog.config.settings import CLOUDEVENTS, MESSAGES, SinkSettings, SourceSettings, WatchSettings
 from eventlog.config.urls import connection_url
 from eventlog.core.catalog import Catalog, Database, build_catalog, match_name
 from eventlog.core.events import EventOptions
@@ -113,7 +114,7 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
                 log,
                 catalog,
                 options,
-                output_format(config),
+                output_format(config, log),
                 counters,
                 reread=lambda: read_catalog(connection, dialect, config, log),
                 captured=captured_tables(config, catalog),
@@ -298,6 +299,7 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
         "concurrency": settings.concurrency if config.sink.type in ("http", "python") else 1,
         "time_of_day": settings.time_of_day or (),
         "heartbeat_interval": settings.heartbeat_interval * 60.0,
+        "singly": _is_single(config),
     }
     return PublisherOptions(
         **{**same_fields(settings, PublisherOptions), **changed},
@@ -354,7 +356,9 @@ def ignored_indent(config: Config) -> str | None:
     if not config.format.indent:
         return None
     if config.format.type != "xds" or config.sink.type == "kafka":
-        return f"{config.sources['format.indent']} has no effect: what goes to Kafka is not indented"
+        return (
+            f"{config.sources['format.indent']} has no effect: what is no XDS, and what goes to Kafka, is not indented"
+        )
     if config.sink.form == "lines":
         return (
             f'{config.sources["format.indent"]} has no effect with form = "lines", which writes an envelope on one '
@@ -363,10 +367,16 @@ def ignored_indent(config: Config) -> str | None:
     return None
 
 
-def output_format(config: Config) -> OutputFormat:
-    """What events are written as. Raises ConfigError."""
+def output_format(config: Config, log: LogTable) -> OutputFormat:
+    """What the events of a log are written as. Raises ConfigError."""
     settings = config.format
-    if settings.type != "qlik-messages":
+    if settings.type == CLOUDEVENTS:
+        from eventlog.publisher.cloudevents import CloudEvents, source_of
+
+        source = settings.source or source_of(connection_url(config.database), log)
+        in_records = config.sink.type == "kafka"
+        return CloudEvents(_mode(config), source, settings.event_type, value_options(config), in_records=in_records)
+    if settings.type != MESSAGES:
         return xds_format(config)
     from eventlog.publisher.qlik_messages import QlikMessages
     from eventlog.qlik.message_options import WriteOptions
@@ -388,6 +398,17 @@ def kafka_properties(settings: SinkSettings | SourceSettings, section: str) -> d
     return properties
 
 
+def _mode(config: Config) -> str:
+    """The mode of CloudEvents (spec/cloudevents.md 2)."""
+    return mode_of(config.format.mode, config.sink.type, config.sink.form)
+
+
+def _is_single(config: Config) -> bool:
+    """Whether a document is one event: CloudEvents over HTTP and to functions that are not batched."""
+    is_cloudevent = config.format.type == CLOUDEVENTS and config.sink.type in ("http", "python")
+    return is_cloudevent and _mode(config) != BATCHED
+
+
 def open_sink(config: Config, stream: TextIO) -> Sink:
     """The sink that the configuration names; ``stream`` is standard output."""
     settings = config.sink
@@ -406,5 +427,8 @@ def open_sink(config: Config, stream: TextIO) -> Sink:
 
         return load_callable(settings.function, Path.cwd())
     if settings.type == "files" and settings.directory is not None:
-        return LineFiles(settings.directory) if settings.form == "lines" else DocumentFiles(settings.directory)
+        is_xds = config.format.type == "xds"
+        if settings.form == "lines":
+            return LineFiles(settings.directory, ".xmll" if is_xds else ".jsonl")
+        return DocumentFiles(settings.directory, ".xml" if is_xds else ".json")
     return StreamSink(stream)

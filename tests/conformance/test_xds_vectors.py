@@ -100,7 +100,7 @@ def publish(case: Case, tmp_path: Path) -> tuple[list[bytes], MemoryLog]:
         log=log,
         catalog=catalog_of(config, database, class_names(config)[1], log),
         options=publisher_options(config, "eventlog"),
-        output=output_format(config),
+        output=output_format(config, log),
         counters=Counters(),
     )
     outgoing: list[Outgoing] = []

@@ -104,6 +104,7 @@ def test_formats_are_known_by_their_names() -> None:
         "qlik-messages",
         "gbase",
         "linter",
+        "cloudevents",
         "debezium",
         "jsonl",
     ]

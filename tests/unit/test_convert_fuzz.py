@@ -22,6 +22,8 @@ SOURCES: list[tuple[str, str, dict[str, Any]]] = [
     ("eventlog", "in.jsonl", {}),
     ("eventlog", "in.csv", {}),
     ("eventlog", "in.parquet", {}),
+    ("cloudevents", "in.jsonl", {}),
+    ("cloudevents", "in.jsonl", {"mode": "batched"}),
     ("debezium", "in.jsonl", {}),
     ("debezium", "in.jsonl", {"schemas_enable": False}),
     ("jsonl", "in.jsonl", {}),

@@ -193,6 +193,21 @@ def test_json_lines_keep_a_change_and_its_types_by_the_catalogue(native: list[Ch
         assert through("jsonl", native, Path(directory), ".jsonl") == native
 
 
+@pytest.mark.parametrize("mode", ["structured", "batched"])
+def test_cloudevents_keep_a_change_and_its_types_by_the_catalogue(mode: str) -> None:
+    @settings(max_examples=60, deadline=None)
+    @given(LOG_CHANGES)
+    def keep(native: list[Change]) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            named = format_named("cloudevents")
+            target, report = str(Path(directory) / "events.json"), Report(strict=True)
+            named.write(iter(native), target, {"catalog": CATALOG, "mode": mode, "batch_size": 2}, report)
+            assert report.written == len(native)
+            assert list(named.read(target, {"catalog": CATALOG}, report)) == native
+
+    keep()
+
+
 @settings(max_examples=60, deadline=None)
 @given(XDS_CHANGES)
 def test_documents_through_the_log_lose_their_position_only(native: list[Change]) -> None:

@@ -84,6 +84,18 @@ def test_no_line_of_changes_stops_the_reader(tmp_path: Path, cases: int) -> None
     run(cases, path, lambda rnd: lines_of(rnd, line), lambda rnd: read(format, path, rnd.choice(OPTIONS)), 0.9)
 
 
+@pytest.mark.parametrize("cases", CASES)
+def test_no_cloudevent_stops_the_reader(tmp_path: Path, cases: int) -> None:
+    good = lines(tmp_path, "cloudevents", "events.jsonl")
+    path, format = tmp_path / "in.jsonl", format_named("cloudevents")
+
+    def line(number: int) -> bytes:
+        one = good[number % len(good)]
+        return b"[" + one + b"]" if number % 5 == 0 else one
+
+    run(cases, path, lambda rnd: lines_of(rnd, line), lambda rnd: read(format, path, rnd.choice(OPTIONS)), 0.9)
+
+
 def documents(rnd: Random, good: list[bytes]) -> bytes:
     bad = []
     for _ in range(OF_A_FILE):

@@ -13,6 +13,7 @@ from loss_forms import CATALOG
 from loss_samples import SAMPLES
 
 from eventlog.changes.format import Report
+from eventlog.cloudevents import options as cloudevents
 from eventlog.config.settings import SourceSettings
 from eventlog.conversion import convert, format_named, in_own_options
 from eventlog.debezium import options as debezium
@@ -38,6 +39,7 @@ class Form(NamedTuple):
 FORMS: Final = (
     Form("xds", "one.xmll", (DocumentReaderOptions,), (DocumentWriterOptions,)),
     Form("eventlog", "one.jsonl", (LogReaderOptions,), (LogWriterOptions,)),
+    Form("cloudevents", "one.jsonl", (cloudevents.ReadOptions,), (cloudevents.WriteOptions,)),
     Form("jsonl", "one.jsonl", (JsonlOptions,), (JsonlOptions,)),
     Form("gbase", "one.cdc", (gbase.ReadOptions,), (gbase.WriteOptions,)),
     Form(

@@ -1,0 +1,242 @@
+"""A change as a CloudEvent, and back (spec/cloudevents.md 3, 4; CloudEvents 1.0.2, JSON format 1.0.2)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from eventlog.changes.json_form import utc_text, value_to_plain_json
+from eventlog.changes.keys import refuse_without_row, written_columns
+from eventlog.cloudevents.options import is_no_text
+from eventlog.errors import FormatError, NotExpressible, shown
+from eventlog.model import Change, ChangeOp, Row, Value
+
+SPECVERSION: Final = "1.0"
+DATA_TYPE: Final = "application/json"
+
+_OPERATIONS: Final = {op: op.value.lower() for op in ChangeOp}
+_OPS: Final = {name: op for op, name in _OPERATIONS.items()}
+_NOTHING: Final[Mapping[str, Value]] = {}
+
+
+class CloudEvent(NamedTuple):
+    """An event: its attributes (CloudEvents 1.0.2, "Context Attributes"), None = left out, and its data."""
+
+    id: str
+    source: str
+    type: str
+    subject: str | None
+    time: str | None
+    data: Mapping[str, Any]
+
+    def attributes(self) -> dict[str, str]:
+        """All attributes but ``datacontenttype``, in the order in which they are written."""
+        event_id, source, event_type, subject, time, _ = self
+        written = {"specversion": SPECVERSION, "id": event_id, "source": source, "type": event_type}
+        if subject is not None:
+            written["subject"] = subject
+        if time is not None:
+            written["time"] = time
+        return written
+
+    def text(self) -> str:
+        """The event in the JSON format (JSON format 1.0.2, 3), on one line."""
+        return as_text({**self.attributes(), "datacontenttype": DATA_TYPE, "data": self.data})
+
+
+_encode: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+
+
+def as_text(value: Any) -> str:
+    """JSON on one line, which UTF-8 holds: half a surrogate pair is written as an escape."""
+    text = _encode(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":"))
+    return text
+
+
+def event_writer(source: str, event_type: str) -> Callable[[Change, str, str | None], CloudEvent]:
+    """The function that makes the event of a change, its id and subject given; a subject that no attribute may hold is
+    left out. Raises NotExpressible for such an id, NeedsQueryBack and NeedsRowCodec for a change without its row.
+    """
+    type_of = lru_cache(maxsize=4096)(lambda op, schema, table: _type(event_type, op, schema, table))
+
+    def write(change: Change, event_id: str, subject: str | None) -> CloudEvent:
+        if not event_id or is_no_text(event_id):
+            raise NotExpressible(
+                f"{change.op} of {change.table!r} at {shown(event_id)}: no CloudEvent has such an id: it is empty or "
+                "holds a character that attributes may not hold"
+            )
+        refuse_without_row(change)
+        time = None if change.commit_time is None else utc_text(change.commit_time)
+        subject = None if not subject or is_no_text(subject) else subject
+        return CloudEvent(
+            event_id, source, type_of(change.op, change.schema, change.table), subject, time, data_of(change)
+        )
+
+    return write
+
+
+def _type(template: str, op: ChangeOp, schema: str | None, table: str) -> str:
+    text = template.format(operation=_OPERATIONS[op], schema=schema or "", **{"class": table})
+    if is_no_text(text):
+        raise NotExpressible(f"{table!r} holds a character that the type of an event may not hold: see event_type")
+    return text
+
+
+def data_of(change: Change) -> dict[str, Any]:
+    """The data of an event (spec/cloudevents.md 4)."""
+    op, key = change.op, change.key
+    data: dict[str, Any] = {"operation": _OPERATIONS[op]}
+    if change.schema is not None:
+        data["schema"] = change.schema
+    data["class"] = change.table
+    if key is not None:
+        data["key"] = {name: value_to_plain_json(value) for name, value in key}
+    if op is not ChangeOp.TRUNCATE:
+        before, after = change.before or _NOTHING, change.after or _NOTHING
+        names = dict(key or ())
+        others = [name for name in (*after, *(name for name in before if name not in after)) if name not in names]
+        if op is ChangeOp.UPDATE:
+            changed = [*_changed_key(change), *written_columns(change)]
+            unknown = frozenset(change.extras.get("changed_unknown") or ())
+            known = {name: value for name, value in before.items() if name not in unknown} if unknown else before
+            data["columns"] = _values(changed, known, after)
+            if unchanged := _values([name for name in others if name not in data["columns"]], before, after):
+                data["unchanged"] = unchanged
+        else:
+            data["columns"] = _values(others, before, after)
+    if change.user is not None:
+        data["user"] = change.user
+    if change.transaction_id is not None:
+        transaction = {"id": change.transaction_id, "number": change.event_number, "last": change.last_in_transaction}
+        data["transaction"] = {name: value for name, value in transaction.items() if value is not None}
+    return data
+
+
+def _values(names: list[str], before: Row, after: Row) -> dict[str, dict[str, Any]]:
+    """What is known of columns, old and new."""
+    values: dict[str, dict[str, Any]] = {}
+    for name in names:
+        values[name] = value = {}
+        if name in before:
+            value["old"] = value_to_plain_json(before[name])
+        if name in after:
+            value["new"] = value_to_plain_json(after[name])
+    return values
+
+
+def _changed_key(change: Change) -> list[str]:
+    """The key columns that an update changes."""
+    before, changed = change.before or _NOTHING, change.changed or ()
+    return [name for name, value in change.key or () if name in changed or (name in before and before[name] != value)]
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def change_of(event: Any) -> Change | None:
+    """The change of an event in the JSON format; None if its data are none of ours. Text stays text.
+
+    Raises FormatError for what is no CloudEvent, or whose data are not as spec/cloudevents.md 4 says.
+    """
+    if not isinstance(event, dict):
+        raise FormatError(f"a CloudEvent is a JSON object, not {type(event).__name__}")
+    for name in ("specversion", "id", "source", "type"):
+        if not isinstance(event.get(name), str) or not event[name]:
+            raise FormatError(f"{name} of a CloudEvent is a text that is not empty, not {shown(repr(event.get(name)))}")
+    if event["specversion"] != SPECVERSION:
+        raise FormatError(f"specversion {shown(event['specversion'])} is not {SPECVERSION}, which is read")
+    data = event.get("data")
+    if not isinstance(data, dict) or "operation" not in data or "class" not in data:
+        return None
+    try:
+        return _change(event, data)
+    except (FormatError, TypeError, ValueError, OverflowError) as error:
+        raise FormatError(f"event {shown(event['id'])} cannot be read: {error}") from error
+
+
+def _change(event: Mapping[str, Any], data: Mapping[str, Any]) -> Change:
+    operation, table = data["operation"], data["class"]
+    if not isinstance(operation, str) or operation not in _OPS:
+        raise FormatError(f"operation {shown(repr(operation))} is none of {', '.join(_OPS)}")
+    if not isinstance(table, str):
+        raise FormatError(f"class is {shown(repr(table))}, which is no text")
+    op = _OPS[operation]
+    key = _member(data, "key", dict)
+    new_key = {} if key is None else {name: _value(value) for name, value in key.items()}
+    columns, unchanged = _cells(data, "columns"), _cells(data, "unchanged")
+    known = [*columns.items(), *unchanged.items()]
+    olds = {name: _value(cell["old"]) for name, cell in known if "old" in cell}
+    news = {name: _value(cell["new"]) for name, cell in known if "new" in cell}
+    before: Row | None = None
+    after: Row | None = None
+    match op:
+        case ChangeOp.INSERT | ChangeOp.REFRESH:
+            after = {**new_key, **news}
+        case ChangeOp.UPDATE:
+            before, after = {**new_key, **olds} if olds else None, {**news, **new_key}
+        case ChangeOp.DELETE:
+            before = {**new_key, **olds} if olds or key is not None else None
+    transaction = _member(data, "transaction", dict) or {}
+    time = _member(event, "time", str)
+    return Change(
+        _member(data, "schema", str),
+        table,
+        op,
+        None if key is None else tuple(new_key.items()),
+        before,
+        after,
+        frozenset(columns) if op is ChangeOp.UPDATE else None,
+        event["id"],
+        _member(transaction, "id", str),
+        _member(transaction, "number", int),
+        _member(transaction, "last", bool),
+        None if time is None else _moment(time),
+        _member(data, "user", str),
+        {"source": event["source"], "type": event["type"]},
+    )
+
+
+def _member(of: Mapping[str, Any], name: str, kind: type) -> Any:
+    """A member of this type, None where it is missing or null."""
+    found = of.get(name)
+    if found is not None and (not isinstance(found, kind) or (kind is int and isinstance(found, bool))):
+        raise FormatError(f"{name} is {shown(repr(found))}, which is no {kind.__name__}")
+    return found
+
+
+def _cells(data: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, Any]]:
+    cells = _member(data, name, dict) or {}
+    for column, cell in cells.items():
+        if not isinstance(cell, dict):
+            raise FormatError(f'{name}: {shown(column)} is no object such as {{"old": 1, "new": 2}}')
+    return cells
+
+
+def _value(value: Any) -> Value:
+    """A value out of JSON, as ``parsed_json`` gives it."""
+    match value:
+        case list():
+            return tuple(_value(one) for one in value)
+        case dict():
+            raise FormatError(f"an object of {', '.join(map(shown, value)) or 'nothing'} is no value of a column")
+        case Decimal():
+            return float(value)
+        case _:
+            plain: Value = value
+            return plain
+
+
+def _moment(text: str) -> datetime:
+    """The moment of ``time`` (RFC 3339)."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise FormatError(f"time {shown(text)} says no zone, as RFC 3339 has it")
+    return moment.astimezone(UTC)

@@ -1,0 +1,142 @@
+"""The format ``cloudevents`` of the converter: events in files (spec/cloudevents.md 5).
+
+A file holds an event a line, or JSON arrays of events: a batch a line, or the whole file one array or one event, as
+printed for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from eventlog.changes.catalog_file import database_of
+from eventlog.changes.format import Format, Report
+from eventlog.changes.json_form import typed_change
+from eventlog.changes.keys import class_of_change, with_key
+from eventlog.changes.to_events import association_text
+from eventlog.cloudevents.event import change_of, event_writer
+from eventlog.cloudevents.options import BATCHED, ReadOptions, WriteOptions
+from eventlog.core.catalog import Catalog, build_catalog
+from eventlog.core.options import parse_options
+from eventlog.errors import ConfigError, FormatError, NotExpressible, with_location
+from eventlog.files.atomic import whole_file
+from eventlog.files.lines import LONGEST, files_in, numbered_lines, parsed_json, text_of
+from eventlog.model import Change, ChangeOp
+
+_ENDINGS: Final = (".json", ".jsonl", ".ndjson")
+
+
+def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
+    """The changes of the events of a file, or of the files of a directory in the order of their names.
+
+    What cannot be read is passed over; events whose data are none of ours are counted as ``other_events``.
+    """
+    chosen = parse_options(ReadOptions, options, "the cloudevents reader")
+    catalog = _catalog(chosen)
+    for path in _files(Path(source)):
+        with path.open("rb") as file:
+            for place, value in _values(file, path, report):
+                events = enumerate(value, 1) if isinstance(value, list) else ((0, value),)
+                for number, event in events:
+                    try:
+                        change = change_of(event)
+                        if change is None:
+                            report.count("other_events")
+                            continue
+                        change = typed_change(change, catalog)
+                    except FormatError as error:
+                        report.skip(with_location(error, f"{place}, event {number}" if number else place))
+                        continue
+                    report.read += 1
+                    yield change
+
+
+def _catalog(options: ReadOptions | WriteOptions) -> Catalog | None:
+    database = database_of(options.catalog)
+    return None if database is None else build_catalog(database)
+
+
+def _files(source: Path) -> list[Path]:
+    if not source.is_dir():
+        return [source]
+    files = files_in(source, _ENDINGS)
+    if not files:
+        raise ConfigError(f"the directory {source} holds no {', '.join(_ENDINGS)} file")
+    return files
+
+
+def _values(file: BinaryIO, path: Path, report: Report) -> Iterator[tuple[str, Any]]:
+    """The values of a file with their places: one a line, or, if its first line goes on, the file is one."""
+    is_first = True
+    for number, line in numbered_lines(file, path):
+        place = f"{path}, line {number}"
+        if is_first and _goes_on(line):
+            place = str(path)
+            line += file.read(LONGEST + 1 - len(line))
+            if len(line) > LONGEST:
+                raise FormatError(f"{path}: longer than {LONGEST} bytes: write an event, or an array of some, a line")
+        is_first = False
+        try:
+            value = parsed_json(text_of(line))
+        except FormatError as error:
+            report.skip(with_location(error, place))
+            continue
+        yield place, value
+
+
+def _goes_on(line: bytes) -> bool:
+    """Whether a line begins a value that goes on behind it."""
+    text = line.strip().removeprefix(b"\xef\xbb\xbf")
+    return text[:1] in (b"{", b"[") and text[-1:] not in (b"}", b"]")
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
+    """Changes as events in a file, whole or not at all. One that no event can hold is passed over."""
+    chosen = parse_options(WriteOptions, options, "the cloudevents writer")
+    texts = _texts(changes, chosen, report)
+    with whole_file(target) as file:
+        if chosen.mode != BATCHED:
+            file.writelines(f"{text}\n".encode() for text in texts)
+            return
+        while batch := list(islice(texts, chosen.batch_size)):
+            file.write(f"[{','.join(batch)}]\n".encode())
+
+
+def _texts(changes: Iterable[Change], options: WriteOptions, report: Report) -> Iterator[str]:
+    """The events of all changes; one without a position is named by its number."""
+    catalog = _catalog(options)
+    event_of = event_writer(options.source, options.event_type)
+    for number, change in enumerate(changes, 1):
+        try:
+            change, subject = _named(change, catalog)
+            text = event_of(change, str(number) if change.position is None else change.position, subject).text()
+        except FormatError as error:
+            report.skip(error)
+            continue
+        report.written += 1
+        yield text
+
+
+def _named(change: Change, catalog: Catalog | None) -> tuple[Change, str | None]:
+    """The change with the key that the catalogue knows, and the association of its object; None if there is none."""
+    object_class = class_of_change(catalog, change)
+    if change.op is ChangeOp.TRUNCATE:
+        return change, None
+    if object_class is not None:
+        if change.schema is None and catalog is not None:
+            change = change._replace(schema=catalog.schema)
+        change = with_key(change, object_class)
+    if change.key is None:
+        return change, None
+    try:
+        return change, association_text(change, change.key, object_class)
+    except NotExpressible:  # a key with NULL, or with characters that no association holds: the data have it
+        return change, None
+
+
+FORMAT: Final = Format("cloudevents", read, write)

@@ -1,0 +1,111 @@
+"""The options of reading and writing CloudEvents, and the mode that a sink takes (spec/cloudevents.md 1, 2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any, Final
+
+from eventlog.changes.catalog_file import CATALOG, CatalogOption
+from eventlog.core import parameters
+from eventlog.core.options import TEXT, Kind, Option, check, choice, shared
+
+STRUCTURED: Final = "structured"
+BATCHED: Final = "batched"
+BINARY: Final = "binary"
+
+NAMES_IN_TYPE: Final = ("operation", "schema", "class")
+
+is_no_text: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef"
+    + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
+    + "]"
+).search
+"""Whether a text holds a character that no attribute may hold (CloudEvents 1.0.2, "Type System", String)."""
+
+_is_uri_reference: Final = re.compile(r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+").fullmatch
+
+
+def _parse_source(value: Any) -> str:
+    text: str = TEXT.parse(value)
+    if _is_uri_reference(text) is None:
+        raise ValueError("a character of it stands in no URI: write it as %XX")
+    return text
+
+
+def _parse_event_type(value: Any) -> str:
+    text: str = TEXT.parse(value)
+    try:
+        parts = list(Formatter().parse(text))
+    except ValueError as error:
+        raise ValueError(f"{error}: write {{{{ and }}}} for braces") from None
+    for _, name, form, conversion in parts:
+        if name is not None and (name not in NAMES_IN_TYPE or form or conversion):
+            raise ValueError(f"{{{name}}} is none of {', '.join(f'{{{one}}}' for one in NAMES_IN_TYPE)}")
+    if is_no_text(text):
+        raise ValueError("it holds a control character")
+    return text
+
+
+MODE: Final = Option(
+    None, choice(STRUCTURED, BATCHED, BINARY),
+    "an event alone, a JSON array of all events of an envelope, or data alone with the rest in headers; default: "
+    "batched to http and python, binary to kafka, structured to stdout and files",
+    example=STRUCTURED,
+)  # fmt: skip
+SOURCE: Final = Option(
+    None, Kind(_parse_source, "a URI, or a reference such as /hr"),
+    "source of the events; default: /<database>/<schema>/<log>", example="https://hr.example.com/eventlog",
+)  # fmt: skip
+EVENT_TYPE: Final = Option(
+    "eventlog.{operation}", Kind(_parse_event_type, "a text with {operation}, {schema}, {class}"),
+    "type of the events",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """Options of the reader: by the catalogue it makes dates, decimals, bytes and so on of texts."""
+
+    catalog: CatalogOption = shared(CATALOG)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Options of the writer. Raises ConfigError."""
+
+    catalog: CatalogOption = shared(CATALOG)
+    mode: str = shared(
+        MODE, default=STRUCTURED, kind=choice(STRUCTURED, BATCHED),
+        about="an event a line, or a JSON array of up to batch_size events a line",
+    )  # fmt: skip
+    source: str = shared(SOURCE, default="/eventlog", about="source of the events")
+    event_type: str = shared(EVENT_TYPE)
+    batch_size: int = shared(parameters.BATCH_SIZE)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+_DEFAULT_MODES: Final[Mapping[str, str]] = {"http": BATCHED, "python": BATCHED, "kafka": BINARY}
+
+
+def mode_of(chosen: str | None, sink: str, form: str) -> str:
+    """The mode of a sink of this type, whose files have this ``form``; ``chosen``: the option, None = the usual one."""
+    return chosen or _DEFAULT_MODES.get(sink, STRUCTURED if form == "lines" else BATCHED)
+
+
+def refused_mode(chosen: str | None, sink: str, form: str) -> str | None:
+    """Why a sink cannot take the mode that is chosen, None if it can."""
+    if chosen == BATCHED and sink == "kafka":
+        return "a record of Kafka is one event (Kafka protocol binding 1.3): set structured or binary"
+    if chosen == BINARY and sink not in ("http", "kafka"):
+        return f"{sink} has no headers for it: set structured or batched"
+    if chosen == STRUCTURED and sink == "files" and form == "documents":
+        return 'a file is an envelope with sink.form = "documents": set batched, or sink.form = "lines"'
+    return None

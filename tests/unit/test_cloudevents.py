@@ -1,0 +1,400 @@
+"""CloudEvents: what an event says, how it is read, and how a log is published as such (spec/cloudevents.md)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from math import inf, nan
+from pathlib import Path
+from typing import Any
+
+import pytest
+from publisher_world import NO_WAIT, World
+from samples import CATALOG, row, usr
+from shared import PlainSink
+from sqlalchemy import make_url
+
+from eventlog.changes.format import Report
+from eventlog.cloudevents.event import change_of, data_of, event_writer
+from eventlog.cloudevents.format import read, write
+from eventlog.config.load import Config, load
+from eventlog.core.events import Outgoing
+from eventlog.core.values import ValueOptions
+from eventlog.errors import FormatError, NotExpressible
+from eventlog.model import ALL, Answer, Change, ChangeOp, Level, Lob, LogRow, Operation, Verdict
+from eventlog.publisher import open as publisher_open
+from eventlog.publisher.cloudevents import CloudEvents, source_of
+from eventlog.publisher.flight import Flight
+from eventlog.publisher.sinks import Document
+from eventlog.sql.log_table import LogTable
+
+ITEM = Change(
+    "app",
+    "item",
+    ChangeOp.UPDATE,
+    (("id", 7),),
+    {"id": 7, "name": "nut", "price": Decimal("1.50")},
+    {"id": 7, "name": "nut", "price": Decimal("1.75"), "note": None},
+    frozenset({"price", "note"}),
+    "12",
+    commit_time=datetime(2024, 5, 10, 12, 0, 0, 15_625, tzinfo=UTC),
+    user="scott",
+)
+EVENT = {
+    "specversion": "1.0",
+    "id": "12",
+    "source": "/hr/app/eventlog",
+    "type": "eventlog.update",
+    "subject": "id=7,table=item,schema=app",
+    "time": "2024-05-10T12:00:00.015625Z",
+    "datacontenttype": "application/json",
+    "data": {
+        "operation": "update",
+        "schema": "app",
+        "class": "item",
+        "key": {"id": 7},
+        "columns": {"price": {"old": "1.50", "new": "1.75"}, "note": {"new": None}},
+        "unchanged": {"name": {"old": "nut", "new": "nut"}},
+        "user": "scott",
+    },
+}
+
+
+def event_of(change: Change, subject: str | None = None, event_type: str = "eventlog.{operation}") -> dict[str, Any]:
+    event: dict[str, Any] = json.loads(
+        event_writer("/hr/app/eventlog", event_type)(change, change.position or "", subject).text()
+    )
+    return event
+
+
+def inserted(value: Any) -> Any:
+    change = Change("app", "item", ChangeOp.INSERT, (("id", 7),), None, {"id": 7, "x": value}, position="1")
+    return event_of(change)["data"]["columns"]["x"]["new"]
+
+
+# --- the event --------------------------------------------------------------------------------------------------------
+
+
+def test_an_event_says_who_what_and_when_and_its_data_the_change() -> None:
+    assert event_of(ITEM, "id=7,table=item,schema=app") == EVENT
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (None, None),
+        (True, True),
+        (2**53 - 1, 2**53 - 1),
+        (2**53, "9007199254740992"),
+        (1.5, 1.5),
+        (nan, "NaN"),
+        (-inf, "-Infinity"),
+        (Decimal("1.50"), "1.50"),
+        (b"\xbb\xbb", "u7s="),
+        (Lob(b"\xbb"), "uw=="),
+        (datetime(2024, 5, 10, 12), "2024-05-10T12:00:00"),
+        (datetime(2024, 5, 10, 12, tzinfo=UTC), "2024-05-10T12:00:00+00:00"),
+        (("red", "big"), ["red", "big"]),
+        (("red",), ["red"]),
+        ("half a pair \ud800", "half a pair \ud800"),
+    ],
+)
+def test_a_value_is_what_json_has_or_text(value: Any, written: Any) -> None:
+    assert inserted(value) == written
+
+
+def test_an_old_value_that_is_not_known_is_left_out() -> None:
+    change = ITEM._replace(before=None)
+    assert event_of(change)["data"]["columns"] == {"price": {"new": "1.75"}, "note": {"new": None}}
+    assert event_of(change)["data"]["unchanged"] == {"name": {"new": "nut"}}
+
+
+def test_a_deleted_row_has_old_values_alone() -> None:
+    change = Change("app", "item", ChangeOp.DELETE, (("id", 7),), {"id": 7, "name": "nut"}, None, position="3")
+    assert event_of(change)["data"] == {
+        "operation": "delete", "schema": "app", "class": "item", "key": {"id": 7}, "columns": {"name": {"old": "nut"}},
+    }  # fmt: skip
+
+
+def test_a_key_that_changes_stands_among_the_columns() -> None:
+    change = ITEM._replace(key=(("id", 8),), after={"id": 8, "price": Decimal(2)}, changed=frozenset({"id", "price"}))
+    data = event_of(change)["data"]
+    assert (data["key"], data["columns"]["id"]) == ({"id": 8}, {"old": 7, "new": 8})
+
+
+def test_a_truncate_has_neither_key_nor_columns() -> None:
+    change = Change("app", "item", ChangeOp.TRUNCATE, position="4")
+    assert event_of(change)["data"] == {"operation": "truncate", "schema": "app", "class": "item"}
+
+
+def test_a_transaction_is_told_where_the_source_knows_it() -> None:
+    change = ITEM._replace(transaction_id="A1", event_number=2, last_in_transaction=False)
+    assert event_of(change)["data"]["transaction"] == {"id": "A1", "number": 2, "last": False}
+
+
+def test_what_is_not_known_is_left_out_of_the_attributes() -> None:
+    event = event_of(ITEM._replace(commit_time=None))
+    assert "time" not in event
+    assert "subject" not in event
+
+
+def test_the_type_names_operation_schema_and_class() -> None:
+    assert event_of(ITEM, event_type="com.example.{schema}.{class}.{operation}.v1")["type"] == (
+        "com.example.app.item.update.v1"
+    )
+
+
+@pytest.mark.parametrize("character", ["\n", "\x7f", "\x85", "\ufffe", "\ud800", "\U0010ffff"])
+def test_a_character_that_attributes_may_not_hold_is_in_none(character: str) -> None:
+    assert "subject" not in event_of(ITEM, f'id="a{character}",table=item')
+    with pytest.raises(NotExpressible, match="no CloudEvent has such an id"):
+        event_of(ITEM._replace(position=f"a{character}"))
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_event_is_read_as_the_change_it_says() -> None:
+    change = change_of(EVENT)
+    assert change == ITEM._replace(
+        before={"id": 7, "name": "nut", "price": "1.50"}, after={"id": 7, "name": "nut", "price": "1.75", "note": None}
+    )
+    assert change is not None
+    assert change.extras == {"source": "/hr/app/eventlog", "type": "eventlog.update"}
+
+
+@pytest.mark.parametrize("content", [
+    json.dumps(EVENT),
+    f"{json.dumps(EVENT)}\n\n{json.dumps([EVENT])}\n",
+    json.dumps([EVENT, EVENT]),
+    json.dumps([EVENT, EVENT], indent=1),
+    json.dumps(EVENT, indent=1),
+    f"[{json.dumps(EVENT)},\n{json.dumps(EVENT)}]\n",
+    f"\ufeff{json.dumps(EVENT)}\n",
+])  # fmt: skip
+def test_files_hold_events_and_arrays_a_line_or_one_of_them(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "events.json"
+    path.write_text(content)
+    changes = list(read(str(path), {}, Report(strict=True)))
+    assert [change.position for change in changes] == ["12"] * content.count('"specversion"')
+
+
+def test_files_of_a_directory_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
+    for number in (10, 9):
+        (tmp_path / f"{number}.jsonl").write_text(json.dumps({**EVENT, "id": str(number)}))
+    assert [change.position for change in read(str(tmp_path), {}, Report(strict=True))] == ["9", "10"]
+
+
+def test_events_of_others_are_counted_and_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    others = [{**EVENT, "data": data} for data in ("text", None, {"a": 1}, [1])]
+    path.write_text("".join(json.dumps(event) + "\n" for event in (*others, EVENT)))
+    report = Report()
+    assert len(list(read(str(path), {}, report))) == 1
+    assert report.counters == {"other_events": 4}
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        ([], "a CloudEvent is a JSON object, not list"),
+        ({**EVENT, "specversion": "0.3"}, "specversion '0.3' is not 1.0"),
+        ({**EVENT, "id": ""}, "id of a CloudEvent is a text that is not empty"),
+        ({**EVENT, "source": None}, "source of a CloudEvent"),
+        ({**EVENT, "data": {**EVENT["data"], "operation": "merge"}}, "operation .* is none of insert, update"),  # type: ignore[dict-item]
+        ({**EVENT, "data": {**EVENT["data"], "columns": {"a": 1}}}, 'no object such as {"old": 1, "new": 2}'),  # type: ignore[dict-item]
+        ({**EVENT, "time": "2024-05-10T12:00:00"}, "says no zone"),
+        ({**EVENT, "time": "noon"}, "event '12' cannot be read"),
+    ],
+)
+def test_what_is_no_event_of_ours_is_refused_with_what_is_wrong(event: Any, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        change_of(event)
+
+
+def test_an_error_names_file_line_and_place_in_the_batch(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text(f"{json.dumps(EVENT)}\n{json.dumps([EVENT, 7])}\n{{\n")
+    report = Report()
+    assert len(list(read(str(path), {}, report))) == 2
+    assert [problem.removeprefix(str(path)) for problem in report.problems] == [
+        ", line 2, event 2: a CloudEvent is a JSON object, not int",
+        ", line 3: no JSON: Expecting property name enclosed in double quotes: line 2 column 1 (char 2)",
+    ]
+
+
+def test_a_change_without_a_position_is_named_by_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    write([ITEM, ITEM._replace(position=None)], str(path), {"mode": "batched", "source": "urn:x"}, Report(strict=True))
+    (batch,) = map(json.loads, path.read_text().splitlines())
+    assert [(event["id"], event["source"]) for event in batch] == [("12", "urn:x"), ("2", "urn:x")]
+
+
+# --- publishing -------------------------------------------------------------------------------------------------------
+
+FNAME, LNAME = (next(one for one in usr().attributes if one.name == name) for name in ("fname", "lname"))
+PHONE = next(attribute for attribute in usr().attributes if attribute.name == "usr_phone.phoneno")
+OBJECT = usr(), "idu=7"
+MODIFY = Outgoing("12", [12], OBJECT, Operation.MODIFY, [(12, 2, OBJECT, FNAME, "a", "é%")])
+DELETE = Outgoing("13", [13], OBJECT, Operation.DELETE, (), sendings=2)
+ROW = LogRow(12, "N", 2, "2024-05-10 11:59:59.5", "app", "usr", "idu=7", "fname", "a", "é%")
+
+
+def document(mode: str, *events: Outgoing, in_records: bool = False) -> Document:
+    output = CloudEvents(mode, "/db/log", "hr.{operation}", ValueOptions("full"), in_records=in_records)
+    return output.document(CATALOG, Flight(3, (), "", {12: ROW}), 1, events)
+
+
+def test_a_structured_document_is_an_event_a_line() -> None:
+    made = document("structured", MODIFY, DELETE)
+    first, second = map(json.loads, made.body.splitlines())
+    assert first == {
+        "specversion": "1.0",
+        "id": "12",
+        "source": "/db/log",
+        "type": "hr.update",
+        "subject": "idu=7,table=usr,schema=indirect",
+        "time": "2024-05-10T11:59:59.5Z",
+        "datacontenttype": "application/json",
+        "data": {
+            "operation": "update",
+            "schema": "indirect",
+            "class": "usr",
+            "key": {"idu": 7},
+            "columns": {"fname": {"old": "a", "new": "é%"}},
+            "user": "app",
+        },
+    }
+    assert (second["id"], second["type"], second["data"]["columns"]) == ("13.2", "hr.delete", {})
+    assert "time" not in second
+    assert made.media_type == "application/cloudevents+json; charset=UTF-8"
+
+
+def test_a_batch_is_an_array_of_the_same_events() -> None:
+    made = document("batched", MODIFY, DELETE)
+    assert json.loads(made.body) == list(map(json.loads, document("structured", MODIFY, DELETE).body.splitlines()))
+    assert made.media_type == "application/cloudevents-batch+json; charset=UTF-8"
+
+
+def test_in_binary_mode_the_body_is_the_data_and_headers_are_percent_encoded() -> None:
+    key = usr(), 'idu="7 é"'
+    made = document("binary", MODIFY._replace(object_id=key))
+    assert json.loads(made.body)["columns"] == {"fname": {"old": "a", "new": "é%"}}
+    assert (made.media_type, made.headers) == (
+        "application/json",
+        (
+            ("ce-specversion", "1.0"),
+            ("ce-id", "12"),
+            ("ce-source", "/db/log"),
+            ("ce-type", "hr.update"),
+            ("ce-subject", "idu=%227%20%C3%A9%22,table=usr,schema=indirect"),
+            ("ce-time", "2024-05-10T11:59:59.5Z"),
+        ),
+    )
+
+
+def test_a_record_of_kafka_is_an_event_under_its_association() -> None:
+    (binary,), (again,) = document("binary", MODIFY, DELETE, in_records=True).records
+    assert (binary.key, binary.topic) == (b"idu=7,table=usr,schema=indirect", None)  # type: ignore[union-attr]
+    assert dict(binary.headers)["content-type"] == b"application/json"  # type: ignore[union-attr]
+    assert dict(again.headers)["ce_id"] == b"13.2"  # type: ignore[union-attr]
+    (structured,), _ = document("structured", MODIFY, DELETE, in_records=True).records
+    assert structured.headers == (("content-type", b"application/cloudevents+json; charset=UTF-8"),)  # type: ignore[union-attr]
+    event = json.loads(structured.value)  # type: ignore[union-attr]
+    assert event["data"] == json.loads(binary.value)  # type: ignore[union-attr]
+
+
+def test_values_that_are_removed_whatever_they_are_have_no_old_one() -> None:
+    read_back = ((FNAME, "b"), (LNAME, None), (PHONE, ("1", "2")))
+    steps = [(12, 6, OBJECT, attribute, ALL, value) for attribute, value in read_back]
+    (event,) = map(json.loads, document("structured", MODIFY._replace(steps=steps)).body.splitlines())
+    assert event["data"]["columns"] == {
+        "fname": {"new": "b"}, "lname": {"new": None}, "usr_phone.phoneno": {"new": ["1", "2"]},
+    }  # fmt: skip
+
+
+def test_a_value_that_python_cannot_hold_is_text() -> None:
+    age = next(attribute for attribute in usr().attributes if attribute.name == "idu" or attribute.value_type == "int")
+    digits = "9" * 5000
+    made = document("structured", MODIFY._replace(steps=[(12, 2, OBJECT, age, "1", digits)]))
+    assert json.loads(made.body)["data"]["columns"][age.name] == {"old": "1", "new": digits}
+
+
+def test_a_preview_shows_events_as_lines() -> None:
+    output = CloudEvents("binary", "/db/log", "hr.{operation}", ValueOptions("full"))
+    assert [json.loads(line)["id"] for line in output.preview(CATALOG, [MODIFY, DELETE]).splitlines()] == ["12", "13.2"]
+
+
+@pytest.mark.parametrize(
+    ("url", "schema", "source"),
+    [
+        ("postgresql+psycopg://publisher:secret@db.example.com/hr", "public", "/hr/public/eventlog"),
+        ("postgresql+psycopg://publisher@/h%20r", "a/b", "/h%20r/a%2Fb/eventlog"),
+        ("sqlite:////var/lib/hr.db", None, "/hr.db/eventlog"),
+    ],
+)
+def test_the_source_names_database_schema_and_log(url: str, schema: str | None, source: str) -> None:
+    assert source_of(make_url(url), LogTable(schema, "eventlog", ())) == source
+
+
+def config_of(**flags: str) -> Config:
+    named = {name.replace("__", "."): value for name, value in flags.items()}
+    return load(None, {"EVENTLOG_DATABASE_URL": "sqlite://"}, {"format.type": "cloudevents", **named})
+
+
+@pytest.mark.parametrize(
+    ("sink", "mode", "singly"),
+    [
+        ({"sink__type": "http", "sink__url": "http://localhost/"}, "batched", False),
+        ({"sink__type": "http", "sink__url": "http://localhost/", "format__mode": "structured"}, "structured", True),
+        ({"sink__type": "http", "sink__url": "http://localhost/", "format__mode": "binary"}, "binary", True),
+        ({"sink__type": "python", "sink__function": "m:f"}, "batched", False),
+        ({"sink__type": "kafka", "sink__brokers": "b:1"}, "binary", False),
+        ({"sink__type": "files", "sink__directory": "d"}, "structured", False),
+        ({"sink__type": "files", "sink__directory": "d", "sink__form": "documents"}, "batched", False),
+        ({}, "structured", False),
+    ],
+)
+def test_each_sink_has_its_usual_mode(sink: dict[str, str], mode: str, singly: bool) -> None:
+    config = config_of(**sink)
+    output = publisher_open.output_format(config, LogTable(None, "eventlog", ()))
+    assert isinstance(output, CloudEvents)
+    assert (output.mode, publisher_open.publisher_options(config, "").singly) == (mode, singly)
+
+
+class Receiver(PlainSink):
+    """Keeps the event-ids of documents, and answers as it is told."""
+
+    def __init__(self, **verdicts: Verdict) -> None:
+        self.verdicts = {name.removeprefix("_"): verdict for name, verdict in verdicts.items()}
+        self.documents: list[list[str]] = []
+
+    def send(self, document: Document) -> Answer:
+        self.documents.append(list(document.event_ids))
+        return Answer({one: self.verdicts[one] for one in document.event_ids if one in self.verdicts})
+
+
+def test_where_a_document_is_one_event_each_event_of_an_envelope_is_sent_by_itself() -> None:
+    world = World(replace(NO_WAIT, singly=True))
+    world.log([row(1, 4), row(2, 4, "idu=2"), row(3, 4, "idu=3")])
+    sink = Receiver(_2=Verdict(Level.ERROR, "no"))
+    world.cycle(world.start(), sink)
+    assert sink.documents == [["1"], ["2"], ["3"]]
+    assert world.statuses() == {1: "S", 2: "E", 3: "S"}
+    assert world.in_flight() == {}
+
+
+def test_what_is_sent_singly_waits_behind_a_retry_of_its_object() -> None:
+    world = World(replace(NO_WAIT, singly=True, fold_distance=0))
+    world.log([row(1, 4), row(2, 4), row(3, 4, "idu=3")])
+    sink = Receiver(_1=Verdict(Level.RETRY))
+    world.cycle(world.start(), sink)
+    assert sink.documents == [["1"], ["3"]]
+    assert world.statuses() == {1: "N", 2: "N", 3: "S"}
+    assert world.in_flight() == {1: [[1, [["1", [[1, 1]]], ["2", [[2, 2]]]]]]}
+
+
+def test_data_of_is_what_the_event_carries() -> None:
+    assert data_of(ITEM) == EVENT["data"]
