@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Record the first scenes of ``eventlog demo`` to docs/pictures/demo.svg, line after line as they appear.
 
-The picture is text with a style of its own: no script, and no font of another host. Who asks for less motion sees all of
-it at once.
+The picture is text with a style of its own: no script, no font of another host. Who asks for less motion
+sees all of it at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> None:
     environ = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": str(WIDTH)}
     command = [str(Path(sys.executable).with_name("eventlog")), "demo", "--no-backlog"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environ).stdout  # noqa: S603
-    shown = re.sub(r"(/tmp|/var/folders)/\S+", "/tmp/eventlog-demo", shown)
+    shown = re.sub(r"(/tmp|/var/folders)/\S+", "/tmp/eventlog-demo", shown)  # noqa: S108
     console = Console(record=True, width=WIDTH, file=StringIO(), force_terminal=True)
     console.print("[bold]$ make demo[/bold]")
     for line in shown.splitlines():
