@@ -26,6 +26,7 @@ sys.path.insert(0, str(ROOT))
 
 import eventlog  # noqa: E402
 from eventlog import cli  # noqa: E402
+from eventlog.cli.help import EXAMPLES  # noqa: E402
 from eventlog.cli.init import SELF_EXPLAINING  # noqa: E402
 from eventlog.config.settings import SECTIONS, WatchSettings, variable  # noqa: E402
 from eventlog.core.options import BOOLEAN, Option, options_of, toml  # noqa: E402
@@ -88,6 +89,10 @@ def _command(name: str, command: click.Command) -> Iterator[str]:
     yield from ("", f"### {name}", "", f"`{usage}`", "")
     yield from (paragraph.replace("\n", " ") + "\n" for paragraph in cleandoc(command.help or "").split("\n\n"))
     yield from _parameters(command)
+    if examples := EXAMPLES.get(name):
+        width = max(map(len, examples))
+        lines = (f"{line.ljust(width)}  # {purpose}" for line, purpose in examples.items())
+        yield from ("", "```sh", *lines, "```")
 
 
 def _parameters(command: click.Command) -> Iterator[str]:

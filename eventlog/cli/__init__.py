@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 import traceback
@@ -13,32 +14,13 @@ from typing import Final
 import click
 
 from eventlog import __version__
+from eventlog.cli import help
 from eventlog.cli.context import Context
 from eventlog.cli.output import configure_logging, error_line
 from eventlog.config.settings import LogSettings
 from eventlog.errors import ConfigError, EventlogError, FatalAnswer
 
-COMMANDS: Final = {
-    "init": "Write a commented eventlog.toml.",
-    "config": "Show the settings in effect and where each came from.",
-    "db": "Create, upgrade or remove the log and its companions.",
-    "triggers": "Compare, apply or drop the triggers of the watched tables.",
-    "publish": "Publish the log: the daemon, or one run with --once.",
-    "status": "Show the queue, what is in flight and who publishes.",
-    "top": "Show live in a terminal what a publisher does.",
-    "tail": "Show what a publisher sent lately, and what follows.",
-    "health": "Say whether the publisher makes progress, by its health file.",
-    "doctor": "Say what is wrong with log, triggers and rows, and what mends it.",
-    "show": "Explain one row of the log: its group, its document, what became of it.",
-    "errors": "Show what was refused, by cause, and what puts it back.",
-    "requeue": "Put rows with status E or F back into the queue.",
-    "resync": "Write objects into the log once more: repair and first load.",
-    "purge": "Remove processed rows by age.",
-    "backlog": "Convert a whole backlog to files of documents, by Spark.",
-    "convert": "Convert changes from any format to any other.",
-    "decode": "Show changes of any format as readable text.",
-    "demo": "Show all of it on a PostgreSQL of its own.",
-}
+COMMANDS: Final = {name: line for part in help.COMMANDS.values() for name, line in part.items()}
 """Each command with its line of help; its module is ``eventlog.cli.<name>`` and holds a command object of that name."""
 
 DONE, FAILED, USAGE, FATAL, INTERRUPTED = 0, 1, 2, 3, 130
@@ -55,19 +37,22 @@ class _LazyGroup(click.Group):
             return None
         command = getattr(import_module(f"eventlog.cli.{name}"), name)
         assert isinstance(command, click.Command)
-        return command
+        return help.with_examples(name, command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         # click's own message compares with the commands, too; ours must not import them all to do so.
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            ctx.fail(f"there is no command {args[0]!r}; the commands are {', '.join(COMMANDS)}")
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"the nearest is {near[0]}" if near else f"the commands are {', '.join(COMMANDS)}"
+            ctx.fail(f"there is no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for purpose, commands in help.COMMANDS.items():
+            with formatter.section(purpose):
+                formatter.write_dl(list(commands.items()))
 
 
 def _settings(assignments: Sequence[str], **named: str | None) -> dict[str, str]:
@@ -108,7 +93,7 @@ def cli(
     quiet: bool,
     verbose: int,
 ) -> None:
-    """Database triggers fill an event log; eventlog publishes it as XDS documents.
+    """Publish what database triggers log, and convert changes between formats.
 
     Begin with `eventlog init`; `eventlog demo` shows all of it. What is wrong and what mends it: `eventlog doctor`.
 

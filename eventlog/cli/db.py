@@ -9,6 +9,7 @@ import click
 from sqlalchemy import Connection
 
 from eventlog.cli.context import Context, engine_of, reading, transaction
+from eventlog.cli.help import Group
 from eventlog.cli.output import confirm, json_option, print_json, result, sees_terminal, table, yes_option
 from eventlog.config.load import Config
 from eventlog.config.urls import connection_url
@@ -28,7 +29,7 @@ dialect_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def db() -> None:
     """Create, upgrade or remove the log, its companion tables and functions."""
 

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from eventlog.changes.catalog_file import database_from_json, read_catalog
 from eventlog.cli.context import Context, reading, transaction
 from eventlog.cli.db import dialect_option, names, offline, refuse_to_lose_rows
+from eventlog.cli.help import Group
 from eventlog.cli.output import confirm, json_option, note, print_json, result, sees_terminal, table, yes_option
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, Database, key_columns, match_name
@@ -52,7 +53,7 @@ _lock_timeout = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def triggers() -> None:
     """Compare, apply, drop or show the triggers of the watched tables."""
 

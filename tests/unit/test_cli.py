@@ -36,7 +36,8 @@ def test_version_is_printed(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (["nonsense"], "there is no command 'nonsense'"),
+        (["nonsense"], "there is no command 'nonsense'; the commands are init, config"),
+        (["publsh"], "there is no command 'publsh'; the nearest is publish"),
         (["config", "--nonsense"], "--nonsense"),
         (["--config", "nowhere.toml", "config"], "nowhere.toml: there is no such file"),
         (["--set", "publisher.batch_size", "config"], "SECTION.KEY=VALUE"),
