@@ -236,12 +236,12 @@ def in_own_options(format: str, side: str, options: Mapping[str, Any]) -> Mappin
     database = database_of(options.get("catalog"))
     if said is None or database is None:
         return options
-    own = {name: value for name, value in options.items() if name != "catalog"}
+    translated = {name: value for name, value in options.items() if name != "catalog"}
     for name, tables in said(database).items():
-        given = own.get(name, {})
-        if isinstance(given, Mapping):  # what is of another type the format refuses
-            own[name] = {**tables, **given}
-    return own
+        named = translated.get(name, {})
+        if isinstance(named, Mapping):  # what is of another type the format refuses
+            translated[name] = {**tables, **named}
+    return translated
 
 
 def _message_columns(database: Database) -> Mapping[str, Any]:

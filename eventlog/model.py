@@ -336,10 +336,10 @@ class Answer:
 
     def verdict(self, event_id: str) -> Verdict:
         """The worst that was said of this event; success if nothing was."""
-        own = self.verdicts.get(event_id, SUCCESS)
-        if self.general is not None and self.general.level > own.level:
+        verdict = self.verdicts.get(event_id, SUCCESS)
+        if self.general is not None and self.general.level > verdict.level:
             return self.general
-        return own
+        return verdict
 
     def worst(self, event_ids: Sequence[str]) -> Verdict:
         """The worst that was said of these events, of which there is one at least."""

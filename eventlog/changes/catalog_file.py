@@ -83,8 +83,8 @@ def _table_from_json(value: Mapping[str, Any]) -> Table:
     _refuse_twice(what, "column", [column.name for column in columns])
     primary_key = _names(what, value, "primary_key") if value.get("primary_key") else ()
     _refuse_twice(what, "key column", primary_key)
-    given = _objects(what, value, "foreign_keys") if value.get("foreign_keys") else ()
-    foreign_keys = [_foreign_key_from_json(f"a foreign key of {what}", key) for key in given]
+    keys = _objects(what, value, "foreign_keys") if value.get("foreign_keys") else ()
+    foreign_keys = [_foreign_key_from_json(f"a foreign key of {what}", key) for key in keys]
     for column in (*primary_key, *(column for key in foreign_keys for column in key.columns)):
         if column not in positions:
             raise ConfigError(f"{what} of the catalog has no column {column!r}")

@@ -80,8 +80,8 @@ def keys_of(option: Any, catalog: Catalog | None) -> Callable[[str], Iterable[Ke
     if option is None:
         return None
     if callable(option):
-        given: Callable[[str], Iterable[Key] | None] = option
-        return given
+        function: Callable[[str], Iterable[Key] | None] = option
+        return function
     if not isinstance(option, Mapping):
         raise ConfigError('existing_keys is an object of tables to lists of keys: {"item": [{"id": 7}]}')
     return {table: _keys(table, keys, catalog) for table, keys in option.items()}.get

@@ -130,10 +130,10 @@ def parse_association(text: str) -> Association:
     pieces: list[str] = []
     at = 0
     while True:
-        found = _OUTSIDE_QUOTES.match(text, at)
-        assert found is not None
-        pieces.append(found[0])
-        at = found.end() + 1
+        match = _OUTSIDE_QUOTES.match(text, at)
+        assert match is not None
+        pieces.append(match[0])
+        at = match.end() + 1
         if text[at - 1 : at] != ",":
             break
     if at <= len(text):
@@ -217,8 +217,8 @@ class _ClassReader:
         multi_valued = ("." in name or None) if attribute is None else attribute.multi_valued
         if len(self._readers) >= _MOST_ATTRIBUTES:
             self._readers.clear()
-        found = self._readers[name] = value_type, attribute_reader(value_type, attribute, self._values), multi_valued
-        return found
+        reader = self._readers[name] = value_type, attribute_reader(value_type, attribute, self._values), multi_valued
+        return reader
 
 
 _AttributeReader: TypeAlias = tuple[str, ReadValue, bool | None]

@@ -183,10 +183,10 @@ def value_from_json(value: Any) -> Value:
 
 def _of(value: Mapping[str, Any], member: str, kind: type[Of]) -> Of | None:
     """A member of this type, None where it is missing or null. Raises TypeError."""
-    found = value.get(member)
-    if found is None or (isinstance(found, kind) and (kind is bool or not isinstance(found, bool))):
-        return found
-    raise TypeError(f"{member} is {found!r}, which is no {kind.__name__}")
+    part = value.get(member)
+    if part is None or (isinstance(part, kind) and (kind is bool or not isinstance(part, bool))):
+        return part
+    raise TypeError(f"{member} is {part!r}, which is no {kind.__name__}")
 
 
 def _key_part(part: Any) -> tuple[str, Value]:

@@ -21,8 +21,8 @@ Key: TypeAlias = tuple[tuple[str, Value], ...]
 
 def class_of(catalog: Catalog | None, table: str) -> ObjectClass | None:
     """The class of exactly this name, None without a catalog or if it has none."""
-    found = None if catalog is None else catalog.log_names.get(table)
-    return None if found is None or found.child is not None else found.object_class
+    log_name = None if catalog is None else catalog.log_names.get(table)
+    return None if log_name is None or log_name.child is not None else log_name.object_class
 
 
 def class_of_change(catalog: Catalog | None, change: Change) -> ObjectClass | None:
@@ -54,8 +54,8 @@ def key_reader(object_class: ObjectClass) -> ReadKey:
 
     def read(text: str) -> Key:
         if '"' in text:
-            given = {part.name: part.value for part in table_key.parse(text)}
-            return tuple([(name, read_value(given[name])) for name, _, read_value in columns])
+            texts = {part.name: part.value for part in table_key.parse(text)}
+            return tuple([(name, read_value(texts[name])) for name, _, read_value in columns])
         # Canonical text without quotes, as nearly all is: names and values stand as they are.
         if not more:
             return ((first, read_first(text[start_of_first:])),)

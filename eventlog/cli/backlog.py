@@ -33,10 +33,10 @@ class _Size(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        found = _SIZE.fullmatch(str(value).strip())
-        if found is None:
+        match = _SIZE.fullmatch(str(value).strip())
+        if match is None:
             self.fail(f"{value!r} is no size; write it as 64MiB or 1GiB", param, ctx)
-        return int(found[1]) * _UNITS[found[2].upper()]
+        return int(match[1]) * _UNITS[match[2].upper()]
 
 
 @click.command()

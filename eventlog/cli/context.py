@@ -38,8 +38,8 @@ class Context:
         Without --config, eventlog.toml is read if it is there. Warnings are shown. Raises ConfigError.
         """
         path = self.config_file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
-        own = {name.replace("__", "."): value for name, value in flags.items() if value is not None}
-        config = load(path, os.environ, {**self.flags, **own})
+        of_command = {name.replace("__", "."): value for name, value in flags.items() if value is not None}
+        config = load(path, os.environ, {**self.flags, **of_command})
         configure_logging(config.log, quiet=self.quiet, verbose=self.verbose, log=config.publication)
         for warning in config.warnings:
             note(f"warning: {warning}")

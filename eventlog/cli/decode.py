@@ -29,8 +29,8 @@ _FORMAT: Final = click.Choice(list(conversion.FORMATS))
 @click.pass_obj
 def decode(context: Context, source_format: str, map_file: Path | None, strict: bool, source: str) -> None:
     """Show the changes of IN, a path or `-`, as text: gbase and linter as a listing with the place of every record."""
-    given = conversion.read_options({} if map_file is None else conversion.read_map(map_file)).reader
-    options = conversion.in_own_options(source_format, "reader", given)
+    chosen = conversion.read_options({} if map_file is None else conversion.read_map(map_file)).reader
+    options = conversion.in_own_options(source_format, "reader", chosen)
     report = Report(strict=strict)
     source = with_password(context, source_format, source)
     with standard_input(source, source_format) as place:

@@ -64,8 +64,8 @@ def _print(findings: list[Finding], settings: list[Effective], quiet: bool) -> N
             result(f"    {line}")
     if quiet:
         return
-    given = [setting for setting in settings if setting.source != "default"]
-    if given:
+    changed = [setting for setting in settings if setting.source != "default"]
+    if changed:
         result("Settings in effect, all others are at their defaults (`eventlog config` shows them):")
         table(
             ("setting", "value", "from"),
@@ -75,7 +75,7 @@ def _print(findings: list[Finding], settings: list[Effective], quiet: bool) -> N
                     None if setting.value is None else toml(setting.value),
                     setting.source,
                 )
-                for setting in given
+                for setting in changed
             ],
         )
     counts = Counter(one.severity for one in findings)

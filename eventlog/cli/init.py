@@ -132,11 +132,11 @@ def watches_of(database: Database, log: LogTable) -> tuple[str, int]:
 def _with_database(text: str, config: Config) -> str:
     """The text with the URL, without its password, and the schema that were given for this command."""
     settings = config.database
-    given = {"schema_name": settings.schema_name, "log_table": settings.log_table}
+    values = {"schema_name": settings.schema_name, "log_table": settings.log_table}
     if settings.url is not None and config.sources["database.url_file"] == "default":
         url = masked(settings.url).replace(":***@", "@")
-        given["url"] = None if "***" in url else url
-    for key, value in given.items():
+        values["url"] = None if "***" in url else url
+    for key, value in values.items():
         if value is not None and config.sources[f"database.{key}"] != "default":
             line = f"{key} = {toml(value)}".replace("\\", "\\\\")  # as re.sub reads it
             text = re.sub(rf"^#{key} = .*$", line, text, count=1, flags=re.MULTILINE)

@@ -122,10 +122,10 @@ def rows_in_flight(conn: Connection, log: LogTable) -> frozenset[int]:
 
 def parse_age(text: str) -> timedelta:
     """``30d`` as a span of time. Raises ConfigError."""
-    found = re.fullmatch(r"\s*([0-9]{1,9})\s*([smhdw])\s*", text, re.ASCII)
-    if found is None:
+    match = re.fullmatch(r"\s*([0-9]{1,9})\s*([smhdw])\s*", text, re.ASCII)
+    if match is None:
         raise ConfigError(f"--older-than {text}: write a number and its unit, such as 30d, 12h, 90m, 45s or 2w")
     try:
-        return timedelta(**{UNITS[found[2]]: int(found[1])})
+        return timedelta(**{UNITS[match[2]]: int(match[1])})
     except OverflowError:
         raise ConfigError(f"--older-than {text}: no log is that old; write 30d or the like") from None

@@ -76,8 +76,8 @@ def parse_ids(text: str) -> list[tuple[int, int]]:
     """``1,2,5-9`` as ranges. Raises ConfigError."""
     ranges = []
     for part in text.split(","):
-        found = re.fullmatch(r"\s*([0-9]{1,18})\s*(?:-\s*([0-9]{1,18})\s*)?", part, re.ASCII)
-        if found is None or int(found[2] or found[1]) < int(found[1]):
+        match = re.fullmatch(r"\s*([0-9]{1,18})\s*(?:-\s*([0-9]{1,18})\s*)?", part, re.ASCII)
+        if match is None or int(match[2] or match[1]) < int(match[1]):
             raise ConfigError(f"--ids {text}: {part.strip()!r} is no record_id and no range of them; write 1,2,5-9")
-        ranges.append((int(found[1]), int(found[2] or found[1])))
+        ranges.append((int(match[1]), int(match[2] or match[1])))
     return ranges

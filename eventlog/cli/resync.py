@@ -204,14 +204,14 @@ def _opened(config: Config, class_name: str, *, resumable: bool) -> Iterator[Ope
 
 def class_of(catalog: Catalog, name: str) -> ObjectClass:
     """The class of this name, exactly or without case. Raises ConfigError that names the classes."""
-    found = catalog.log_name(name)
-    if found is None:
+    name_of_log = catalog.log_name(name)
+    if name_of_log is None:
         classes = ", ".join(sorted(cls.name for cls in catalog.classes)) or "none"
         raise ConfigError(f"{name!r} is no class; the classes are: {classes}")
-    if found.child is not None:
-        owner = found.object_class.name
+    if name_of_log.child is not None:
+        owner = name_of_log.object_class.name
         raise ConfigError(f"{name!r} is a child table of {owner}: its values are written with {owner}, resync that")
-    return found.object_class
+    return name_of_log.object_class
 
 
 def _write_named(opened: Opened, selection: Selection, keys: Sequence[str], report: Report) -> None:

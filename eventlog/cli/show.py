@@ -29,45 +29,45 @@ def show(context: Context, record_id: int, as_json: bool) -> None:
     The document that its event makes, or would make now, comes last. Nothing is marked or sent.
     """
     with open_unlocked(context.config(), Counters()) as opened:
-        found = explain(opened, record_id)
+        explanation = explain(opened, record_id)
     if as_json:
-        print_json(explanation_data(found))
+        print_json(explanation_data(explanation))
     else:
-        _print(found)
+        _print(explanation)
 
 
-def _print(found: Explanation) -> None:
-    row = found.row
-    result(f"row {row.record_id} of {found.log}: {found.state}")
+def _print(explanation: Explanation) -> None:
+    row = explanation.row
+    result(f"row {row.record_id} of {explanation.log}: {explanation.state}")
     table(("column", "value"), [(name, value) for name, value in row._asdict().items() if name != "record_id"])
-    if found.problem is not None:
-        result(f"it fails a check: {found.problem.code}: {found.problem.message}")
+    if explanation.problem is not None:
+        result(f"it fails a check: {explanation.problem.code}: {explanation.problem.message}")
     else:
-        spelled = "" if found.key == row.table_key else ", spelled otherwise in the row"
-        result(f"it passes all checks: object {found.key} of class {found.class_name}{spelled}")
-    for line in found.errors:
+        spelled = "" if explanation.key == row.table_key else ", spelled otherwise in the row"
+        result(f"it passes all checks: object {explanation.key} of class {explanation.class_name}{spelled}")
+    for line in explanation.errors:
         result(f"error line of {line.error_time} UTC: {line.code}: {line.message}")
-    if found.in_flight is not None and found.in_flight.sendings > 1:
-        result(f"its event is sent under its event-id number {found.in_flight.sendings}")
-    if found.source is not None:
-        result(f"its group, {SOURCES[found.source]}:")
+    if explanation.in_flight is not None and explanation.in_flight.sendings > 1:
+        result(f"its event is sent under its event-id number {explanation.in_flight.sendings}")
+    if explanation.source is not None:
+        result(f"its group, {SOURCES[explanation.source]}:")
         table(
             ("record_id", "status", "type", "column", "old", "new", "what becomes of it"),
             [
                 (one.record_id, one.status, one.event_type, one.column_name, _short(one.old), _short(one.new), one.fate)
-                for one in found.members
+                for one in explanation.members
             ],
         )
-        if found.read_back is not None:
-            result(f"read back from the object: {', '.join(found.read_back) or 'its existence'}")
-        if found.event_id is None:
+        if explanation.read_back is not None:
+            result(f"read back from the object: {', '.join(explanation.read_back) or 'its existence'}")
+        if explanation.event_id is None:
             result("it makes no event")
         else:
-            result(f"it makes the event {found.event_id} ({found.operation}):")
-    for sentence in found.notes:
+            result(f"it makes the event {explanation.event_id} ({explanation.operation}):")
+    for sentence in explanation.notes:
         result(f"note: {sentence}")
-    if found.document is not None:
-        result(found.document, end="" if found.document.endswith("\n") else "\n")
+    if explanation.document is not None:
+        result(explanation.document, end="" if explanation.document.endswith("\n") else "\n")
 
 
 def _short(value: str | None) -> str | None:

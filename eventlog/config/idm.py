@@ -463,8 +463,8 @@ def jdbc_url(text: str) -> tuple[URL | None, list[str]]:
 
 
 def _host(text: str) -> tuple[str, int | None]:
-    found = re.fullmatch(r"(\[[^\]]*\]|[^:\\]*)(?:\\[^:]*)?(?::([0-9]{1,5}))?", text)
-    return (text, None) if found is None else (found[1].strip("[]"), int(found[2]) if found[2] else None)
+    match = re.fullmatch(r"(\[[^\]]*\]|[^:\\]*)(?:\\[^:]*)?(?::([0-9]{1,5}))?", text)
+    return (text, None) if match is None else (match[1].strip("[]"), int(match[2]) if match[2] else None)
 
 
 def _properties(query: str) -> Iterable[tuple[str, str]]:

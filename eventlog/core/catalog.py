@@ -161,9 +161,9 @@ class LogName:
     def attribute(self, column_name: str) -> Attribute | None:
         """The attribute that a column_name of the log means, or None (spec/xds.md 5)."""
         for names in self.column_forms:
-            found = match_name(column_name, names)
-            if found is not None:
-                return names[found]
+            match = match_name(column_name, names)
+            if match is not None:
+                return names[match]
         return None
 
 
@@ -186,12 +186,12 @@ class Catalog:
         """What a table_name of the log means, or None: exactly, else without case if one matches; ``schema.table``
         too.
         """
-        found = match_name(table_name, self.log_names)
-        if found is None and self.schema is not None:
+        match = match_name(table_name, self.log_names)
+        if match is None and self.schema is not None:
             end = len(self.schema)  # schema and table may hold dots themselves
             if table_name[end : end + 1] == "." and match_name(table_name[:end], (self.schema,)) is not None:
-                found = match_name(table_name[end + 1 :], self.log_names)
-        return None if found is None else self.log_names[found]
+                match = match_name(table_name[end + 1 :], self.log_names)
+        return None if match is None else self.log_names[match]
 
 
 def match_name(name: str, candidates: Iterable[str]) -> str | None:
@@ -256,14 +256,14 @@ def _parents(database: Database, present: Sequence[Table], tables: Sequence[str]
     parents: dict[str, Table] = {}
     errors = []
     for name in tables:
-        found = match_name(name, by_name)
-        if found is None:
+        match = match_name(name, by_name)
+        if match is None:
             errors.append(ConfigError(missing_table(database, name)))
-        elif not key_columns(by_name[found]):
-            wanted = "column whose name begins with pk_" if by_name[found].kind == "view" else "primary key"
-            errors.append(ConfigError(f"{found!r} cannot be a class: it has no {wanted}"))
+        elif not key_columns(by_name[match]):
+            wanted = "column whose name begins with pk_" if by_name[match].kind == "view" else "primary key"
+            errors.append(ConfigError(f"{match!r} cannot be a class: it has no {wanted}"))
         else:
-            parents[found] = by_name[found]
+            parents[match] = by_name[match]
     if errors:
         raise together(errors)
     return parents
@@ -419,12 +419,12 @@ class _Builder:
         excluded = set()
         names = [column.name for column in table.columns]
         for name in self.exclude.get(table.name, ()):
-            found = match_name(name, names)
-            if found is None:
+            match = match_name(name, names)
+            if match is None:
                 raise ConfigError(f"excluded column {name!r} is no column of {table.name!r}")
-            if found in (column.name for column in key_columns(table)) and table.name in self.parents:
-                raise ConfigError(f"key column {found!r} of {table.name!r} cannot be excluded")
-            excluded.add(found)
+            if match in (column.name for column in key_columns(table)) and table.name in self.parents:
+                raise ConfigError(f"key column {match!r} of {table.name!r} cannot be excluded")
+            excluded.add(match)
         return frozenset(excluded)
 
 
@@ -444,12 +444,12 @@ class ViewName(NamedTuple):
 def view_name(column_name: str) -> ViewName:
     """Read the prefixes of a view column (spec/xds.md 5)."""
     kept = column_name[:3]  # pk_ or fk_ as the database spells it
-    if found := _VIEW_KEY.fullmatch(column_name):
-        return ViewName(kept + found[1], found[1], multi_valued=False)
-    if found := _VIEW_REFERENCE.fullmatch(column_name):
-        return ViewName(kept + found[2], found[2], multi_valued=(found[1] or "").casefold() == "mv_")
-    if found := _VIEW_VALUE.fullmatch(column_name):
-        return ViewName(found[2], found[2], multi_valued=found[1].casefold() == "mv_")
+    if match := _VIEW_KEY.fullmatch(column_name):
+        return ViewName(kept + match[1], match[1], multi_valued=False)
+    if match := _VIEW_REFERENCE.fullmatch(column_name):
+        return ViewName(kept + match[2], match[2], multi_valued=(match[1] or "").casefold() == "mv_")
+    if match := _VIEW_VALUE.fullmatch(column_name):
+        return ViewName(match[2], match[2], multi_valued=match[1].casefold() == "mv_")
     return ViewName(column_name, column_name, multi_valued=False)
 
 

@@ -151,9 +151,9 @@ def inferred_database(rows: Iterable[LogRow], schema: str | None) -> Database:
     tables: list[Table] = []
     for name, key in keys.items():
         of_key = {column.casefold() for column in key}
-        own = [column for folded, column in columns.get(name, {}).items() if folded not in of_key]
-        of_children = [column for column in own if "." in column and column.partition(".")[0] not in keys]
-        plain = [column for column in own if column not in of_children]
+        others = [column for folded, column in columns.get(name, {}).items() if folded not in of_key]
+        of_children = [column for column in others if "." in column and column.partition(".")[0] not in keys]
+        plain = [column for column in others if column not in of_children]
         tables.append(_table(name, (*key, *plain), key))
         tables += [_child(name, key, column) for column in of_children]
     return Database("", schema, tuple(tables))

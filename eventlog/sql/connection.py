@@ -214,16 +214,16 @@ def is_pooled(conn: Connection, dialect: Dialect) -> bool:
     A second connection begins a transaction. A pool lends it the session that this one has just let go, or lends this
     one another session from then on; a database that is spoken to directly does neither.
     """
-    own = dialect.session_id(conn)
+    session = dialect.session_id(conn)
     conn.commit()
     try:
         with conn.engine.connect() as other:
-            if dialect.session_id(other) == own:
+            if dialect.session_id(other) == session:
                 return True
-            pooled = dialect.session_id(conn) != own
+            pooled = dialect.session_id(conn) != session
     except DatabaseError:
         # The server lets no second connection in: as far as this one can tell.
-        pooled = dialect.session_id(conn) != own
+        pooled = dialect.session_id(conn) != session
     conn.commit()
     return pooled
 

@@ -60,7 +60,7 @@ def locate_log(
             f"have its owner grant this user USAGE on schema {schema}"
         ) from error
     try:
-        found = find_columns(
+        fields = find_columns(
             columns,
             layout=layout,
             column_map=column_map,
@@ -71,7 +71,7 @@ def locate_log(
     except LogTableError as error:
         raise LogTableError(f"log table {log}: {error}") from None
     types = {column.name: column.type for column in columns}
-    log = replace(log, columns=found, types=tuple(types[column] for column in found))
+    log = replace(log, columns=fields, types=tuple(types[column] for column in fields))
     for companion in (log.error_table, log.inflight_table):
         if not inspector.has_table(quoted(companion), schema):
             place = companion if schema is None else f"{schema}.{companion}"
@@ -183,18 +183,18 @@ def find_columns(
         raise ConfigError(f"column_sort {column_sort!r} is unknown: use bytes or collation")
     by_name = {column.name: column for column in columns}
     if column_map:
-        found = {
+        fields = {
             standard: (by_name[real], f'column "{real}" (column_map)')
             for standard, real in _mapped(column_map, by_name).items()
         }
     elif standard_names := _standard(by_name):
-        found = {standard: (by_name[real], f'column "{real}"') for standard, real in standard_names.items()}
+        fields = {standard: (by_name[real], f'column "{real}"') for standard, real in standard_names.items()}
     else:
         if not numbered and column_sort == "bytes":
             columns = sorted(columns, key=lambda column: column.name.encode())
-        found = _by_position(columns, layout)
+        fields = _by_position(columns, layout)
     for standard in LAYOUTS[layout]:
-        column, place = found[standard]
+        column, place = fields[standard]
         needed, kinds = _NEEDED[standard]
         if standard == "event_time" and textual_time:
             kinds = (*kinds, *_CHARACTER)
@@ -204,30 +204,30 @@ def find_columns(
                 is_kind = column.type.sql
             by_layout = f" (layout {layout})" if "position" in place else ""
             raise LogTableError(f"{place} cannot be {standard}: {is_kind}, {needed} needed{by_layout}")
-    return tuple(found[standard][0].name for standard in LogRow._fields)
+    return tuple(fields[standard][0].name for standard in LogRow._fields)
 
 
 def _mapped(column_map: Mapping[str, str], by_name: Iterable[str]) -> dict[str, str]:
-    given = {standard.lower(): real for standard, real in column_map.items()}
-    for name in given:
+    real_names = {standard.lower(): real for standard, real in column_map.items()}
+    for name in real_names:
         if name not in LogRow._fields:
             raise ConfigError(f"column_map names {name!r}, which is no column of the log: {', '.join(LogRow._fields)}")
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for standard in LogRow._fields:
-        if standard not in given:
+        if standard not in real_names:
             raise LogTableError(f"column_map has no column for {standard}: it must name all ten")
-        real = match_name(given[standard], by_name)
+        real = match_name(real_names[standard], by_name)
         if real is None:
-            raise LogTableError(f'the log has no column "{given[standard]}", which column_map names as {standard}')
-        if real in found.values():
+            raise LogTableError(f'the log has no column "{real_names[standard]}", which column_map names as {standard}')
+        if real in columns.values():
             raise LogTableError(f'column_map names column "{real}" twice')
-        found[standard] = real
-    return found
+        columns[standard] = real
+    return columns
 
 
 def _standard(by_name: Iterable[str]) -> dict[str, str] | None:
-    found = {standard: match_name(standard, by_name) for standard in LogRow._fields}
-    complete = {standard: real for standard, real in found.items() if real is not None}
+    matches = {standard: match_name(standard, by_name) for standard in LogRow._fields}
+    complete = {standard: real for standard, real in matches.items() if real is not None}
     return complete if len(complete) == len(LogRow._fields) else None
 
 

@@ -120,8 +120,8 @@ def existing(
 ) -> tuple[list[str], list[str]]:
     """Of these canonical keys those that have an object and those that have none, in their order, each once."""
     asked = list(dict.fromkeys(keys))
-    found = dialect.query_back(conn, schema, cls, asked, ()) if asked else {}
-    return [key for key in asked if key in found], [key for key in asked if key not in found]
+    rows = dialect.query_back(conn, schema, cls, asked, ()) if asked else {}
+    return [key for key in asked if key in rows], [key for key in asked if key not in rows]
 
 
 class History(NamedTuple):

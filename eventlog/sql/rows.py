@@ -61,8 +61,8 @@ def tail(conn: Connection, log: LogTable) -> int | None:
     statement = (
         sa.select(record_id).where(column_of(log, "status") == _NEW, record_id > 0).order_by(record_id.desc()).limit(1)
     )
-    found = conn.execute(statement).scalar()
-    return None if found is None else int(found)
+    highest = conn.execute(statement).scalar()
+    return None if highest is None else int(highest)
 
 
 def count_queue(conn: Connection, log: LogTable, most: int) -> int:

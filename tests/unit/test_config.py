@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from eventlog.cli.init import template
-from eventlog.config.kinds import split_statements
 from eventlog.config.load import Config, effective, load
 from eventlog.config.settings import SECTIONS, FormatSettings, PublisherSettings
 from eventlog.config.urls import connection_url, masked, with_configured_password
@@ -422,36 +421,6 @@ def test_the_password_of_the_configured_database_goes_there_alone(url: str, fill
 
 def test_a_password_without_a_configured_database_goes_nowhere() -> None:
     assert with_configured_password(URL, load(None, {"EVENTLOG_DATABASE_PASSWORD": "geheim"}).database) == URL
-
-
-@pytest.mark.parametrize(
-    ("sql", "statements"),
-    [
-        ("", ()),
-        (" ; ;", ()),
-        ("a;b", ("a", "b")),
-        ("select ';' ; b", ("select ';'", "b")),
-        ("select 'it''s;' ; b", ("select 'it''s;'", "b")),
-        ('select ";";b', ('select ";"', "b")),
-        ("do $$ a; b $$; c", ("do $$ a; b $$", "c")),
-        ("do $x$ a; $$ b $x$; c", ("do $x$ a; $$ b $x$", "c")),
-        ("select $1; b", ("select $1", "b")),
-        ("do $ü$ a; $ü$; c", ("do $ü$ a; $ü$", "c")),
-        ("select a$b$c; select d$b$", ("select a$b$c", "select d$b$")),
-        ("a -- it's; not\n; b", ("a -- it's; not", "b")),
-        ("a /* ; ' */; b", ("a /* ; ' */", "b")),
-        ("a /* b /* ; */ ; */; c", ("a /* b /* ; */ ; */", "c")),
-        ("a /* b /* ; */; c", ("a /* b /* ; */", "c")),
-        ("-- nothing\n; /* nothing; */ ; a; -- nothing", ("a",)),
-        ("select E'\\';' ; b", ("select E'\\';'", "b")),
-        ("select e'it''s\\\\' ; b", ("select e'it''s\\\\'", "b")),
-        ("select type'\\' ; b", ("select type'\\'", "b")),
-        ("select '-- ;' ; b", ("select '-- ;'", "b")),
-        ("a - -1; b", ("a - -1", "b")),
-    ],
-)
-def test_sql_is_split_outside_quotes_and_comments(sql: str, statements: tuple[str, ...]) -> None:
-    assert split_statements(sql) == statements
 
 
 def test_a_secret_may_come_from_a_file_that_a_variable_names(tmp_path: Path) -> None:

@@ -29,6 +29,36 @@ def test_other_words_are_no_booleans(text: Any) -> None:
         parse_boolean(text)
 
 
+@pytest.mark.parametrize(
+    ("sql", "statements"),
+    [
+        ("", ()),
+        (" ; ;", ()),
+        ("a;b", ("a", "b")),
+        ("select ';' ; b", ("select ';'", "b")),
+        ("select 'it''s;' ; b", ("select 'it''s;'", "b")),
+        ('select ";";b', ('select ";"', "b")),
+        ("do $$ a; b $$; c", ("do $$ a; b $$", "c")),
+        ("do $x$ a; $$ b $x$; c", ("do $x$ a; $$ b $x$", "c")),
+        ("select $1; b", ("select $1", "b")),
+        ("do $ü$ a; $ü$; c", ("do $ü$ a; $ü$", "c")),
+        ("select a$b$c; select d$b$", ("select a$b$c", "select d$b$")),
+        ("a -- it's; not\n; b", ("a -- it's; not", "b")),
+        ("a /* ; ' */; b", ("a /* ; ' */", "b")),
+        ("a /* b /* ; */ ; */; c", ("a /* b /* ; */ ; */", "c")),
+        ("a /* b /* ; */; c", ("a /* b /* ; */", "c")),
+        ("-- nothing\n; /* nothing; */ ; a; -- nothing", ("a",)),
+        ("select E'\\';' ; b", ("select E'\\';'", "b")),
+        ("select e'it''s\\\\' ; b", ("select e'it''s\\\\'", "b")),
+        ("select type'\\' ; b", ("select type'\\'", "b")),
+        ("select '-- ;' ; b", ("select '-- ;'", "b")),
+        ("a - -1; b", ("a - -1", "b")),
+    ],
+)
+def test_sql_is_split_outside_quotes_and_comments(sql: str, statements: tuple[str, ...]) -> None:
+    assert split_statements(sql) == statements
+
+
 @pytest.mark.parametrize("sql", ["a 'b", 'a "b', "a $x$ b $y$", "a E'b\\'", "a /* b", "a `b"])
 def test_a_quote_or_comment_that_does_not_end_is_refused(sql: str) -> None:
     with pytest.raises(ValueError, match="at offset 2 does not end"):

@@ -25,11 +25,11 @@ def reflect(conn: Connection, schema: str | None) -> Database:
     ``schema.table``. Raises DatabaseError if the schema is missing.
     """
     asked = None if schema is None else spelled(schema)
-    found = fetch(conn, statements(__package__, "reflect.sql")["schema"], {"owner": asked})
-    if not found:
+    schemas = fetch(conn, statements(__package__, "reflect.sql")["schema"], {"owner": asked})
+    if not schemas:
         what = "the connection has no current schema" if asked is None else f"there is no schema {asked!r}"
         raise DatabaseError(f"{what} in this database; set schema_name to one that exists")
-    owner = str(found[0][0])
+    owner = str(schemas[0][0])
     rows = {
         name: fetch(conn, statement, {"owner": owner})
         for name, statement in statements(__package__, "reflect.sql").items()
@@ -48,8 +48,8 @@ def database(owner: str, columns: Rows, keys: Rows, unique_indexes: Rows, foreig
     foreign = _grouped(foreign_keys)
     tables = []
     for name, rows in by_table.items():
-        found = _columns(rows)
-        names = [column.name for column in found]
+        present = _columns(rows)
+        names = [column.name for column in present]
         # Keys may hold virtual columns and such of types without a text form, which are no columns here.
         of_table = _within(unique[name], 4, names)
         primary = next((key for key in of_table if key[0][2] == "P"), None)
@@ -57,7 +57,7 @@ def database(owner: str, columns: Rows, keys: Rows, unique_indexes: Rows, foreig
             Table(
                 name=name,
                 kind=_kind(rows[0][1]),
-                columns=found,
+                columns=present,
                 primary_key=() if primary is None else _names(primary, 4),
                 foreign_keys=_foreign_keys(owner, _within(foreign[name], 4, names), names),
                 unique_keys=tuple(
@@ -95,12 +95,12 @@ def _kind(kind: str) -> Literal["table", "view"]:
 
 
 def _columns(rows: Rows) -> tuple[Column, ...]:
-    found = []
+    columns = []
     for _, _, name, data_type, length, precision, scale, _ in rows:
         type_ = column_type(data_type, length, precision, scale)
         if type_ is not None:
-            found.append(Column(name, type_))
-    return tuple(found)
+            columns.append(Column(name, type_))
+    return tuple(columns)
 
 
 def _grouped(rows: Rows) -> defaultdict[str, list[list[tuple[Any, ...]]]]:
@@ -125,7 +125,7 @@ def _names(rows: Rows, field: int) -> tuple[str, ...]:
 
 
 def _foreign_keys(owner: str, keys: Sequence[Rows], order: Sequence[str]) -> tuple[ForeignKey, ...]:
-    found = [
+    foreign = [
         ForeignKey(
             columns=_names(rows, 4),
             table=rows[0][3] if rows[0][2] == owner else f"{rows[0][2]}.{rows[0][3]}",
@@ -133,4 +133,4 @@ def _foreign_keys(owner: str, keys: Sequence[Rows], order: Sequence[str]) -> tup
         )
         for rows in keys
     ]
-    return tuple(sorted(found, key=lambda key: order.index(key.columns[0])))
+    return tuple(sorted(foreign, key=lambda key: order.index(key.columns[0])))

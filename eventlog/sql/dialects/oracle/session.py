@@ -354,5 +354,5 @@ def identity(conn: Connection, log: LogTable) -> str:
 
     A standby that takes over has the same; a dump that is imported has not.
     """
-    found = fetch(conn, IDENTITY, {"owner": log.schema, "flights": log.flight_sequence})
-    return "/".join(["oracle", *(str(text) for (text,) in found)])
+    rows = fetch(conn, IDENTITY, {"owner": log.schema, "flights": log.flight_sequence})
+    return "/".join(["oracle", *(str(text) for (text,) in rows)])

@@ -116,8 +116,8 @@ def family(column: Column) -> Family:
 
 def length(column: Column) -> int:
     """The greatest length of a value in bytes as it was declared, 0 if there is none."""
-    found = re.search(r"\((\d+)", column.type.sql)
-    return int(found[1]) if found else 0
+    size = re.search(r"\((\d+)", column.type.sql)
+    return int(size[1]) if size else 0
 
 
 _MAX_RAW: Final = 24_000  # bytes whose base64 is not longer than the longest VARCHAR2 of PL/SQL

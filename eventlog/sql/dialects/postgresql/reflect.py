@@ -84,17 +84,17 @@ def reflect(conn: Connection, schema: str | None) -> Database:
 
 
 def _find_schema(conn: Connection, schema: str | None) -> tuple[int, str]:
-    found = conn.execute(
+    row = conn.execute(
         text(
             "SELECT oid, nspname FROM pg_catalog.pg_namespace"
             " WHERE nspname = coalesce(CAST(:schema AS pg_catalog.text), current_schema())"
         ),
         {"schema": schema},
     ).first()
-    if found is None:
+    if row is None:
         what = "the connection has no current schema" if schema is None else f"there is no schema {schema!r}"
         raise DatabaseError(f"{what} in this database; set schema_name to one that exists")
-    return found.oid, found.nspname
+    return row.oid, row.nspname
 
 
 def _by_relation(rows: Iterable[Row[Any]]) -> defaultdict[int, list[Row[Any]]]:

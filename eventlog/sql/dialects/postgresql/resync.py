@@ -40,8 +40,8 @@ def with_quote_function(conn: Connection, walk: Walk) -> Walk:
     asked = {"function": f"{name}(text)"}
     needed = needs_quoting(walk.cls.key)
     if needed and conn.exec_driver_sql("SELECT to_regprocedure(%(function)s)", asked).scalar() is None:
-        own = replace(log, schema="pg_temp")
-        conn.exec_driver_sql(render_quote_function(own), execution_options={"no_parameters": True})
+        temporary = replace(log, schema="pg_temp")
+        conn.exec_driver_sql(render_quote_function(temporary), execution_options={"no_parameters": True})
         name = qualified("pg_temp", function)
     return replace(walk, quote_function=name)
 

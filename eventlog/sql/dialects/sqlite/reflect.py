@@ -99,8 +99,8 @@ def _table(
 
 
 def _column(row: Row[Any], collated: set[str]) -> Column:
-    made = column_type(row.type)
-    return Column(row.name, made, made.kind is not Kind.CHARACTER or row.name not in collated)
+    type = column_type(row.type)
+    return Column(row.name, type, type.kind is not Kind.CHARACTER or row.name not in collated)
 
 
 def _foreign_keys(rows: Iterable[Row[Any]], keys: Mapping[str, tuple[str, ...]]) -> Iterable[ForeignKey]:
@@ -108,8 +108,8 @@ def _foreign_keys(rows: Iterable[Row[Any]], keys: Mapping[str, tuple[str, ...]])
     for row in rows:
         grouped[row.id].append(row)
     for pairs in grouped.values():
-        given = pairs[0].ref_table
-        table = match_name(given, keys) or given
+        referred = pairs[0].ref_table
+        table = match_name(referred, keys) or referred
         columns = tuple(row.column_name for row in pairs)
         named = tuple(row.ref_column for row in pairs)
         ref_columns = keys.get(table, ()) if None in named else named
