@@ -52,7 +52,7 @@ _REDRAWN: Final = 0.2
     "--format",
     "form",
     type=click.Choice(PUBLISHED_FORMATS),
-    help="XDS documents, CloudEvents, or Qlik messages to Kafka; in place of format.type.",
+    help="XDS documents, CloudEvents, Debezium's events, or Qlik messages to Kafka; in place of format.type.",
 )
 @click.option(
     "--from",

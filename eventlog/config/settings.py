@@ -44,12 +44,14 @@ from eventlog.core.options import (
     shared,
 )
 from eventlog.core.parameters import MANY
+from eventlog.debezium import options as debezium
 from eventlog.model import LogRow
 from eventlog.qlik.message_options import WriteOptions
 
 CLOUDEVENTS: Final = "cloudevents"
 MESSAGES: Final = "qlik-messages"
-PUBLISHED_FORMATS: Final = ("xds", CLOUDEVENTS, MESSAGES)
+DEBEZIUM: Final = "debezium"
+PUBLISHED_FORMATS: Final = ("xds", CLOUDEVENTS, DEBEZIUM, MESSAGES)
 """The formats that a log can be published in."""
 
 SOURCE_FORMATS: Final = ("gbase", "linter", MESSAGES)
@@ -221,12 +223,22 @@ def _message_option(name: str) -> Any:
     return shared(declared, kind=kind, only_for=MESSAGES)
 
 
+def _debezium_option(name: str) -> Any:
+    """An option of the writer of Debezium's events, in the kinds of eventlog.toml."""
+    declared = options_of(debezium.WriteOptions)[name]
+    return shared(declared, kind=BOOLEAN if declared.kind is FLAG else declared.kind, only_for=DEBEZIUM)
+
+
 @dataclass(frozen=True, slots=True)
 class FormatSettings:
-    """``[format]``: what documents (spec/xds.md), events (spec/cloudevents.md), messages (spec/qlik.md 5) look like."""
+    """``[format]``: what documents (spec/xds.md), events (spec/cloudevents.md, spec/debezium.md) and messages
+    (spec/qlik.md 5) look like.
+    """
 
     type: str = option(
-        "xds", choice(*PUBLISHED_FORMATS), "XDS documents, CloudEvents, or Qlik messages (need sink type kafka)"
+        "xds",
+        choice(*PUBLISHED_FORMATS),
+        "XDS documents, CloudEvents, Debezium's events, or Qlik messages (need sink type kafka)",
     )
     insert_query_back: str = shared(parameters.INSERT_QUERY_BACK)
     time_syntax: str = shared(parameters.TIME_SYNTAX)
@@ -252,6 +264,13 @@ class FormatSettings:
     logical_types: bool = _message_option("logical_types")
     namespace: str | None = _message_option("namespace")
     key: str = _message_option("key")
+    topic_prefix: str = _debezium_option("topic_prefix")
+    schemas_enable: bool = _debezium_option("schemas_enable")
+    tombstones_on_delete: bool = _debezium_option("tombstones_on_delete")
+    decimal_handling_mode: str = _debezium_option("decimal_handling_mode")
+    time_precision_mode: str = _debezium_option("time_precision_mode")
+    missing_columns: str = _debezium_option("missing_columns")
+    unavailable_value_placeholder: str = _debezium_option("unavailable_value_placeholder")
     server: str = _message_option("server")
     task: str = _message_option("task")
 

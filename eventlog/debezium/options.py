@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from eventlog.changes.catalog_file import CATALOG, CatalogOption
+from eventlog.changes.keys import Complete
 from eventlog.core.options import FLAG, FUNCTION, LIST_OBJECT, Kind, Option, check, choice, option, shared
-from eventlog.model import Row, Value
-
-Complete = Callable[[str | None, str, Sequence[tuple[str, Value]] | None], Row | None]
-"""Gives the whole row of (schema, table, key), None if there is none (spec/change-model.md 4)."""
 
 PLACEHOLDER: Final = "__debezium_unavailable_value"
 """Debezium's default of ``unavailable.value.placeholder``."""

@@ -84,8 +84,7 @@ class EnvelopeWriter:
         if change.op is ChangeOp.TRUNCATE:
             return [Record(form.topic, None, form.value(None, None, self._rest(change, "t", record_ids)))]
         refuse_without_row(change)
-        _refuse_multi_valued(change)
-        change = with_key(change, object_class)
+        change = with_key(_of_single_values(change), object_class)
         old, new = old_and_new_key(change)
         if change.op is ChangeOp.DELETE:
             return self._deleted(form, change, old, record_ids)
@@ -185,15 +184,33 @@ def _table_of(change: Change) -> Table:
     return Table(change.table, "table", columns, tuple(key))
 
 
-def _refuse_multi_valued(change: Change) -> None:
+def _of_single_values(change: Change) -> Change:
+    """A change without the attributes of child tables that have no values, as query-back finds them. Raises
+    NotExpressible for one that has some.
+    """
+    several: set[str] = set()
     for image in (change.before, change.after):
         for name, value in (image or {}).items():
-            if is_multi_valued(value):
+            if not is_multi_valued(value):
+                continue
+            several.add(name)
+            if value != ():
                 error = NotExpressible(
                     f"{change.op} of {change.table!r} at {change.position}: {name!r} has several values, and a column "
                     "of a row has one: publish the child table as a class of its own (tables in [database])"
                 )
                 raise _of_column(error, column_name(change, name))
+    if not several:
+        return change
+    return change._replace(
+        before=_without(change.before, several),
+        after=_without(change.after, several),
+        changed=None if change.changed is None else change.changed - several,
+    )
+
+
+def _without(row: Row | None, names: set[str]) -> Row | None:
+    return None if row is None else {name: value for name, value in row.items() if name not in names}
 
 
 def _before(change: Change, after: Row) -> Row | None:

@@ -23,6 +23,7 @@ from eventlog.model import LogRow
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.formats import first_row
 from eventlog.publisher.sinks import Document, KafkaRecord
+from eventlog.publisher.whole_rows import CurrentRows
 from eventlog.sql.log_table import LogTable
 
 STRUCTURED_TYPE: Final = "application/cloudevents+json; charset=UTF-8"
@@ -62,6 +63,11 @@ class CloudEvents:
         """Time and user of an event are those of its first row."""
         return True
 
+    @property
+    def needs_current_rows(self) -> bool:
+        """An event says what was changed."""
+        return False
+
     def first(self, flight: int, before: str) -> str:
         return ""
 
@@ -88,7 +94,7 @@ class CloudEvents:
             flight.number, envelope, ids, body, records, lambda: tuple(map(public_event, events)), media_type, headers
         )
 
-    def preview(self, catalog: Catalog, events: Sequence[Outgoing]) -> str:
+    def preview(self, catalog: Catalog, events: Sequence[Outgoing], current_rows: CurrentRows) -> str:
         """The events as lines, without what only their rows tell."""
         return "".join(f"{event.text()}\n" for event in self.events(catalog, events, {}))
 

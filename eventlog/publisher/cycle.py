@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from eventlog.core.catalog import ObjectId
@@ -34,7 +34,8 @@ from eventlog.publisher.queue import (
     take_due_window,
     take_window,
 )
-from eventlog.publisher.sinks import Sink
+from eventlog.publisher.sinks import Document, Sink
+from eventlog.publisher.whole_rows import CurrentRows, read_whole_rows
 from eventlog.sql.rows import next_flight, write_inflight
 from eventlog.sql.windows import to_ranges
 
@@ -220,7 +221,8 @@ def _fly(
     most = context.options.concurrency
 
     def send(envelope: int, events: Sequence[Outgoing]) -> Answer:
-        return sink.send(context.output.document(context.catalog, flight, envelope, events))
+        document = context.output.document(context.catalog, flight, envelope, events)
+        return sink.send(document) if not document.refused else _without_refused(sink, document)
 
     with ThreadPoolExecutor(most, "eventlog-send") if most > 1 else nullcontext() as threads:
         try:
@@ -251,6 +253,12 @@ def _to_send(flight: Flight, options: PublisherOptions) -> Sequence[Envelope]:
     if not options.singly:
         return flight.envelopes
     return [Envelope(number, [event]) for number, events in flight.envelopes for event in events]
+
+
+def _without_refused(sink: Sink, document: Document) -> Answer:
+    """Send what the format holds of an envelope; the rest is an error already."""
+    answer = sink.send(document) if len(document.refused) < len(document.event_ids) else Answer()
+    return replace(answer, verdicts={**answer.verdicts, **document.refused})
 
 
 def _is_due(flight: Flight, parking: Parking[ObjectId]) -> bool:
@@ -285,6 +293,9 @@ def _prepare(
 ) -> Flight | None:
     """Build the events of a flight and record it; marks of rows that make no event are written with it."""
     events = build_events(context, groups)
+    current_rows: CurrentRows = {}
+    if context.output.needs_current_rows:
+        events, current_rows = read_whole_rows(events, context.query_back)
     special = [event for event in events if event.fates is not None]
     if special:
         if any(event.fates.bad for event in special if event.fates is not None):
@@ -303,6 +314,8 @@ def _prepare(
             firsts = sorted(envelope.events[0].ids[0] for envelope in flight.envelopes)
             rows = context.dialect.read_rows(context.connection, context.log, to_ranges(firsts))
             flight = flight._replace(log_rows={row.record_id: row for row in rows})
+        if current_rows:
+            flight = flight._replace(current_rows=current_rows)
         write_inflight(context.connection, context.log, flight.number, encode(flight))
     marks.write(context)
     context.connection.commit()
@@ -322,6 +335,9 @@ def rebuild(
     wanted = [event for event in flight.events() if not parking.is_waiting(event.object_id)]
     groups = recorded_groups(context, wanted)
     events_now = build_recorded(context, wanted, groups)
+    current_rows: CurrentRows = {}
+    if context.output.needs_current_rows:
+        events_now, current_rows = read_whole_rows(events_now, context.query_back)
     if any(event.fates is not None and event.fates.bad for event in events_now):
         before_bad()
     context.connection.commit()
@@ -330,7 +346,7 @@ def rebuild(
         Envelope(number, [event if parking.is_waiting(event.object_id) else next(built) for event in events])
         for number, events in flight.envelopes
     ]
-    return Flight(flight.number, envelopes, flight.first, groups.log_rows)
+    return Flight(flight.number, envelopes, flight.first, groups.log_rows, current_rows)
 
 
 class RecordedGroups(NamedTuple):
@@ -394,7 +410,7 @@ def dry_run(context: Context) -> Iterator[str]:
         for envelope in rebuild(context, state.flights[number], state.parking).envelopes:
             events = [event for event in envelope.events if event.operation is not None]
             if events:
-                yield context.output.preview(context.catalog, events)
+                yield preview(context, events)
     if state.hold is not None:
         state.held = read_objects(context, state.hold)
     # What would be marked without being published is counted for a warning.
@@ -431,4 +447,13 @@ def _due_windows(context: Context, state: State, in_flight: frozenset[int]) -> I
 def _documents(context: Context, events: list[Outgoing]) -> Iterator[str]:
     size = context.options.batch_size
     for start in range(0, len(events), size):
-        yield context.output.preview(context.catalog, events[start : start + size])
+        yield preview(context, events[start : start + size])
+
+
+def preview(context: Context, events: Sequence[Outgoing]) -> str:
+    """What a document of these events would look like, for people; empty if all objects are gone."""
+    current_rows: CurrentRows = {}
+    if context.output.needs_current_rows:
+        read, current_rows = read_whole_rows(events, context.query_back)
+        events = [event for event in read if event.operation is not None]
+    return context.output.preview(context.catalog, events, current_rows) if events else ""

@@ -28,7 +28,7 @@ from eventlog.core.fold import first_id, fold, object_of
 from eventlog.errors import DatabaseError, LogTableError
 from eventlog.model import LogRow, Status, queue_rows
 from eventlog.publisher.context import Context, remark_in_words
-from eventlog.publisher.cycle import build_recorded, recorded_groups, recorded_ids
+from eventlog.publisher.cycle import build_recorded, preview, recorded_groups, recorded_ids
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.held import Hold, read_recorded
 from eventlog.sql.connection import as_database_errors
@@ -161,7 +161,7 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
         read_back=_read_back(built),
         event_id=None if event is None else event.sent_id,
         operation=None if event is None else event.operation,
-        document=None if event is None else context.output.preview(context.catalog, [event]),
+        document=None if event is None else preview(context, [event]),
         errors=tuple(errors),
         notes=tuple(notes),
     )

@@ -12,7 +12,8 @@ from itertools import chain, count, islice
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from eventlog.core.events import Outgoing
+from eventlog.core.catalog import ObjectId
+from eventlog.core.events import CurrentRow, Outgoing
 from eventlog.errors import DatabaseError
 from eventlog.model import LogRow
 from eventlog.sql.windows import to_ranges
@@ -37,12 +38,14 @@ class Flight(NamedTuple):
     """The envelopes of one in-flight line. ``first`` is the number of its first event, for formats that number them.
 
     ``log_rows``: by record_id the rows as the log has them, for formats that need them; not in the line.
+    ``current_rows``: likewise the rows of objects as they are now.
     """
 
     number: int
     envelopes: Sequence[Envelope]
     first: str = ""
     log_rows: Mapping[int, LogRow] = MappingProxyType({})
+    current_rows: Mapping[ObjectId, CurrentRow] = MappingProxyType({})
 
     def events(self) -> Iterator[Outgoing]:
         """The events of all envelopes in order."""

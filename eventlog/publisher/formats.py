@@ -11,6 +11,7 @@ from eventlog.core.events import Outgoing, association_of, public_event
 from eventlog.model import Event, LogRow
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.sinks import Document, KafkaRecord
+from eventlog.publisher.whole_rows import CurrentRows
 from eventlog.xds.writer import HEARTBEAT, Header, file_form, line_form, write_event, write_outgoing
 
 
@@ -18,7 +19,8 @@ class OutputFormat(Protocol):
     """Events to what a sink takes.
 
     ``heartbeat``: what is sent when nothing else was for long, empty if the format has no such thing.
-    ``needs_log_rows``: ``Flight.log_rows`` is needed for the first row of each event.
+    ``needs_log_rows``: ``Flight.log_rows`` is needed for the first row of each event. ``needs_current_rows``: so is
+    ``Flight.current_rows``, for every event that does not say all columns of its row.
     """
 
     @property
@@ -26,6 +28,9 @@ class OutputFormat(Protocol):
 
     @property
     def needs_log_rows(self) -> bool: ...
+
+    @property
+    def needs_current_rows(self) -> bool: ...
 
     def first(self, flight: int, before: str) -> str:
         """What a flight's line keeps so that its events are numbered alike whenever they are sent
@@ -38,8 +43,8 @@ class OutputFormat(Protocol):
         """The document of one envelope. Every event has an operation. Raises ReceiverAway."""
         ...
 
-    def preview(self, catalog: Catalog, events: Sequence[Outgoing]) -> str:
-        """What a document of these events would look like, for people."""
+    def preview(self, catalog: Catalog, events: Sequence[Outgoing], current_rows: CurrentRows) -> str:
+        """What a document of these events would look like, for people. ``current_rows`` as of a flight."""
         ...
 
     def forget(self) -> None:
@@ -69,6 +74,10 @@ class XdsFormat:
         return False
 
     @property
+    def needs_current_rows(self) -> bool:
+        return False
+
+    @property
     def heartbeat(self) -> str:
         """The heartbeat (spec/xds.md 7)."""
         return self._body([HEARTBEAT])
@@ -93,7 +102,7 @@ class XdsFormat:
             flight, envelope, ids, associations, list(map(write_event, events)), lambda: tuple(events)
         )
 
-    def preview(self, catalog: Catalog, events: Sequence[Outgoing]) -> str:
+    def preview(self, catalog: Catalog, events: Sequence[Outgoing], current_rows: CurrentRows) -> str:
         texts = list(map(write_outgoing, events))
         return "".join(map(self._line, texts)) if self.form == "records" else self._body(texts)
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from eventlog.cloudevents.options import BATCHED, mode_of
 from eventlog.config.load import Config
-from eventlog.config.settings import CLOUDEVENTS, MESSAGES, SinkSettings, SourceSettings, WatchSettings
+from eventlog.config.settings import CLOUDEVENTS, DEBEZIUM, MESSAGES, SinkSettings, SourceSettings, WatchSettings
 from eventlog.config.urls import connection_url
 from eventlog.core.catalog import Catalog, Database, build_catalog, match_name
 from eventlog.core.events import EventOptions
@@ -376,6 +376,8 @@ def output_format(config: Config, log: LogTable) -> OutputFormat:
         source = settings.source or source_of(connection_url(config.database), log)
         in_records = config.sink.type == "kafka"
         return CloudEvents(_mode(config), source, settings.event_type, value_options(config), in_records=in_records)
+    if settings.type == DEBEZIUM:
+        return _debezium_format(config)
     if settings.type != MESSAGES:
         return xds_format(config)
     from eventlog.publisher.qlik_messages import QlikMessages
@@ -407,6 +409,17 @@ def _is_single(config: Config) -> bool:
     """Whether a document is one event: CloudEvents over HTTP and to functions that are not batched."""
     is_cloudevent = config.format.type == CLOUDEVENTS and config.sink.type in ("http", "python")
     return is_cloudevent and _mode(config) != BATCHED
+
+
+def _debezium_format(config: Config) -> OutputFormat:
+    from eventlog.debezium import options
+    from eventlog.publisher.debezium import DebeziumEvents
+
+    database = parse_url(connection_url(config.database)).database or ""
+    chosen = options.WriteOptions(
+        **{**same_fields(config.format, options.WriteOptions), "topic": config.sink.topic, "database": database}
+    )
+    return DebeziumEvents(chosen, value_options(config), config.sink.type == "kafka")
 
 
 def open_sink(config: Config, stream: TextIO) -> Sink:

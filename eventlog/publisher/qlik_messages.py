@@ -17,6 +17,7 @@ from eventlog.errors import BadValue, FormatError, ReceiverAway, RowError
 from eventlog.model import Level, LogRow, Verdict
 from eventlog.publisher.flight import Flight, placed
 from eventlog.publisher.sinks import Document, KafkaRecord
+from eventlog.publisher.whole_rows import CurrentRows
 from eventlog.qlik.columns import QlikColumn, columns_of
 from eventlog.qlik.envelope import Written
 from eventlog.qlik.errors import RegistryError
@@ -56,6 +57,11 @@ class QlikMessages:
         """Time and user of a change are those of its first row."""
         return True
 
+    @property
+    def needs_current_rows(self) -> bool:
+        """A message says which columns it holds."""
+        return False
+
     def first(self, flight: int, before: str) -> str:
         return first_sequence(flight, before, self._utc_now())
 
@@ -68,7 +74,7 @@ class QlikMessages:
         records = self._records(catalog, flight.first, events, flight.log_rows)
         return Document(flight.number, envelope, ids, "", records, lambda: tuple(map(public_event, events)))
 
-    def preview(self, catalog: Catalog, events: Sequence[Outgoing]) -> str:
+    def preview(self, catalog: Catalog, events: Sequence[Outgoing], current_rows: CurrentRows) -> str:
         """The records as lines of a file; the sequences are not those that will be sent."""
         from eventlog.qlik.message_format import line_of  # brings the reader too, which nothing else needs
 

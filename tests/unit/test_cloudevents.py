@@ -324,7 +324,10 @@ def test_a_value_that_python_cannot_hold_is_text() -> None:
 
 def test_a_preview_shows_events_as_lines() -> None:
     output = CloudEvents("binary", "/db/log", "hr.{operation}", ValueOptions("full"))
-    assert [json.loads(line)["id"] for line in output.preview(CATALOG, [MODIFY, DELETE]).splitlines()] == ["12", "13.2"]
+    assert [json.loads(line)["id"] for line in output.preview(CATALOG, [MODIFY, DELETE], {}).splitlines()] == [
+        "12",
+        "13.2",
+    ]
 
 
 @pytest.mark.parametrize(

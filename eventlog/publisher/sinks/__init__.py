@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from eventlog.model import Answer, Event, Verdict
@@ -22,7 +23,8 @@ class Document(NamedTuple):
 
     ``event_ids``: those of its events, none in a heartbeat. In a format of records ``body`` is empty and ``records``
     holds those of each event, or why it has none. ``make_events`` makes the events in their public form, for the few
-    sinks that look at them. ``media_type`` and ``headers`` (names and values) go with ``body`` over HTTP.
+    sinks that look at them. ``media_type`` and ``headers`` (names and values) go with ``body`` over HTTP. ``refused``:
+    verdicts, error, of events that the format cannot hold and the body does not have, by event-id.
     """
 
     flight: int
@@ -33,6 +35,7 @@ class Document(NamedTuple):
     make_events: Callable[[], tuple[Event, ...]] = tuple
     media_type: str = "application/xml; charset=utf-8"
     headers: tuple[tuple[str, str], ...] = ()
+    refused: Mapping[str, Verdict] = MappingProxyType({})
 
     @property
     def events(self) -> tuple[Event, ...]:

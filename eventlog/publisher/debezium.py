@@ -1,0 +1,156 @@
+"""A publisher's events in the format ``debezium``: change events whose images are whole rows (spec/debezium.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+
+from eventlog.changes.from_events import ReadOutgoing, attribute_reader, outgoing_reader
+from eventlog.core.catalog import Catalog, ObjectClass
+from eventlog.core.events import CurrentRow, Outgoing, public_event
+from eventlog.core.typed import ReadValue, moment_reader
+from eventlog.core.values import ValueOptions
+from eventlog.debezium.format import line_of
+from eventlog.debezium.options import WriteOptions
+from eventlog.debezium.writer import EnvelopeWriter, Record
+from eventlog.errors import BadValue, FormatError, RowError
+from eventlog.model import Level, LogRow, Row, Verdict
+from eventlog.publisher.flight import Flight
+from eventlog.publisher.sinks import Document, KafkaRecord
+from eventlog.publisher.whole_rows import CurrentRows, row_attributes
+
+
+class DebeziumEvents:
+    """Events to change events, as ``eventlog.publisher.formats.OutputFormat`` asks for them.
+
+    ``values``: what the events were written with. ``has_records``: for Kafka; else a document holds the values, one a
+    line, without tombstones.
+    """
+
+    def __init__(
+        self,
+        options: WriteOptions,
+        values: ValueOptions,
+        has_records: bool,
+        utc_now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._options, self._values, self._has_records, self._utc_now = options, values, has_records, utc_now
+        self._records: EventRecords | None = None
+
+    @property
+    def heartbeat(self) -> str:
+        """Change events have none."""
+        return ""
+
+    @property
+    def needs_log_rows(self) -> bool:
+        """The time of a change is that of its first row."""
+        return True
+
+    @property
+    def needs_current_rows(self) -> bool:
+        return self._options.missing_columns == "read_back"
+
+    def first(self, flight: int, before: str) -> str:
+        return ""
+
+    def forget(self) -> None:
+        """Nothing is kept between documents."""
+
+    def document(self, catalog: Catalog, flight: Flight, envelope: int, events: Sequence[Outgoing]) -> Document:
+        ids = [event.sent_id for event in events]
+        written = self._written(catalog, events, flight.log_rows, flight.current_rows)
+
+        document = Document(flight.number, envelope, ids, "", (), lambda: tuple(map(public_event, events)))
+        if self._has_records:
+            records = [
+                one if isinstance(one, Verdict) else tuple(KafkaRecord(*record) for record in one) for one in written
+            ]
+            return document._replace(records=records)
+        return document._replace(
+            body="".join(one for one in map(_values, written)),
+            media_type="application/json" if len(events) == 1 else "application/x-ndjson",
+            refused={event_id: one for event_id, one in zip(ids, written, strict=True) if isinstance(one, Verdict)},
+        )
+
+    def preview(self, catalog: Catalog, events: Sequence[Outgoing], current_rows: CurrentRows) -> str:
+        lines = []
+        for one in self._written(catalog, events, {}, current_rows):
+            if isinstance(one, Verdict):
+                lines.append(f"# {one.message}\n")
+            else:
+                lines += [line_of(record, "records" if self._has_records else "values").decode() for record in one]
+        return "".join(lines)
+
+    def _written(
+        self, catalog: Catalog, events: Sequence[Outgoing], log_rows: Mapping[int, LogRow], current_rows: CurrentRows
+    ) -> list[list[Record] | Verdict]:
+        records = self._records
+        if records is None or records.catalog is not catalog:
+            writer = EnvelopeWriter(self._options, catalog, self._utc_now)
+            records = self._records = EventRecords(writer, catalog, self._values)
+        return [
+            records.write(event, records.time_of(_first_row(event, log_rows)), current_rows.get(event.object_id))
+            if event.object_id is not None
+            else []
+            for event in events
+        ]
+
+
+class EventRecords:
+    """Events to records, or the verdict, error, of one that the format cannot hold.
+
+    ``values``: what the events were written with.
+    """
+
+    def __init__(self, writer: EnvelopeWriter, catalog: Catalog, values: ValueOptions) -> None:
+        self.catalog = catalog
+        self._writer, self._values = writer, values
+        self._read_change: ReadOutgoing = outgoing_reader(catalog, values)
+        self._read_moment = moment_reader(values.time_zone)
+        self._readers: dict[ObjectClass, dict[str, tuple[ReadValue, Callable[[str], str]]]] = {}
+
+    def time_of(self, row: LogRow | None) -> datetime | None:
+        """When an event happened: at the time of its first row, None if that is not known."""
+        if row is None or row.event_time is None:
+            return None
+        try:
+            return self._read_moment(row.event_time)
+        except BadValue:
+            return None
+
+    def write(self, event: Outgoing, time: datetime | None, current: CurrentRow | None) -> list[Record] | Verdict:
+        """``current``: the row as it is now, None if it has not been read, or is gone."""
+        assert event.object_id is not None
+        object_class, _ = event.object_id
+        try:
+            change = self._read_change(event, time, None)._replace(position=event.sent_id)
+            whole_row = None if current is None else partial(self._row, object_class, current)
+            return self._writer.records(change, object_class, whole_row, event.ids)
+        except (FormatError, RowError) as error:
+            return Verdict(Level.ERROR, str(error))
+
+    def _row(self, object_class: ObjectClass, current: CurrentRow) -> Row:
+        readers = self._readers.get(object_class)
+        if readers is None:
+            readers = self._readers[object_class] = {
+                one.name: (attribute_reader(one.value_type, one, self._values), one.convert)
+                for one in row_attributes(object_class)
+            }
+        return {
+            name: next((read(convert(text)) for text in current.get(name, ()) if text is not None), None)
+            for name, (read, convert) in readers.items()
+        }
+
+
+def _first_row(event: Outgoing, log_rows: Mapping[int, LogRow]) -> LogRow | None:
+    """The first row of an event as the log has it; of one that is built again the first that is still N."""
+    return next((log_rows[record_id] for record_id in event.ids if record_id in log_rows), None)
+
+
+def _values(written: list[Record] | Verdict) -> str:
+    """The values of an event's records as lines."""
+    if isinstance(written, Verdict):
+        return ""
+    return "".join(line_of(record, "values").decode() for record in written)
