@@ -121,6 +121,20 @@ def test_a_publisher_that_hangs_gives_no_sign_until_it_gets_on(
         assert SIGN in manager.hear(1)
 
 
+def test_a_publisher_of_a_source_that_is_no_log_is_watched_over_too(
+    log: sa.Engine, tmp_path: Path, manager: Manager
+) -> None:
+    (tmp_path / "captures").mkdir()
+    source = {"source__path": tmp_path / "captures", "source__position_file": tmp_path / "position.json"}
+    with process(log, tmp_path / "documents", "--from", "gbase", **QUICK, **source) as running:  # type: ignore[arg-type]
+        wait_until(lambda: manager.hears("READY=1"), "it is ready")
+        manager.hear(2)
+        assert SIGN in manager.hear(1)
+        running.terminate()
+        assert running.wait(PATIENCE) == 0
+    assert manager.hears("STOPPING=1")
+
+
 def test_a_watchdog_of_another_process_is_not_fed(
     log: sa.Engine, tmp_path: Path, manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
