@@ -16,7 +16,7 @@ import oracle_server
 import pytest
 import sqlalchemy as sa
 from platforms import Platform
-from watched import LOG_DDL, USR_DDL, Watched, run
+from trigger_log import LOG_DDL, USR_DDL, Watched, run
 
 from eventlog.sql import migrations, registry
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from watched import BrokenOff, broken_off
+from trigger_log import BrokenOff, broken_off
 
 from eventlog.errors import LogTableError
 from eventlog.sql import migrations, registry

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from platforms import STYLES, Platform
-from watched import BrokenOff, broken_off
+from trigger_log import BrokenOff, broken_off
 
 from eventlog.cli.context import transaction
 from eventlog.cli.triggers import planned_triggers

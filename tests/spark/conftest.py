@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 pytest.importorskip("pyspark", reason="the extra spark is not installed")
 
-from backlog_world import make_tables
+from backlog_job import make_tables
 from pyspark.sql import SparkSession
 
 from eventlog.errors import ConfigError

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import sqlalchemy as sa
-from backlog_world import (
+from backlog_job import (
     LOG,
     Row,
     config_of,

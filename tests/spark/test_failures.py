@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 import sqlalchemy as sa
-from backlog_world import config_of, convert, copy, documents_of, log_rows, random_rows, statuses
+from backlog_job import config_of, convert, copy, documents_of, log_rows, random_rows, statuses
 from pyspark.sql import SparkSession
 
 from eventlog import cli

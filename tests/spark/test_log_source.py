@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from backlog_world import LOG, fetch, log_rows, random_rows
+from backlog_job import LOG, fetch, log_rows, random_rows
 from pyspark.sql import DataFrame, SparkSession
 
 from eventlog.model import LogRow

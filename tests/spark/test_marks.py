@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from backlog_world import (
+from backlog_job import (
     LOG,
     config_of,
     convert,

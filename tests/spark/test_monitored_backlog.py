@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from backlog_world import config_of, convert, log_rows, random_rows
+from backlog_job import config_of, convert, log_rows, random_rows
 
 from eventlog.publisher.monitor.open import monitoring_job
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
-from backlog_world import config_of, convert, copy, documents_of, events_of, files_of, log_rows, random_rows, statuses
+from backlog_job import config_of, convert, copy, documents_of, events_of, files_of, log_rows, random_rows, statuses
 
 from eventlog.errors import ConfigError
 from spark import backlog

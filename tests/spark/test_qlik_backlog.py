@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
-from backlog_world import (
+from backlog_job import (
     LOG,
     SCHEMA,
     config_of,

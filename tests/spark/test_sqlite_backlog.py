@@ -8,7 +8,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from backlog_world import convert, documents_of, events_of, publish
+from backlog_job import convert, documents_of, events_of, publish
 from pyspark.sql import SparkSession
 
 from eventlog import cli

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from follow_world import ITEM, OPTIONS, Receiver, Stream, files, following, position_at, running, saved_at
+from followed_stream import ITEM, OPTIONS, Receiver, Stream, files, following, position_at, running, saved_at
 
 from eventlog.errors import ConfigError
 from eventlog.gbase.emulator.session import Switches

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from publisher_world import NO_WAIT, World
+from fake_publisher import NO_WAIT, FakePublisher
 from samples import CATALOG, row, usr
 from shared import PlainSink
 from sqlalchemy import make_url
@@ -380,23 +380,23 @@ class Receiver(PlainSink):
 
 
 def test_where_a_document_is_one_event_each_event_of_an_envelope_is_sent_by_itself() -> None:
-    world = World(replace(NO_WAIT, singly=True))
-    world.log([row(1, 4), row(2, 4, "idu=2"), row(3, 4, "idu=3")])
+    fake = FakePublisher(replace(NO_WAIT, singly=True))
+    fake.log([row(1, 4), row(2, 4, "idu=2"), row(3, 4, "idu=3")])
     sink = Receiver(_2=Verdict(Level.ERROR, "no"))
-    world.cycle(world.start(), sink)
+    fake.cycle(fake.start(), sink)
     assert sink.documents == [["1"], ["2"], ["3"]]
-    assert world.statuses() == {1: "S", 2: "E", 3: "S"}
-    assert world.in_flight() == {}
+    assert fake.statuses() == {1: "S", 2: "E", 3: "S"}
+    assert fake.in_flight() == {}
 
 
 def test_what_is_sent_singly_waits_behind_a_retry_of_its_object() -> None:
-    world = World(replace(NO_WAIT, singly=True, fold_distance=0))
-    world.log([row(1, 4), row(2, 4), row(3, 4, "idu=3")])
+    fake = FakePublisher(replace(NO_WAIT, singly=True, fold_distance=0))
+    fake.log([row(1, 4), row(2, 4), row(3, 4, "idu=3")])
     sink = Receiver(_1=Verdict(Level.RETRY))
-    world.cycle(world.start(), sink)
+    fake.cycle(fake.start(), sink)
     assert sink.documents == [["1"], ["3"]]
-    assert world.statuses() == {1: "N", 2: "N", 3: "S"}
-    assert world.in_flight() == {1: [[1, [["1", [[1, 1]]], ["2", [[2, 2]]]]]]}
+    assert fake.statuses() == {1: "N", 2: "N", 3: "S"}
+    assert fake.in_flight() == {1: [[1, [["1", [[1, 1]]], ["2", [[2, 2]]]]]]}
 
 
 def test_data_of_is_what_the_event_carries() -> None:

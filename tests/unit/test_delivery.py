@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from publisher_world import Killed, Receiver, World, flights_of, with_options
+from fake_publisher import FakePublisher, Killed, Receiver, flights_of, with_options
 from samples import database, row, table
 
 from eventlog.core.catalog import build_catalog
@@ -22,21 +22,21 @@ from eventlog.publisher.metrics import Gauges, summary
 from eventlog.publisher.sinks import Document
 from eventlog.xds.writer import Header
 
-NewWorld = Callable[..., World]
+NewWorld = Callable[..., FakePublisher]
 
 
 @pytest.fixture
 def new_world() -> Iterator[NewWorld]:
-    worlds: list[World] = []
+    worlds: list[FakePublisher] = []
 
-    def new(rows: list[LogRow], **options: Any) -> World:
-        worlds.append(World(with_options(**options)))
+    def new(rows: list[LogRow], **options: Any) -> FakePublisher:
+        worlds.append(FakePublisher(with_options(**options)))
         worlds[-1].log(rows)
         return worlds[-1]
 
     yield new
-    for world in worlds:
-        world.close()
+    for fake in worlds:
+        fake.close()
 
 
 def deletes(*objects: str) -> list[LogRow]:
@@ -59,26 +59,26 @@ def judge(**levels: str) -> Callable[[Any], str]:
 
 
 def test_the_line_is_committed_before_the_first_envelope_leaves(new_world: NewWorld) -> None:
-    world = new_world(deletes("1", "2", "3"), batch_size=2)
+    fake = new_world(deletes("1", "2", "3"), batch_size=2)
     receiver, steps = Receiver(), []
 
     def look(name: str) -> None:
         steps.append(name)
-        assert not world.connection.in_transaction()
+        assert not fake.connection.in_transaction()
         if name == "before send":
-            assert world.in_flight() == {1: [[1, [["1", [[1, 1]]], ["2", [[2, 2]]]]], [2, [["3", [[3, 3]]]]]]}
-            assert set(world.statuses().values()) == {"N"}
+            assert fake.in_flight() == {1: [[1, [["1", [[1, 1]]], ["2", [[2, 2]]]]], [2, [["3", [[3, 3]]]]]]}
+            assert set(fake.statuses().values()) == {"N"}
 
     receiver.step = look
-    world.run(receiver)
+    fake.run(receiver)
     assert steps.count("before send") == 2
     assert receiver.sent == [["1", "2"], ["3"]]
-    assert world.statuses() == {1: "S", 2: "S", 3: "S"}
-    assert world.in_flight() == {}
+    assert fake.statuses() == {1: "S", 2: "S", 3: "S"}
+    assert fake.in_flight() == {}
 
 
 def test_nothing_is_marked_before_the_sink_has_made_it_durable(new_world: NewWorld) -> None:
-    world = new_world(deletes("1", "2"), batch_size=1)
+    fake = new_world(deletes("1", "2"), batch_size=1)
     receiver = Receiver()
     durable_at_mark: list[tuple[int, int]] = []
 
@@ -86,8 +86,8 @@ def test_nothing_is_marked_before_the_sink_has_made_it_durable(new_world: NewWor
         if name == "mark":
             durable_at_mark.append((receiver.flushed, len(receiver.documents)))
 
-    world.step = look
-    world.run(receiver)
+    fake.step = look
+    fake.run(receiver)
     assert [sent for _, sent in durable_at_mark] == [2]
     assert all(flushed == sent for flushed, sent in durable_at_mark)
 
@@ -100,42 +100,42 @@ def test_what_the_sink_could_not_make_durable_stays_new_and_is_sent_again(new_wo
             if self.broken:
                 raise ReceiverAway("disk full")
 
-    world = new_world(deletes("1", "2"), batch_size=1)
-    receiver, state = Torn(), world.start()
-    assert world.cycle(state, receiver).result is FlightResult.AWAY
-    assert world.statuses() == {1: "N", 2: "N"}
+    fake = new_world(deletes("1", "2"), batch_size=1)
+    receiver, state = Torn(), fake.start()
+    assert fake.cycle(state, receiver).result is FlightResult.AWAY
+    assert fake.statuses() == {1: "N", 2: "N"}
     receiver.broken = False
-    assert world.cycle(state, receiver).result is FlightResult.DONE
+    assert fake.cycle(state, receiver).result is FlightResult.DONE
     assert receiver.sent == [["1"], ["2"], ["1"], ["2"]]
-    assert world.statuses() == {1: "S", 2: "S"}
+    assert fake.statuses() == {1: "S", 2: "S"}
 
 
 def test_a_flight_holds_at_most_flight_rows_rows(new_world: NewWorld) -> None:
-    world = new_world(deletes("1", "2", "3", "4", "5"), flight_rows=2, batch_size=10)
+    fake = new_world(deletes("1", "2", "3", "4", "5"), flight_rows=2, batch_size=10)
     receiver = Receiver()
-    world.run(receiver)
+    fake.run(receiver)
     assert [(document.flight, document.envelope) for document in receiver.documents] == [(1, 1), (2, 1), (3, 1)]
     assert receiver.sent == [["1", "2"], ["3", "4"], ["5"]]
 
 
 def test_a_group_larger_than_a_flight_stands_alone(new_world: NewWorld) -> None:
     rows = [row(i, 2, column="fname", old=str(i), new=str(i + 1)) for i in range(1, 6)]
-    world = new_world([*rows, row(6, 4, "idu=2")], flight_rows=2)
+    fake = new_world([*rows, row(6, 4, "idu=2")], flight_rows=2)
     receiver = Receiver()
-    world.run(receiver)
+    fake.run(receiver)
     assert receiver.sent == [["1"], ["6"]]
-    assert set(world.statuses().values()) == {"S"}
+    assert set(fake.statuses().values()) == {"S"}
 
 
 @pytest.mark.parametrize(("mark_interval", "marked"), [(0, [0, 1, 2]), (1000, [0, 0, 0])])
 def test_marks_are_written_in_between_only_when_the_interval_has_passed(
     new_world: NewWorld, mark_interval: float, marked: list[int]
 ) -> None:
-    world = new_world(deletes("1", "2", "3"), batch_size=1, mark_interval=mark_interval)
+    fake = new_world(deletes("1", "2", "3"), batch_size=1, mark_interval=mark_interval)
     seen = []
     receiver = Receiver()
-    receiver.step = lambda name: seen.append(list(world.statuses().values()).count("S")) if "before" in name else None
-    world.run(receiver)
+    receiver.step = lambda name: seen.append(list(fake.statuses().values()).count("S")) if "before" in name else None
+    fake.run(receiver)
     assert seen == marked
 
 
@@ -146,22 +146,22 @@ def test_rows_that_make_no_event_are_marked_without_a_document(new_world: NewWor
         row(3, 9),
         row(4, 4, perpetrator="me"),
     ]
-    world = new_world(rows, driver_user="me")
+    fake = new_world(rows, driver_user="me")
     receiver = Receiver()
-    world.run(receiver)
+    fake.run(receiver)
     assert receiver.documents == []
-    assert world.statuses() == {1: "S", 2: "S", 3: "E", 4: "S"}
-    assert [(record_id, code) for record_id, code, _ in world.errors()] == [(3, "bad_event_type")]
-    counters = world.counters
+    assert fake.statuses() == {1: "S", 2: "S", 3: "E", 4: "S"}
+    assert [(record_id, code) for record_id, code, _ in fake.errors()] == [(3, "bad_event_type")]
+    counters = fake.counters
     assert (counters.rows_empty, counters.rows_gone, counters.rows_bad, counters.rows_loopback) == (1, 1, 1, 1)
-    assert world.in_flight() == {}
+    assert fake.in_flight() == {}
 
 
 def test_loopback_rows_can_be_left(new_world: NewWorld) -> None:
     rows = [row(i, 4, perpetrator="me") for i in range(1, 6)] + [row(6, 4, "idu=2")]
-    world = new_world(rows, driver_user="me", leave_loopback=True, query_limit=2)
-    world.run(Receiver())
-    assert world.statuses() == {**dict.fromkeys(range(1, 6), "N"), 6: "S"}
+    fake = new_world(rows, driver_user="me", leave_loopback=True, query_limit=2)
+    fake.run(Receiver())
+    assert fake.statuses() == {**dict.fromkeys(range(1, 6), "N"), 6: "S"}
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
@@ -177,25 +177,25 @@ ANSWERS = [
 def test_the_answer_gives_the_letter(
     new_world: NewWorld, level: str, letter: str, errors: list[tuple[int, str, str]]
 ) -> None:
-    world = new_world(deletes("1", "2"))
-    world.run(Receiver(judge(e1=level)))
-    assert world.statuses() == {1: letter, 2: "S"}
-    assert world.errors() == errors
+    fake = new_world(deletes("1", "2"))
+    fake.run(Receiver(judge(e1=level)))
+    assert fake.statuses() == {1: letter, 2: "S"}
+    assert fake.errors() == errors
 
 
 @pytest.mark.parametrize("mark_interval", [0, 1000])
 def test_each_failure_has_one_line_however_often_marks_are_written(new_world: NewWorld, mark_interval: float) -> None:
-    world = new_world(deletes("1", "2", "3"), batch_size=1, mark_interval=mark_interval)
-    world.run(Receiver(judge(e1="error", e2="error")))
-    assert world.errors() == [(1, "receiver", "error of 1"), (2, "receiver", "error of 2")]
+    fake = new_world(deletes("1", "2", "3"), batch_size=1, mark_interval=mark_interval)
+    fake.run(Receiver(judge(e1="error", e2="error")))
+    assert fake.errors() == [(1, "receiver", "error of 1"), (2, "receiver", "error of 2")]
 
 
 def test_what_precedence_dropped_is_done_whatever_the_answer_says(new_world: NewWorld) -> None:
-    world = new_world([row(1, 2, column="fname", new="x"), row(2, 8, column="fname")])
-    world.contents["idu=1"] = {"fname": ["x"]}
-    world.run(Receiver(judge(e1="error")))
-    assert world.statuses() == {1: "S", 2: "E"}
-    assert [line[:2] for line in world.errors()] == [(2, "receiver")]
+    fake = new_world([row(1, 2, column="fname", new="x"), row(2, 8, column="fname")])
+    fake.contents["idu=1"] = {"fname": ["x"]}
+    fake.run(Receiver(judge(e1="error")))
+    assert fake.statuses() == {1: "S", 2: "E"}
+    assert [line[:2] for line in fake.errors()] == [(2, "receiver")]
 
 
 class Answering(Receiver):
@@ -223,66 +223,66 @@ GENERAL = [
 def test_a_status_without_event_id_counts_for_every_event(
     new_world: NewWorld, general: Verdict, verdicts: dict[str, Verdict], statuses: dict[int, str]
 ) -> None:
-    world = new_world(deletes("1", "2"))
-    world.run(Answering(Answer(verdicts, general)))
-    assert world.statuses() == statuses
+    fake = new_world(deletes("1", "2"))
+    fake.run(Answering(Answer(verdicts, general)))
+    assert fake.statuses() == statuses
 
 
 def test_a_status_of_an_unknown_event_is_logged_and_ignored(
     new_world: NewWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = new_world(deletes("1"))
-    world.run(Answering(Answer({}, None, ("77",))))
-    assert world.statuses() == {1: "S"}
+    fake = new_world(deletes("1"))
+    fake.run(Answering(Answer({}, None, ("77",))))
+    assert fake.statuses() == {1: "S"}
     assert "77" in caplog.text
 
 
 def test_fatal_marks_f_gives_the_others_their_letters_and_stops(new_world: NewWorld) -> None:
-    world = new_world(deletes("1", "2", "3", "4"), batch_size=3)
-    receiver, state = Receiver(judge(e2="fatal", e3="warning")), world.start()
-    ended = world.cycle(state, receiver)
+    fake = new_world(deletes("1", "2", "3", "4"), batch_size=3)
+    receiver, state = Receiver(judge(e2="fatal", e3="warning")), fake.start()
+    ended = fake.cycle(state, receiver)
     assert (ended.result, ended.reason) == (FlightResult.FATAL, "fatal of 2")
-    assert world.statuses() == {1: "S", 2: "F", 3: "W", 4: "N"}
-    assert world.errors() == [(2, "receiver", "fatal of 2")]
+    assert fake.statuses() == {1: "S", 2: "F", 3: "W", 4: "N"}
+    assert fake.errors() == [(2, "receiver", "fatal of 2")]
     assert receiver.sent == [["1", "2", "3"]]
-    assert world.in_flight() == {1: [[2, [["4", [[4, 4]]]]]]}
+    assert fake.in_flight() == {1: [[2, [["4", [[4, 4]]]]]]}
 
 
 def test_rows_with_e_and_f_are_not_sent_again(new_world: NewWorld) -> None:
-    world = new_world(deletes("1", "2", "3"))
+    fake = new_world(deletes("1", "2", "3"))
     receiver = Receiver(judge(e1="error", e2="fatal"))
-    world.run(receiver)
-    world.run(receiver)
+    fake.run(receiver)
+    fake.run(receiver)
     assert receiver.sent == [["1", "2", "3"]]
 
 
 def test_delete_from_log_keeps_rows_with_e_and_f(new_world: NewWorld) -> None:
     rows = [*deletes("1", "2", "3", "4"), row(5, 9), row(6, 4, perpetrator="me"), row(7, 6, "idu=9")]
-    world = new_world(rows, delete_from_log=True, driver_user="me")
-    world.run(Receiver(judge(e2="warning", e3="error", e4="fatal")))
+    fake = new_world(rows, delete_from_log=True, driver_user="me")
+    fake.run(Receiver(judge(e2="warning", e3="error", e4="fatal")))
     # 6 is loopback, which is deleted only where the settings say so (spec/event-log.md 8.3).
-    assert world.statuses() == {3: "E", 4: "F", 5: "E", 6: "S"}
+    assert fake.statuses() == {3: "E", 4: "F", 5: "E", 6: "S"}
 
 
 def test_delete_from_log_deletes_loopback_rows_where_consume_is_set(new_world: NewWorld) -> None:
-    world = new_world([row(6, 4, perpetrator="me")], delete_from_log=True, driver_user="me", delete_loopback=True)
-    world.run(Receiver())
-    assert world.statuses() == {}
+    fake = new_world([row(6, 4, perpetrator="me")], delete_from_log=True, driver_user="me", delete_loopback=True)
+    fake.run(Receiver())
+    assert fake.statuses() == {}
 
 
 @pytest.mark.parametrize("how", ["away", "lost"])
 def test_while_the_receiver_is_away_every_row_of_the_envelope_stays_new(new_world: NewWorld, how: str) -> None:
-    world = new_world(deletes("1", "2", "3", "4", "5"), batch_size=2)
-    receiver, state = Receiver(judge(e3=f"{how} {how}")), world.start()
+    fake = new_world(deletes("1", "2", "3", "4", "5"), batch_size=2)
+    receiver, state = Receiver(judge(e3=f"{how} {how}")), fake.start()
     for _ in range(2):
-        assert world.cycle(state, receiver).result is FlightResult.AWAY
-        assert world.statuses() == {1: "S", 2: "S", 3: "N", 4: "N", 5: "N"}
-        assert world.in_flight() == {1: [[2, [["3", [[3, 3]]], ["4", [[4, 4]]]]], [3, [["5", [[5, 5]]]]]]}
+        assert fake.cycle(state, receiver).result is FlightResult.AWAY
+        assert fake.statuses() == {1: "S", 2: "S", 3: "N", 4: "N", 5: "N"}
+        assert fake.in_flight() == {1: [[2, [["3", [[3, 3]]], ["4", [[4, 4]]]]], [3, [["5", [[5, 5]]]]]]}
     # Rows that came in the meantime do not change what is sent again.
-    world.log([row(6, 4, "idu=3"), row(7, 4, "idu=6")])
-    assert world.run(receiver, state).result is FlightResult.DONE
+    fake.log([row(6, 4, "idu=3"), row(7, 4, "idu=6")])
+    assert fake.run(receiver, state).result is FlightResult.DONE
     assert receiver.sent[-3:] == [["3", "4"], ["5"], ["6", "7"]]
-    assert set(world.statuses().values()) == {"S"}
+    assert set(fake.statuses().values()) == {"S"}
 
 
 @pytest.mark.parametrize("options", [{}, {"query_limit": 3}, {"query_limit": 3, "fold_distance": 2, "flight_rows": 1}])
@@ -290,11 +290,11 @@ def test_rows_that_are_held_back_and_read_again_are_counted_once(new_world: NewW
     # Each object has rows before and behind the ends of windows; some are bad, some loopback, one object is parked.
     rows = [row(i, 2, f"idu={i % 4}", column="fname", old="a", new=f"v{i}") for i in range(1, 41)]
     rows += [row(41, 9), row(42, 4, perpetrator="me"), row(43, 6, "idu=99")]
-    world = new_world(rows, driver_user="me", batch_size=1, **options)
-    world.run(Receiver(judge(e1="retry", e3="retry retry")))
-    assert set(world.statuses().values()) == {"S", "E"}
-    assert world.counters.rows_read == len(rows)
-    counters = world.counters
+    fake = new_world(rows, driver_user="me", batch_size=1, **options)
+    fake.run(Receiver(judge(e1="retry", e3="retry retry")))
+    assert set(fake.statuses().values()) == {"S", "E"}
+    assert fake.counters.rows_read == len(rows)
+    counters = fake.counters
     decided = counters.rows_published + counters.rows_dropped + counters.rows_gone + counters.rows_empty
     assert decided + counters.rows_bad + counters.rows_loopback == len(rows)
 
@@ -307,54 +307,54 @@ def updates(*steps: tuple[int, str, str, str]) -> list[LogRow]:
 
 
 def test_retry_parks_its_object_and_no_other(new_world: NewWorld) -> None:
-    world = new_world(deletes("1", "2", "1", "3"), batch_size=1, retry_initial=1000, retry_max=1000)
-    receiver, state = Receiver(judge(e1="retry")), world.start()
-    assert world.cycle(state, receiver).result is FlightResult.DONE
+    fake = new_world(deletes("1", "2", "1", "3"), batch_size=1, retry_initial=1000, retry_max=1000)
+    receiver, state = Receiver(judge(e1="retry")), fake.start()
+    assert fake.cycle(state, receiver).result is FlightResult.DONE
     assert receiver.sent == [["1"], ["2"], ["4"]]
-    assert world.statuses() == {1: "N", 2: "S", 3: "N", 4: "S"}
+    assert fake.statuses() == {1: "N", 2: "S", 3: "N", 4: "S"}
     # Later rows of the object do not overtake, those of others are not held up.
-    world.log([row(5, 4, "idu=1"), row(6, 4, "idu=4")])
-    world.cycle(state, receiver)
+    fake.log([row(5, 4, "idu=1"), row(6, 4, "idu=4")])
+    fake.cycle(state, receiver)
     assert receiver.sent[3:] == [["6"]]
     assert sorted(flights_of(state)) == ["1", "3"]
     # After a restart what is parked comes first, as it was recorded.
-    world.run(receiver)
+    fake.run(receiver)
     assert receiver.sent[4:] == [["1"], ["3"], ["5"]]
 
 
 def test_a_parked_object_is_sent_again_when_it_is_due_and_then_its_later_rows(new_world: NewWorld) -> None:
-    world = new_world(deletes("1", "2"), batch_size=1)
-    receiver, state = Receiver(judge(e1="retry retry")), world.start()
-    world.cycle(state, receiver)
-    world.log([row(3, 4, "idu=1")])
-    world.cycle(state, receiver)
+    fake = new_world(deletes("1", "2"), batch_size=1)
+    receiver, state = Receiver(judge(e1="retry retry")), fake.start()
+    fake.cycle(state, receiver)
+    fake.log([row(3, 4, "idu=1")])
+    fake.cycle(state, receiver)
     assert receiver.sent == [["1"], ["2"], ["1"]]
     assert len(state.parking) == 1
-    world.run(receiver, state)
+    fake.run(receiver, state)
     assert receiver.sent[3:] == [["1"], ["3"]]
     assert len(state.parking) == 0
-    assert set(world.statuses().values()) == {"S"}
+    assert set(fake.statuses().values()) == {"S"}
 
 
 def test_a_later_event_of_the_object_in_the_envelope_goes_out_again_under_a_new_id(new_world: NewWorld) -> None:
-    world = new_world(deletes("1", "1", "2", "1"))
-    receiver, state = Receiver(judge(e1="retry retry")), world.start()
-    world.cycle(state, receiver)
+    fake = new_world(deletes("1", "1", "2", "1"))
+    receiver, state = Receiver(judge(e1="retry retry")), fake.start()
+    fake.cycle(state, receiver)
     assert receiver.sent == [["1", "2", "3", "4"]]
-    assert world.statuses() == {1: "N", 2: "N", 3: "S", 4: "N"}
-    assert world.in_flight() == {1: [[1, [["1", [[1, 1]]], ["2", [[2, 2]], [], 2], ["4", [[4, 4]], [], 2]]]]}
-    world.cycle(state, receiver)
+    assert fake.statuses() == {1: "N", 2: "N", 3: "S", 4: "N"}
+    assert fake.in_flight() == {1: [[1, [["1", [[1, 1]]], ["2", [[2, 2]], [], 2], ["4", [[4, 4]], [], 2]]]]}
+    fake.cycle(state, receiver)
     assert receiver.sent[1:] == [["1", "2.2", "4.2"]]
     # The number is in the line: a restart knows it.
-    world.run(receiver)
+    fake.run(receiver)
     assert receiver.sent[2:] == [["1", "2.3", "4.3"]]
-    assert set(world.statuses().values()) == {"S"}
+    assert set(fake.statuses().values()) == {"S"}
 
 
 @pytest.mark.parametrize("park", [True, False])
 def test_the_new_id_is_in_the_line_before_anything_else_is_sent(new_world: NewWorld, park: bool) -> None:
     """Sent again under the old one it would be known to the receiver, and what came behind it would be its end."""
-    world = new_world(deletes("1", "1", "2", "3"), batch_size=2, mark_interval=1000, park=park)
+    fake = new_world(deletes("1", "1", "2", "3"), batch_size=2, mark_interval=1000, park=park)
     receiver = Receiver(judge(e1="retry"))
 
     def die(name: str) -> None:
@@ -363,107 +363,107 @@ def test_the_new_id_is_in_the_line_before_anything_else_is_sent(new_world: NewWo
 
     receiver.step = die
     with suppress(Killed):
-        world.cycle(world.start(), receiver)
-    world.connection.rollback()
+        fake.cycle(fake.start(), receiver)
+    fake.connection.rollback()
     receiver.step = lambda name: None
-    world.run(receiver)
+    fake.run(receiver)
     assert receiver.sent == [["1", "2"], ["1", "2.2"], ["3", "4"]]
 
 
 def test_an_event_that_got_retry_itself_keeps_its_id(new_world: NewWorld) -> None:
-    world = new_world(deletes("1", "1"))
-    receiver, state = Receiver(judge(e1="retry", e2="retry")), world.start()
-    world.run(receiver, state)
+    fake = new_world(deletes("1", "1"))
+    receiver, state = Receiver(judge(e1="retry", e2="retry")), fake.start()
+    fake.run(receiver, state)
     assert receiver.sent == [["1", "2"], ["1", "2"]]
 
 
 def test_an_error_behind_a_retry_is_sent_again_too(new_world: NewWorld) -> None:
-    world = new_world(deletes("1", "1"))
-    world.run(Receiver(judge(e1="retry", e2="error")))
-    assert world.statuses() == {1: "S", 2: "S"}
-    assert world.errors() == []
+    fake = new_world(deletes("1", "1"))
+    fake.run(Receiver(judge(e1="retry", e2="error")))
+    assert fake.statuses() == {1: "S", 2: "S"}
+    assert fake.errors() == []
 
 
 def test_fatal_behind_a_retry_is_f_and_stops(new_world: NewWorld) -> None:
-    world = new_world(deletes("1", "1"))
-    receiver, state = Receiver(judge(e1="retry", e2="fatal")), world.start()
-    assert world.cycle(state, receiver).result is FlightResult.FATAL
-    assert world.statuses() == {1: "N", 2: "F"}
+    fake = new_world(deletes("1", "1"))
+    receiver, state = Receiver(judge(e1="retry", e2="fatal")), fake.start()
+    assert fake.cycle(state, receiver).result is FlightResult.FATAL
+    assert fake.statuses() == {1: "N", 2: "F"}
 
 
 def test_two_retries_of_one_object_in_an_envelope_are_one_attempt(new_world: NewWorld) -> None:
-    world = new_world(deletes("1", "1"), retry_initial=1000, retry_max=10**9)
-    state = world.start()
-    world.cycle(state, Receiver(judge(e1="retry", e2="retry")))
+    fake = new_world(deletes("1", "1"), retry_initial=1000, retry_max=10**9)
+    state = fake.start()
+    fake.cycle(state, Receiver(judge(e1="retry", e2="retry")))
     (parked,) = state.parking._objects.values()
     assert parked.attempts == 1
 
 
 def test_an_event_before_the_retry_is_done(new_world: NewWorld) -> None:
-    world = new_world(deletes("1", "1"))
+    fake = new_world(deletes("1", "1"))
     receiver = Receiver(judge(e2="retry"))
-    world.run(receiver)
+    fake.run(receiver)
     assert receiver.sent == [["1", "2"], ["2"]]
 
 
 def test_a_dropped_row_of_an_event_that_is_sent_again_stays_new(new_world: NewWorld) -> None:
-    world = new_world([row(1, 2, column="fname", new="x"), row(2, 8, column="fname")], retry_initial=99, retry_max=99)
-    world.contents["idu=1"] = {"fname": ["x"]}
-    world.cycle(world.start(), Receiver(judge(e1="retry")))
-    assert world.statuses() == {1: "N", 2: "N"}
+    fake = new_world([row(1, 2, column="fname", new="x"), row(2, 8, column="fname")], retry_initial=99, retry_max=99)
+    fake.contents["idu=1"] = {"fname": ["x"]}
+    fake.cycle(fake.start(), Receiver(judge(e1="retry")))
+    assert fake.statuses() == {1: "N", 2: "N"}
     # On rebuilding the decision stands, and the value is read anew.
-    world.contents["idu=1"] = {"fname": ["y"]}
+    fake.contents["idu=1"] = {"fname": ["y"]}
     receiver = Receiver()
-    world.run(receiver)
+    fake.run(receiver)
     assert receiver.state == {"idu=1,table=usr,schema=indirect": {"fname": {"y"}}}
-    assert world.statuses() == {1: "S", 2: "S"}
+    assert fake.statuses() == {1: "S", 2: "S"}
 
 
 def test_retry_without_event_id_stops_the_cycle_and_parks_nothing(new_world: NewWorld) -> None:
-    world = new_world(deletes("1", "2", "3"), batch_size=2)
-    receiver, state = Answering(Answer({}, Verdict(Level.RETRY))), world.start()
-    assert world.cycle(state, receiver).result is FlightResult.RETRY
+    fake = new_world(deletes("1", "2", "3"), batch_size=2)
+    receiver, state = Answering(Answer({}, Verdict(Level.RETRY))), fake.start()
+    assert fake.cycle(state, receiver).result is FlightResult.RETRY
     assert (receiver.sent, len(state.parking)) == ([["1", "2"]], 0)
-    assert set(world.statuses().values()) == {"N"}
-    world.run(receiver, state)
+    assert set(fake.statuses().values()) == {"N"}
+    fake.run(receiver, state)
     assert receiver.sent[1:] == [["1", "2"], ["3"]]
 
 
 def test_on_retry_stop_stops_the_cycle(new_world: NewWorld) -> None:
-    world = new_world(deletes("1", "1", "2", "3"), batch_size=3, park=False)
-    receiver, state = Receiver(judge(e1="retry retry")), world.start()
+    fake = new_world(deletes("1", "1", "2", "3"), batch_size=3, park=False)
+    receiver, state = Receiver(judge(e1="retry retry")), fake.start()
     for _ in range(2):
-        assert world.cycle(state, receiver).result is FlightResult.RETRY
-        assert world.statuses() == {1: "N", 2: "N", 3: "S", 4: "N"}
-    world.run(receiver, state)
+        assert fake.cycle(state, receiver).result is FlightResult.RETRY
+        assert fake.statuses() == {1: "N", 2: "N", 3: "S", 4: "N"}
+    fake.run(receiver, state)
     assert receiver.sent == [["1", "2", "3"], ["1", "2.2"], ["1", "2.3"], ["4"]]
 
 
 def test_more_than_max_parked_objects_stop_the_cycle(new_world: NewWorld) -> None:
     names = [str(i) for i in range(1, 8)]
-    world = new_world(deletes(*names), batch_size=1, flight_rows=3, max_parked=2, retry_initial=1000, retry_max=1000)
-    receiver, state = Receiver(lambda event: "retry"), world.start()
-    assert world.cycle(state, receiver).result is FlightResult.RETRY
+    fake = new_world(deletes(*names), batch_size=1, flight_rows=3, max_parked=2, retry_initial=1000, retry_max=1000)
+    receiver, state = Receiver(lambda event: "retry"), fake.start()
+    assert fake.cycle(state, receiver).result is FlightResult.RETRY
     assert receiver.sent == [["1"], ["2"], ["3"]]
     # As long as they are so many, nothing more is taken from the queue.
-    assert world.cycle(state, receiver).result is FlightResult.RETRY
+    assert fake.cycle(state, receiver).result is FlightResult.RETRY
     assert (len(receiver.sent), len(state.parking)) == (3, 3)
 
 
 def test_parked_rows_at_the_head_of_the_queue_do_not_use_up_the_window(new_world: NewWorld) -> None:
-    world = new_world(deletes("1"), query_limit=3, retry_initial=1000, retry_max=1000)
-    receiver, state = Receiver(judge(e1="retry")), world.start()
-    world.cycle(state, receiver)
-    world.log([*(row(i, 4, "idu=1") for i in range(2, 40)), row(40, 4, "idu=2")])
-    while world.cycle(state, receiver).more:
+    fake = new_world(deletes("1"), query_limit=3, retry_initial=1000, retry_max=1000)
+    receiver, state = Receiver(judge(e1="retry")), fake.start()
+    fake.cycle(state, receiver)
+    fake.log([*(row(i, 4, "idu=1") for i in range(2, 40)), row(40, 4, "idu=2")])
+    while fake.cycle(state, receiver).more:
         pass
     assert receiver.sent == [["1"], ["40"]]
 
 
 def test_every_parked_object_released_in_any_flight_keeps_its_order(new_world: NewWorld) -> None:
-    world = new_world(deletes("1", "2", "1", "2", "1"), batch_size=1, flight_rows=1)
+    fake = new_world(deletes("1", "2", "1", "2", "1"), batch_size=1, flight_rows=1)
     receiver = Receiver(judge(e1="retry retry", e2="retry", e3="retry retry retry"))
-    world.run(receiver)
+    fake.run(receiver)
     assert [one for one in receiver.applied if one in ("1", "3", "5")] == ["1", "3", "5"]
     assert [one for one in receiver.applied if one in ("2", "4")] == ["2", "4"]
 
@@ -471,10 +471,10 @@ def test_every_parked_object_released_in_any_flight_keeps_its_order(new_world: N
 def test_rows_that_a_pass_left_behind_while_their_object_was_parked_come_before_its_later_ones(
     new_world: NewWorld,
 ) -> None:
-    world = new_world(deletes("1", "2", "1", "3", "1"), query_limit=1, batch_size=1)
+    fake = new_world(deletes("1", "2", "1", "3", "1"), query_limit=1, batch_size=1)
     # Refused until the pass has gone beyond row 3, which is read past while its object is parked.
     receiver = Receiver(judge(e1="retry retry retry"))
-    world.run(receiver)
+    fake.run(receiver)
     assert [one for one in receiver.applied if one in ("1", "3", "5")] == ["1", "3", "5"]
 
 
@@ -483,71 +483,71 @@ def test_rows_that_a_pass_left_behind_while_their_object_was_parked_come_before_
 
 def test_a_row_that_comes_after_the_crash_makes_an_event_of_its_own(new_world: NewWorld) -> None:
     # "Why in-flight" of section 10.
-    world = new_world(updates((1, "1", "a", "b"), (2, "1", "b", "c")))
-    receiver, state = Receiver(judge(e1="lost")), world.start()
-    assert world.cycle(state, receiver).result is FlightResult.AWAY
-    world.log(updates((3, "1", "c", "d")))
-    world.run(receiver, world.start())
+    fake = new_world(updates((1, "1", "a", "b"), (2, "1", "b", "c")))
+    receiver, state = Receiver(judge(e1="lost")), fake.start()
+    assert fake.cycle(state, receiver).result is FlightResult.AWAY
+    fake.log(updates((3, "1", "c", "d")))
+    fake.run(receiver, fake.start())
     assert receiver.sent == [["1"], ["1"], ["3"]]
     assert receiver.state == {"idu=1,table=usr,schema=indirect": {"fname": {"d"}}}
 
 
 def test_a_row_committed_late_into_a_recorded_range_is_no_part_of_it(new_world: NewWorld) -> None:
-    world = new_world(updates((1, "1", "a", "b"), (3, "1", "b", "c")))
+    fake = new_world(updates((1, "1", "a", "b"), (3, "1", "b", "c")))
     receiver = Receiver()
-    receiver.step = lambda name: world.log([row(2, 4, "idu=2")]) if name == "before send" and len(
+    receiver.step = lambda name: fake.log([row(2, 4, "idu=2")]) if name == "before send" and len(
         receiver.documents) == 0 else None  # fmt: skip
-    state = world.start()
-    world.cycle(state, receiver)
-    assert world.statuses() == {1: "S", 2: "N", 3: "S"}
-    world.run(receiver, state)
+    state = fake.start()
+    fake.cycle(state, receiver)
+    assert fake.statuses() == {1: "S", 2: "N", 3: "S"}
+    fake.run(receiver, state)
     assert receiver.sent == [["1"], ["2"]]
 
 
 def test_a_listed_row_that_is_no_longer_new_is_done(new_world: NewWorld) -> None:
-    world = new_world([*updates((1, "1", "a", "b"), (2, "1", "b", "c")), row(3, 4, "idu=2")])
-    receiver, state = Receiver(judge(e1="away")), world.start()
-    world.cycle(state, receiver)
-    world.connection.exec_driver_sql("UPDATE eventlog SET status = 'X' WHERE record_id IN (1, 3)")
-    world.connection.commit()
-    world.run(receiver)
+    fake = new_world([*updates((1, "1", "a", "b"), (2, "1", "b", "c")), row(3, 4, "idu=2")])
+    receiver, state = Receiver(judge(e1="away")), fake.start()
+    fake.cycle(state, receiver)
+    fake.connection.exec_driver_sql("UPDATE eventlog SET status = 'X' WHERE record_id IN (1, 3)")
+    fake.connection.commit()
+    fake.run(receiver)
     assert receiver.sent == [["1"]]
     assert [step.values for step in receiver.documents[0].events[0].attributes[0].steps] == [("b",), ("c",)]
-    assert world.statuses() == {1: "X", 2: "S", 3: "X"}
-    assert world.in_flight() == {}
+    assert fake.statuses() == {1: "X", 2: "S", 3: "X"}
+    assert fake.in_flight() == {}
 
 
 def test_what_precedence_dropped_does_not_come_back_when_what_dropped_it_is_gone(new_world: NewWorld) -> None:
-    world = new_world([row(1, 2, column="fname", old="a", new="b"), row(2, 8, column="fname")])
-    world.contents["idu=1"] = {"fname": ["c"]}
-    receiver, state = Receiver(judge(e1="away")), world.start()
-    world.cycle(state, receiver)
-    assert world.in_flight() == {1: [[1, [["1", [[1, 2]], [[1, 1]]]]]]}
-    world.connection.exec_driver_sql("UPDATE eventlog SET status = 'X' WHERE record_id = 2")
-    world.connection.commit()
-    world.run(receiver, state)
+    fake = new_world([row(1, 2, column="fname", old="a", new="b"), row(2, 8, column="fname")])
+    fake.contents["idu=1"] = {"fname": ["c"]}
+    receiver, state = Receiver(judge(e1="away")), fake.start()
+    fake.cycle(state, receiver)
+    assert fake.in_flight() == {1: [[1, [["1", [[1, 2]], [[1, 1]]]]]]}
+    fake.connection.exec_driver_sql("UPDATE eventlog SET status = 'X' WHERE record_id = 2")
+    fake.connection.commit()
+    fake.run(receiver, state)
     assert receiver.documents == []
-    assert world.statuses() == {1: "S", 2: "X"}
+    assert fake.statuses() == {1: "S", 2: "X"}
 
 
 def test_a_listed_row_that_has_become_bad_is_e(new_world: NewWorld) -> None:
-    world = new_world([*updates((1, "1", "a", "b"), (2, "1", "b", "c")), row(3, 4, "idu=2")])
-    receiver, state = Receiver(judge(e1="away")), world.start()
-    world.cycle(state, receiver)
-    world.connection.exec_driver_sql("UPDATE eventlog SET column_name = 'no' WHERE record_id = 2")
-    world.connection.exec_driver_sql("UPDATE eventlog SET table_name = 'no' WHERE record_id = 3")
-    world.connection.commit()
-    world.run(receiver, state)
+    fake = new_world([*updates((1, "1", "a", "b"), (2, "1", "b", "c")), row(3, 4, "idu=2")])
+    receiver, state = Receiver(judge(e1="away")), fake.start()
+    fake.cycle(state, receiver)
+    fake.connection.exec_driver_sql("UPDATE eventlog SET column_name = 'no' WHERE record_id = 2")
+    fake.connection.exec_driver_sql("UPDATE eventlog SET table_name = 'no' WHERE record_id = 3")
+    fake.connection.commit()
+    fake.run(receiver, state)
     assert receiver.sent == [["1"]]
-    assert world.statuses() == {1: "S", 2: "E", 3: "E"}
-    assert [line[:2] for line in world.errors()] == [(2, "unknown_column"), (3, "unknown_table")]
+    assert fake.statuses() == {1: "S", 2: "E", 3: "E"}
+    assert [line[:2] for line in fake.errors()] == [(2, "unknown_column"), (3, "unknown_table")]
 
 
 def test_query_back_is_one_statement_a_class_and_flight(new_world: NewWorld) -> None:
     rows = [row(1, 6), row(2, 8, "idu=2", "fname"), row(3, 6, "idu=3"), row(4, 6, "code=a", table="tag")]
-    world = new_world(rows)
-    world.run(Receiver())
-    assert [(name, keys) for name, keys, _ in world.queried] == [
+    fake = new_world(rows)
+    fake.run(Receiver())
+    assert [(name, keys) for name, keys, _ in fake.queried] == [
         ("usr", ["idu=1", "idu=2", "idu=3"]),
         ("tag", ["code=a"]),
     ]
@@ -555,25 +555,25 @@ def test_query_back_is_one_statement_a_class_and_flight(new_world: NewWorld) -> 
 
 def test_no_transaction_is_open_while_documents_are_sent(new_world: NewWorld) -> None:
     rows = [row(i, 6, f"idu={i % 7}") for i in range(1, 40)]
-    world = new_world(rows, batch_size=1, flight_rows=5, query_limit=10, mark_interval=0)
-    world.contents = {f"idu={i}": {"fname": ["x"]} for i in range(7)}
-    receiver, state = Receiver(judge(e3="retry", e5="lost")), world.start()
+    fake = new_world(rows, batch_size=1, flight_rows=5, query_limit=10, mark_interval=0)
+    fake.contents = {f"idu={i}": {"fname": ["x"]} for i in range(7)}
+    receiver, state = Receiver(judge(e3="retry", e5="lost")), fake.start()
     in_transaction: list[bool] = []
-    receiver.step = lambda _name: in_transaction.append(world.connection.in_transaction())
-    while world.cycle(state, receiver).result is not FlightResult.DONE or state.flights or state.scan:
+    receiver.step = lambda _name: in_transaction.append(fake.connection.in_transaction())
+    while fake.cycle(state, receiver).result is not FlightResult.DONE or state.flights or state.scan:
         pass
     assert in_transaction
     assert not any(in_transaction)
 
 
 def test_a_stop_in_the_middle_of_a_flight_marks_what_was_answered(new_world: NewWorld) -> None:
-    world = new_world(deletes("1", "2", "3"), batch_size=1)
-    receiver, state = Receiver(), world.start()
-    ended = world.cycle(state, receiver, lambda: len(receiver.documents) == 2)
+    fake = new_world(deletes("1", "2", "3"), batch_size=1)
+    receiver, state = Receiver(), fake.start()
+    ended = fake.cycle(state, receiver, lambda: len(receiver.documents) == 2)
     assert ended.result is FlightResult.STOPPED
-    assert world.statuses() == {1: "S", 2: "S", 3: "N"}
-    assert world.in_flight() == {1: [[3, [["3", [[3, 3]]]]]]}
-    world.run(receiver)
+    assert fake.statuses() == {1: "S", 2: "S", 3: "N"}
+    assert fake.in_flight() == {1: [[3, [["3", [[3, 3]]]]]]}
+    fake.run(receiver)
     assert receiver.sent == [["1"], ["2"], ["3"]]
 
 
@@ -585,11 +585,11 @@ def test_counters_say_what_was_done(new_world: NewWorld) -> None:
         row(4, 4, "idu=3"),
         row(5, 4, "idu=4"),
     ]
-    world = new_world(rows, batch_size=2)
-    world.contents["idu=1"] = {"fname": ["b"]}
-    state: State = world.start()
-    world.run(Receiver(judge(e1="warning", e3="error", e4="retry")), state)
-    counters = world.counters
+    fake = new_world(rows, batch_size=2)
+    fake.contents["idu=1"] = {"fname": ["b"]}
+    state: State = fake.start()
+    fake.run(Receiver(judge(e1="warning", e3="error", e4="retry")), state)
+    counters = fake.counters
     assert (counters.rows_published, counters.rows_dropped) == (4, 1)
     assert (counters.documents_sent, counters.events_sent) == (3, 5)
     assert (counters.answers_success, counters.answers_warning) == (2, 1)
@@ -602,7 +602,7 @@ def test_counters_say_what_was_done(new_world: NewWorld) -> None:
 def test_with_concurrency_no_object_is_in_two_envelopes_in_the_air(new_world: NewWorld) -> None:
     import threading
 
-    world = new_world(deletes(*(str(i % 5) for i in range(40))), batch_size=1, concurrency=4)
+    fake = new_world(deletes(*(str(i % 5) for i in range(40))), batch_size=1, concurrency=4)
     lock, in_air, most = threading.Lock(), [], 0
 
     class Crowd(Receiver):
@@ -621,11 +621,11 @@ def test_with_concurrency_no_object_is_in_two_envelopes_in_the_air(new_world: Ne
     # Four at a time: a send returns when all four are in the air.
     barrier = threading.Barrier(4, timeout=30)
     receiver = Crowd()
-    assert world.run(receiver).result is FlightResult.DONE
+    assert fake.run(receiver).result is FlightResult.DONE
     assert most == 4
     by_object = [[i for (i,) in receiver.sent if int(i) % 5 == n] for n in range(5)]
     assert all(ids == sorted(ids, key=int) for ids in by_object)
-    assert set(world.statuses().values()) == {"S"}
+    assert set(fake.statuses().values()) == {"S"}
 
 
 # --- remarks ----------------------------------------------------------------------------------------------------------
@@ -633,9 +633,9 @@ def test_with_concurrency_no_object_is_in_two_envelopes_in_the_air(new_world: Ne
 
 def test_changes_below_a_second_are_counted_and_warned_of_once_a_column(caplog: pytest.LogCaptureFixture) -> None:
     times = table("times", "idu integer; made timestamp; at time; name text", "idu")
-    world = World(with_options(query_limit=2), catalog=build_catalog(database(times)))
+    fake = FakePublisher(with_options(query_limit=2), catalog=build_catalog(database(times)))
     second = "2024-05-06 07:08:09"
-    world.log(
+    fake.log(
         [
             *(row(i, 2, f"idu={i}", "made", f"{second}.1", f"{second}.{i}", table="times") for i in (2, 3, 4)),
             row(5, 2, "idu=5", "at", "07:08:09.1", "07:08:09.2", table="times"),
@@ -644,20 +644,20 @@ def test_changes_below_a_second_are_counted_and_warned_of_once_a_column(caplog: 
         ]
     )
     receiver = Receiver()
-    state = world.start()
-    while world.cycle(state, receiver).more:
+    state = fake.start()
+    while fake.cycle(state, receiver).more:
         pass
-    assert world.statuses() == dict.fromkeys(range(2, 8), "S")
+    assert fake.statuses() == dict.fromkeys(range(2, 8), "S")
     assert list(receiver.applied) == ["6"]
-    assert (world.counters.truncated, world.counters.old_unreadable, world.counters.rows_empty) == (4, 1, 4)
+    assert (fake.counters.truncated, fake.counters.old_unreadable, fake.counters.rows_empty) == (4, 1, 4)
     of_made, of_at = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert of_made.startswith("times.made: an update changed nothing but the fraction of a second")
     assert 'time_syntax = "canonical" or "java"' in of_made
     assert of_at.startswith("times.at: ")
     assert "no time_syntax writes the fraction of a time of day" in of_at
-    told = summary(Counters(), world.counters, Gauges(0, None, 0))
+    told = summary(Counters(), fake.counters, Gauges(0, None, 0))
     assert "1 old values unreadable; 4 changes below a second not sent" in told
-    world.close()
+    fake.close()
 
 
 def test_a_flight_that_stays_keeps_no_rows_of_the_log(new_world: NewWorld) -> None:
@@ -666,10 +666,10 @@ def test_a_flight_that_stays_keeps_no_rows_of_the_log(new_world: NewWorld) -> No
         def needs_log_rows(self) -> bool:
             return True
 
-    world = new_world(deletes("1", "2", "3"), retry_initial=60.0, retry_max=60.0)
-    context = replace(world.context(), output=NeedsRows(Header()))
+    fake = new_world(deletes("1", "2", "3"), retry_initial=60.0, retry_max=60.0)
+    context = replace(fake.context(), output=NeedsRows(Header()))
     state = recover(context)
-    with world.numbering_flights():
+    with fake.numbering_flights():
         run_cycle(context, state, Receiver(judge(e2="retry")), lambda: False)
     ((_, flight),) = state.flights.items()
     assert ([event.event_id for event in flight.events()], dict(flight.log_rows)) == (["2"], {})

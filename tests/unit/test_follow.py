@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from follow_world import (
+from followed_stream import (
     ITEM,
     OPTIONS,
     OUTPUT,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from follow_world import ITEM, OUTPUT, PATIENCE, Receiver, Stream, files, following, position_at, running, saved_at
+from followed_stream import ITEM, OUTPUT, PATIENCE, Receiver, Stream, files, following, position_at, running, saved_at
 from kafka_cluster import Cluster, cluster, quiet_clients
 from lxml import etree
 

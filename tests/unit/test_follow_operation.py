@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from follow_world import ITEM, Receiver, Stream, files, following, position_at, saved_at
+from followed_stream import ITEM, Receiver, Stream, files, following, position_at, saved_at
 from test_follow_sources import ATTRS, configure
 
 from eventlog import cli

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from follow_world import ITEM, OPTIONS, PATIENCE, Receiver, Stream, files, following, position_at, running, saved_at
+from followed_stream import ITEM, OPTIONS, PATIENCE, Receiver, Stream, files, following, position_at, running, saved_at
 
 from eventlog import cli
 from eventlog.changes.format import Report

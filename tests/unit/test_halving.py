@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from follow_world import OUTPUT, Stream, files, following, position_at, said, saved_at
-from publisher_world import Killed, Receiver, World, with_options
+from fake_publisher import FakePublisher, Killed, Receiver, with_options
+from followed_stream import OUTPUT, Stream, files, following, position_at, said, saved_at
 from samples import row
 
 from eventlog.errors import ReceiverAway
@@ -24,21 +24,21 @@ from eventlog.publisher.stream.run import follow
 from eventlog.publisher.stream.source import Mark, Read, Source, Step
 from eventlog.publisher.wake import StopRequest
 
-NewWorld = Callable[..., World]
+NewWorld = Callable[..., FakePublisher]
 
 
 @pytest.fixture
 def new_world() -> Iterator[NewWorld]:
-    worlds: list[World] = []
+    worlds: list[FakePublisher] = []
 
-    def new(rows: list[LogRow], **options: Any) -> World:
-        worlds.append(World(with_options(**options)))
+    def new(rows: list[LogRow], **options: Any) -> FakePublisher:
+        worlds.append(FakePublisher(with_options(**options)))
         worlds[-1].log(rows)
         return worlds[-1]
 
     yield new
-    for world in worlds:
-        world.close()
+    for fake in worlds:
+        fake.close()
 
 
 def deletes(count: int, objects: int = 1000) -> list[LogRow]:
@@ -73,77 +73,77 @@ def bound(events: int, culprits: int) -> int:
 @pytest.mark.parametrize("count", [2, 3, 5, 64, 100, 127, 128])
 def test_one_bad_event_never_condemns_the_others(new_world: NewWorld, count: int) -> None:
     for culprit in {1, 2, count // 2, count}:
-        world = new_world(deletes(count))
+        fake = new_world(deletes(count))
         receiver = Whole(refuses={str(culprit)})
-        assert world.run(receiver).result is FlightResult.DONE
-        assert world.statuses() == {i: "E" if i == culprit else "S" for i in range(1, count + 1)}
-        assert world.errors() == [(culprit, "receiver", "no")]
+        assert fake.run(receiver).result is FlightResult.DONE
+        assert fake.statuses() == {i: "E" if i == culprit else "S" for i in range(1, count + 1)}
+        assert fake.errors() == [(culprit, "receiver", "no")]
         assert len(receiver.requests) <= bound(count, 1)
-        assert world.in_flight() == {}
+        assert fake.in_flight() == {}
 
 
 @pytest.mark.parametrize("culprits", [{1, 128}, {64, 65}, {3, 50, 77, 101}, set(range(1, 129))])
 def test_each_of_several_culprits_costs_no_more_than_one(new_world: NewWorld, culprits: set[int]) -> None:
-    world = new_world(deletes(128))
+    fake = new_world(deletes(128))
     receiver = Whole(refuses=set(map(str, culprits)))
-    world.run(receiver)
-    assert {i for i, letter in world.statuses().items() if letter == "E"} == culprits
+    fake.run(receiver)
+    assert {i for i, letter in fake.statuses().items() if letter == "E"} == culprits
     assert len(receiver.requests) <= bound(128, len(culprits))
-    assert [line[0] for line in world.errors()] == sorted(culprits)
+    assert [line[0] for line in fake.errors()] == sorted(culprits)
 
 
 def test_events_keep_their_order_and_their_ids_in_halves(new_world: NewWorld) -> None:
-    world = new_world(deletes(16, objects=3))
+    fake = new_world(deletes(16, objects=3))
     receiver = Whole(refuses={"6"})
-    world.run(receiver)
+    fake.run(receiver)
     taken = [name for ids in receiver.sent for name in ids]
     assert taken == [str(i) for i in range(1, 17) if i != 6]
 
 
 def test_envelope_that_is_too_large_is_halved_until_it_is_taken(new_world: NewWorld) -> None:
-    world = new_world(deletes(20))
+    fake = new_world(deletes(20))
     receiver = Whole(most=6)
-    world.run(receiver)
+    fake.run(receiver)
     assert receiver.sent == [list(map(str, range(first, first + 5))) for first in (1, 6, 11, 16)]
-    assert set(world.statuses().values()) == {"S"}
+    assert set(fake.statuses().values()) == {"S"}
 
 
 def test_halves_go_under_the_numbers_of_their_envelope(new_world: NewWorld) -> None:
-    world = new_world(deletes(6), batch_size=3)
+    fake = new_world(deletes(6), batch_size=3)
     receiver = Whole(refuses={"5"})
-    world.run(receiver)
+    fake.run(receiver)
     numbers = [(document.flight, document.envelope, *document.event_ids) for document in receiver.documents]
     assert numbers == [(1, 1, "1", "2", "3"), (1, 2, "4"), (1, 2, "6")]
 
 
 def test_an_event_that_is_refused_alone_is_an_error_at_once(new_world: NewWorld) -> None:
-    world = new_world(deletes(3), batch_size=1)
+    fake = new_world(deletes(3), batch_size=1)
     receiver = Whole(refuses={"2"})
-    world.run(receiver)
+    fake.run(receiver)
     assert receiver.requests == [["1"], ["2"], ["3"]]
-    assert world.statuses() == {1: "S", 2: "E", 3: "S"}
+    assert fake.statuses() == {1: "S", 2: "E", 3: "S"}
 
 
 def test_what_is_decided_is_struck_off_before_the_next_half_is_sent(new_world: NewWorld) -> None:
-    world = new_world(deletes(8), mark_interval=1000)
+    fake = new_world(deletes(8), mark_interval=1000)
     receiver = Whole(refuses={"3"})
     seen = []
 
     def look(name: str) -> None:
-        assert not world.connection.in_transaction()
+        assert not fake.connection.in_transaction()
         if name == "before send":
-            left = [event[0] for envelopes in world.in_flight().values() for _, events in envelopes for event in events]
+            left = [event[0] for envelopes in fake.in_flight().values() for _, events in envelopes for event in events]
             seen.append((receiver.requests[-1], left))
 
     receiver.step = look
-    world.run(receiver)
+    fake.run(receiver)
     assert [left[0] for _, left in seen] == ["1", "4", "5"]
     assert all(sent[0] == left[0] for sent, left in seen)
 
 
 def test_a_kill_between_two_halves_repeats_only_what_is_undecided(new_world: NewWorld) -> None:
     for last in range(1, 12):
-        world = new_world(deletes(16), mark_interval=1000)
+        fake = new_world(deletes(16), mark_interval=1000)
         receiver = Whole(refuses={"7"})
         sends = 0
 
@@ -155,15 +155,15 @@ def test_a_kill_between_two_halves_repeats_only_what_is_undecided(new_world: New
 
         receiver.step = die
         with suppress(Killed):
-            world.cycle(world.start(), receiver)
-        world.connection.rollback()
-        decided = {str(i) for i, letter in world.statuses().items() if letter != "N"}
+            fake.cycle(fake.start(), receiver)
+        fake.connection.rollback()
+        decided = {str(i) for i, letter in fake.statuses().items() if letter != "N"}
         receiver.step, before = lambda name: None, len(receiver.requests)
-        world.run(receiver)
+        fake.run(receiver)
         repeated = {name for ids in receiver.requests[before:] for name in ids}
         assert repeated.isdisjoint(decided)
-        assert world.statuses() == {i: "E" if i == 7 else "S" for i in range(1, 17)}
-        assert world.errors() == [(7, "receiver", "no")]
+        assert fake.statuses() == {i: "E" if i == 7 else "S" for i in range(1, 17)}
+        assert fake.errors() == [(7, "receiver", "no")]
         assert [name for ids in receiver.sent for name in ids] == [str(i) for i in range(1, 17) if i != 7]
 
 
@@ -178,23 +178,23 @@ def test_a_receiver_that_goes_away_between_halves_gets_the_rest_later(new_world:
                 return Answer(general=Verdict(Level.RETRY, "later"), retry_after=7)
             return super().send(document)
 
-    world = new_world(deletes(8))
-    receiver, state = Tired(refuses={"6"}), world.start()
-    ended = world.cycle(state, receiver)
+    fake = new_world(deletes(8))
+    receiver, state = Tired(refuses={"6"}), fake.start()
+    ended = fake.cycle(state, receiver)
     assert ended.result is (FlightResult.AWAY if trouble == "away" else FlightResult.RETRY)
     assert ended.retry_after == (None if trouble == "away" else 7)
-    assert world.statuses() == {i: "S" if i < 5 else "N" for i in range(1, 9)}
-    world.run(receiver, state)
+    assert fake.statuses() == {i: "S" if i < 5 else "N" for i in range(1, 9)}
+    fake.run(receiver, state)
     assert receiver.requests[3] == ["5", "6", "7", "8"]
-    assert world.statuses() == {i: "E" if i == 6 else "S" for i in range(1, 9)}
+    assert fake.statuses() == {i: "E" if i == 6 else "S" for i in range(1, 9)}
 
 
 def test_a_publisher_that_is_told_to_stop_leaves_the_halves_that_are_left(new_world: NewWorld) -> None:
-    world = new_world(deletes(8))
+    fake = new_world(deletes(8))
     receiver = Whole(refuses={"6"})
-    ended = world.cycle(world.start(), receiver, lambda: len(receiver.requests) == 2)
+    ended = fake.cycle(fake.start(), receiver, lambda: len(receiver.requests) == 2)
     assert ended.result is FlightResult.STOPPED
-    assert world.statuses() == {i: "S" if i < 5 else "N" for i in range(1, 9)}
+    assert fake.statuses() == {i: "S" if i < 5 else "N" for i in range(1, 9)}
 
 
 @pytest.mark.parametrize("park", [True, False])
@@ -211,41 +211,41 @@ def test_a_retry_in_a_half_holds_back_what_follows_of_its_object(new_world: NewW
                 return Answer({"1": Verdict(Level.RETRY, "not now")})
             return answer
 
-    world = new_world(deletes(8, objects=4), park=park)
-    receiver, state = Choosy(refuses={"8"}), world.start()
-    world.cycle(state, receiver)
-    ((number, envelopes),) = world.in_flight().items()
+    fake = new_world(deletes(8, objects=4), park=park)
+    receiver, state = Choosy(refuses={"8"}), fake.start()
+    fake.cycle(state, receiver)
+    ((number, envelopes),) = fake.in_flight().items()
     assert number == 1
     assert [event for _, events in envelopes for event in events][:1] == [["1", [[1, 1]]]]
     assert ["5", [[5, 5]], [], 2] in [event for _, events in envelopes for event in events]
-    while world.cycle(state, receiver).result is FlightResult.RETRY:
+    while fake.cycle(state, receiver).result is FlightResult.RETRY:
         pass
-    world.run(receiver, state)
+    fake.run(receiver, state)
     assert [ids for ids in receiver.requests if "5" in ids] == [receiver.requests[0]]
     later = [name for ids in receiver.requests[2:] for name in ids if name in ("1", "5.2")]
     assert later.index("1") < later.index("5.2")
-    assert world.statuses() == {i: "E" if i == 8 else "S" for i in range(1, 9)}
+    assert fake.statuses() == {i: "E" if i == 8 else "S" for i in range(1, 9)}
 
 
 def test_rows_that_make_no_event_any_more_do_not_keep_halving_from_its_end(new_world: NewWorld) -> None:
-    world = new_world(deletes(6))
-    receiver, state = Whole(refuses={"5"}), world.start()
+    fake = new_world(deletes(6))
+    receiver, state = Whole(refuses={"5"}), fake.start()
 
     class Gone(Whole):
         def send(self, document: Document) -> Answer:
             raise ReceiverAway("gone")
 
-    world.cycle(state, Gone())
-    world.connection.exec_driver_sql("UPDATE eventlog SET status = 'X' WHERE record_id IN (1, 2, 3, 6)")
-    world.connection.commit()
-    world.run(receiver)
+    fake.cycle(state, Gone())
+    fake.connection.exec_driver_sql("UPDATE eventlog SET status = 'X' WHERE record_id IN (1, 2, 3, 6)")
+    fake.connection.commit()
+    fake.run(receiver)
     assert receiver.requests == [["4", "5"], ["4"], ["5"]]
-    assert world.statuses() == {1: "X", 2: "X", 3: "X", 4: "S", 5: "E", 6: "X"}
-    assert world.in_flight() == {}
+    assert fake.statuses() == {1: "X", 2: "X", 3: "X", 4: "S", 5: "E", 6: "X"}
+    assert fake.in_flight() == {}
 
 
 def test_with_concurrency_the_halves_of_an_object_overtake_nothing(new_world: NewWorld) -> None:
-    world = new_world(deletes(240, objects=7), batch_size=10, concurrency=4)
+    fake = new_world(deletes(240, objects=7), batch_size=10, concurrency=4)
     refused = {str(i) for i in range(3, 240, 17)}
     lock = threading.Lock()
 
@@ -255,19 +255,19 @@ def test_with_concurrency_the_halves_of_an_object_overtake_nothing(new_world: Ne
                 return super().send(document)
 
     receiver = Locked(refuses=refused)
-    assert world.run(receiver).result is FlightResult.DONE
+    assert fake.run(receiver).result is FlightResult.DONE
     taken = [int(name) for ids in receiver.sent for name in ids]
     assert sorted(taken) == [i for i in range(1, 241) if str(i) not in refused]
     for number in range(7):
         own = [i for i in taken if i % 7 == number]
         assert own == sorted(own)
-    assert {str(i) for i, letter in world.statuses().items() if letter == "E"} == refused
+    assert {str(i) for i, letter in fake.statuses().items() if letter == "E"} == refused
 
 
 def test_counters_count_each_event_once(new_world: NewWorld) -> None:
-    world = new_world(deletes(16))
-    world.run(Whole(refuses={"4"}))
-    counters = world.counters
+    fake = new_world(deletes(16))
+    fake.run(Whole(refuses={"4"}))
+    counters = fake.counters
     assert (counters.events_sent, counters.answers_success, counters.answers_error) == (16, 15, 1)
     assert counters.rows_published == 16
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from kafka_cluster import Cluster, cluster, quiet_clients
-from qlik_messages import COLUMNS, UPDATE
+from message_samples import COLUMNS, UPDATE
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError

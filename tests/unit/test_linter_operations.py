@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from linter_rows import commit, read, rollback, row
+from linter_queue import commit, read, rollback, row
 
 from eventlog.errors import ConfigError, UnknownOperation
 from eventlog.linter.errors import BadColumnValue, BadLength, MissingPart, TypContradiction

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from linter_rows import DATE, TO, addresses, commit, counted, read, rollback, row
+from linter_queue import DATE, TO, addresses, commit, counted, read, rollback, row
 
 from eventlog.errors import ConfigError, NotExpressible, SchemaMissing
 from eventlog.linter.attributes import TableAttrs

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from publisher_world import Receiver, World, with_options
+from fake_publisher import FakePublisher, Receiver, with_options
 from samples import row
 from test_delivery import deletes, judge
 
@@ -37,32 +37,32 @@ class Stop:
 
 
 @contextmanager
-def world_of(rows: list[Any], **options: Any) -> Iterator[World]:
-    world = World(with_options(**{"retry_initial": 1, "retry_max": 60, "polling_interval": 7, **options}))
-    world.log(rows)
+def world_of(rows: list[Any], **options: Any) -> Iterator[FakePublisher]:
+    fake = FakePublisher(with_options(**{"retry_initial": 1, "retry_max": 60, "polling_interval": 7, **options}))
+    fake.log(rows)
     try:
-        with world.numbering_flights():
-            yield world
+        with fake.numbering_flights():
+            yield fake
     finally:
-        world.close()
+        fake.close()
 
 
-def rests(world: World, receiver: Receiver, count: int) -> list[float]:
+def rests(fake: FakePublisher, receiver: Receiver, count: int) -> list[float]:
     stop = Stop(count)
-    publish(lambda: nullcontext(world.context()), lambda: receiver, stop)
+    publish(lambda: nullcontext(fake.context()), lambda: receiver, stop)
     return stop.rests
 
 
 def test_it_rests_for_the_polling_interval_when_the_queue_is_empty() -> None:
-    with world_of(deletes("1", "2")) as world:
-        assert rests(world, Receiver(), 2) == [7, 7]
-        assert set(world.statuses().values()) == {"S"}
+    with world_of(deletes("1", "2")) as fake:
+        assert rests(fake, Receiver(), 2) == [7, 7]
+        assert set(fake.statuses().values()) == {"S"}
 
 
 def test_it_goes_on_at_once_while_windows_are_full() -> None:
-    with world_of(deletes(*map(str, range(10))), query_limit=3) as world:
-        assert rests(world, Receiver(), 1) == [7]
-        assert set(world.statuses().values()) == {"S"}
+    with world_of(deletes(*map(str, range(10))), query_limit=3) as fake:
+        assert rests(fake, Receiver(), 1) == [7]
+        assert set(fake.statuses().values()) == {"S"}
 
 
 def are_pauses(found: list[float], longest: list[float]) -> bool:
@@ -71,23 +71,23 @@ def are_pauses(found: list[float], longest: list[float]) -> bool:
 
 
 def test_a_receiver_that_stays_away_is_tried_at_doubling_intervals() -> None:
-    with world_of(deletes("1")) as world:
-        found = rests(world, Receiver(lambda event: "away"), 8)
+    with world_of(deletes("1")) as fake:
+        found = rests(fake, Receiver(lambda event: "away"), 8)
         assert are_pauses(found, [1, 2, 4, 8, 16, 32, 60, 60])
 
 
 def test_an_answer_without_retry_resets_the_back_off() -> None:
-    with world_of(deletes("1", "2", "3"), batch_size=1, park=False) as world:
+    with world_of(deletes("1", "2", "3"), batch_size=1, park=False) as fake:
         receiver = Receiver(judge(e1="retry retry", e2="retry retry", e3="retry"))
-        *pauses, rest = rests(world, receiver, 6)
+        *pauses, rest = rests(fake, receiver, 6)
         assert are_pauses(pauses, [1, 2, 1, 2, 1])
         assert rest == 7
         assert receiver.sent == [["1"], ["1"], ["1"], ["2"], ["2"], ["2"], ["3"], ["3"]]
 
 
 def test_it_wakes_when_a_parked_object_is_due() -> None:
-    with world_of(deletes("1", "2"), batch_size=1) as world:
-        (rest,) = rests(world, Receiver(judge(e1="retry")), 1)
+    with world_of(deletes("1", "2"), batch_size=1) as fake:
+        (rest,) = rests(fake, Receiver(judge(e1="retry")), 1)
         assert 0 < rest <= 1
 
 
@@ -109,23 +109,23 @@ def test_what_is_wrong_at_the_start_ends_it(error: DatabaseError, match: str) ->
 
 @pytest.mark.parametrize("then", [DatabaseAway("down"), AnotherPublisher("our own session"), DatabaseError("starting")])
 def test_once_it_has_begun_it_connects_again(then: DatabaseError) -> None:
-    with world_of(deletes("1", "2"), batch_size=1) as world:
+    with world_of(deletes("1", "2"), batch_size=1) as fake:
         tried: list[int] = []
         lost = [DatabaseAway("connection lost")]
 
         def step(name: str) -> None:
             if name == "mark" and lost:
-                world.connection.rollback()
+                fake.connection.rollback()
                 raise lost.pop()
 
-        world.step = step
+        fake.step = step
 
         @contextmanager
         def connect() -> Iterator[Context]:
             tried.append(len(tried))
             if len(tried) in (2, 3):
                 raise then
-            yield world.context()
+            yield fake.context()
 
         receiver, stop = Receiver(), Stop(4)
         publish(connect, lambda: receiver, stop)
@@ -133,7 +133,7 @@ def test_once_it_has_begun_it_connects_again(then: DatabaseError) -> None:
         *pauses, rest = stop.rests
         assert are_pauses(pauses, [1, 2, 4])
         assert rest == 7
-        assert set(world.statuses().values()) == {"S"}
+        assert set(fake.statuses().values()) == {"S"}
         assert receiver.sent == [["1"], ["2"], ["1"], ["2"]]
 
 
@@ -149,8 +149,8 @@ def test_files_and_streams_are_written_by_one_thread(tmp_path: Path, sink: str, 
 
 
 def test_fatal_ends_it() -> None:
-    with world_of(deletes("1")) as world, pytest.raises(FatalAnswer, match="fatal of 1"):
-        rests(world, Receiver(judge(e1="fatal")), 5)
+    with world_of(deletes("1")) as fake, pytest.raises(FatalAnswer, match="fatal of 1"):
+        rests(fake, Receiver(judge(e1="fatal")), 5)
 
 
 ONCE = [
@@ -164,13 +164,13 @@ ONCE = [
 @pytest.mark.parametrize(("level", "error", "match"), ONCE)
 def test_one_run_says_how_it_ended(level: str, error: type[Exception] | None, match: str) -> None:
     with (
-        world_of([*deletes("1"), row(2, 9)]) as world,
+        world_of([*deletes("1"), row(2, 9)]) as fake,
         pytest.raises(error, match=match) if error else nullcontext(),
     ):
-        publish_once(world.context(), Receiver(judge(e1=level)))
+        publish_once(fake.context(), Receiver(judge(e1=level)))
 
 
 def test_one_run_goes_to_the_end_of_the_queue() -> None:
-    with world_of(deletes(*map(str, range(20))), query_limit=3) as world:
-        publish_once(world.context(), Receiver())
-        assert set(world.statuses().values()) == {"S"}
+    with world_of(deletes(*map(str, range(20))), query_limit=3) as fake:
+        publish_once(fake.context(), Receiver())
+        assert set(fake.statuses().values()) == {"S"}

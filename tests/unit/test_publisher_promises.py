@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from fake_publisher import Contents, FakePublisher, Killed, Receiver, with_options
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from publisher_world import Contents, Killed, Receiver, World, with_options
 from samples import row
 
 from eventlog.model import Event, LogRow
@@ -113,21 +113,21 @@ def state_of(contents: Contents) -> dict[str, dict[str, set[str]]]:
     }
 
 
-def publish(world: World, receiver: Receiver, history: list[Any], pace: int) -> None:
+def publish(fake: FakePublisher, receiver: Receiver, history: list[Any], pace: int) -> None:
     """Play the history, a few changes between any two cycles, until everything is done; begin anew when killed."""
-    tables = Tables(world.contents)
+    tables = Tables(fake.contents)
     waiting = list(history)
     state = None
     for _ in range(2000):
         for change in waiting[:pace]:
-            world.log(tables.change(*change))
+            fake.log(tables.change(*change))
         del waiting[:pace]
         try:
             if state is None:
-                state = world.start()
-            ended = world.cycle(state, receiver)
+                state = fake.start()
+            ended = fake.cycle(state, receiver)
         except Killed:
-            world.connection.rollback()
+            fake.connection.rollback()
             state = None
             continue
         assert ended.result in (FlightResult.DONE, FlightResult.AWAY, FlightResult.RETRY)
@@ -136,11 +136,11 @@ def publish(world: World, receiver: Receiver, history: list[Any], pace: int) -> 
     raise AssertionError("not done")
 
 
-def check_end(world: World, receiver: Receiver, deleted: bool) -> None:
-    assert receiver.state == state_of(world.contents)
-    assert set(world.statuses().values()) <= (set() if deleted else {"S"})
-    assert world.in_flight() == {}
-    assert world.errors() == []
+def check_end(fake: FakePublisher, receiver: Receiver, deleted: bool) -> None:
+    assert receiver.state == state_of(fake.contents)
+    assert set(fake.statuses().values()) <= (set() if deleted else {"S"})
+    assert fake.in_flight() == {}
+    assert fake.errors() == []
 
 
 @settings(max_examples=150, deadline=None)
@@ -148,18 +148,18 @@ def check_end(world: World, receiver: Receiver, deleted: bool) -> None:
 def test_whatever_is_sent_again_the_receiver_ends_with_what_is_in_the_tables(
     history: list[Any], chosen: dict[str, Any], pace: int, random: Any
 ) -> None:
-    world = World(with_options(**chosen))
+    fake = FakePublisher(with_options(**chosen))
 
     def judge(event: Event) -> str:
         return str(random.choice(["success", "success", "warning", "retry", "away", "lost"]))
 
     receiver = Receiver(judge)
-    publish(world, receiver, history, pace)
+    publish(fake, receiver, history, pace)
     # A warning leaves a W, which is as good as S.
-    world.connection.exec_driver_sql("UPDATE eventlog SET status = 'S' WHERE status = 'W'")
-    world.connection.commit()
-    check_end(world, receiver, chosen["delete_from_log"])
-    world.close()
+    fake.connection.exec_driver_sql("UPDATE eventlog SET status = 'S' WHERE status = 'W'")
+    fake.connection.commit()
+    check_end(fake, receiver, chosen["delete_from_log"])
+    fake.close()
 
 
 @settings(max_examples=150, deadline=None)
@@ -168,15 +168,15 @@ def test_whenever_the_publisher_is_killed_the_receiver_ends_with_what_is_in_the_
     history: list[Any], chosen: dict[str, Any], pace: int, random: Any
 ) -> None:
     # In the thread of a sink nobody can be killed alone.
-    world = World(with_options(**{**chosen, "concurrency": 1}))
+    fake = FakePublisher(with_options(**{**chosen, "concurrency": 1}))
 
     def kill(_step: str) -> None:
         if random.random() < 0.15:
             raise Killed
 
-    world.step = kill
+    fake.step = kill
     receiver = Receiver(lambda event: str(random.choice(["success", "success", "success", "away", "lost"])))
     receiver.step = kill
-    publish(world, receiver, history, pace)
-    check_end(world, receiver, chosen["delete_from_log"])
-    world.close()
+    publish(fake, receiver, history, pace)
+    check_end(fake, receiver, chosen["delete_from_log"])
+    fake.close()

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fuzzing import CASES, ODD, OF_A_FILE, damaged, dumped, read, replaced
-from qlik_messages import BEFORE, COLUMNS, DATA, HEADERS, UPDATE, envelope, write
+from message_samples import BEFORE, COLUMNS, DATA, HEADERS, UPDATE, envelope, write
 
 from eventlog.changes.format import Format
 from eventlog.qlik import change_table_format, message_format

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from qlik_messages import BEFORE, COLUMNS, DATA, HEADERS, SEQUENCE, UPDATE, envelope
+from message_samples import BEFORE, COLUMNS, DATA, HEADERS, SEQUENCE, UPDATE, envelope
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError

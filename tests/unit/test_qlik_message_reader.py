@@ -9,7 +9,7 @@ from time import process_time
 from typing import Any
 
 import pytest
-from qlik_messages import BEFORE, COLUMNS, DATA, HEADERS, SEQUENCE, UPDATE, envelope, read, read_item, records, write
+from message_samples import BEFORE, COLUMNS, DATA, HEADERS, SEQUENCE, UPDATE, envelope, read, read_item, records, write
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError, InvalidChange, UnknownOperation

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from qlik_messages import COLUMNS, UPDATE, MemoryRegistry, read, write
+from message_samples import COLUMNS, UPDATE, MemoryRegistry, read, write
 
 from eventlog.errors import ConfigError, FormatError
 from eventlog.qlik.errors import RegistryError, UnknownSchema

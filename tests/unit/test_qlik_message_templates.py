@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from qlik_messages import NOW, SEQUENCE, MemoryRegistry, write
+from message_samples import NOW, SEQUENCE, MemoryRegistry, write
 
 from eventlog.model import Change, ChangeOp, Value
 from eventlog.qlik import avro, metadata

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from qlik_messages import UPDATE
+from message_samples import UPDATE
 
 from eventlog.model import Change
 from eventlog.qlik.sequence import Transaction, gather_transactions

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from qlik_messages import COLUMNS, NOW, SEQUENCE, UPDATE, MemoryRegistry, data_records, read, records, write
+from message_samples import COLUMNS, NOW, SEQUENCE, UPDATE, MemoryRegistry, data_records, read, records, write
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, NeedsQueryBack, NeedsRowCodec, NotExpressible, ValueRange

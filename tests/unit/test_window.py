@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 from fake_dialect import FakeDialect
+from fake_publisher import OUTPUT
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from publisher_world import OUTPUT
 from samples import CATALOG, row, usr
 
 from eventlog.core.catalog import ObjectId
@@ -236,20 +236,20 @@ def test_any_query_limit_gives_the_same_events_in_the_same_order(
 def test_a_dry_run_prints_what_a_run_would_send(
     drawn: list[tuple[int, int, str, str, bool]], limit: int, distance: int, span: int
 ) -> None:
-    from publisher_world import Receiver, World
+    from fake_publisher import FakePublisher, Receiver
 
     # Only types that need nothing but the log.
     rows = [one for one in rows_of(drawn)[0] if one.event_type in (1, 2, 3, 4)]
     options = PublisherOptions(
         query_limit=limit, fold_distance=distance, fold_span=span, driver_user="me", batch_size=1, retry_initial=0
     )
-    world = World(options)
-    world.log(rows)
-    printed = list(dry_run(world.context()))
-    assert set(world.statuses().values()) <= {"N"}
+    fake = FakePublisher(options)
+    fake.log(rows)
+    printed = list(dry_run(fake.context()))
+    assert set(fake.statuses().values()) <= {"N"}
     receiver = Receiver()
-    world.run(receiver)
-    world.close()
+    fake.run(receiver)
+    fake.close()
     ids = [event.event_id for document in printed for event in read_events(document).events]
     assert ids == [event_id for sent in receiver.sent for event_id in sent]
 

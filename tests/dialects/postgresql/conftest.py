@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from watched import Watched, run
+from trigger_log import Watched, run
 
 
 @pytest.fixture

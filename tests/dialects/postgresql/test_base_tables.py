@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from watched import STYLES, Logged, Watched, fields, run
+from trigger_log import STYLES, Logged, Watched, fields, run
 
 from eventlog.errors import TriggerError
 from eventlog.sql.dialects.postgresql import DIALECT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from watched import STYLES, Logged, Watched, fields, run
+from trigger_log import STYLES, Logged, Watched, fields, run
 
 from eventlog.sql.triggers.watch import Capture, Style, Watch
 

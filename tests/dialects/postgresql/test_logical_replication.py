@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import Connection
-from watched import LOG_DDL, Logged, Watched, fields, run
+from trigger_log import LOG_DDL, Logged, Watched, fields, run
 
 from eventlog.sql import embedded
 from eventlog.sql.dialects.postgresql import DIALECT

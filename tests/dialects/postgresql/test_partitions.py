@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from watched import STYLES, Logged, Watched, catalogue, fields, run
+from trigger_log import STYLES, Logged, Watched, catalogue, fields, run
 
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.reflect import reflect

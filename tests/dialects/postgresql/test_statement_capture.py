@@ -35,7 +35,7 @@ from test_trigger_values import (  # noqa: F401 - tests that hold for both kinds
     test_generated_columns_are_logged_if_they_are_stored,
     test_values_are_one_text_whatever_the_session,
 )
-from watched import PHONE, STYLES, Logged, Watched, fields, run
+from trigger_log import PHONE, STYLES, Logged, Watched, fields, run
 
 from eventlog.errors import TriggerError
 from eventlog.sql.triggers.watch import Style, Watch

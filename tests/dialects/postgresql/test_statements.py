@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from watched import JACK, LOG, PHONE, STYLES, Watched, run
+from trigger_log import JACK, LOG, PHONE, STYLES, Watched, run
 
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.triggers.watch import Style, Watch

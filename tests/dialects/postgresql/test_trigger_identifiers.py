@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from watched import LOG, Watched, run
+from trigger_log import LOG, Watched, run
 
 from eventlog.core import table_key
 from eventlog.sql.dialects.postgresql import DIALECT

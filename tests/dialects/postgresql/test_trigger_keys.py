@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import sqlalchemy as sa
-from watched import Watched, run
+from trigger_log import Watched, run
 
 from eventlog.core import table_key
 from eventlog.sql.triggers.watch import Watch

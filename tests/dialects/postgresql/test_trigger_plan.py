@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from watched import JACK, LOG, LOG_DDL, PHONE, Watched, catalogue, run
+from trigger_log import JACK, LOG, LOG_DDL, PHONE, Watched, catalogue, run
 
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError, LogTableError, TriggerError

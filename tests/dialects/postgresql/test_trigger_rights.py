@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import sqlalchemy as sa
-from watched import JACK, Watched, catalogue, fields, run
+from trigger_log import JACK, Watched, catalogue, fields, run
 
 from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql import migrations

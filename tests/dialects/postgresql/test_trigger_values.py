@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from watched import JACK, PHONE, STYLES, Watched, fields, run
+from trigger_log import JACK, PHONE, STYLES, Watched, fields, run
 
 from eventlog.core.catalog import Column
 from eventlog.core.values import ColumnType, Kind

@@ -49,7 +49,7 @@ class Killed(BaseException):
 
 
 @dataclass
-class World:
+class FakePublisher:
     """``contents``: the objects of class ``usr`` as they are now. ``step`` is called between any two steps."""
 
     options: PublisherOptions = NO_WAIT
@@ -150,18 +150,18 @@ class World:
 
 
 class SteppingDialect(FakeDialect):
-    """SQLite's statements on the log of a world, with a step before each; its objects are the world's."""
+    """SQLite's statements on the log of a fake publisher, with a step before each; its objects are the publisher's."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(list, world.read_back)
-        self.world = world
+    def __init__(self, fake: FakePublisher) -> None:
+        super().__init__(list, fake.read_back)
+        self.fake = fake
 
     def read_window(self, conn: sa.Connection, log: LogTable, window: Window) -> list[LogRow]:
-        self.world.step("read")
+        self.fake.step("read")
         return SQLite.read_window(self, conn, log, window)
 
     def change_rows(self, conn: sa.Connection, statement: str, ranges: Ranges, **values: object) -> int:
-        self.world.step("mark")
+        self.fake.step("mark")
         return super().change_rows(conn, statement, ranges, **values)
 
 
