@@ -13,9 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+import sqlalchemy as sa
+from publishers import make_log, process, write
+from shared import execute, statuses, wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "receivers"
 SOURCE = "/hr/public/eventlog"
@@ -59,12 +62,12 @@ LANGUAGES = [
 def started(language: Language, file: Path, port: int = 0) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A receiver and its port; killed at the end."""
     command = [*language.command, str(file), str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
         try:
-            yield process, int(process.stdout.readline().split()[-1])
+            yield running, int(running.stdout.readline().split()[-1])
         finally:
-            process.kill()
+            running.kill()
 
 
 def post(language: Language, port: int, *events: dict[str, object]) -> list[int]:
@@ -115,3 +118,39 @@ def test_what_is_no_event_is_refused_whole(language: Language, tmp_path: Path) -
         assert post(language, port, without_id, event(2))[0] == 422
         assert set(post(language, port, event(3))) == {204}
     assert language.kept(tmp_path / "kept") == (["2", "3"] if language.is_binary else ["3"])
+
+
+@pytest.fixture
+def log(filled_database: Any) -> Iterator[sa.Engine]:
+    with filled_database(make_log) as database:
+        yield database
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_each_event_of_a_publisher_is_kept_once_though_the_receiver_is_killed_and_all_comes_again(
+    language: Language, log: sa.Engine, tmp_path: Path
+) -> None:
+    file, most = tmp_path / "kept", 60
+
+    def is_published() -> bool:
+        return set(statuses(log).values()) == {"S"}
+
+    write(log, *range(1, 31))
+    with started(language, file) as (receiver, port):
+        options = {
+            "sink__type": "http",
+            "sink__url": f"http://127.0.0.1:{port}/events",
+            "format__type": "cloudevents",
+            **({"format__mode": "binary"} if language.is_binary else {}),
+        }
+        with process(log, tmp_path, batch_size=3, retry_initial=0.05, retry_max=0.5, polling_interval=1, **options):
+            wait_until(lambda: len(language.kept(file)) > 5, "some events are kept")
+            receiver.kill()
+            receiver.wait()
+            write(log, *range(31, most + 1))
+            with started(language, file, port):
+                wait_until(is_published, "the rest is published")
+                # As after a crash of the publisher between the answers and the marks.
+                execute(log, "UPDATE eventlog SET status = 'N' WHERE record_id % 3 = 0")
+                wait_until(is_published, "what came again is published")
+    assert language.kept(file) == [str(number) for number in range(1, most + 1)]
