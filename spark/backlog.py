@@ -91,11 +91,12 @@ _NUMBERS = 10**19
 class Request:
     """What a job is asked to do. ``out``: a path or URI. ``master``: None = what spark-submit says.
 
-    ``format``: xds, qlik-messages or qlik-change-table; ``options`` of the writer of the latter two, as
-    ``eventlog convert`` takes them, and ``last_sequence``: the change sequence behind which they are numbered.
-    ``form`` (None = the format's usual one), ``compression``, ``max_file_bytes``: of the files. ``partition_rows`` at
-    most are read by one task; ``connections`` at most are open at once beside the driver's two, 0 = as many as tasks
-    run at once. ``copy``: no row is held, and none can be marked. ``watch`` is told what is done, such as the monitor.
+    ``format``: xds, cloudevents, qlik-messages or qlik-change-table; ``options`` of its writer, if it has any, as
+    ``eventlog convert`` takes them, and, of the Qlik formats, ``last_sequence``: the change sequence behind which they
+    are numbered. ``form`` (None = the format's usual one), ``compression``, ``max_file_bytes``: of the files.
+    ``partition_rows`` at most are read by one task; ``connections`` at most are open at once beside the driver's two,
+    0 = as many as tasks run at once. ``copy``: no row is held, and none can be marked. ``watch`` is told what is done,
+    such as the monitor.
     """
 
     out: str

@@ -31,7 +31,7 @@ from eventlog.linter.format import ATTRS_STEM
 from eventlog.model import Change
 from eventlog.qlik.file_tables import is_table
 
-_INDEPENDENT: Final = frozenset({"xds", "jsonl"})
+_INDEPENDENT: Final = frozenset({"cloudevents", "jsonl", "xds"})
 """Formats whose files know nothing of each other."""
 
 _SUFFIXES: Final[Mapping[str, frozenset[str]]] = {

@@ -66,7 +66,7 @@ class Output:
 
     ``directory``: a path or a URI that driver and workers all reach. ``form``: lines, documents or parquet, of change
     tables parquet, csv or json; ``compression``: none, gzip or zstd; ``max_bytes`` of a file; ``batch_size`` events an
-    envelope. ``format``: xds, qlik-messages or qlik-change-table; ``options``: those of the writer of the latter two.
+    envelope. ``format``: xds, cloudevents, qlik-messages or qlik-change-table; ``options``: its writer's, if any.
     """
 
     directory: str

@@ -1,4 +1,4 @@
-"""``eventlog backlog``: all waiting rows at once to files of documents, messages or change tables, by Spark."""
+"""``eventlog backlog``: all waiting rows at once to files of documents, events, messages or change tables, by Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eventlog.conversion import read_map
 from eventlog.errors import ConfigError
 from eventlog.publisher.metrics import OLD_UNREADABLE, TRUNCATED
 
-_FORMATS: Final = click.Choice(["xds", "qlik-messages", "qlik-change-table"])
+_FORMATS: Final = click.Choice(["xds", "cloudevents", "qlik-messages", "qlik-change-table"])
 _FORMS: Final = click.Choice(["lines", "documents", "parquet", "csv", "json"])
 _COMPRESSIONS: Final = click.Choice(["none", "gzip", "zstd"])
 _SIZE: Final = re.compile(r"(\d+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
@@ -44,14 +44,14 @@ class _Size(click.ParamType[int]):
               help="Configuration file, here as well as before the command.")  # fmt: skip
 @click.option("--format", "file_format", type=_FORMATS, default="xds", show_default=True, help="What is written.")
 @click.option("--map", "map_file", type=click.Path(path_type=Path), metavar="FILE",
-              help="Options of the Qlik formats' writers, TOML or JSON, as of `eventlog convert`.")  # fmt: skip
+              help="Options of the writer (not of XDS), TOML or JSON, as of `eventlog convert`.")  # fmt: skip
 @click.option("--last-sequence", metavar="SEQUENCE", help="Number Qlik formats on from this change sequence.")
 @click.option("--out", required=True, metavar="DIR", help="Empty or missing directory, or URI, for the output.")
 @click.option("--master", metavar="MASTER", help="Spark master; local[*], or what spark-submit says.")
 @click.option("--mark", is_flag=True, help="When all documents are complete, mark exactly the rows that were read.")
 @click.option("--form", type=_FORMS,
-              help="XDS: lines (an envelope each), documents (a file each), parquet (an event a row); messages: lines; "
-                   "change tables: parquet, csv, json.  [default: the first]")  # fmt: skip
+              help="XDS: lines (an envelope each), documents (a file each), parquet (an event a row); events, "
+                   "messages: lines; change tables: parquet, csv, json.  [default: the first]")  # fmt: skip
 @click.option("--compression", type=_COMPRESSIONS, default="none", show_default=True, help="Of the files.")
 @click.option("--max-file-size", type=_Size(), default="256MiB", show_default=True, help="Of each file, at most.")
 @click.option("--partition-rows", type=click.IntRange(min=1), metavar="N",

@@ -88,6 +88,7 @@ class OutputFormat(Protocol):
 
 FORMATS: Final[Mapping[str, str]] = {
     "xds": "spark.output.xds",
+    "cloudevents": "spark.output.cloudevents",
     "qlik-messages": "spark.output.messages",
     "qlik-change-table": "spark.output.tables",
 }

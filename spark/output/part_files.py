@@ -69,8 +69,8 @@ class Manifest:
     """What a finished directory holds. ``totals``: counters of spec/event-log.md 11, and events by operation.
 
     ``job``: the name of the run, which stands in the names of its files. ``settings``: what decided on documents and
-    marks. ``format``: xds, qlik-messages or qlik-change-table; of the latter two ``last_sequence`` is the highest
-    change sequence. ``others``: the SHA-256 of files that hold no events.
+    marks. ``format``: xds, cloudevents, qlik-messages or qlik-change-table; of the latter two ``last_sequence`` is the
+    highest change sequence. ``others``: the SHA-256 of files that hold no events.
     """
 
     job: str

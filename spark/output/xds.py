@@ -153,7 +153,11 @@ def write(
 
 
 def write_envelopes(
-    job: Job, directory: Directory, part: int, envelopes: Sequence[Sequence[Outgoing]]
+    job: Job,
+    directory: Directory,
+    part: int,
+    envelopes: Sequence[Sequence[Outgoing]],
+    log_rows: Mapping[int, LogRow],
 ) -> list[OutputFile]:
     """Events that have been in their envelopes before."""
     events = list(chain.from_iterable(envelopes))

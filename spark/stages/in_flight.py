@@ -5,20 +5,20 @@ oldest flight first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from eventlog.core.events import Outgoing
 from eventlog.core.fold import first_id
-from eventlog.model import Operation
+from eventlog.model import LogRow, Operation
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import RecordedGroups, build_recorded, recorded_groups
 from eventlog.publisher.flight import Flight
 from eventlog.qlik.sequence import is_sequence, sequence_at
 from eventlog.sql.windows import to_ranges
 from spark.job import Job, Numbered, snapshot_context
-from spark.output import xds
+from spark.output import cloudevents, xds
 from spark.output.directory import Directory
 from spark.output.formats import BadLine, Columns, Counts, counts_of, format_named
 from spark.output.part_files import IDS, FlightReport, OutputFile
@@ -36,7 +36,7 @@ class Recorded(NamedTuple):
 
 def write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) -> Recorded:
     """The events of flights, rebuilt of the rows that still have status N; rows that fail the checks now become E."""
-    part = _Envelopes(job) if job.output.format == "xds" else _Rendered(job)
+    part = _Envelopes(_OF_ENVELOPES[job.output.format]) if job.output.format in _OF_ENVELOPES else _Rendered(job)
     reports: list[FlightReport] = []
     counts: Counter[str] = Counter()
     for flight in flights:
@@ -54,17 +54,38 @@ def write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) -> 
     return Recorded(reports, files, dict(counts), numbered)
 
 
-class _Envelopes:
-    """XDS documents: events keep their envelopes, and the event-ids that they have been sent under."""
+class _WriteEnvelopes(Protocol):
+    def __call__(
+        self,
+        job: Job,
+        directory: Directory,
+        part: int,
+        envelopes: Sequence[Sequence[Outgoing]],
+        log_rows: Mapping[int, LogRow],
+    ) -> list[OutputFile]: ...
 
-    def __init__(self, job: Job) -> None:
+
+_OF_ENVELOPES: Final[Mapping[str, _WriteEnvelopes]] = {
+    "cloudevents": cloudevents.write_envelopes,
+    "xds": xds.write_envelopes,
+}
+"""The formats that number nothing: what they write is what was recorded."""
+
+
+class _Envelopes:
+    """Events keep their envelopes, and the event-ids that they have been sent under."""
+
+    def __init__(self, write: _WriteEnvelopes) -> None:
+        self._write = write
         self._envelopes: list[list[Outgoing]] = []
+        self._log_rows: dict[int, LogRow] = {}
 
     def add(
         self, context: Context, flight: Flight, recorded: Sequence[Outgoing], groups: RecordedGroups
     ) -> tuple[list[BadLine], Counter[str]]:
         """The next flight; its bad rows and what is counted."""
         built = build_recorded(context, recorded, groups)
+        self._log_rows |= groups.log_rows
         events = iter(built)
         for _, envelope in flight.envelopes:
             sent = [event for _, event in zip(envelope, events, strict=False) if event.operation is not None]
@@ -75,7 +96,7 @@ class _Envelopes:
 
     def write(self, job: Job, directory: Directory) -> tuple[list[OutputFile], Numbered]:
         """The files of all flights, and what is numbered up to here."""
-        return xds.write_envelopes(job, directory, 0, self._envelopes), job.before
+        return self._write(job, directory, 0, self._envelopes, self._log_rows), job.before
 
 
 class _Rendered:

@@ -1,0 +1,111 @@
+"""Events as CloudEvents, one a line: what the three stages do for the format ``cloudevents`` (spec/cloudevents.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any, Final
+
+from eventlog.cloudevents.options import EVENT_TYPE, SOURCE, STRUCTURED
+from eventlog.config.load import Config
+from eventlog.core.events import Decided, Outgoing, build_event
+from eventlog.core.options import check, parse_options, same_fields, shared
+from eventlog.model import LogRow
+from eventlog.publisher.cloudevents import CloudEvents, source_of
+from eventlog.publisher.open import value_options
+from eventlog.qlik.sequence import WriterState
+from eventlog.sql.registry import parse_url
+from spark.job import Job, Numbered, catalog
+from spark.output.directory import Directory
+from spark.output.formats import Columns, Render, Rendered, counts_of
+from spark.output.part_files import ENDINGS, OutputFile, PartFiles
+
+FORMS: Final = ("lines",)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Those of ``[format]`` that files of events have. Raises ConfigError."""
+
+    source: str | None = shared(SOURCE)
+    event_type: str = shared(EVENT_TYPE)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+def read_options(config: Config, options: Mapping[str, Any], form: str) -> Options:
+    """Those of ``[format]``, under those of the request."""
+    return parse_options(Options, {**same_fields(config.format, Options), **options}, "the backlog's CloudEvents")
+
+
+def _output(job: Job) -> CloudEvents:
+    """What writes the events, as the publisher has it."""
+    options: Options = job.output.options
+    source = options.source or source_of(parse_url(job.place.url), job.place.log)
+    return CloudEvents(STRUCTURED, source, options.event_type, value_options(job.config))
+
+
+def renderer(job: Job) -> Render:
+    """Groups to the lines of their events."""
+    options, output, classes = job.options.events, _output(job), catalog(job)
+
+    def render(decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow]) -> Rendered:
+        events = [build_event(group, options, decision, current) for group, decision, current in decided]
+        counts, bad = counts_of(events)
+        placed = [(place, event) for place, event in zip(places, events, strict=True) if event.operation is not None]
+        if not placed:
+            return Rendered(None, bad, counts)
+        written = output.events(classes, [event for _, event in placed], log_rows)
+        lines = [f"{event.text()}\n".encode() for event in written]
+        blob: Columns = {"place": [place for place, _ in placed], "line": lines}
+        return Rendered(blob, bad, counts)
+
+    return render
+
+
+def write(
+    job: Job, directory: Directory, part: int, blobs: Sequence[Columns], before: Numbered, sequences: Mapping[int, str]
+) -> tuple[list[OutputFile], Numbered]:
+    """The events of a part in queue order, as lines of files."""
+    lines = sorted(line for blob in blobs for line in zip(blob["place"], blob["line"], strict=True))
+    return _write_lines(job, directory, part, lines), before
+
+
+def write_envelopes(
+    job: Job,
+    directory: Directory,
+    part: int,
+    envelopes: Sequence[Sequence[Outgoing]],
+    log_rows: Mapping[int, LogRow],
+) -> list[OutputFile]:
+    """Events that have been in envelopes before, under the event-ids that they have been sent under."""
+    events = list(chain.from_iterable(envelopes))
+    written = _output(job).events(catalog(job), events, log_rows)
+    lines = ((event.ids[0], f"{one.text()}\n".encode()) for event, one in zip(events, written, strict=True))
+    return _write_lines(job, directory, part, lines)
+
+
+def _write_lines(job: Job, directory: Directory, part: int, lines: Iterable[tuple[int, bytes]]) -> list[OutputFile]:
+    output = job.output
+    name = partial(_name, job.name, part, ENDINGS[output.compression])
+    with PartFiles(directory, name, output.max_bytes, output.compression) as files:
+        for place, line in lines:
+            files.add([line], 1, 1, place, place)
+    return files.files
+
+
+def _name(job: str, part: int, ending: str, number: int) -> str:
+    return f"part-{part:06d}-{number:05d}-{job}.jsonl{ending}"
+
+
+def folders(job: Job) -> list[str]:
+    """There are none."""
+    return []
+
+
+def finish(job: Job, directory: Directory, files: Sequence[OutputFile], state: WriterState) -> list[str]:
+    """Nothing stands beside the files of the parts."""
+    return []
