@@ -253,7 +253,6 @@ def stop_on_signals() -> StopRequest:
 
 def tune_collector() -> None:
     """Let the garbage collector run seldom: rows and events are many, short-lived and without cycles."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(200_000, 20, 100)
 

@@ -117,6 +117,11 @@ class Outgoing(NamedTuple):
         return self.ids if self.fates is None else self.fates.contributed
 
 
+def sent_ids(events: Iterable[Outgoing]) -> list[str]:
+    """The event-ids that the document of events carries."""
+    return [event.event_id if event.sendings == 1 else event.sent_id for event in events]
+
+
 def ids_of(rows: Iterable[CheckedRow]) -> list[int]:
     """The record_ids of rows."""
     return [record_id for record_id, _, _, _, _, _ in rows]
@@ -216,7 +221,7 @@ def build_event(
     spec/event-log.md 7.4.
     """
     _, _, object_id, _, _, _ = group[0]
-    ids = ids_of(group)
+    ids = [record_id for record_id, _, _, _, _, _ in group]
     if decision is None:
         operation, steps = _element(group, None, options)
         fates = None if operation is not None else Fates(empty=ids)
@@ -293,6 +298,11 @@ def steps_of(rows: Sequence[CheckedRow], *, is_add: bool, keeps_noops: bool) -> 
             for attribute, several in by_attribute.items()
             for row in (several[-1:] if is_add and attribute is not None and not attribute.multi_valued else several)
         ]
+    for _, _, _, _, old, new in rows:
+        if old == new:
+            break
+    else:  # as nearly always
+        return rows
     if keeps_noops:
         return [row for row in rows for _, _, _, _, old, new in (row,) if old is not None or new is not None]
     return [row for row in rows for _, _, _, _, old, new in (row,) if old != new]

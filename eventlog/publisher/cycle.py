@@ -308,7 +308,9 @@ def _prepare(
     flight = None
     if events:
         number = next_flight(context.connection, context.log)
-        flight = pack(number, events, context.options.batch_size, context.output.first(number, newest), log_rows)
+        first, size = context.output.first(number, newest), context.options.batch_size
+        # Without fates every row of a new event contributes, its first one too, after which the event is named.
+        flight = pack(number, events, size, first, log_rows, is_plain=not special)
         if context.observer.wants_event_times and not log_rows:
             # Not of every row: nothing but how late events are answered needs event_time.
             firsts = sorted(envelope.events[0].ids[0] for envelope in flight.envelopes)

@@ -37,6 +37,7 @@ class Envelope(NamedTuple):
 class Flight(NamedTuple):
     """The envelopes of one in-flight line. ``first`` is the number of its first event, for formats that number them.
 
+    ``is_plain``: each event is named after its first row, lost none to precedence, and is sent for the first time.
     ``log_rows``: by record_id the rows as the log has them, for formats that need them; not in the line.
     ``current_rows``: likewise the rows of objects as they are now.
     """
@@ -46,6 +47,7 @@ class Flight(NamedTuple):
     first: str = ""
     log_rows: Mapping[int, LogRow] = MappingProxyType({})
     current_rows: Mapping[ObjectId, CurrentRow] = MappingProxyType({})
+    is_plain: bool = False
 
     def events(self) -> Iterator[Outgoing]:
         """The events of all envelopes in order."""
@@ -58,6 +60,8 @@ def pack(
     batch_size: int,
     first: str = "",
     log_rows: Mapping[int, LogRow] | None = None,
+    *,
+    is_plain: bool = False,
 ) -> Flight:
     """A flight of envelopes of up to ``batch_size`` events, in order; with ``first`` the events get places."""
     if first:
@@ -66,7 +70,7 @@ def pack(
         Envelope(index, events[start : start + batch_size])
         for index, start in enumerate(range(0, len(events), batch_size), 1)
     ]
-    return Flight(number, envelopes, first, MappingProxyType({}) if log_rows is None else log_rows)
+    return Flight(number, envelopes, first, log_rows or MappingProxyType({}), is_plain=is_plain)
 
 
 def numbered(flight: Flight, first: str) -> Flight:
@@ -99,11 +103,11 @@ def encode(flight: Flight) -> str:
     line: dict[str, object] = {"form": FORM, "kind": KIND}
     if flight.first:
         line["first"] = flight.first
-    line["envelopes"] = [_written(envelope, bool(flight.first)) for envelope in flight.envelopes]
+    line["envelopes"] = [_written(envelope, bool(flight.first), flight.is_plain) for envelope in flight.envelopes]
     return json.dumps(line, separators=(",", ":"))
 
 
-def _written(envelope: Envelope, is_numbered: bool) -> dict[str, object]:
+def _written(envelope: Envelope, is_numbered: bool, is_plain: bool) -> dict[str, object]:
     events = envelope.events
     all_ids = [event.ids for event in events]
     written: dict[str, object] = {
@@ -114,6 +118,8 @@ def _written(envelope: Envelope, is_numbered: bool) -> dict[str, object]:
     place = 0
     if is_numbered:
         written["place"] = place = events[0].place
+    if is_plain:
+        return written
     special: dict[str, dict[str, object]] = {}
     for index, (event_id, ids, _, _, _, _, dropped, sendings, own_place) in enumerate(events):
         if event_id == str(ids[0]) and not dropped and sendings == 1 and own_place == place:  # as nearly all are

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from eventlog.core.catalog import Catalog
-from eventlog.core.events import Outgoing, association_of, public_event
+from eventlog.core.events import Outgoing, association_of, public_event, sent_ids
 from eventlog.model import Event, LogRow
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.sinks import Document, KafkaRecord
@@ -86,7 +86,7 @@ class XdsFormat:
         return ""
 
     def document(self, catalog: Catalog, flight: Flight, envelope: int, events: Sequence[Outgoing]) -> Document:
-        ids = [event.sent_id for event in events]
+        ids = sent_ids(events)
         texts = list(map(write_outgoing, events))
 
         def make_events() -> tuple[Event, ...]:

@@ -46,16 +46,20 @@ class Marks:
             self.add(Status.ERROR, (row.record_id,))
             self.errors.append(row)
 
-    def add_answered(self, events: Sequence[Outgoing], verdict: Verdict) -> None:
-        """The rows of events that got an answer other than retry; what precedence dropped is S whatever it says."""
-        record_ids = list(chain.from_iterable([event.contributed for event in events]))
+    def add_answered(self, events: Sequence[Outgoing], verdict: Verdict) -> int:
+        """The rows of events that got an answer other than retry; what precedence dropped is S whatever it says.
+
+        How many rows got the letter of the answer.
+        """
+        contributed = [ids if fates is None else fates.contributed for _, ids, _, _, _, fates, _, _, _ in events]
+        record_ids = list(chain.from_iterable(contributed))
         self.add(_LETTERS[verdict.level], record_ids)
         if verdict.level in (Level.ERROR, Level.FATAL):
             message = verdict.message or f"the receiver answered {verdict.level.name.lower()}"
             self.errors.extend(BadRow(record_id, "receiver", message) for record_id in record_ids)
-        for event in events:
-            if event.fates is not None:
-                self.add_fates(event.fates)
+        for fates in special_fates(events):
+            self.add_fates(fates)
+        return len(record_ids)
 
     def add_fates(self, fates: Fates) -> None:
         """The rows of a group that do not depend on an answer."""
@@ -94,6 +98,7 @@ class InflightLine:
         self._context, self._sink = context, sink
         self._left: dict[int, Sequence[Outgoing]] = {envelope.number: envelope.events for envelope in flight.envelopes}
         self._unmarked: Answered[Outgoing] = []
+        self._marks = Marks()  # of what is unmarked, as it was answered
         self._marked_at = time.monotonic()
 
     @property
@@ -110,10 +115,9 @@ class InflightLine:
 
     def take(self, envelope: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:
         counters = self.counters
-        for _, answered in judged.answered:
-            counters.rows_published += sum([len(ids) for _, ids, _, _, _, fates, _, _, _ in answered if fates is None])
-            for fates in [event.fates for event in answered if event.fates is not None]:
-                counters.rows_published += len(fates.contributed)
+        for verdict, answered in judged.answered:
+            counters.rows_published += self._marks.add_answered(answered, verdict)
+            for fates in special_fates(answered):
                 count_fates(counters, fates)
         self._unmarked += judged.answered
         self._left[envelope] = _left_of(self._left[envelope], events, judged)
@@ -126,11 +130,12 @@ class InflightLine:
         """Make what was answered count, and mark it. Raises ReceiverAway if the sink has lost it."""
         refused = self._sink.flush()
         begun = time.monotonic()
-        marks = Marks()
-        for verdict, events in as_flushed(self._unmarked, refused, self.counters):
-            marks.add_answered(events, verdict)
-        self._write(marks)
-        self._unmarked, self._marked_at = [], time.monotonic()
+        if refused:
+            self._marks = Marks()
+            for verdict, events in as_flushed(self._unmarked, refused, self.counters):
+                self._marks.add_answered(events, verdict)
+        self._write(self._marks)
+        self._unmarked, self._marks, self._marked_at = [], Marks(), time.monotonic()
         self._context.observer.marked(self._marked_at - begun)
 
     def _write(self, marks: Marks) -> None:
@@ -159,6 +164,11 @@ def _left_of(before: Sequence[Outgoing], events: Sequence[Outgoing], judged: Jud
         for event in before
         if event.event_id not in done
     ]
+
+
+def special_fates(events: Sequence[Outgoing]) -> list[Fates]:
+    """The fates of those events whose rows do not all share one."""
+    return [fates for _, _, _, _, _, fates, _, _, _ in events if fates is not None]
 
 
 def count_fates(counters: Counters, fates: Fates) -> None:

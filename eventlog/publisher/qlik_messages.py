@@ -10,12 +10,13 @@ from typing import Final
 
 from eventlog.changes.from_events import outgoing_reader
 from eventlog.core.catalog import Catalog, ObjectClass, row_of
-from eventlog.core.events import Outgoing, public_event
+from eventlog.core.events import Outgoing, public_event, sent_ids
 from eventlog.core.typed import moment_reader
 from eventlog.core.values import ValueOptions
 from eventlog.errors import BadValue, FormatError, ReceiverAway, RowError
 from eventlog.model import Level, LogRow, Verdict
 from eventlog.publisher.flight import Flight, placed
+from eventlog.publisher.formats import first_row
 from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.publisher.whole_rows import CurrentRows
 from eventlog.qlik.columns import QlikColumn, columns_of
@@ -70,7 +71,7 @@ class QlikMessages:
         self._writer.announce_again()
 
     def document(self, catalog: Catalog, flight: Flight, envelope: int, events: Sequence[Outgoing]) -> Document:
-        ids = [event.sent_id for event in events]
+        ids = sent_ids(events)
         records = self._records(catalog, flight.first, events, flight.log_rows)
         return Document(flight.number, envelope, ids, "", records, lambda: tuple(map(public_event, events)))
 
@@ -96,11 +97,8 @@ class QlikMessages:
         write, time_of, sequence_of = self._messages.write, self._messages.time_of, sequences(first)
         records: list[tuple[KafkaRecord, ...] | Verdict] = []
         for event in events:
-            row = log_rows.get(event.ids[0])
-            if row is None:  # of an event that is built again the first that is still N counts
-                row = next((log_rows[record_id] for record_id in event.ids if record_id in log_rows), None)
             try:
-                written = write(event, time_of(row), sequence_of(event.place))
+                written = write(event, time_of(first_row(event, log_rows)), sequence_of(event.place))
             except RegistryError as error:
                 raise ReceiverAway(str(error)) from error
             except (FormatError, RowError) as error:

@@ -17,7 +17,7 @@ from contextlib import closing
 from dataclasses import replace
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow, Remark, check_rows
@@ -106,7 +106,7 @@ class WindowReader:
         return list(queue_rows(chunk))
 
     def add(self, chunk: list[QueueRow]) -> None:
-        """Check the rows of the next chunk."""
+        """Check the next rows."""
         free = chunk
         if self._in_flight:
             free = [row for row in chunk for record_id, *_ in (row,) if record_id not in self._in_flight]
@@ -142,30 +142,33 @@ def take_window(
     window = Window(first, last, limit, leave_user=options.driver_user if options.leave_loopback else None)
     reader = WindowReader(context, in_flight, parked)
     if context.output.needs_log_rows:
-        chunk = reader.kept(context.dialect.read_window(context.connection, context.log, window))
+        pieces = iter([reader.kept(context.dialect.read_window(context.connection, context.log, window))])
     else:
-        chunk = context.dialect.read_queue(context.connection, context.log, window)
-    taken = _take(window, [chunk], reader)
+        pieces = context.dialect.read_queue(context.connection, context.log, window)
+    taken = _take(window, [pieces], reader)
     if taken is None:
         # Seldom: begun anew by a cursor, since what another statement reads is not of the same snapshot.
         whole = replace(window, limit=None)
         with closing(context.dialect.window_chunks(context.connection, context.log, whole, limit)) as chunks:
             reader = WindowReader(context, in_flight, parked)
-            taken = _take(window, map(reader.kept, chunks), reader)
+            taken = _take(window, ([reader.kept(chunk)] for chunk in chunks), reader)
     assert taken is not None
     return taken
 
 
-def _take(window: Window, chunks: Iterable[list[QueueRow]], reader: WindowReader) -> WindowResult | None:
-    """What a window gives, of as many chunks as it needs; None if it needs more than there are."""
+def _take(window: Window, chunks: Iterable[Iterable[list[QueueRow]]], reader: WindowReader) -> WindowResult | None:
+    """What a window gives, of as many chunks as it needs, each in pieces; None if it needs more than there are."""
     wanted = limit = reader.context.options.query_limit or UNLIMITED_WINDOW
     for chunk in chunks:
-        reader.add(chunk)
-        if len(chunk) < limit:
+        rows, end = 0, window.first
+        for piece in filter(None, chunk):
+            reader.add(piece)
+            rows += len(piece)
+            end, *_ = piece[-1]
+        if rows < limit:
             return reader.result(reader.folder.close(window.last))
         if reader.taken < wanted:
             continue
-        end, *_ = chunk[-1]
         groups = reader.folder.close(end)
         held_back = reader.folder.oldest_open
         if groups or held_back is None:
@@ -191,10 +194,13 @@ def split_by_rows(groups: Sequence[Group], most: int) -> Iterator[list[Group]]:
 def build_events(context: Context, groups: Sequence[Group]) -> list[Outgoing]:
     """The events of groups in their order; what their rows ask for is read back in one statement a class."""
     options = context.options.events
-    if not any(map(asks_for_values, groups)):  # as in most logs
-        return [build_event(group, options) for group in groups]
-    decided = decide(groups, context.query_back)
-    return [build_event(group, options, decision, current) for group, decision, current in decided]
+    events = [None if asks_for_values(group) else build_event(group, options) for group in groups]
+    asking = [group for group, event in zip(groups, events, strict=True) if event is None]
+    if not asking:  # as in most logs
+        return cast("list[Outgoing]", events)
+    decided = decide(asking, context.query_back)
+    read_back = iter([build_event(group, options, decision, current) for group, decision, current in decided])
+    return [next(read_back) if event is None else event for event in events]
 
 
 # --- in the order of event_time ---------------------------------------------------------------------------------------

@@ -109,9 +109,9 @@ class Dialect(SqlDatabase):
         """The rows N of a window, in record_id order (spec/event-log.md 8.1)."""
         return self.log_rows(conn, self.log_statement(log, window.statement), window.parameters(self.last_record_id))
 
-    def read_queue(self, conn: Connection, log: LogTable, window: Window) -> list[QueueRow]:
-        """What the publisher looks at of the rows of ``read_window``."""
-        return list(queue_rows(self.read_window(conn, log, window)))
+    def read_queue(self, conn: Connection, log: LogTable, window: Window) -> Iterator[list[QueueRow]]:
+        """What the publisher looks at of the rows of ``read_window``, in pieces."""
+        yield list(queue_rows(self.read_window(conn, log, window)))
 
     def window_chunks(self, conn: Connection, log: LogTable, window: Window, size: int) -> LogRows:
         """The rows of a window by one statement, hence of one snapshot, in lists of ``size``, the last of fewer.

@@ -74,12 +74,9 @@ def write_outgoing(event: Outgoing) -> str:
     object_class, key = object_id
     if sendings != 1:
         event_id = event.sent_id
-    start = _start(operation, object_class.name)
+    start, end = _element(operation, object_class.name)
     body = _body(operation, steps) if steps else ""
-    return (
-        f'{start}{event_id}"><association>{escape_text(key + object_class.association_tail)}</association>'
-        f"{body}</{operation}>"
-    )
+    return f"{start}{event_id}{_ASSOCIATION}{escape_text(key + object_class.association_tail)}</association>{body}{end}"
 
 
 def write_event(event: Event) -> str:
@@ -100,11 +97,9 @@ def write_event(event: Event) -> str:
                 steps.append((0, 0, None, named, texts, None))
             else:
                 steps.append((0, 0, None, named, None, texts))
-    start = _start(operation, class_name)
-    return (
-        f'{start}{escape_attribute(event_id)}"><association>{escape_text(association)}</association>'
-        f"{_body(operation, steps)}</{operation}>"
-    )
+    start, end = _element(operation, class_name)
+    event_id, association = escape_attribute(event_id), escape_text(association)
+    return f"{start}{event_id}{_ASSOCIATION}{association}</association>{_body(operation, steps)}{end}"
 
 
 def line_form(events: Iterable[str], header: Header) -> str:
@@ -161,14 +156,15 @@ _NAMES_KEPT: Final = 65536
 _SPECIAL_TYPES: Final = frozenset({"dn", "time"})
 """Types whose values are not all written alike: references bear more, and special times are strings."""
 
+_ASSOCIATION: Final = '"><association>'
 _END_MODIFY: Final = "</modify-attr>"
 _END_ADD: Final = "</add-attr>"
 
 
 @lru_cache(maxsize=_NAMES_KEPT)
-def _start(operation: str, class_name: str) -> str:
-    """An element up to its event-id."""
-    return f'<{operation} class-name="{escape_attribute(class_name)}" event-id="'
+def _element(operation: str, class_name: str) -> tuple[str, str]:
+    """An event's element up to its event-id, and its end."""
+    return f'<{operation} class-name="{escape_attribute(class_name)}" event-id="', f"</{operation}>"
 
 
 @lru_cache(maxsize=_NAMES_KEPT)

@@ -22,7 +22,8 @@ from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, qualified
 from eventlog.sql.dialects.postgresql.triggers import PostgresTriggers
 from eventlog.sql.log_table import LogTable, cut_name
-from eventlog.sql.statements import fetch, statements, without_collector
+from eventlog.sql.statements import fetch, statements
+from eventlog.sql.statements import fetch_chunks as fetch_pieces
 from eventlog.sql.windows import Batch, Ranges, Selection, Walk, Window
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ SESSION: Final = (
     # Statements here are short, and compiling one takes longer than running it.
     "SET jit = off",
 )
+
+_AT_ONCE: Final = 1000
+"""Rows of a window that are made, checked and let go together."""
 
 _CLASS: Final = int.from_bytes(b"Elog")
 """First half of the lock's key; the second is the log's OID. Other programs keep clear of it by chance of 1 to 2^32."""
@@ -299,12 +303,12 @@ class PostgreSQL(Dialect):
             "new_time": "pg_catalog.clock_timestamp()" + ("" if is_zoned else " AT TIME ZONE 'UTC'"),
         }
 
-    def read_queue(self, conn: Connection, log: LogTable, window: Window) -> list[QueueRow]:
-        # No more is read than what is looked at, as the driver makes it.
+    def read_queue(self, conn: Connection, log: LogTable, window: Window) -> Iterator[list[QueueRow]]:
+        # No more is read than what is looked at, as the driver makes it, and no more at once than stays in the cache.
         statement = self.log_statement(log, window.statement, fields=self.log_fields(log, QUEUE_FIELDS))
         self.choose_plans(conn)
-        with without_collector():
-            return cast("list[QueueRow]", fetch(conn, statement, window.parameters(self.last_record_id)))
+        pieces = fetch_pieces(conn, statement, window.parameters(self.last_record_id), _AT_ONCE)
+        return cast("Iterator[list[QueueRow]]", pieces)
 
     def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
         return self.log_rows(conn, self.log_statement(log, "read_rows"), _bounds(ranges))
