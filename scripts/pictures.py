@@ -95,6 +95,9 @@ def main() -> None:
                 conn.execute(WRITE, {"first": first, "rows": 4000})
             time.sleep(12)
             _shoot(browser, "status-away.png")
+            publisher.kill()
+            time.sleep(4)
+            _shoot(browser, "status-lost.png")
         finally:
             browser.quit()
             publisher.terminate()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy.exc import DBAPIError
 
@@ -160,7 +161,7 @@ def _serve(
             if _settled(context.counters) > settled_before:
                 failures.attempts = 0
             look(watcher.context, state)
-            failures.wait(stop, cycle.reason, cycle.retry_after)
+            failures.wait(stop, cycle.reason, cycle.retry_after, partial(look, watcher.context, state))
             continue
         failures.attempts = 0
         progress()

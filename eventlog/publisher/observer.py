@@ -62,7 +62,7 @@ class Looked:
     ``queue_rows`` is at most ``cap``, and then there may be more; None for a stream, which has no queue.
     ``oldest_seconds``: age of the first row N by event_time, None without one; ``oldest_writer_seconds``: that of the
     oldest open transaction that has written the log, None if there is none or if it cannot be known. ``clock``: the
-    time that event_time is compared with, None for a stream.
+    time that event_time is compared with, None for a stream. ``seconds``: how long the look took.
     """
 
     queue_rows: int | None = None
@@ -72,6 +72,7 @@ class Looked:
     parked: Sequence[ParkedObject] = ()
     flights: Sequence[FlightInfo] = ()
     clock: datetime | None = None
+    seconds: float = 0.0
 
 
 class Observer:

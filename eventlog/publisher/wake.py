@@ -239,9 +239,15 @@ class BackOff:
     attempts: int = 0
     random: Random = random.random
 
-    def wait(self, stop: Stop, why: str, retry_after: float | None = None) -> None:
+    def wait(
+        self,
+        stop: Stop,
+        why: str,
+        retry_after: float | None = None,
+        look: Callable[[], None] = lambda: None,
+    ) -> None:
         """Say why nothing can be done now, and wait: for ``retry_after`` seconds where who failed has said so, within
-        the bounds of the back-off.
+        the bounds of the back-off. ``look`` is called when the observer wants to be told what waits.
         """
         self.attempts += 1
         if retry_after is None:
@@ -249,8 +255,14 @@ class BackOff:
         else:
             pause = min(self.maximum, max(self.initial, retry_after))
         _log.warning("%s; trying again in %.3g s", why, pause, extra={"code": ReceiverAway.code})
-        self.observer.waits(WaitFor.RECEIVER, why, monotonic() + pause)
-        stop.wait(pause)
+        until = monotonic() + pause
+        self.observer.waits(WaitFor.RECEIVER, why, until)
+        while (due := self.observer.look_due()) is not None and due < pause:
+            if stop.wait(due):
+                return
+            look()
+            pause = until - monotonic()
+        stop.wait(max(0.0, pause))
 
 
 def keep_connected(

@@ -382,3 +382,24 @@ def test_several_observers_are_told_everything() -> None:
     told = {name for name in vars(Observer) if not name.startswith("_") and name != "wants_event_times"}
     assert told <= vars(_Several).keys()
     assert together(SILENT, SILENT) is SILENT
+
+
+def test_a_look_that_takes_long_comes_less_often(activity: Activity, clock: Clock) -> None:
+    activity.looked(Looked(1, 100, seconds=0.01))
+    assert activity.look_due() == 5
+    activity.looked(Looked(1, 100, seconds=0.1))
+    assert activity.look_due() == 10
+    clock.now += 9
+    assert activity.look_due() == 1
+
+
+def test_a_look_at_an_empty_queue_is_part_of_the_rest(activity: Activity, clock: Clock) -> None:
+    activity.does(Doing.RESTING)
+    clock.now += 30
+    activity.does(Doing.PUBLISHING)
+    activity.window_read(0.01, 0)
+    activity.does(Doing.RESTING)
+    assert activity.state == (Doing.RESTING, 1000, "", None)
+    activity.does(Doing.PUBLISHING)
+    activity.window_read(0.01, 3)
+    assert activity.state.doing is Doing.PUBLISHING

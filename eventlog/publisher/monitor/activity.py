@@ -31,6 +31,8 @@ _TIMES_KEPT: Final = 10_000
 """Times of envelopes between two samples of which the median is taken; the newest, if there are more."""
 
 
+_LOOKS_SHARE: Final = 100.0
+"""A look that takes long comes seldom: its time, so many times over, passes before the next one."""
 _DELAY_INTERVAL: Final = 1.0
 """Seconds between flights whose event_time is read to know how late they are answered."""
 
@@ -158,9 +160,16 @@ class Activity(Observer):
     # --- what the publisher tells ---
 
     def does(self, doing: Doing, reason: str = "") -> None:
-        # A short try between two waits is part of the waiting: how long it lasts is what people want to know.
+        # A short try between two waits is part of the waiting, and a look at an empty queue part of the rest: how long
+        # these last is what people want to know.
+        if doing is Doing.PUBLISHING and self.state.doing is Doing.RESTING:
+            return
         if doing is Doing.RESTING or self.state.doing is not Doing.WAITING:
             self._enter(State(doing, self.clock(), reason))
+
+    def _works(self) -> None:
+        if self.state.doing is Doing.RESTING:
+            self._enter(State(Doing.PUBLISHING, self.clock()))
 
     def waits(self, who: WaitFor, reason: str, until: float) -> None:
         self.back_offs = {**self.back_offs, who.value: self.back_offs[who.value] + 1}
@@ -184,8 +193,11 @@ class Activity(Observer):
 
     def window_read(self, seconds: float, groups: int) -> None:
         self.windows.observe(seconds)
+        if groups:
+            self._works()
 
     def flight_begins(self, number: int, event_times: Mapping[str, str | None]) -> None:
+        self._works()
         self._event_times = dict(event_times)
         if event_times:
             self._event_times_due = self.clock() + _DELAY_INTERVAL
@@ -195,6 +207,7 @@ class Activity(Observer):
         return self.clock() >= self._event_times_due
 
     def answered(self, document: Document, answer: Answer, seconds: float) -> None:
+        self._works()
         flight, envelope, event_ids = document[:3]
         worst, first_id = answer.worst(event_ids), event_ids[0]
         sent = Sent(self.wall(), flight, envelope, len(event_ids), first_id, event_ids[-1], seconds, worst)
@@ -230,7 +243,10 @@ class Activity(Observer):
             self.delays.observe(max(0.0, age))
 
     def look_due(self) -> float | None:
-        return 0.0 if self.looked_time is None else max(0.0, self.looked_time + self.interval - self.clock())
+        if self.looked_at is None or self.looked_time is None:
+            return 0.0
+        pause = max(self.interval, _LOOKS_SHARE * self.looked_at.seconds)
+        return max(0.0, self.looked_time + pause - self.clock())
 
     def looked(self, looked: Looked) -> None:
         now = self.clock()
@@ -260,7 +276,7 @@ class Activity(Observer):
                 round((rows - rows_before) / seconds, 1),
                 round((events - events_before) / seconds, 1),
                 None if looked is None else looked.queue_rows,
-                None if looked is None else looked.oldest_seconds,
+                None if looked is None else 0.0 if looked.queue_rows == 0 else looked.oldest_seconds,
                 times[len(times) // 2] if times else None,
                 times[min(len(times) - 1, len(times) * 99 // 100)] if times else None,
             )

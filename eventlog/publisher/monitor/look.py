@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -31,6 +32,7 @@ def look(context: Context, state: State) -> None:
     """Tell the observer what waits, as before a long pause; nothing if nobody listens. Transactions as above."""
     if context.observer.look_due() is None:
         return
+    begun = time.monotonic()
     conn, dialect, log = context.connection, context.dialect, context.log
     transactions = facts.ask(conn, dialect, "transactions", facts.OpenTransaction, log, limit=_TRANSACTIONS)
     queue = look_at_queue(conn, dialect, log, context.options.event_time_zone)
@@ -54,6 +56,7 @@ def look(context: Context, state: State) -> None:
                 for flight in state.flights.values()
             ],
             queue.clock,
+            time.monotonic() - begun,
         )
     )
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from eventlog.changes import json_form as change_json
@@ -300,7 +301,7 @@ class Run:
         """Wait after a stop; with ``once`` that is the end. ``retry_after`` as of ``Delivered``."""
         if self.once:
             raise ReceiverAway(f"the source was not published to its end: {why}")
-        self._back_off.wait(self.stop, why, retry_after)
+        self._back_off.wait(self.stop, why, retry_after, partial(look, self))
 
 
 def _failures(verdict: Verdict, events: Sequence[PendingEvent]) -> list[Failure]:

@@ -132,19 +132,19 @@ function draw(chart) {
   parts.push(svg("text", { x: width - 6, y: height - 4, "text-anchor": "end" }, "now"));
   for (const [name, className] of [[chart.second, "second"], [chart.first, "first"]]) {
     if (!name) continue;
-    let path = "", isDown = false, start = null, previous = null;
-    let area = "";
+    let path = "", area = "", previous = null;
+    const close = () => { if (previous !== null) area += `L${x(previous).toFixed(1)} ${y(0)}Z`; };
     for (const one of samples) {
       const value = one[name];
-      if (value === null || value === undefined) { isDown = false; continue; }
-      path += `${isDown ? "L" : "M"}${x(one.at).toFixed(1)} ${y(value).toFixed(1)}`;
-      if (start === null) { start = one.at; area = `M${x(one.at).toFixed(1)} ${y(0)}`; }
-      area += `L${x(one.at).toFixed(1)} ${y(value).toFixed(1)}`;
+      if (value === null || value === undefined) { close(); previous = null; continue; }
+      const at = `${x(one.at).toFixed(1)} ${y(value).toFixed(1)}`;
+      path += (previous === null ? "M" : "L") + at;
+      area += `${previous === null ? `M${x(one.at).toFixed(1)} ${y(0)}` : ""}L${at}`;
       previous = one.at;
-      isDown = true;
     }
+    close();
     if (!path) continue;
-    if (className === "first") parts.push(svg("path", { class: "area", d: `${area}L${x(previous).toFixed(1)} ${y(0)}Z` }));
+    if (className === "first") parts.push(svg("path", { class: "area", d: area }));
     parts.push(svg("path", { class: className, d: path }));
   }
   let shown = samples[samples.length - 1];
@@ -180,7 +180,7 @@ function showStatus(status) {
   const tiles = [
     ["rows a second", newest ? count(newest.rows_per_second) : "–"],
     [status.queue_rows >= status.queue_cap ? "rows in the queue, or more" : "rows in the queue", queue],
-    ["oldest row in the queue", status.oldest_seconds === null ? "none" : seconds(status.oldest_seconds)],
+    ["oldest row waits for", status.oldest_seconds === null ? "none" : seconds(status.oldest_seconds)],
     ["rows published", count(status.counters.rows_published)],
     ["rows bad", count(status.counters.rows_bad)],
     ["events refused", count(refused)],
