@@ -121,7 +121,8 @@ def _serve(
     options = context.options
     idle = begin_idle(context)
     watcher, state = CatalogWatcher(context), recover(context)
-    heartbeat = HeartbeatTimer(options.heartbeat_interval, time.monotonic())
+    # Not every format has one, and a receiver makes nothing of an empty document.
+    heartbeat = HeartbeatTimer(options.heartbeat_interval if context.output.heartbeat else 0.0, time.monotonic())
     report = ReportTimer(context.counters)
     failures = BackOff(options.retry_initial, options.retry_max, context.observer)
 

@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
@@ -100,6 +101,15 @@ def test_without_an_interval_no_heartbeat_is_sent(log: sa.Engine) -> None:
     sink = Judge(most=1)
     run(log, sink, heartbeat_interval=0)
     assert [bool(document.events) for document in sink.seen] == [True]
+
+
+def test_a_format_without_a_heartbeat_sends_none(log: sa.Engine) -> None:
+    sink = Judge(most=1)
+    later = threading.Timer(0.5, write, (log, 1))
+    later.start()
+    run(log, sink, beating, format__type="cloudevents")
+    later.join()
+    assert [list(document.event_ids) for document in sink.seen] == [["1"]]
 
 
 def general(level: Level) -> Answer:
