@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -13,8 +15,10 @@ import pytest
 from http_sinks import PATIENCE, WARNING, answered, away, chunked, document, sink_to
 from receiver import CUT, Receiver, Request, answer, reply, status
 
+from eventlog.config.load import load
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Level, Verdict
+from eventlog.publisher.open import open_sink
 
 
 @pytest.mark.parametrize("level", list(Level))
@@ -362,3 +366,25 @@ def test_json_that_is_no_answer_means_that_the_receiver_is_away(body: bytes, mes
     told = away(lambda _: reply(200, body), form="json")
     assert message in told
     assert 'by its status alone needs sink.answer = "status"' in told
+
+
+# --- which of them ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "body", "level"),
+    [
+        ({}, WARNING, Level.WARNING),
+        ({"format.type": "cloudevents"}, WARNING, Level.SUCCESS),
+        ({"sink.answer": "status"}, WARNING, Level.SUCCESS),
+        ({"format.type": "cloudevents", "sink.answer": "xds"}, WARNING, Level.WARNING),
+        ({"sink.answer": "json"}, b'{"results": [{"event_id": "1", "status": "error"}]}', Level.ERROR),
+    ],
+)
+def test_xds_is_answered_in_xds_and_other_formats_by_status_unless_the_option_says_otherwise(
+    settings: dict[str, str], body: bytes, level: Level
+) -> None:
+    with Receiver(lambda _: reply(200, body)) as receiver:
+        config = load(None, {}, {"sink.type": "http", "sink.url": receiver.url, **settings})
+        with closing(open_sink(config, sys.stdout)) as sink:
+            assert sink.send(document()).verdict("1").level is level

@@ -241,6 +241,11 @@ def test_credentials_that_a_receiver_repeats_are_not_shown(credentials: dict[str
         ("http://192.0.2.1/xds", {"user": "hr", "password": "s3cret"}, "credentials are not sent over plain http"),
         ("http://127.0.0.1.example.com/", {"token": "s3cret"}, "credentials are not sent over plain http"),
         ("https://receiver/", {"token": "s3cret", "user": "hr"}, "EVENTLOG_SINK_TOKEN excludes"),
+        (
+            "https://receiver/",
+            {"token": "s3cret", "secret_headers": {"authorization": "env:SECRET"}},
+            "sink.secret_headers has Authorization, which",
+        ),
         ("https://receiver/", {"token": "s3cret\n"}, "EVENTLOG_SINK_TOKEN is empty or holds"),
         ("https://receiver/", {"token": ""}, "EVENTLOG_SINK_TOKEN is empty or holds"),
         ("https://receiver/", {"user": "hr"}, "needed both"),

@@ -72,6 +72,8 @@ class HttpSink:
         settings = settings or SinkSettings()
         credentials, secrets = _credentials(settings.token, settings.user, settings.password)
         named = _secret_headers(settings.secret_headers or {})
+        if credentials and "authorization" in map(str.lower, named):
+            raise ConfigError("sink.secret_headers has Authorization, which EVENTLOG_SINK_... gives too; keep one")
         self._signing_keys = _signing_keys(settings.signing_secret)
         self._headers = {**(settings.headers or {}), "Accept": _ACCEPT[answer]}
         self._compresses, self._form, self._limit = settings.compression == "gzip", answer, settings.max_answer_bytes
