@@ -91,7 +91,7 @@ _NUMBERS = 10**19
 class Request:
     """What a job is asked to do. ``out``: a path or URI. ``master``: None = what spark-submit says.
 
-    ``format``: xds, cloudevents, qlik-messages or qlik-change-table; ``options`` of its writer, if it has any, as
+    ``format``: xds, cloudevents, debezium, qlik-messages or qlik-change-table; ``options`` of its writer, if any, as
     ``eventlog convert`` takes them, and, of the Qlik formats, ``last_sequence``: the change sequence behind which they
     are numbered. ``form`` (None = the format's usual one), ``compression``, ``max_file_bytes``: of the files.
     ``partition_rows`` at most are read by one task; ``connections`` at most are open at once beside the driver's two,

@@ -66,7 +66,8 @@ class Output:
 
     ``directory``: a path or a URI that driver and workers all reach. ``form``: lines, documents or parquet, of change
     tables parquet, csv or json; ``compression``: none, gzip or zstd; ``max_bytes`` of a file; ``batch_size`` events an
-    envelope. ``format``: xds, cloudevents, qlik-messages or qlik-change-table; ``options``: its writer's, if any.
+    envelope. ``format``: xds, cloudevents, debezium, qlik-messages or qlik-change-table; ``options``: its
+    writer's.
     """
 
     directory: str

@@ -18,7 +18,7 @@ from eventlog.conversion import read_map
 from eventlog.errors import ConfigError
 from eventlog.publisher.metrics import OLD_UNREADABLE, TRUNCATED
 
-_FORMATS: Final = click.Choice(["xds", "cloudevents", "qlik-messages", "qlik-change-table"])
+_FORMATS: Final = click.Choice(["xds", "cloudevents", "debezium", "qlik-messages", "qlik-change-table"])
 _FORMS: Final = click.Choice(["lines", "documents", "parquet", "csv", "json"])
 _COMPRESSIONS: Final = click.Choice(["none", "gzip", "zstd"])
 _SIZE: Final = re.compile(r"(\d+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)

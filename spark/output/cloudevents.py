@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from eventlog.cloudevents.options import EVENT_TYPE, SOURCE, STRUCTURED
 from eventlog.config.load import Config
-from eventlog.core.events import Decided, Outgoing, build_event
+from eventlog.core.events import Decided, Outgoing, QueryBack, build_event
 from eventlog.core.options import check, parse_options, same_fields, shared
 from eventlog.model import LogRow
 from eventlog.publisher.cloudevents import CloudEvents, source_of
@@ -52,7 +52,9 @@ def renderer(job: Job) -> Render:
     """Groups to the lines of their events."""
     options, output, classes = job.options.events, _output(job), catalog(job)
 
-    def render(decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow]) -> Rendered:
+    def render(
+        decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow], query_back: QueryBack
+    ) -> Rendered:
         events = [build_event(group, options, decision, current) for group, decision, current in decided]
         counts, bad = counts_of(events)
         placed = [(place, event) for place, event in zip(places, events, strict=True) if event.operation is not None]

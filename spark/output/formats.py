@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from eventlog.config.load import Config
-from eventlog.core.events import Decided, Outgoing
+from eventlog.core.events import Decided, Outgoing, QueryBack
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.qlik.sequence import WriterState
@@ -44,8 +44,10 @@ class Rendered(NamedTuple):
     taken: Numbered = NOTHING
 
 
-Render = Callable[[Sequence[Decided], Sequence[int], Mapping[int, LogRow]], Rendered]
-"""Groups in queue order, their places in it, and, for formats that need them, their rows as the log has them."""
+Render = Callable[[Sequence[Decided], Sequence[int], Mapping[int, LogRow], QueryBack], Rendered]
+"""Groups in queue order, their places in it, and, for formats that need them, their rows as the log has them; what
+reads rows of objects from the snapshot.
+"""
 
 
 class OutputFormat(Protocol):
@@ -89,6 +91,7 @@ class OutputFormat(Protocol):
 FORMATS: Final[Mapping[str, str]] = {
     "xds": "spark.output.xds",
     "cloudevents": "spark.output.cloudevents",
+    "debezium": "spark.output.debezium",
     "qlik-messages": "spark.output.messages",
     "qlik-change-table": "spark.output.tables",
 }

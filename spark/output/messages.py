@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from eventlog.config.load import Config
-from eventlog.core.events import Decided, Outgoing, build_event
+from eventlog.core.events import Decided, Outgoing, QueryBack, build_event
 from eventlog.core.options import parse_options, same_fields
 from eventlog.errors import ConfigError, FormatError, RowError
 from eventlog.model import LogRow
@@ -62,7 +62,9 @@ def renderer(job: Job) -> Render:
     """Groups to the messages of their events, as the publisher would send them."""
     options, write = job.options.events, _line_writer(job)
 
-    def render(decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow]) -> Rendered:
+    def render(
+        decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow], query_back: QueryBack
+    ) -> Rendered:
         events = [build_event(group, options, decision, current) for group, decision, current in decided]
         counts, bad = counts_of(events)
         lines: list[Line] = []

@@ -17,7 +17,7 @@ import pyarrow as pa
 from eventlog.changes.from_rows import GroupReading, group_reader
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.checks import CheckedRow
-from eventlog.core.events import READS, CurrentRow, Decided, Decision, ids_of
+from eventlog.core.events import READS, CurrentRow, Decided, Decision, QueryBack, ids_of
 from eventlog.core.fold import object_of
 from eventlog.core.typed import is_multi_valued
 from eventlog.errors import FormatError, NotExpressible, RowError, ValueRange, shown
@@ -120,7 +120,9 @@ def renderer(job: Job) -> Render:
     schemas = {name: _schema(table, options) for name, table in change_tables.items()}
     values = {name: _ValueWriter(table, options) for name, table in change_tables.items()}
 
-    def render(decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow]) -> Rendered:
+    def render(
+        decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow], query_back: QueryBack
+    ) -> Rendered:
         try:
             return attempt(decided, places, log_rows, is_careful=False)
         except _NotStorable:

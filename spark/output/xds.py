@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from eventlog.config.load import Config
-from eventlog.core.events import Decided, Outgoing, association_of, build_event
+from eventlog.core.events import Decided, Outgoing, QueryBack, association_of, build_event
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.qlik.sequence import WriterState
@@ -112,7 +112,9 @@ def renderer(job: Job) -> Render:
     options = job.options.events
     is_told = job.output.form == "parquet"
 
-    def render(decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow]) -> Rendered:
+    def render(
+        decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow], query_back: QueryBack
+    ) -> Rendered:
         events = [build_event(group, options, decision, current) for group, decision, current in decided]
         written = [event for event in events if event.operation is not None]
         if len(written) < len(events):

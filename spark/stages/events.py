@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final
 
-from eventlog.core.events import Decided, asks_for_values, decide
+from eventlog.core.catalog import Attribute, ObjectClass
+from eventlog.core.events import CurrentRow, Decided, asks_for_values, decide
 from eventlog.core.fold import Group, first_id
 from eventlog.model import LogRow
 from eventlog.publisher.context import Context
@@ -47,7 +48,7 @@ class Builder:
     def _part_blobs(
         self, part: int, decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow]
     ) -> Iterator[Blob]:
-        blob, bad, counts, taken = self._render(decided, places, log_rows)
+        blob, bad, counts, taken = self._render(decided, places, log_rows, self._query_back)
         if blob is not None:
             yield Blob(EVENTS, part, places[0], pack_columns(blob))
         if taken is not NOTHING:
@@ -62,7 +63,13 @@ class Builder:
     def _decided(self, groups: Sequence[Group]) -> list[Decided]:
         if not any(map(asks_for_values, groups)):
             return [(group, None, None) for group in groups]
+        return decide(groups, self._query_back)
+
+    def _query_back(
+        self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
+    ) -> Mapping[str, CurrentRow]:
+        """Rows of objects as of the snapshot, by a connection that is opened when the first are asked for."""
         if self._context is None:
             self._context = self._stack.enter_context(snapshot_context(self._job))
         with as_database_errors(self._context.connection):
-            return decide(groups, self._context.query_back)
+            return self._context.query_back(object_class, keys, attributes)

@@ -120,7 +120,7 @@ class _Rendered:
         if is_sequence(flight.first):  # else it was recorded by a publisher of another format
             for place, (event, _) in zip(places, left, strict=True):
                 self._sequences[place] = sequence_at(flight.first, event.place)
-        blob, unwritten, counts, _ = self._render(decided, places, groups.log_rows)
+        blob, unwritten, counts, _ = self._render(decided, places, groups.log_rows, context.query_back)
         if blob is not None:
             self._blobs.append(blob)
         counted = Counter(counts)

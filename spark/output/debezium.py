@@ -1,0 +1,97 @@
+"""Events as change events of Debezium: what the three stages do for the format ``debezium`` (spec/debezium.md).
+
+Events are written by the publisher's own functions; what they do not say of their rows is read from the snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from eventlog.config.load import Config
+from eventlog.config.urls import connection_url
+from eventlog.core.events import Decided, QueryBack, build_event
+from eventlog.core.options import parse_options, same_fields
+from eventlog.debezium.format import line_of
+from eventlog.debezium.options import WriteOptions
+from eventlog.debezium.writer import EnvelopeWriter
+from eventlog.model import LogRow, Verdict
+from eventlog.publisher.debezium import EventRecords
+from eventlog.publisher.open import value_options
+from eventlog.publisher.whole_rows import CurrentRows, read_whole_rows
+from eventlog.qlik.sequence import WriterState
+from eventlog.sql.registry import parse_url
+from spark.job import Job, Numbered, catalog
+from spark.output.directory import Directory
+from spark.output.formats import RECEIVER, Columns, Render, Rendered, counts_of
+from spark.output.part_files import ENDINGS, OutputFile, PartFiles
+
+FORMS: Final = ("lines",)
+
+
+def read_options(config: Config, options: Mapping[str, Any], form: str) -> WriteOptions:
+    """Those of ``[format]``, as the publisher takes them, under those of the request."""
+    database = parse_url(connection_url(config.database)).database or ""
+    configured = {**same_fields(config.format, WriteOptions), "topic": config.sink.topic, "database": database}
+    return parse_options(WriteOptions, {**configured, **options}, "the backlog's Debezium events")
+
+
+def renderer(job: Job) -> Render:
+    """Groups to the records of their events, as the publisher would send them."""
+    options: WriteOptions = job.output.options
+    writer = EnvelopeWriter(options, catalog(job), utc_now=lambda: job.started)
+    records = EventRecords(writer, catalog(job), value_options(job.config))
+
+    def render(
+        decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow], query_back: QueryBack
+    ) -> Rendered:
+        events = [build_event(group, job.options.events, decision, current) for group, decision, current in decided]
+        current_rows: CurrentRows = {}
+        if options.missing_columns == "read_back":
+            events, current_rows = read_whole_rows(events, query_back)
+        counts, bad = counts_of(events)
+        kept: list[int] = []
+        lines: list[bytes] = []
+        for place, event in zip(places, events, strict=True):
+            if event.operation is None or event.object_id is None:
+                continue
+            time = records.time_of(log_rows[event.ids[0]])
+            written = records.write(event, time, current_rows.get(event.object_id))
+            if isinstance(written, Verdict):
+                bad += [(record_id, RECEIVER, written.message) for record_id in event.contributed]
+                counts[event.operation] -= 1
+                counts["rows_published"] -= len(event.contributed)
+                continue
+            kept.append(place)
+            lines.append(b"".join(line_of(record, options.lines) for record in written))
+        return Rendered({"place": kept, "lines": lines} if kept else None, bad, counts)
+
+    return render
+
+
+def write(
+    job: Job, directory: Directory, part: int, blobs: Sequence[Columns], before: Numbered, sequences: Mapping[int, str]
+) -> tuple[list[OutputFile], Numbered]:
+    """The records of a part in queue order as lines of files."""
+    found = sorted(event for blob in blobs for event in zip(blob["place"], blob["lines"], strict=True))
+    output = job.output
+    name = partial(_name, job.name, part, ENDINGS[output.compression])
+    with PartFiles(directory, name, output.max_bytes, output.compression) as files:
+        for place, lines in found:
+            files.add([lines], 1, lines.count(b"\n"), place, place)
+    return files.files, before
+
+
+def _name(job: str, part: int, ending: str, number: int) -> str:
+    return f"part-{part:06d}-{number:05d}-{job}.jsonl{ending}"
+
+
+def folders(job: Job) -> list[str]:
+    """There are none."""
+    return []
+
+
+def finish(job: Job, directory: Directory, files: Sequence[OutputFile], state: WriterState) -> list[str]:
+    """Nothing stands beside the files of the parts."""
+    return []
