@@ -54,15 +54,11 @@ def event_to_change(event: Event, catalog: Catalog | None = None, values: ValueO
 @lru_cache(maxsize=16)
 def _event_reader(catalog: Catalog | None, values: ValueOptions) -> Callable[[Event], Change]:
     """The function behind ``event_to_change`` for many events: what follows from the classes is looked up once."""
-    classes: dict[str, _ClassReader] = {}
+    reader_of = lru_cache(maxsize=_MOST_CLASSES)(lambda name: _ClassReader(class_of(catalog, name), values))
 
     def read(event: Event) -> Change:
         operation, class_name, association, event_id, attributes = event
-        reader = classes.get(class_name)
-        if reader is None:
-            if len(classes) >= _MOST_CLASSES:
-                classes.clear()
-            reader = classes[class_name] = _ClassReader(class_of(catalog, class_name), values)
+        reader = reader_of(class_name)
         try:
             parsed = parse_association(association)
             key = typed_key(parsed.key, reader.object_class)
@@ -92,18 +88,14 @@ def outgoing_reader(catalog: Catalog, values: ValueOptions) -> ReadOutgoing:
 
     The position of a change is the event-id without the number of its sendings. The function raises FormatError.
     """
-    classes: dict[ObjectClass, _ClassReader] = {}
+    reader_of = lru_cache(maxsize=_MOST_CLASSES)(lambda object_class: _ClassReader(object_class, values))
     schema = catalog.schema
 
     def read(event: Outgoing, commit_time: datetime | None, user: str | None) -> Change:
         assert event.object_id is not None
         assert event.operation is not None
         object_class, key_text = event.object_id
-        reader = classes.get(object_class)
-        if reader is None:
-            if len(classes) >= _MOST_CLASSES:
-                classes.clear()
-            reader = classes[object_class] = _ClassReader(object_class, values)
+        reader = reader_of(object_class)
         try:
             key = key_reader(object_class)(key_text)
             before, after, changed = reader.images_of(event, key)
@@ -174,7 +166,11 @@ class _ClassReader:
                 multi_valued = any(len(step.values) > 1 for step in steps)
             if name not in after:
                 changed.append(name)
-            is_known, old, after[name] = _net_of_many_texts(steps, read) if multi_valued else _net_of_one(steps, read)
+            is_known, old, after[name] = (
+                net_of_many((op, tuple(map(read, texts))) for op, texts in steps)
+                if multi_valued
+                else _net_of_one(steps, read)
+            )
             if is_known:
                 before[name] = old
                 knows_before = True
@@ -236,17 +232,13 @@ def attribute_reader(value_type: str, attribute: Attribute | None, values: Value
     return lambda text: read(parse_association(text).key[0].value)
 
 
-class Net(NamedTuple):
-    """The net effect on an attribute: ``old`` counts where it ``is_known``; of a multi-valued one tuples of what was
-    removed and added.
-    """
-
-    is_known: bool
-    old: Value
-    new: Value
+Net: TypeAlias = tuple[bool, Value, Value]
+"""The net effect on an attribute: whether its old value is known, the old value and the new one; of a multi-valued
+attribute tuples of what was removed and of what was added.
+"""
 
 
-def _net_of_one(steps: Sequence[Step], read: ReadValue) -> tuple[bool, Value, Value]:
+def _net_of_one(steps: Sequence[Step], read: ReadValue) -> Net:
     """Of a single-valued attribute: the first value removed that was not added before, and what is there at the end."""
     # Nearly all are of these two shapes: from old to new, and a first value.
     if len(steps) == 2:
@@ -277,10 +269,6 @@ def _net_of_one(steps: Sequence[Step], read: ReadValue) -> tuple[bool, Value, Va
     return is_known, old, current
 
 
-def _net_of_many_texts(steps: Sequence[Step], read: ReadValue) -> Net:
-    return net_of_many((op, tuple(map(read, texts))) for op, texts in steps)
-
-
 def net_of_many(steps: Iterable[tuple[Op, tuple[Value, ...]]]) -> Net:
     """The net effect of steps on a multi-valued attribute; what remove-all-values removes is not known."""
     removed: list[Value] = []
@@ -296,4 +284,4 @@ def net_of_many(steps: Iterable[tuple[Op, tuple[Value, ...]]]) -> Net:
                 back.remove(value)
             else:
                 forth.append(value)
-    return Net(is_known, tuple(removed) if is_known else None, tuple(added))
+    return is_known, tuple(removed) if is_known else None, tuple(added)

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Database
 from eventlog.errors import DatabaseError, TriggerError, together
-from eventlog.sql.dialects.postgresql import doctor
+from eventlog.sql.dialects.postgresql import plan_warnings
 from eventlog.sql.dialects.postgresql.compare import (
     compare_quoting,
     compare_table,
@@ -85,8 +85,8 @@ class PostgresTriggers(Triggers):
             *drop_all(installed, kept=compiled, reason=NO_LONGER_WATCHED),
             *(action for action in quoting if action.kind == "drop"),
         ]
-        warnings = doctor.warnings(schema, declared, compiled, facts, installed)
-        return TriggerPlan(tuple(actions), tuple(warnings), doctor.not_captured(schema, declared, facts))
+        warnings = plan_warnings.warnings(schema, declared, compiled, facts, installed)
+        return TriggerPlan(tuple(actions), tuple(warnings), plan_warnings.not_captured(schema, declared, facts))
 
     def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
         log = self.find_log(conn, log)

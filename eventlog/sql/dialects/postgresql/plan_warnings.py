@@ -1,7 +1,4 @@
-"""What a plan of triggers tells people: warnings, and what no trigger sees (spec/triggers.md 1, 7.1).
-
-What ``doctor`` asks of PostgreSQL is all in doctor.sql.
-"""
+"""What a plan of triggers tells people: warnings, and what no trigger sees (spec/triggers.md 1, 7.1)."""
 
 from __future__ import annotations
 
@@ -17,22 +14,22 @@ def warnings(
 ) -> list[str]:
     """Sentences on what is declared; ``compiled`` stands in the same order."""
     sentences: list[str] = []
-    of_each = [made for made in compiled if not made.is_replicated]
-    for triggers, made in zip(declared, of_each, strict=True):
-        sentences += _keys(triggers, made)
-        sentences += _replicated(triggers, made)
-        sentences += _filtered(schema, triggers, made, facts)
-        sentences += _order(made, installed)
-        sentences += _partitions(made, installed)
+    of_each = [one for one in compiled if not one.is_replicated]
+    for triggers, one in zip(declared, of_each, strict=True):
+        sentences += _keys(triggers, one)
+        sentences += _replicated(triggers, one)
+        sentences += _filtered(schema, triggers, one, facts)
+        sentences += _order(one, installed)
+        sentences += _partitions(one, installed)
     return list(dict.fromkeys(sentences))
 
 
-def _keys(triggers: TableTriggers, made: Compiled) -> Iterable[str]:
+def _keys(triggers: TableTriggers, compiled: Compiled) -> Iterable[str]:
     if not (isinstance(triggers, ClassTriggers) and triggers.keys_may_shift):
         return
     how = (
         "logged a statement"
-        if "u" in made.by_statement
+        if "u" in compiled.by_statement
         else "still logged row by row, since the table is "
         + ("partitioned" if triggers.table.partitioned else "in an inheritance tree")
     )
@@ -42,17 +39,17 @@ def _keys(triggers: TableTriggers, made: Compiled) -> Iterable[str]:
     )
 
 
-def _replicated(triggers: TableTriggers, made: Compiled) -> Iterable[str]:
-    if triggers.always and made.by_statement:
-        what = "changes" if len(made.by_statement) > 1 else "UPDATEs"
+def _replicated(triggers: TableTriggers, compiled: Compiled) -> Iterable[str]:
+    if triggers.always and compiled.by_statement:
+        what = "changes" if len(compiled.by_statement) > 1 else "UPDATEs"
         yield (
             f"{triggers.table.name}: {what} are logged a statement, but what a replication applies is logged row by "
             "row, since an apply worker fires row triggers only"
         )
 
 
-def _filtered(schema: str, triggers: TableTriggers, made: Compiled, facts: Facts) -> Iterable[str]:
-    read = {(made.schema, made.table)}
+def _filtered(schema: str, triggers: TableTriggers, compiled: Compiled, facts: Facts) -> Iterable[str]:
+    read = {(compiled.schema, compiled.table)}
     if isinstance(triggers, ChildTriggers):
         read.add((triggers.owner_schema or schema, triggers.owner.name))
     for place in sorted(read & facts.filtered):
@@ -62,35 +59,35 @@ def _filtered(schema: str, triggers: TableTriggers, made: Compiled, facts: Facts
         )
 
 
-def _order(made: Compiled, installed: Installed) -> Iterable[str]:
-    first = min(trigger.name.encode() for trigger in made.triggers)
-    for row in installed.triggers.get((made.schema, made.table), ()):
+def _order(compiled: Compiled, installed: Installed) -> Iterable[str]:
+    first = min(trigger.name.encode() for trigger in compiled.triggers)
+    for row in installed.triggers.get((compiled.schema, compiled.table), ()):
         is_after = not row.type & (BEFORE | INSTEAD)
         is_foreign = row.marker is None or not MARKER.match(row.marker)
         if not is_after or row.enabled == "D" or not is_foreign:
             continue
         meets = [
-            trigger for trigger in made.triggers if not trigger.type & BEFORE and row.type & trigger.type & _EVENTS
+            trigger for trigger in compiled.triggers if not trigger.type & BEFORE and row.type & trigger.type & _EVENTS
         ]
         by_statement = [trigger for trigger in meets if not trigger.type & ROW]
         is_row = bool(row.type & ROW)
         if is_row and by_statement:
             yield (
-                f"trigger {row.name} of {made.table} fires for each row, before ours for the statement: what it writes "
+                f"trigger {row.name} of {compiled.table} fires for each row, before ours for the statement: what it writes "
                 "is logged before the change it answers"
             )
         elif row.name.encode() < first and (is_row or by_statement) and meets:
             yield (
-                f"trigger {row.name} of {made.table} fires before ours: what it writes is logged before the change it "
+                f"trigger {row.name} of {compiled.table} fires before ours: what it writes is logged before the change it "
                 "answers; give it a name that sorts behind _tgr_"
             )
 
 
-def _partitions(made: Compiled, installed: Installed) -> Iterable[str]:
-    for partition, trigger in made.partitions.items():
+def _partitions(compiled: Compiled, installed: Installed) -> Iterable[str]:
+    for partition, trigger in compiled.partitions.items():
         if trigger is None and not installed.on(*partition):
             yield (
-                f"TRUNCATE of partition {'.'.join(partition)} of {made.table} is not captured: the role that "
+                f"TRUNCATE of partition {'.'.join(partition)} of {compiled.table} is not captured: the role that "
                 "applies the triggers does not own it, or may not read all of its rows; apply as its owner"
             )
 
