@@ -19,7 +19,7 @@ from eventlog import cli
 from eventlog.config.load import load
 from eventlog.conversion import read_map
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
 SPECIFICATION = ROOT / "docs" / "spec"
 ids = [page.name for page in PAGES]
 
@@ -45,7 +45,8 @@ def anchors(page: Path) -> set[str]:
 
 def test_the_readme_names_every_page() -> None:
     readme = PAGES[0].read_text(encoding="utf-8")
-    assert [page.name for page in PAGES[1:] if f"(docs/{page.name})" not in readme] == []
+    names = [page.relative_to(ROOT) for page in PAGES[1:]]
+    assert [name for name in names if f"({name})" not in readme] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
@@ -88,8 +89,8 @@ def commands(page: Path) -> list[list[str]]:
     text = page.read_text(encoding="utf-8")
     lines = [line for block in fenced(page, "sh") for line in block.replace("\\\n", " ").splitlines()]
     lines += re.findall(r"`(eventlog [^`]*?--?\w[^`|]*)`", re.sub(r"(?s)```.*?```", "", text))
-    split = [shlex.split(part, comments=True) for line in lines for part in line.split("&&")]
-    return [words[1:] for words in split if words and words[0] == "eventlog"]
+    parts = [part.strip().partition(" | ")[0] for line in lines for part in line.split("&&")]
+    return [shlex.split(part, comments=True)[1:] for part in parts if part.startswith("eventlog ")]
 
 
 def test_the_pages_show_commands() -> None:
