@@ -73,13 +73,13 @@ def _order(compiled: Compiled, installed: Installed) -> Iterable[str]:
         is_row = bool(row.type & ROW)
         if is_row and by_statement:
             yield (
-                f"trigger {row.name} of {compiled.table} fires for each row, before ours for the statement: what it writes "
-                "is logged before the change it answers"
+                f"trigger {row.name} of {compiled.table} fires for each row, before ours for the statement: what it "
+                "writes is logged before the change it answers"
             )
         elif row.name.encode() < first and (is_row or by_statement) and meets:
             yield (
-                f"trigger {row.name} of {compiled.table} fires before ours: what it writes is logged before the change it "
-                "answers; give it a name that sorts behind _tgr_"
+                f"trigger {row.name} of {compiled.table} fires before ours: what it writes is logged before the change "
+                "it answers; give it a name that sorts behind _tgr_"
             )
 
 
