@@ -41,7 +41,7 @@ lint: setup
 	$(BIN)/lint-imports
 
 docs: setup
-	$(SITE) build --quiet
+	$(SITE) build
 
 docs-serve: setup
 	$(SITE) serve
