@@ -7,7 +7,10 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final
 
 import pytest
@@ -18,8 +21,10 @@ from shared import execute, fetch, statuses, url_of
 
 from eventlog import cli
 from eventlog.config.load import Config, load
+from eventlog.errors import ReceiverAway
 from eventlog.model import Answer
 from eventlog.publisher.context import Counters
+from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open import open_context, open_sink
 from eventlog.publisher.sinks import Document
@@ -180,6 +185,57 @@ def test_one_refused_event_does_not_keep_the_others_of_its_document(database: sa
     messages = [message for (message,) in fetch(database, "SELECT message FROM eventlog_error ORDER BY record_id")]
     assert any("several values" in message and "class of its own" in message for message in messages)
     assert any("column 'salary' of public.usr" in message for message in messages)
+    assert set(statuses(database).values()) == {"S", "E"}
+
+
+def test_what_was_in_flight_is_sent_again_with_whole_rows(database: sa.Engine, configure: Configure) -> None:
+    """A publisher that was killed knows the rows of its events by their numbers alone."""
+    config = configure({"type": "stdout"})
+    execute(database, "INSERT INTO usr VALUES (1, 'Ada', 1.50), (2, 'Bob', 2.50), (3, 'Cy', 3.50)")
+    install(config)
+    execute(database, "UPDATE usr SET fname = lower(fname)")
+
+    class Away(Kept):
+        def send(self, document: Document) -> Answer:
+            raise ReceiverAway("away")
+
+    with open_context(config, Counters()) as context:
+        run_cycle(context, recover(context), Away(), lambda: False)
+    assert len(fetch(database, "SELECT 1 FROM eventlog_inflight")) == 1
+    execute(database, "DELETE FROM usr WHERE idu = 2")
+    sink = Kept()
+    publish(config, sink)
+    told = [(value["op"], (value["after"] or value["before"])["idu"]) for value in sink.values]
+    assert told == [("u", 1), ("u", 3), ("d", 2)]
+    assert [value["after"]["salary"] for value in sink.values[:2]] == ["AJY=", "AV4="]
+    assert set(statuses(database).values()) == {"S"}
+
+
+def test_a_web_hook_gets_an_event_a_request_and_answers_by_its_status(
+    database: sa.Engine, configure: Configure
+) -> None:
+    """As Debezium Server's HTTP sink sends them; what the format does not hold is an error without a request."""
+    got: list[tuple[str | None, dict[str, Any]]] = []
+
+    class Hook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            got.append((self.headers["Content-Type"], json.loads(body)))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hook) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        config = configure({"type": "http", "url": f"http://127.0.0.1:{server.server_port}/"})
+        config = replace(config, publisher=replace(config.publisher, batch_size=1))
+        install(config)
+        execute(database, "INSERT INTO usr VALUES (1, 'Ada')", "INSERT INTO usr VALUES (2, 'Bob', 'NaN')")
+        publish(config)
+        server.shutdown()
+    assert [(kind, value["after"]["fname"]) for kind, value in got] == [("application/json", "Ada")]
     assert set(statuses(database).values()) == {"S", "E"}
 
 
