@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import gc
 import os
 import sys
 import traceback
@@ -35,7 +36,11 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command = getattr(import_module(f"eventlog.cli.{name}"), name)
+        gc.disable()  # modules are many objects, and none of them garbage
+        try:
+            command = getattr(import_module(f"eventlog.cli.{name}"), name)
+        finally:
+            gc.enable()
         assert isinstance(command, click.Command)
         return help.with_examples(name, command)
 

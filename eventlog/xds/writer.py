@@ -10,7 +10,7 @@ Characters that XML 1.0 cannot hold have been refused before (spec/event-log.md 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -167,7 +167,19 @@ def _element(operation: str, class_name: str) -> tuple[str, str]:
     return f'<{operation} class-name="{escape_attribute(class_name)}" event-id="', f"</{operation}>"
 
 
-@lru_cache(maxsize=_NAMES_KEPT)
+class _Prepared(dict[Any, tuple[str, ...]]):
+    """What ``make`` gives of an attribute, made once; found in half the time of an lru_cache, for every row."""
+
+    def __init__(self, make: Callable[[Any], tuple[str, ...]]) -> None:
+        self._make = make
+
+    def __missing__(self, attribute: Any) -> tuple[str, ...]:
+        if len(self) >= _NAMES_KEPT:
+            self.clear()
+        made = self[attribute] = self._make(attribute)
+        return made
+
+
 def _modification(attribute: Any) -> tuple[str, str, str, str, str, str]:
     """What stands around the values of a modify-attr: its start, what leads up to a value that goes, between it and the
     one that comes, up to the only value where all go, and where none goes, and what follows the last; this is empty for
@@ -185,12 +197,13 @@ def _modification(attribute: Any) -> tuple[str, str, str, str, str, str]:
     )
 
 
-@lru_cache(maxsize=_NAMES_KEPT)
 def _addition(attribute: Any) -> tuple[str, str]:
     """The start of an add-attr, and what leads up to its first value, empty for a type of ``_SPECIAL_TYPES``."""
     start = f'<add-attr attr-name="{escape_attribute(attribute.name)}">'
     return start, f'{start}<value type="{attribute.value_type}">' if attribute.value_type not in _SPECIAL_TYPES else ""
 
+
+_modifications, _additions = _Prepared(_modification), _Prepared(_addition)
 
 # A special time stands among the seconds of its attribute (spec/xds.md 6.3).
 _no_seconds = re.compile("[^-0-9]|[0-9]-").search
@@ -204,7 +217,7 @@ def _body(operation: str, steps: Sequence[Written]) -> str:
     previous: Any = None
     if operation == _ADD:
         for _, _, _, attribute, _, new in steps:
-            start, first = _addition(attribute)
+            start, first = _additions[attribute]
             if type(new) is str and first:
                 part = f"{first}{escape_text(new)}</value>{_END_ADD}"
             else:
@@ -216,7 +229,7 @@ def _body(operation: str, steps: Sequence[Written]) -> str:
             previous = attribute
         return "".join(parts)
     for _, _, _, attribute, old, new in steps:
-        start, remove, then_add, remove_all, add, end = _modification(attribute)
+        start, remove, then_add, remove_all, add, end = _modifications[attribute]
         # Types are compared, and the usual text is escaped here, since this runs for nearly every row.
         if type(new) is not str or not end or isinstance(old, tuple):
             part = f"{start}{_step(attribute.value_type, old, new)}{_END_MODIFY}"
