@@ -48,11 +48,15 @@ _REPEATED = 200
 
 @dataclass
 class Spent:
-    """CPU of the publisher's thread inside what only the monitor asks for; ``calls`` of it by name."""
+    """CPU of the publisher's thread inside what only the monitor asks for; ``calls`` of it by name.
+
+    ``scraping``: CPU of the client that scrapes, which stands in this process here.
+    """
 
     by_name: Counter[str] = field(default_factory=Counter)
     calls: Counter[str] = field(default_factory=Counter)
     depth: int = 0
+    scraping: float = 0.0
 
     @property
     def cpu(self) -> float:
@@ -120,7 +124,7 @@ def server_cpu(bench: common.Server, config: Config) -> dict[str, float]:
 
 
 @contextmanager
-def watched(config: Config, counters: Counters, is_on: bool) -> Iterator[Any]:
+def watched(config: Config, counters: Counters, is_on: bool, spent: Spent) -> Iterator[Any]:
     """The observer of a monitor that is scraped every five seconds, or none."""
     if not is_on:
         yield SILENT
@@ -132,6 +136,7 @@ def watched(config: Config, counters: Counters, is_on: bool) -> Iterator[Any]:
     def scrape() -> None:
         while not ended.wait(5.0):
             urllib.request.urlopen(f"http://{listen}/metrics", timeout=30).read()
+            spent.scraping = time.thread_time()
 
     scraping = threading.Thread(target=scrape)
     with monitoring(config, listen, counters, lambda *_: None):  # type: ignore[arg-type, return-value]
@@ -150,7 +155,7 @@ def publish(bench: common.Server, config: Config, is_on: bool, rows: int, spent:
     drain._load(bench)
     counters = Counters()
     with (
-        watched(config, counters, is_on) as observer,
+        watched(config, counters, is_on, spent) as observer,
         open_to_publish(config, counters) as opened,
         closing(open_sink(config, io.StringIO())) as sink,
         counting(spent),
@@ -162,7 +167,7 @@ def publish(bench: common.Server, config: Config, is_on: bool, rows: int, spent:
         server = meter.stop().server or 0.0
     if counters.rows_published != rows:
         raise SystemExit(f"{counters.rows_published} of {rows} rows were published")
-    return Run(thread, whole - thread, server)
+    return Run(thread, whole - thread - spent.scraping, server)
 
 
 def cpu_of_imports() -> tuple[float, float]:

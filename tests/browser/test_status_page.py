@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 
 from publishers import LONG, make_log, process, write
 from shared import wait_until
+
+from eventlog.config.load import load
+from eventlog.publisher.monitor.open import monitoring_job
 
 webdriver = pytest.importorskip("selenium.webdriver")
 from selenium.webdriver.common.by import By  # noqa: E402
@@ -161,3 +165,25 @@ def test_the_page_fits_the_screen(log: sa.Engine, browser: Any, tmp_path: Path, 
         wait_until(lambda: "success" in text(browser, "sent"), "it is published")
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_a_backlog_job_shows_its_stage_and_what_is_left_and_no_queue_of_a_publisher(browser: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    url = "postgresql://nobody@localhost:1/x"
+    config = load(None, {"EVENTLOG_DATABASE_URL": url, "EVENTLOG_MONITOR_INTERVAL": "1"})
+    done = SimpleNamespace(share=0.0, rows=0, events=0, total=2000, parts="")
+    with (
+        monitoring_job(config, listen, "/out", "xds", lambda *_: None) as activity,  # type: ignore[arg-type, return-value]
+        activity.during("converting", lambda: done),
+    ):
+        browser.get_log("browser")
+        browser.get(f"http://{listen}/")
+        wait_until(lambda: text(browser, "words").startswith("converting"), "the stage is shown")
+        done.share, done.rows, done.events, done.parts = 0.5, 1000, 400, "5 of 10"
+        wait_until(lambda: "1,000 of 2,000" in text(browser, "tiles"), "the rows are shown")
+        assert "50 %" in text(browser, "tiles")
+        assert "5 of 10" in text(browser, "tiles")
+        assert not browser.find_element(By.ID, "parked-title").is_displayed()
+        assert browser.find_element(By.ID, "ask-queue").is_displayed()
+        assert complaints(browser) == []

@@ -33,8 +33,6 @@ _TIMES_KEPT: Final = 10_000
 
 _LOOKS_SHARE: Final = 100.0
 """A look that takes long comes seldom: its time, so many times over, passes before the next one."""
-_DELAY_INTERVAL: Final = 1.0
-"""Seconds between flights whose event_time is read to know how late they are answered."""
 
 
 class State(NamedTuple):
@@ -200,7 +198,7 @@ class Activity(Observer):
         self._works()
         self._event_times = dict(event_times)
         if event_times:
-            self._event_times_due = self.clock() + _DELAY_INTERVAL
+            self._event_times_due = self.clock() + self.interval
 
     @property
     def wants_event_times(self) -> bool:
