@@ -22,6 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -41,6 +42,7 @@ from eventlog.qlik.errors import SequenceExhausted
 from eventlog.qlik.file_tables import STATE_FILE
 from eventlog.sql.bulk import Part
 from eventlog.sql.connection import as_database_errors, describe
+from spark.cluster import cores_of_executors, preflight
 from spark.hold import (
     Extent,
     begin_marking,
@@ -54,7 +56,7 @@ from spark.hold import (
     verify,
 )
 from spark.job import Job, Numbered, Output, without_settings_of_others
-from spark.log_source import PARTITION_ROWS, place_for
+from spark.log_source import PARTITION_ROWS, Place, place_for
 from spark.output.directory import MANIFEST, Claim, Directory, begin, finish, resume
 from spark.output.formats import format_named
 from spark.output.part_files import COMPRESSIONS, IDS, MARKED, Manifest, PartReport, manifest_of, part_report
@@ -62,9 +64,12 @@ from spark.session import (
     Done,
     Watch,
     as_spark_failed,
+    by_number,
+    context_of,
     cores_of,
     is_local,
     open_session,
+    running_session,
     shown,
     spark_progress,
     unwatched,
@@ -95,14 +100,15 @@ class Request:
     ``eventlog convert`` takes them, and, of the Qlik formats, ``last_sequence``: the change sequence behind which they
     are numbered. ``form`` (None = the format's usual one), ``compression``, ``max_file_bytes``: of the files.
     ``partition_rows`` at most are read by one task; ``connections`` at most are open at once beside the driver's two,
-    0 = as many as tasks run at once. ``copy``: no row is held, and none can be marked. ``watch`` is told what is done,
-    such as the monitor.
+    0 = as many as tasks run at once. ``copy``: no row is held, and none can be marked. ``conf``: settings of the Spark
+    that is started. ``watch`` is told what is done, such as the monitor.
     """
 
     out: str
     master: str | None = "local[*]"
     mark: bool = False
     copy: bool = False
+    conf: Mapping[str, str] = field(default_factory=dict)
     format: str = "xds"
     options: Mapping[str, Any] = field(default_factory=dict)
     last_sequence: str | None = None
@@ -255,20 +261,18 @@ def _convert(
     )
     engine = context.connection.engine
     with ExitStack() as stack:
-        session = _session_in_background(stack, request.master)
+        session, place, cores = _open(stack, request, context, directory)
         holder = stack.enter_context(engine.connect()).execution_options(**context.dialect.snapshot_options)
         stack.enter_context(as_database_errors(holder))
         snapshot = context.dialect.export_snapshot(holder)
-        parts, flights = _plan(request, context, holder)
+        parts, flights = _plan(request, context, holder, cores)
         extent = extent_of(context, holder, flights)
         spark = session()
         database = context.dialect.reflect(holder, class_schema(config))
         config = with_tables(config, database, context.log)
-        on_this_machine = is_local(str(spark.sparkContext.master))
-        cores = spark.sparkContext.defaultParallelism
         job = Job(
             name=uuid.uuid4().hex[:12],
-            place=stack.enter_context(place_for(engine.url, context.log, on_this_machine=on_this_machine)),
+            place=place,
             snapshot=snapshot,
             config=without_settings_of_others(config),
             database=database,
@@ -300,17 +304,29 @@ def _before(request: Request, output: Output, rows: int) -> Numbered:
     return Numbered(number, prefix)
 
 
-def _session_in_background(stack: ExitStack, master: str | None) -> Callable[[], SparkSession]:
-    """Begin to start Spark, which takes seconds; the function waits for it."""
+def _open(
+    stack: ExitStack, request: Request, context: Context, directory: Directory
+) -> tuple[Callable[[], SparkSession], Place, int]:
+    """Begin to start Spark, which takes seconds, and wait only for a cluster, whose executors are looked at; a function
+    that waits for the session, the log as workers reach it, and how many tasks run at once.
+    """
+    running = running_session()
     threads = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="eventlog-spark"))
-    future: Future[SparkSession] = threads.submit(open_session, master)
-    return future.result
+    future: Future[SparkSession] = threads.submit(open_session, request.master, running=running, conf=request.conf)
+    started = None if running is None and is_local(request.master or "") else future.result()
+    spark_context = None if started is None else context_of(started)
+    is_near = started is None or (spark_context is not None and is_local(str(spark_context.master)))
+    url = context.connection.engine.url
+    place = stack.enter_context(place_for(url, context.log, on_this_machine=is_near))
+    if started is not None and not is_near:
+        preflight(started, place, directory)
+        return future.result, place, cores_of_executors(started)
+    cores = cores_of(request.master) if spark_context is None else int(spark_context.defaultParallelism)
+    return future.result, place, cores
 
 
-def _plan(request: Request, context: Context, holder: Connection) -> tuple[tuple[Part, ...], list[Flight]]:
-    parts = context.dialect.log_parts(
-        holder, context.log, Status.NEW, 1, _LAST, request.partition_rows, 2 * cores_of(request.master)
-    )
+def _plan(request: Request, context: Context, holder: Connection, cores: int) -> tuple[tuple[Part, ...], list[Flight]]:
+    parts = context.dialect.log_parts(holder, context.log, Status.NEW, 1, _LAST, request.partition_rows, 2 * cores)
     return tuple(parts), read_recorded(holder, context.log).flights
 
 
@@ -321,9 +337,9 @@ def _buckets(request: Request, cores: int, rows: int) -> int:
 
 def _run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport]:
     """The three stages (``read``, ``fold``, ``write``); the reports of the parts in their order."""
-    context = spark.sparkContext
-    events = context.accumulator(0)
-    count = events.add
+    context = context_of(spark)
+    events = None if context is None else context.accumulator(0)
+    count = _nowhere if events is None else events.add
 
     def read_parts(batches: Iterator[object]) -> Iterator[object]:
         return read.read_parts(job, batches)
@@ -338,26 +354,32 @@ def _run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "16")
     parts = len(job.parts)
     at_once = min(parts, request.connections) if request.connections else parts
-    reports = (
-        spark.range(1, parts + 1, numPartitions=at_once)
-        .mapInArrow(read_parts, shuffle.SCHEMA)
-        .repartitionById(job.buckets, "target")
-        .sortWithinPartitions("kind", "target", "first_id")
-        .mapInArrow(fold_buckets, shuffle.SCHEMA)
-        .repartitionById(parts + 1, "target")
-        .mapInArrow(write_parts, write.SCHEMA)
-    )
-    context.setJobGroup(job.name, "event log to documents", interruptOnCancel=True)
+    blobs = spark.range(1, parts + 1, numPartitions=at_once).mapInArrow(read_parts, shuffle.SCHEMA)
+    in_buckets = by_number(blobs, job.buckets, "target").sortWithinPartitions("kind", "target", "first_id")
+    in_parts = by_number(in_buckets.mapInArrow(fold_buckets, shuffle.SCHEMA), parts + 1, "target")
+    reports = in_parts.mapInArrow(write_parts, write.SCHEMA)
     rows = sum(part.rows for part in job.parts)
-    progress = spark_progress(context, job.name, rows, lambda: int(events.value))
+    progress: Callable[[], Done] = partial(Done, 0.0, 0, 0, total=rows)  # Spark Connect does not tell
+    if context is not None and events is not None:
+        context.setJobGroup(job.name, "event log to documents", interruptOnCancel=True)
+        progress = spark_progress(context, job.name, rows, partial(getattr, events, "value"))
+    else:
+        spark.addTag(job.name)
     what_then = "nothing was marked and nothing is lost; run the same command again"
     try:
         with shown("converting", progress, request.quiet, request.watch), as_spark_failed(what_then):
             written = reports.collect()
     except KeyboardInterrupt:
-        context.cancelJobGroup(job.name)
+        if context is None:
+            spark.interruptTag(job.name)
+        else:
+            context.cancelJobGroup(job.name)
         raise
     return sorted((part_report(json.loads(row.report)) for row in written), key=lambda report: report.part)
+
+
+def _nowhere(_number: int) -> None:
+    pass
 
 
 def _finish(

@@ -141,6 +141,15 @@ _NAMES: Final = {
 """The names that ``format_of`` knows, whatever their letter case, as Hadoop matches them."""
 
 
+def _with_time(spark: SparkSession) -> SparkSession:
+    """A session that reads a table that has a TIME, which Spark else refuses; the settings of the other one stay."""
+    if spark.conf.get("spark.sql.timeType.enabled", "false") == "true":
+        return spark
+    own = spark.newSession()
+    own.conf.set("spark.sql.timeType.enabled", "true")
+    return own
+
+
 def _of_format(
     spark: SparkSession, table: FoundTable, file_format: str, first: Path, options: ReadOptions
 ) -> DataFrame:
@@ -148,8 +157,8 @@ def _of_format(
     reader = spark.read.option("pathGlobFilter", _NAMES[file_format]).option("recursiveFileLookup", False)
     match file_format:
         case "parquet":
-            spark.conf.set("spark.sql.timeType.enabled", "true")  # else Spark refuses a table that has a TIME
-            return reader.parquet(place)
+            reader = _with_time(spark).read.option("pathGlobFilter", _NAMES[file_format])
+            return reader.option("recursiveFileLookup", False).parquet(place)
         case "csv":
             return reader.options(**_CSV).csv(place)  # type: ignore[arg-type]
         case _:

@@ -157,7 +157,7 @@ def convert(
         if not waiting:
             return Conversion(tuple(reports), resumed=True)
         kept = [one for one in reports if one.name not in {capture.name for capture in waiting}]
-    session = spark or open_session(master, "eventlog convert")
+    session = open_session(master, "eventlog convert", running=spark)
     if known is None:
         begin(directory, claim, outputs)
     else:

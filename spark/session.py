@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import resources
@@ -23,7 +23,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
@@ -42,15 +42,60 @@ class SparkFailed(EventlogError):
     code: ClassVar[str] = "spark"
 
 
-def open_session(master: str | None, app_name: str = "eventlog backlog") -> SparkSession:
-    """The session that runs already, or a new one on ``master`` (None: what spark-submit says).
+_OWN_SETTINGS: Final = {
+    "spark.sql.adaptive.enabled": "false",  # the sizes of all stages are known
+    "spark.sql.session.timeZone": "UTC",
+}
 
-    On this machine a task that fails, since its worker was killed, say, is tried again as on a cluster. Raises
-    ConfigError without a Java that serves, SparkFailed if Spark does not start.
+
+def running_session() -> SparkSession | None:
+    """The session that this program has already, if it has one."""
+    running: SparkSession | None = SparkSession.getActiveSession() or SparkSession._instantiatedSession
+    return running
+
+
+def own_session(running: SparkSession) -> SparkSession:
+    """A session of our own beside one that runs: its settings are ours, and the other's stay as they are."""
+    own = running.newSession()
+    for name, value in _OWN_SETTINGS.items():
+        own.conf.set(name, value)
+    return own
+
+
+def context_of(spark: SparkSession) -> SparkContext | None:
+    """The context of a session; None where it has none (Spark Connect)."""
+    try:
+        return spark.sparkContext
+    except (PySparkException, AttributeError):
+        return None
+
+
+def by_number(frame: DataFrame, partitions: int, column: str) -> DataFrame:
+    """Rows of one number in one partition. Before PySpark 4.1 those of several numbers may share one."""
+    if hasattr(frame, "repartitionById"):
+        return frame.repartitionById(partitions, column)
+    return frame.repartition(partitions, column)
+
+
+def open_session(
+    master: str | None,
+    app_name: str = "eventlog backlog",
+    *,
+    running: SparkSession | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session of our own beside the one that runs, or else on ``master`` (None: what spark-submit says).
+
+    ``running``: as ``running_session`` has it in the thread of the caller; ``conf``: settings of a Spark that is
+    started here. On this machine a task that fails, since its worker was killed, say, is tried again as on a cluster.
+    Raises ConfigError without a Java that serves, and for ``conf`` where Spark runs already; SparkFailed if Spark does
+    not start.
     """
-    running = SparkSession.getActiveSession()
+    running = running or running_session()
     if running is not None:
-        return running
+        if conf:
+            raise ConfigError(f"{next(iter(conf))} cannot be set: Spark runs already; set it where that is started")
+        return own_session(running)
     # It speaks of pandas' own types; we hand Spark Arrow batches alone.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -58,8 +103,7 @@ def open_session(master: str | None, app_name: str = "eventlog backlog") -> Spar
         check_java()
     builder = SparkSession.builder.appName(app_name)
     settings = {
-        "spark.sql.adaptive.enabled": "false",  # the sizes of all stages are known
-        "spark.sql.session.timeZone": "UTC",
+        **_OWN_SETTINGS,
         "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.reuse": "true",
     }
@@ -75,7 +119,7 @@ def open_session(master: str | None, app_name: str = "eventlog backlog") -> Spar
         }
     elif master is not None:
         settings["spark.master"] = master
-    for name, value in settings.items():
+    for name, value in {**settings, **(conf or {})}.items():
         builder = builder.config(name, value)
     try:
         return builder.getOrCreate()
@@ -89,10 +133,10 @@ def is_local(master: str) -> bool:
 
 
 def cores_of(master: str | None) -> int:
-    """How many tasks run at once, as far as the master's name tells; a guess for a cluster."""
+    """How many tasks run at once on this machine, as the master's name tells; 1 for a cluster."""
     match = _LOCAL.fullmatch(master or "")
     if match is None:
-        return 8
+        return 1
     return os.cpu_count() or 1 if match[1] == "*" else int(match[1] or 1)
 
 

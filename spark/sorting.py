@@ -37,7 +37,7 @@ from eventlog.qlik.file_tables import Part, TableFiles, rows_of_part, stored_tab
 from eventlog.qlik.sequence import Waiting, count_events
 from eventlog.qlik.stored_tables import Reading, nothing_found, reading, source_table
 from spark.captures import Capture, files_of, read_capture, readable
-from spark.session import task_numbers, tune_collector
+from spark.session import by_number, task_numbers, tune_collector
 
 MOST_TASKS: Final = 10_000
 
@@ -88,7 +88,7 @@ def sorted_rows(
             yield from _batches(capture, _rows(form, number, piece, options, strict))
 
     scanned = spark.range(0, len(pieces), 1, min(len(pieces), MOST_TASKS)).mapInArrow(scan, _SCHEMA)
-    in_partitions = scanned.repartitionById(min(len(captures), MOST_TASKS), "capture")
+    in_partitions = by_number(scanned, min(len(captures), MOST_TASKS), "capture")
     return in_partitions.sortWithinPartitions("capture", "key")
 
 

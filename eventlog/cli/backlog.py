@@ -48,6 +48,7 @@ class _Size(click.ParamType[int]):
 @click.option("--last-sequence", metavar="SEQUENCE", help="Number Qlik formats on from this change sequence.")
 @click.option("--out", required=True, metavar="DIR", help="Empty or missing directory, or URI, for the output.")
 @click.option("--master", metavar="MASTER", help="Spark master; local[*], or what spark-submit says.")
+@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of the Spark that is started; repeatable.")
 @click.option("--mark", is_flag=True, help="When all documents are complete, mark exactly the rows that were read.")
 @click.option("--form", type=_FORMS,
               help="XDS: lines (an envelope each), documents (a file each), parquet (an event a row); events, "
@@ -72,6 +73,7 @@ def backlog(
     last_sequence: str | None,
     out: str,
     master: str | None,
+    conf: tuple[str, ...],
     mark: bool,
     form: str | None,
     compression: str,
@@ -103,6 +105,7 @@ def backlog(
     request = spark.Request(
         out=out,
         master=master_of(master),
+        conf=dict(map(_setting, conf)),
         mark=mark,
         copy=copy,
         format=file_format,
@@ -136,6 +139,14 @@ def _monitoring(config: Config, out: str, file_format: str) -> Iterator[dict[str
 
     with monitoring_job(config, config.monitor.listen, out, file_format, planned_triggers) as activity:
         yield {"watch": activity.during}
+
+
+def _setting(text: str) -> tuple[str, str]:
+    """``KEY=VALUE``. Raises ConfigError."""
+    key, sign, value = text.partition("=")
+    if not key.strip() or not sign:
+        raise ConfigError(f"--conf {key}: write a setting of Spark as KEY=VALUE")
+    return key.strip(), value
 
 
 def read_options(map: Mapping[str, Any], file_format: str) -> Mapping[str, Any]:

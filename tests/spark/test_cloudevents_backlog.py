@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import sqlalchemy as sa
-from backlog_world import (
+from backlog_job import (
     LOG,
     SCHEMA,
     Collector,

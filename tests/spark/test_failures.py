@@ -128,7 +128,7 @@ def test_no_java_at_all_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("master", "cores"), [("local", 1), ("local[3]", 3), ("local[*]", os.cpu_count()), ("yarn", 8)]
+    ("master", "cores"), [("local", 1), ("local[3]", 3), ("local[*]", os.cpu_count()), ("yarn", 1)]
 )
 def test_cores_are_told_by_the_master(master: str, cores: int) -> None:
     assert cores_of(master) == cores

@@ -1,0 +1,163 @@
+"""A job on a standalone cluster, whose database asks for a password, as docs/convert-a-backlog.md has it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import psutil
+import pytest
+import sqlalchemy as sa
+from backlog_job import config_of, documents_of, events_of, log_rows, publish, random_rows, statuses
+from spark_cluster import Cluster, spark_cluster
+
+DOCS = Path(__file__).parents[2] / "docs" / "convert-a-backlog.md"
+PASSWORD = "s3cret of the cluster"
+ROLE = "clustered"
+
+
+@pytest.fixture
+def guarded(log: sa.Engine) -> Iterator[sa.URL]:
+    """The URL of the log for a role that the server asks for a password, without it."""
+    with log.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        file = Path(str(connection.exec_driver_sql("SHOW hba_file").scalar_one()))
+        if not os.access(file, os.W_OK):
+            pytest.skip("the server's pg_hba.conf is not here, so that no role can be made to need a password")
+        rules = file.read_text()
+        connection.exec_driver_sql(f"CREATE ROLE {ROLE} LOGIN SUPERUSER PASSWORD '{PASSWORD}'")
+        file.write_text(f"local all {ROLE} scram-sha-256\nhost all {ROLE} all scram-sha-256\n{rules}")
+        connection.exec_driver_sql("SELECT pg_reload_conf()")
+        time.sleep(0.5)
+        try:
+            yield log.url.set(username=ROLE)
+        finally:
+            file.write_text(rules)
+            connection.exec_driver_sql("SELECT pg_reload_conf()")
+            connection.exec_driver_sql(f"DROP ROLE {ROLE}")
+
+
+@pytest.fixture
+def place(tmp_path: Path, guarded: sa.URL) -> Path:
+    """A directory to run commands in, with the configuration and a file that holds the URL."""
+    url_file = tmp_path / "url"
+    url_file.write_text(guarded.set(password=PASSWORD).render_as_string(hide_password=False))
+    url_file.chmod(0o600)
+    (tmp_path / "eventlog.toml").write_text(
+        f'[database]\nurl_file = "{url_file}"\nschema_name = "hr"\n[publisher]\ndriver_user = "publisher"\n'
+    )
+    return tmp_path
+
+
+def environment(**more: str) -> dict[str, str]:
+    named = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, **more}
+    for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "EVENTLOG_DATABASE_URL"):
+        named.pop(name, None)
+    return named
+
+
+def backlog(place: Path, cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [Path(sys.executable).with_name("eventlog"), "backlog", "--config", "eventlog.toml", "--out", "out"]
+    settings = ["--conf", "spark.executor.memory=512m", "--conf", "spark.ui.enabled=false"]
+    return subprocess.run(
+        [*command, "--master", cluster.url, *settings, *arguments],
+        env=environment(), cwd=place, capture_output=True, text=True, timeout=380,
+    )  # fmt: skip
+
+
+def commands(heading: str) -> str:
+    """The first block of commands below a heading of the page."""
+    text = DOCS.read_text()
+    found = re.search(rf"^## {heading}\n.*?^```sh\n# run\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.timeout(400)
+def test_an_executor_that_lacks_the_password_is_told_of_in_one_line_before_anything_begins(
+    log: sa.Engine, place: Path, tmp_path: Path
+) -> None:
+    log_rows(log, random_rows(100, seed=95))
+    with spark_cluster(tmp_path / "spark", workers=1) as cluster:
+        alone = backlog(place, cluster)
+    assert alone.returncode == 1
+    assert re.search(r"the executor on \S+ cannot take part: .*password", alone.stderr), alone.stderr
+    assert PASSWORD not in alone.stdout + alone.stderr
+    assert list((place / "out").iterdir()) == []
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_a_job_on_a_cluster_gives_what_the_publisher_sends_and_marks_it(
+    log: sa.Engine, place: Path, tmp_path: Path
+) -> None:
+    log_rows(log, random_rows(4_000, seed=95))
+    known = {"EVENTLOG_DATABASE_URL_FILE": str(place / "url")}
+    with spark_cluster(tmp_path / "spark", environment=known) as cluster:
+        done = backlog(place, cluster, "--mark", "--partition-rows", "700")
+    assert done.returncode == 0, done.stderr
+    assert PASSWORD not in done.stdout + done.stderr
+    letters = statuses(log)
+    assert "N" not in letters.values()
+    with log.begin() as connection:
+        connection.exec_driver_sql("UPDATE hr.eventlog SET status = 'N'")
+    assert list(events_of(documents_of(place / "out"))) == publish(config_of(log))
+    assert statuses(log) == letters
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_the_documented_lines_run_by_spark_submit_while_an_executor_is_killed(
+    log: sa.Engine, place: Path, tmp_path: Path
+) -> None:
+    log_rows(log, random_rows(40_000, seed=96))
+    packed = tmp_path / "packed" / "bin"
+    packed.mkdir(parents=True)
+    (packed / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (packed / "python").chmod(0o755)
+    with tarfile.open(place / "eventlog-env.tar.gz", "w:gz") as archive:
+        archive.add(packed, "bin")
+    (place / "pyenv").symlink_to(Path(sys.executable).parents[1])
+    killed: list[int] = []
+
+    with spark_cluster(tmp_path / "spark") as cluster:
+        over = threading.Event()
+
+        def kill_one() -> None:
+            while not over.is_set() and not killed:
+                if list((place / "out" / "_temporary").glob("*")):
+                    for executor in cluster.executors()[:1]:
+                        executor.kill()
+                        killed.append(executor.pid)
+                time.sleep(0.05)
+
+        killer = threading.Thread(target=kill_one)
+        killer.start()
+        try:
+            done = _shell(commands("On a cluster"), place, MASTER=cluster.url, OUT="out", URL_FILE=str(place / "url"))
+        finally:
+            over.set()
+            killer.join()
+    assert done.returncode == 0, done.stderr
+    assert killed
+    assert PASSWORD not in done.stdout + done.stderr
+    letters = statuses(log)
+    assert "N" not in letters.values()
+    with log.begin() as connection:
+        connection.exec_driver_sql("UPDATE hr.eventlog SET status = 'N'")
+    assert list(events_of(documents_of(place / "out"))) == publish(config_of(log))
+    assert not psutil.pid_exists(killed[0])
+
+
+def _shell(lines: str, place: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    submit = Path(sys.executable).parent
+    named: Mapping[str, str] = environment(**variables, PATH=f"{submit}{os.pathsep}{os.environ['PATH']}")
+    return subprocess.run(
+        ["bash", "-eu", "-c", lines], env=named, cwd=place, capture_output=True, text=True, timeout=500
+    )
