@@ -58,8 +58,8 @@ def format_named(name: str) -> Format:
         near = difflib.get_close_matches(name, FORMATS, n=1)
         hint = f"do you mean {near[0]}?" if near else f"known are {', '.join(FORMATS)}"
         raise ConfigError(f"format {name!r} is not known: {hint}")
-    found: Format = import_module(module).FORMAT
-    return found
+    format: Format = import_module(module).FORMAT
+    return format
 
 
 def check_place(format: str, place: str) -> None:

@@ -67,17 +67,17 @@ def read_driver(export: bytes) -> DriverConfig:
         hint = "; delete the DOCTYPE, it is not needed" if "DOCTYPE" in str(error) else ""
         raise ConfigError(f"the driver's export cannot be read: {error}{hint}") from None
     config = _driver_config(root)
-    found = _Found(global_values=_global_values(root))
-    _walk(root if config is None else config, "", found)
-    _authentication(root if config is None else _driver_of(config), found)
-    if not found.values and found.jdbc_url is None:
+    parameters = _Parameters(global_values=_global_values(root))
+    _walk(root if config is None else config, "", parameters)
+    _authentication(root if config is None else _driver_of(config), parameters)
+    if not parameters.values and parameters.jdbc_url is None:
         raise ConfigError("the export holds no parameter of the JDBC driver, such as log-table or sync-schema")
-    taken = tuple(_taken(found))
-    url = _url(found)
-    if found.subscriber:
-        names = ", ".join(dict.fromkeys(found.subscriber))
-        found.refuse("subscriber-options", f"there is no subscriber channel ({names})")
-    return DriverConfig("" if config is None else config.get("name", ""), url, taken, tuple(found.not_taken))
+    taken = tuple(_taken(parameters))
+    url = _url(parameters)
+    if parameters.subscriber:
+        names = ", ".join(dict.fromkeys(parameters.subscriber))
+        parameters.refuse("subscriber-options", f"there is no subscriber channel ({names})")
+    return DriverConfig("" if config is None else config.get("name", ""), url, taken, tuple(parameters.not_taken))
 
 
 def toml_text(driver: DriverConfig, source: str) -> str:
@@ -95,18 +95,18 @@ def toml_text(driver: DriverConfig, source: str) -> str:
             *(f"#   {one.name}: {one.reason}" for one in driver.not_taken),
         ]
     for section in SECTIONS:
-        own = [
+        settings = [
             f"{one.key} = {toml(_writable(one.value))}  # {one.tag}" for one in driver.taken if one.section == section
         ]
         if section == "database":
             url = driver.url or "postgresql+psycopg://user@host:5432/database"
-            own.insert(0, f"{'' if driver.url else '#'}url = {toml(url)}  # password: EVENTLOG_DATABASE_PASSWORD")
+            settings.insert(0, f"{'' if driver.url else '#'}url = {toml(url)}  # password: EVENTLOG_DATABASE_PASSWORD")
         if section == "publisher":
-            own.insert(0, 'profile = "idm"')
+            settings.insert(0, 'profile = "idm"')
         if section == "sink":
-            own = ["# Where the documents go; the driver handed them to its engine.", 'type = "stdout"']
-        if own:
-            lines += ["", f"[{section}]", *own]
+            settings = ["# Where the documents go; the driver handed them to its engine.", 'type = "stdout"']
+        if settings:
+            lines += ["", f"[{section}]", *settings]
     lines += [
         "",
         "# The driver's own triggers go on filling the log: `eventlog db upgrade --companions-only` makes what the",
@@ -168,8 +168,8 @@ _COMPARATORS: Final = {"StringByteComparator": "bytes", "StringComparator": "col
 
 
 @dataclass(slots=True)
-class _Found:
-    """What was found so far. ``values``: texts by parameter, first one first."""
+class _Parameters:
+    """What the export has said so far. ``values``: texts by parameter, first one first."""
 
     global_values: Mapping[str, str]
     values: dict[str, str] = field(default_factory=dict)
@@ -185,9 +185,9 @@ class _Found:
 
 def _driver_config(root: _Element) -> _Element | None:
     """The one driver-config of the JDBC driver, None if the parameters stand without any."""
-    own = {"jdbc-class", "log-table", "sync-schema", "sync-tables", "sync-filter"}
+    tags = {"jdbc-class", "log-table", "sync-schema", "sync-tables", "sync-filter"}
     configs = [one for one in root.iter() if _tag(one) == "driver-config"]
-    drivers = [config for config in configs if any(_name(one) in own or _tag(one) in own for one in config.iter())]
+    drivers = [config for config in configs if any(_name(one) in tags or _tag(one) in tags for one in config.iter())]
     if len(drivers) > 1:
         names = ", ".join(_plain(one.get("name", "unnamed")) for one in drivers)
         raise ConfigError(f"the export holds {len(drivers)} JDBC drivers ({names}): export one of them alone")
@@ -208,7 +208,7 @@ def _global_values(root: _Element) -> dict[str, str]:
     return {name: value for name, value in named if name is not None and value}
 
 
-def _walk(element: _Element, section: str, found: _Found) -> None:
+def _walk(element: _Element, section: str, parameters: _Parameters) -> None:
     section = _SECTIONS.get(_tag(element), section)
     controller: _Element | None = None
     for child in element:
@@ -217,12 +217,12 @@ def _walk(element: _Element, section: str, found: _Found) -> None:
             if wanted != chosen and wanted.casefold() not in ("show", "hide"):
                 # A choice that is off: the driver does not look at what belongs to it.
                 for name in sorted(set(_parameters(child))):
-                    found.refuse(name, f"belongs to {_name(controller)} = {wanted}, which is not chosen")
+                    parameters.refuse(name, f"belongs to {_name(controller)} = {wanted}, which is not chosen")
                 continue
         if _tag(child) == "definition":
             controller = child
-        _parameter(child, section, found)
-        _walk(child, section, found)
+        _parameter(child, section, parameters)
+        _walk(child, section, parameters)
 
 
 def _parameters(element: _Element) -> Iterator[str]:
@@ -233,29 +233,29 @@ def _parameters(element: _Element) -> Iterator[str]:
             yield name
 
 
-def _parameter(element: _Element, section: str, found: _Found) -> None:
+def _parameter(element: _Element, section: str, parameters: _Parameters) -> None:
     name = _parameter_name(element)
     is_reference = _tag(element) == "gcv-ref"
-    value = found.global_values.get(element.get("name", ""), "") if is_reference else _value(element)
+    value = parameters.global_values.get(element.get("name", ""), "") if is_reference else _value(element)
     if name is None or not value:
         return
     if section == "subscriber":
-        found.subscriber.append(name)
+        parameters.subscriber.append(name)
     elif element.get("type") == "password-ref" or element.get("is-sensitive") == "true":
-        found.refuse(name, "a secret: set it by the environment")
+        parameters.refuse(name, "a secret: set it by the environment")
     elif name in _NOT_TAKEN:
-        found.refuse(name, _NOT_TAKEN[name])
+        parameters.refuse(name, _NOT_TAKEN[name])
     elif name not in _ALIASES and name not in _READ_ELSEWHERE:
         # What only folds the form of the administration tool is no parameter.
         if section and _is_leaf(element) and value.casefold() not in ("show", "hide"):
-            found.refuse(name, "not a parameter that is known here")
+            parameters.refuse(name, "not a parameter that is known here")
     elif reference := re.fullmatch(r"~([^~]+)~", value):
-        if reference[1] in found.global_values:
-            found.values.setdefault(name, found.global_values[reference[1]])
+        if reference[1] in parameters.global_values:
+            parameters.values.setdefault(name, parameters.global_values[reference[1]])
         else:
-            found.refuse(name, f"refers to the global value {reference[1]}, which is not in the export")
-    elif found.values.setdefault(name, value) != value:
-        found.refuse(f"{name} (its second value)", "stands twice with different values; the first one counts")
+            parameters.refuse(name, f"refers to the global value {reference[1]}, which is not in the export")
+    elif parameters.values.setdefault(name, value) != value:
+        parameters.refuse(f"{name} (its second value)", "stands twice with different values; the first one counts")
 
 
 def _parameter_name(element: _Element) -> str | None:
@@ -298,9 +298,9 @@ def _value(element: _Element) -> str:
 # Parameters
 
 
-def _taken(found: _Found) -> Iterator[Taken]:
-    values = dict(found.values)
-    _scope(values, found)
+def _taken(parameters: _Parameters) -> Iterator[Taken]:
+    values = dict(parameters.values)
+    _scope(values, parameters)
     for tag, text in values.items():
         if tag in _READ_ELSEWHERE:
             continue
@@ -311,31 +311,31 @@ def _taken(found: _Found) -> Iterator[Taken]:
             value = _parsed(option, text)
         except ValueError as error:
             reason = f" ({error})" if str(error) else ""
-            found.refuse(tag, f"{toml(_plain(text))} is not legal here{reason}; legal: {option.kind.legal}")
+            parameters.refuse(tag, f"{toml(_plain(text))} is not legal here{reason}; legal: {option.kind.legal}")
             continue
         if value != _profile_value(section, key, option):
             yield Taken(section, key, value, tag)
     if "log-table" not in values:
-        found.refuse("log-table", "is not in the export: log_table is eventlog unless you set it")
+        parameters.refuse("log-table", "is not in the export: log_table is eventlog unless you set it")
     if "enable-refs" not in values:
-        found.refuse(
+        parameters.refuse(
             "enable-refs",
             'is not in the export: the guide prints 1 as its default, profile idm has referential = "value"; '
             'set "dn" if the receiver takes associations',
         )
 
 
-def _scope(values: dict[str, str], found: _Found) -> None:
+def _scope(values: dict[str, str], parameters: _Parameters) -> None:
     """Which of schema and tables count: the driver has a choice of its own, here they exclude each other."""
     chosen = values.get("sync-filter", "").casefold()
     if chosen == "empty":
         for tag in ("sync-schema", "sync-tables"):
             values.pop(tag, None)
-        found.refuse("sync-filter", "empty leaves no classes, and nothing is published: set schema_name or tables")
+        parameters.refuse("sync-filter", "empty leaves no classes, and nothing is published: set schema_name or tables")
     elif {"sync-schema", "sync-tables"} <= values.keys():
         left, reason = ("sync-schema", "list") if chosen == "list" else ("sync-tables", chosen or "schema")
         del values[left]
-        found.refuse(left, f"excludes the other of sync-schema and sync-tables; sync-filter is {reason}")
+        parameters.refuse(left, f"excludes the other of sync-schema and sync-tables; sync-filter is {reason}")
 
 
 def _parsed(option: Option, text: str) -> Any:
@@ -366,38 +366,38 @@ _URL_NAMES: Final = frozenset(
 _USER_NAMES: Final = frozenset({"shim-auth-id", "auth-id", "authentication-id"})
 
 
-def _authentication(element: _Element, found: _Found) -> None:
+def _authentication(element: _Element, parameters: _Parameters) -> None:
     urls: dict[bool, str] = {}
     for one in element.iter():
         names = {_tag(one), _name(one)}
         above = one.getparent()
         inside = above is not None and _tag(above) == "authentication-info"
         text = _value(one)
-        if found.user is None and text and (names & _USER_NAMES or (inside and _tag(one) == "user")):
-            found.user = text
+        if parameters.user is None and text and (names & _USER_NAMES or (inside and _tag(one) == "user")):
+            parameters.user = text
         # Behind the address of a remote loader, if there is one: REMOTE(hostname=... port=...)jdbc:...
         start = text.find("jdbc:")
         is_known = bool(names & _URL_NAMES) or (inside and _tag(one) == "server")
         if start == 0 or (start > 0 and is_known):
             urls.setdefault(is_known, text[start:])
-    found.jdbc_url = urls.get(True, urls.get(False))
+    parameters.jdbc_url = urls.get(True, urls.get(False))
 
 
-def _url(found: _Found) -> str | None:
+def _url(parameters: _Parameters) -> str | None:
     """The URL of SQLAlchemy, without a password."""
-    if found.jdbc_url is None:
-        found.refuse("database URL", "is not in the export: set url")
+    if parameters.jdbc_url is None:
+        parameters.refuse("database URL", "is not in the export: set url")
         return None
-    url, dropped = jdbc_url(found.jdbc_url)
+    url, dropped = jdbc_url(parameters.jdbc_url)
     if url is None:
-        database = re.match(r"jdbc:[\w-]+(:sqlserver)?", found.jdbc_url)
+        database = re.match(r"jdbc:[\w-]+(:sqlserver)?", parameters.jdbc_url)
         what = database[0] if database else "its form"
-        found.refuse("database URL", f"{what} is not known here, or the URL has a form of its own: set url")
+        parameters.refuse("database URL", f"{what} is not known here, or the URL has a form of its own: set url")
         return None
     if dropped:
-        found.refuse("properties of the database URL", f"{', '.join(dropped)}: put what is needed behind ?")
-    user = found.user or url.username
-    match found.values.get("force-username-case", "").casefold():
+        parameters.refuse("properties of the database URL", f"{', '.join(dropped)}: put what is needed behind ?")
+    user = parameters.user or url.username
+    match parameters.values.get("force-username-case", "").casefold():
         case "upper":
             user = user and user.upper()
         case "lower":
@@ -405,9 +405,11 @@ def _url(found: _Found) -> str | None:
         case _:
             pass
     if user is None:
-        found.refuse("user", "is not in the export: add it to url")
+        parameters.refuse("user", "is not in the export: add it to url")
     if url.get_backend_name() not in SUPPORTED:
-        found.refuse("database", f"{url.get_backend_name()} is not supported by this version ({', '.join(SUPPORTED)})")
+        parameters.refuse(
+            "database", f"{url.get_backend_name()} is not supported by this version ({', '.join(SUPPORTED)})"
+        )
     return url.set(username=user).render_as_string(hide_password=False)
 
 

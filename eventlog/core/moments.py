@@ -86,8 +86,8 @@ _FRACTION = re.compile(r"\.([0-9]+)")
 
 def fraction_of(text: str) -> str:
     """The digits of the fraction of a second in the text of a time, without zeros at the end."""
-    found = _FRACTION.search(text)
-    return found[1].rstrip("0") if found else ""
+    match = _FRACTION.search(text)
+    return match[1].rstrip("0") if match else ""
 
 
 def time_zone_named(name: str) -> tzinfo:

@@ -278,10 +278,7 @@ def _char_codec(type: ColumnType, text: TextOptions) -> Codec:
         return value.rstrip(" ") if trim else value
 
     def write(value: Value) -> bytes:
-        raw = _encoded(value, charset, type.spelled)
-        if len(raw) > width:
-            raw = _encoded(str(value).rstrip(" "), charset, type.spelled)
-        _check_length(value, raw, width, type.spelled)
+        raw = _encoded(value, charset, width, type.spelled, is_padded=True)
         if raw[:1] == b"\0":
             raise ValueRange(f"{shown(str(value))} begins with U+0000, which reads as NULL in {type.spelled}")
         return raw.ljust(width)
@@ -313,8 +310,7 @@ def _varchar_codec(type: ColumnType, text: TextOptions, prefix: int | None) -> C
             raise _undecodable(raw, error) from None
 
     def write(value: Value) -> bytes:
-        raw = _encoded(value, charset, type.spelled)
-        _check_length(value, raw, longest, type.spelled)
+        raw = _encoded(value, charset, longest, type.spelled)
         if raw == null:
             raise ValueRange(f"a lone U+0000 reads as NULL in {type.spelled}")
         return len(raw).to_bytes(size_bytes, "big") + raw
@@ -341,8 +337,7 @@ def _lvarchar_codec(type: ColumnType, text: TextOptions) -> Codec:
             raise _undecodable(raw, error) from None
 
     def write(value: Value) -> bytes:
-        raw = _encoded(value, charset, type.spelled)
-        _check_length(value, raw, longest, type.spelled)
+        raw = _encoded(value, charset, longest, type.spelled)
         return (len(raw) + 1).to_bytes(2, "big") + b"\0" + raw
 
     return Codec(b"\0\1\1", write, read)
@@ -356,18 +351,19 @@ def _undecodable(raw: bytes, error: UnicodeError) -> DecodeError:
     return DecodeError(f"{raw[:32].hex().upper()} is not of the charset ({error}); set the option charset")
 
 
-def _encoded(value: Value, charset: str, spelled: str) -> bytes:
+def _encoded(value: Value, charset: str, longest: int, spelled: str, *, is_padded: bool = False) -> bytes:
+    """The bytes of a text. ``is_padded``: blanks at its end go if it is too long. Raises NotExpressible, ValueRange."""
     if not isinstance(value, str):
         raise _refused(value, spelled)
     try:
-        return value.encode(charset)
+        raw = value.encode(charset)
+        if is_padded and len(raw) > longest:
+            raw = value.rstrip(" ").encode(charset)
     except UnicodeError as error:
         raise ValueRange(f"{shown(value)} cannot be written in {charset}: {error}") from None
-
-
-def _check_length(value: Value, raw: bytes, longest: int, spelled: str) -> None:
     if len(raw) > longest:
-        raise ValueRange(f"{shown(str(value))} takes {len(raw)} bytes, too many for {spelled}")
+        raise ValueRange(f"{shown(value)} takes {len(raw)} bytes, too many for {spelled}")
+    return raw
 
 
 _LOCATOR: Final = 4  # where the locator of a large object begins

@@ -66,8 +66,8 @@ class LiveDatabase:
         table = _table(log, [record_id])
         last = 0
         while True:
-            found = sa.select(record_id).select_from(table).where(record_id > last).order_by(record_id).limit(_BATCH)
-            ids = self.connection.scalars(found).all()
+            behind = sa.select(record_id).select_from(table).where(record_id > last).order_by(record_id).limit(_BATCH)
+            ids = self.connection.scalars(behind).all()
             if not ids:
                 return
             first, last = int(ids[0]), int(ids[-1])

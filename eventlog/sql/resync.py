@@ -136,13 +136,15 @@ def history(conn: Connection, log: LogTable, catalog: Catalog, cls: ObjectClass)
     """What the log has of a class, whatever the rows' status; rows of its child tables too."""
     name = column_of(log, "table_name")
     statement = sa.select(name, sa.func.count(), sa.func.min(column_of(log, "event_time"))).group_by(name)
-    found = [
+    of_class = [
         row
         for row in conn.execute(statement)
         if row[0] and (meant := catalog.log_name(row[0])) is not None and meant.object_class is cls
     ]
-    times = sorted(str(since) for _, _, since in found if since is not None)
-    return History(tuple(name for name, _, _ in found), sum(rows for _, rows, _ in found), next(iter(times), None))
+    times = sorted(str(since) for _, _, since in of_class if since is not None)
+    return History(
+        tuple(name for name, _, _ in of_class), sum(rows for _, rows, _ in of_class), next(iter(times), None)
+    )
 
 
 def known(conn: Connection, log: LogTable, names: Sequence[str], after: int) -> Iterator[tuple[int, str]]:
@@ -245,5 +247,5 @@ COLUMNS: Final = ("digest", "class_name", "selection", "started", "position", "r
 
 
 def _is(log: LogTable, selection: Selection) -> sa.ColumnElement[Any]:
-    found: sa.ColumnElement[Any] = _table(log).c.digest == selection.digest
-    return found
+    is_same: sa.ColumnElement[Any] = _table(log).c.digest == selection.digest
+    return is_same

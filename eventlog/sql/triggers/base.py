@@ -355,8 +355,8 @@ class MarkedTriggers(Triggers):
             gone = self._dropped(one for one in old if (one.schema, one.name) not in claims)
             statements = (*taken, *create, *enable, *gone)
         else:
-            own = self._dropped(one for one in old if claims.get((one.schema, one.name), place) == place)
-            statements = (*taken, *own, *create)
+            dropped = self._dropped(one for one in old if claims.get((one.schema, one.name), place) == place)
+            statements = (*taken, *dropped, *create)
         return Action("replace", name, "; ".join(dict.fromkeys(reasons)), statements)
 
     def _differences(self, compiled: Sequence[Compiled], old: Sequence[StoredTrigger]) -> Iterator[str]:

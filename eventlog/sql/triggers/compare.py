@@ -99,7 +99,7 @@ class Installed:
     @property
     def taken(self) -> frozenset[TableName]:
         """Schema and name of the triggers that are not ours."""
-        others = (trigger for found in self.triggers.values() for trigger in found if trigger.log != self.log)
+        others = (trigger for several in self.triggers.values() for trigger in several if trigger.log != self.log)
         return frozenset((trigger.schema, trigger.name) for trigger in others)
 
 
