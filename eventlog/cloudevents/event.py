@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
+from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 from eventlog.changes.json_form import utc_text, value_to_plain_json
 from eventlog.changes.keys import refuse_without_row, written_columns
@@ -18,20 +20,20 @@ from eventlog.model import Change, ChangeOp, Row, Value
 SPECVERSION: Final = "1.0"
 DATA_TYPE: Final = "application/json"
 
-_OPERATIONS: Final = {op: op.value.lower() for op in ChangeOp}
-_OPS: Final = {name: op for op, name in _OPERATIONS.items()}
+OPERATION_NAMES: Final = {op: op.value.lower() for op in ChangeOp}
+_OPS: Final = {name: op for op, name in OPERATION_NAMES.items()}
 _NOTHING: Final[Mapping[str, Value]] = {}
 
 
 class CloudEvent(NamedTuple):
-    """An event: its attributes (CloudEvents 1.0.2, "Context Attributes"), None = left out, and its data."""
+    """An event: its attributes (CloudEvents 1.0.2, "Context Attributes"), None = left out, and its data in JSON."""
 
     id: str
     source: str
     type: str
     subject: str | None
     time: str | None
-    data: Mapping[str, Any]
+    data: str
 
     def attributes(self) -> dict[str, str]:
         """All attributes but ``datacontenttype``, in the order in which they are written."""
@@ -45,9 +47,16 @@ class CloudEvent(NamedTuple):
 
     def text(self) -> str:
         """The event in the JSON format (JSON format 1.0.2, 3), on one line."""
-        return as_text({**self.attributes(), "datacontenttype": DATA_TYPE, "data": self.data})
+        event_id, source, event_type, subject, time, data = self
+        subject_text = "" if subject is None else f',"subject":{_string(subject)}'
+        time_text = "" if time is None else f',"time":"{time}"'
+        return (
+            f'{{"specversion":"{SPECVERSION}","id":{_string(event_id)},"source":{_string(source)},'
+            f'"type":{_string(event_type)}{subject_text}{time_text},"datacontenttype":"{DATA_TYPE}","data":{data}}}'
+        )
 
 
+_string: Final = encode_basestring
 _encode: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
 
@@ -65,7 +74,7 @@ def event_writer(source: str, event_type: str) -> Callable[[Change, str, str | N
     """The function that makes the event of a change, its id and subject given; a subject that no attribute may hold is
     left out. Raises NotExpressible for such an id, NeedsQueryBack and NeedsRowCodec for a change without its row.
     """
-    type_of = lru_cache(maxsize=4096)(lambda op, schema, table: _type(event_type, op, schema, table))
+    type_of = type_writer(event_type)
 
     def write(change: Change, event_id: str, subject: str | None) -> CloudEvent:
         if not event_id or is_no_text(event_id):
@@ -75,25 +84,34 @@ def event_writer(source: str, event_type: str) -> Callable[[Change, str, str | N
             )
         refuse_without_row(change)
         time = None if change.commit_time is None else utc_text(change.commit_time)
-        subject = None if not subject or is_no_text(subject) else subject
-        return CloudEvent(
-            event_id, source, type_of(change.op, change.schema, change.table), subject, time, data_of(change)
-        )
+        named = type_of(change.op, change.schema, change.table)
+        return CloudEvent(event_id, source, named, subject_of(subject), time, as_text(data_of(change)))
 
     return write
 
 
-def _type(template: str, op: ChangeOp, schema: str | None, table: str) -> str:
-    text = template.format(operation=_OPERATIONS[op], schema=schema or "", **{"class": table})
-    if is_no_text(text):
-        raise NotExpressible(f"{table!r} holds a character that the type of an event may not hold: see event_type")
-    return text
+def subject_of(text: str | None) -> str | None:
+    """The subject, None for one that no attribute may hold."""
+    return None if not text or is_no_text(text) else text
+
+
+def type_writer(template: str) -> Callable[[ChangeOp, str | None, str], str]:
+    """The function that gives the type of events; of names a character that attributes may not hold stands there
+    percent-encoded.
+    """
+
+    @lru_cache(maxsize=4096)
+    def type_of(op: ChangeOp, schema: str | None, table: str) -> str:
+        text = template.format(operation=OPERATION_NAMES[op], schema=schema or "", **{"class": table})
+        return "".join(quote(one, errors="surrogatepass") if is_no_text(one) else one for one in text)
+
+    return type_of
 
 
 def data_of(change: Change) -> dict[str, Any]:
     """The data of an event (spec/cloudevents.md 4)."""
     op, key = change.op, change.key
-    data: dict[str, Any] = {"operation": _OPERATIONS[op]}
+    data: dict[str, Any] = {"operation": OPERATION_NAMES[op]}
     if change.schema is not None:
         data["schema"] = change.schema
     data["class"] = change.table

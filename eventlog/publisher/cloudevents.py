@@ -11,9 +11,11 @@ from urllib.parse import quote
 
 from sqlalchemy import URL
 
-from eventlog.changes.from_events import ReadOutgoing, event_to_change, outgoing_reader
-from eventlog.cloudevents.event import DATA_TYPE, CloudEvent, as_text, event_writer
+from eventlog.changes.from_events import OPERATIONS, ReadOutgoing, event_to_change, outgoing_reader
+from eventlog.changes.json_form import utc_text
+from eventlog.cloudevents.event import DATA_TYPE, CloudEvent, as_text, data_of, subject_of, type_writer
 from eventlog.cloudevents.options import BATCHED, BINARY
+from eventlog.cloudevents.steps import DataOf, data_writer
 from eventlog.core.catalog import Catalog
 from eventlog.core.events import Outgoing, association_of, public_event
 from eventlog.core.typed import moment_reader
@@ -49,9 +51,10 @@ class CloudEvents:
         self, mode: str, source: str, event_type: str, values: ValueOptions, *, in_records: bool = False
     ) -> None:
         self.mode, self._in_records, self._values = mode, in_records, values
-        self._write = event_writer(source, event_type)
+        self._source, self._type_of = source, type_writer(event_type)
         self._read_moment = moment_reader(values.time_zone)
-        self._reader: tuple[Catalog, ReadOutgoing] | None = None
+        self._of_catalog: tuple[Catalog, DataOf, ReadOutgoing] | None = None
+        self._latest: tuple[str | None, str | None] = None, None
 
     @property
     def heartbeat(self) -> str:
@@ -85,7 +88,7 @@ class CloudEvents:
             records = [(self._record(key.encode(), event),) for key, event in zip(keys, written, strict=True)]
         elif self.mode == BINARY:
             (event,) = written
-            body, media_type, headers = as_text(event.data), DATA_TYPE, _http_headers(event)
+            body, media_type, headers = event.data, DATA_TYPE, _http_headers(event)
         elif self.mode == BATCHED:
             body, media_type = f"[{','.join(event.text() for event in written)}]\n", BATCHED_TYPE
         else:
@@ -100,27 +103,49 @@ class CloudEvents:
 
     def events(self, catalog: Catalog, events: Sequence[Outgoing], log_rows: Mapping[int, LogRow]) -> list[CloudEvent]:
         """Events as CloudEvents."""
-        if self._reader is None or self._reader[0] is not catalog:
-            self._reader = catalog, outgoing_reader(catalog, self._values)
-        read = self._reader[1]
-        return [self._event(read, event, first_row(event, log_rows)) for event in events]
-
-    def _event(self, read: ReadOutgoing, event: Outgoing, row: LogRow | None) -> CloudEvent:
-        user = None if row is None else row.perpetrator
-        time = None
-        if row is not None and row.event_time is not None:
+        if self._of_catalog is None or self._of_catalog[0] is not catalog:
+            self._of_catalog = catalog, data_writer(catalog, self._values), outgoing_reader(catalog, self._values)
+        _, write_data, read = self._of_catalog
+        written = []
+        for event in events:
+            row = first_row(event, log_rows)
+            user = None if row is None else row.perpetrator
             try:
-                time = self._read_moment(row.event_time)
+                data = write_data(event, user)
+                if data is None:
+                    data = as_text(data_of(read(event, None, user)))
+            except (BadValue, FormatError):
+                data = self._as_text(event, user)
+            written.append(self._event(catalog, event, row, data))
+        return written
+
+    def _event(self, catalog: Catalog, event: Outgoing, row: LogRow | None, data: str) -> CloudEvent:
+        assert event.object_id is not None
+        assert event.operation is not None
+        object_class, _ = event.object_id
+        event_type = self._type_of(OPERATIONS[event.operation], catalog.schema, object_class.name)
+        subject = subject_of(association_of(event))
+        return CloudEvent(event.sent_id, self._source, event_type, subject, self._time_of(row), data)
+
+    def _time_of(self, row: LogRow | None) -> str | None:
+        """The time of an event: that of its first row. The rows of a transaction, which come together, have one."""
+        if row is None or row.event_time is None:
+            return None
+        known, time = self._latest
+        if row.event_time != known:
+            try:
+                time = utc_text(self._read_moment(row.event_time))
             except BadValue:
                 time = None
-        try:
-            change = read(event, time, user)
-        except FormatError:  # a value of its type that Python cannot hold: all values of the event are text
-            public = public_event(event)
-            as_strings = tuple(one._replace(value_type="string") for one in public.attributes)
-            change = event_to_change(public._replace(attributes=as_strings), None, self._values)
-            change = change._replace(commit_time=time, user=user)
-        return self._write(change, event.sent_id, association_of(event))
+            self._latest = row.event_time, time
+        return time
+
+    def _as_text(self, event: Outgoing, user: str | None) -> str:
+        """The data of an event with a value that Python cannot hold as its type: all values are text."""
+        public = public_event(event)
+        as_strings = tuple(one._replace(value_type="string") for one in public.attributes)
+        change = event_to_change(public._replace(attributes=as_strings), None, self._values)
+        return as_text(data_of(change._replace(user=user)))
 
     def _record(self, key: bytes, event: CloudEvent) -> KafkaRecord:
         """A record of Kafka protocol binding 1.0.2: binary content mode (3.2), or structured (3.3)."""
@@ -128,7 +153,7 @@ class CloudEvents:
             headers = ((_CONTENT_TYPE, STRUCTURED_TYPE.encode()),)
             return KafkaRecord(None, key, event.text().encode(), headers)
         attributes = ((f"ce_{name}", value.encode()) for name, value in event.attributes().items())
-        return KafkaRecord(None, key, as_text(event.data).encode(), ((_CONTENT_TYPE, DATA_TYPE.encode()), *attributes))
+        return KafkaRecord(None, key, event.data.encode(), ((_CONTENT_TYPE, DATA_TYPE.encode()), *attributes))
 
 
 def _http_headers(event: CloudEvent) -> tuple[tuple[str, str], ...]:
