@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy import Connection, Engine, make_url
+from sqlalchemy import Connection, Engine
 
 from eventlog.core.catalog import build_catalog
-from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError
+from eventlog.errors import ConfigError, LogTableError
 from eventlog.model import LogRow
-from eventlog.sql import migrations, registry
-from eventlog.sql.connection import connect
+from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.locate import check_rights, locate_log
 from eventlog.sql.log_table import LogTable
@@ -35,28 +33,6 @@ from eventlog.sql.rows import (
 from eventlog.sql.windows import Window, to_ranges
 
 EVERYTHING = Window(first=0, last=None, limit=None)
-
-
-def install(engine: Engine) -> None:
-    migrations.upgrade(engine, log_table="eventlog")
-
-
-@pytest.fixture
-def engine(filled_database: Any) -> Iterator[Engine]:
-    """An engine as the publisher makes it, on a new database with a log."""
-    with filled_database(install) as database:
-        yield connect(database.url)
-
-
-@pytest.fixture
-def conn(engine: Engine) -> Iterator[Connection]:
-    with engine.connect() as conn:
-        yield conn
-
-
-@pytest.fixture
-def opened(conn: Connection) -> LogTable:
-    return locate_log(conn, DIALECT, name="eventlog")
 
 
 def write(conn: Connection, *rows: tuple[int, str], **fields: object) -> None:
@@ -533,121 +509,3 @@ def test_only_done_rows_can_be_requeued(conn: Connection, opened: LogTable) -> N
     with pytest.raises(ConfigError, match="status 'N' cannot be requeued"):
         requeue(conn, opened, "EN")
     assert requeue(conn, opened, "EFSW", []) == Requeued(0, 0, ())
-
-
-# The lock
-
-
-def test_one_session_has_the_log(engine: Engine, conn: Connection, opened: LogTable) -> None:
-    with engine.connect() as other:
-        assert DIALECT.try_lock(conn, opened)
-        assert DIALECT.try_lock(conn, opened)  # again, by the same session
-        assert not DIALECT.try_lock(other, opened)
-        assert DIALECT.holds_lock(conn, opened)
-        assert not DIALECT.holds_lock(other, opened)
-        conn.rollback()
-        assert DIALECT.holds_lock(conn, opened)
-        DIALECT.unlock(other, opened)
-        assert not DIALECT.try_lock(other, opened)
-        DIALECT.unlock(conn, opened)
-        DIALECT.unlock(conn, opened)
-        assert DIALECT.try_lock(other, opened)
-    # The other session is gone as soon as the server has noticed.
-    until = time.monotonic() + 20
-    while not DIALECT.try_lock(conn, opened):
-        assert time.monotonic() < until
-        time.sleep(0.01)
-
-
-def test_two_logs_are_two_locks(engine: Engine, conn: Connection, opened: LogTable) -> None:
-    migrations.upgrade(conn, log_table="second")
-    conn.commit()
-    second = locate_log(conn, DIALECT, name="second")
-    assert DIALECT.try_lock(conn, opened)
-    with engine.connect() as other:
-        assert DIALECT.try_lock(other, second)
-        assert not DIALECT.try_lock(other, opened)
-
-
-def test_the_user_is_the_one_of_the_session(conn: Connection) -> None:
-    user = conn.engine.url.username or conn.execute(sa.text("SELECT session_user")).scalar()
-    conn.execute(sa.text("SET ROLE pg_monitor"))
-    assert DIALECT.current_user(conn) == user
-
-
-# Connecting
-
-
-def test_sessions_show_values_as_triggers_write_them(conn: Connection) -> None:
-    conn.execute(
-        sa.text("ALTER ROLE CURRENT_USER IN DATABASE " + conn.engine.url.database + " SET DateStyle = 'German'")
-    )
-    conn.commit()
-    with conn.engine.connect() as new:
-        shown = {
-            name: new.execute(sa.text(f"SHOW {name}")).scalar()
-            for name in (
-                "TimeZone",
-                "DateStyle",
-                "IntervalStyle",
-                "extra_float_digits",
-                "bytea_output",
-                "jit",
-                "application_name",
-            )
-        }
-    assert shown == {
-        "TimeZone": "UTC",
-        "DateStyle": "ISO, YMD",
-        "IntervalStyle": "postgres",
-        "extra_float_digits": "1",
-        "bytea_output": "hex",
-        "jit": "off",
-        "application_name": "eventlog",
-    }
-
-
-def test_an_unknown_database_is_refused_with_advice(database: Engine) -> None:
-    engine = connect(database.url.set(database="no such database"), password="hunter2")
-    with pytest.raises(DatabaseError) as refused:
-        engine.connect()
-    assert not isinstance(refused.value, DatabaseAway)
-    assert "cannot connect to database 'no such database'" in str(refused.value)
-    assert "does not exist; create the database, or correct the URL" in str(refused.value)
-    assert "hunter2" not in str(refused.value)
-
-
-def test_a_server_that_is_not_there_is_away() -> None:
-    engine = connect("postgresql://publisher:hunter2@127.0.0.1:1/hr", connect_timeout=2)
-    with pytest.raises(DatabaseAway) as refused:
-        engine.connect()
-    assert "cannot connect to database 'hr' at 127.0.0.1:1: " in str(refused.value)
-    assert "check host and port" in str(refused.value)
-    assert "hunter2" not in str(refused.value)
-
-
-def test_an_unknown_user_is_refused(database: Engine) -> None:
-    engine = connect(database.url.set(username="nobody at all"))
-    with pytest.raises(DatabaseError, match=r"role .* does not exist|authentication failed"):
-        engine.connect()
-
-
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        ("mysql://u@h/d", "database 'mysql' is not supported: use one of postgresql"),
-        ("postgresql+psycopg2://u@h/d", r"the driver postgresql\+psycopg2; write postgresql\+psycopg://"),
-        ("no url hunter2", "the database URL cannot be read"),
-        ("postgresql://u:hunter2@h:port/d", "the database URL cannot be read"),
-    ],
-)
-def test_a_url_that_is_not_ours_is_refused_without_showing_it(url: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message) as refused:
-        connect(url)
-    assert "hunter2" not in str(refused.value)
-
-
-def test_dialects_are_found_by_name_and_url() -> None:
-    assert registry.load("postgresql") is DIALECT
-    assert registry.for_url(make_url("postgresql+psycopg://u@h/d")) is DIALECT
-    assert registry.for_url("postgres://u@h/d") is DIALECT
