@@ -389,6 +389,6 @@ def _update(draw: st.DrawFn, letter: str, key: Row, after: Row, known: Any) -> C
     elif letter in "EXTKCD":
         unknown = draw(st.sets(st.sampled_from(sorted(known)))) if letter not in "TD" else frozenset()
         before = {name: value for name, value in before.items() if name not in unknown}
-        if draw(st.booleans()) or (letter in "EX" and before.keys() == key.keys()):
+        if draw(st.booleans()) or (letter in "EXK" and before.keys() == key.keys()):
             before = None
     return _of(UPDATE, key, before=before, after=after, changed=changed)

@@ -21,7 +21,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class EnvelopeReader:
-    """Reads records: their key and value as JSON has them. ``skip`` counts what is no change."""
+    """Reads records: their key and value as JSON has them. ``count`` is told what is passed over, by its name."""
 
     def __init__(self, options: ReadOptions, catalog: Catalog | None, count: Callable[[str], None]) -> None:
         self._options, self._catalog, self._count = options, catalog, count

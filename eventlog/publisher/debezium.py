@@ -62,15 +62,16 @@ class DebeziumEvents:
         ids = [event.sent_id for event in events]
         written = self._written(catalog, events, flight.log_rows, flight.current_rows)
 
-        document = Document(flight.number, envelope, ids, "", (), lambda: tuple(map(public_event, events)))
+        held = [event for event, one in zip(events, written, strict=True) if not isinstance(one, Verdict)]
+        document = Document(flight.number, envelope, ids, "", (), lambda: tuple(map(public_event, held)))
         if self._has_records:
             records = [
                 one if isinstance(one, Verdict) else tuple(KafkaRecord(*record) for record in one) for one in written
             ]
             return document._replace(records=records)
         return document._replace(
-            body="".join(one for one in map(_values, written)),
-            media_type="application/json" if len(events) == 1 else "application/x-ndjson",
+            body="".join(map(_values, written)),
+            media_type="application/json" if len(held) == 1 else "application/x-ndjson",
             refused={event_id: one for event_id, one in zip(ids, written, strict=True) if isinstance(one, Verdict)},
         )
 
