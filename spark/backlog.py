@@ -17,7 +17,7 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
@@ -44,6 +44,7 @@ from eventlog.sql.bulk import Part
 from eventlog.sql.connection import as_database_errors, describe
 from spark.cluster import cores_of_executors, preflight
 from spark.hold import (
+    ACKNOWLEDGED,
     Extent,
     begin_marking,
     extent_of,
@@ -96,18 +97,20 @@ _NUMBERS = 10**19
 class Request:
     """What a job is asked to do. ``out``: a path or URI. ``master``: None = what spark-submit says.
 
-    ``format``: xds, cloudevents, debezium, qlik-messages or qlik-change-table; ``options`` of its writer, if any, as
-    ``eventlog convert`` takes them, and, of the Qlik formats, ``last_sequence``: the change sequence behind which they
-    are numbered. ``form`` (None = the format's usual one), ``compression``, ``max_file_bytes``: of the files.
-    ``partition_rows`` at most are read by one task; ``connections`` at most are open at once beside the driver's two,
-    0 = as many as tasks run at once. ``copy``: no row is held, and none can be marked. ``conf``: settings of the Spark
-    that is started. ``watch`` is told what is done, such as the monitor.
+     ``format``: xds, cloudevents, debezium, qlik-messages or qlik-change-table; ``options`` of its writer, if any, as
+     ``eventlog convert`` takes them, and, of the Qlik formats, ``last_sequence``: the change sequence behind which they
+     are numbered. ``form`` (None = the format's usual one), ``compression``, ``max_file_bytes``: of the files.
+     ``partition_rows`` at most are read by one task; ``connections`` at most are open at once beside the driver's two,
+     0 = as many as tasks run at once. ``copy``: no row is held, and none can be marked. ``conf``: settings of the Spark
+     that is started. ``acknowledge``: mark or delete, in place of what ``delete_from_log`` says.
+    ``watch`` is told what is done, such as the monitor.
     """
 
     out: str
     master: str | None = "local[*]"
     mark: bool = False
     copy: bool = False
+    acknowledge: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     format: str = "xds"
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -145,11 +148,14 @@ def run(config: Config, request: Request) -> Report:
     """
     _check(config, request)
     config = replace(config, format=replace(config.format, type=request.format))
+    if request.acknowledge is not None:
+        deletes = request.acknowledge == "delete"
+        config = replace(config, publisher=replace(config.publisher, delete_from_log=deletes))
     began = time.monotonic()
     directory = Directory(request.out)
     with open_context(config, Counters()) as context:
         settings = _settings(config, request, context)
-        manifest = _resume(context, directory, settings)
+        manifest = _resume(context, directory, settings, ACKNOWLEDGED if request.acknowledge else ())
         is_resumed = manifest is not None
         converted = began
         if manifest is None:
@@ -182,7 +188,9 @@ def _settings(config: Config, request: Request, context: Context) -> dict[str, s
     return settings_of(config, context, form=form, compression=compression, last_sequence=last_sequence, **options)
 
 
-def _resume(context: Context, directory: Directory, settings: Mapping[str, str]) -> Manifest | None:
+def _resume(
+    context: Context, directory: Directory, settings: Mapping[str, str], explicit: Collection[str]
+) -> Manifest | None:
     """The manifest of a directory that is finished. Raises ConfigError as ``spark.output.directory.resume``, and for
     one that is finished under other settings.
     """
@@ -198,7 +206,7 @@ def _resume(context: Context, directory: Directory, settings: Mapping[str, str])
         manifest = manifest_of(value)
     except (KeyError, TypeError) as error:
         raise ConfigError(f"{directory.location}/{MANIFEST} is damaged ({error}); give another directory") from None
-    refuse_other_settings(directory, manifest, settings)
+    refuse_other_settings(directory, manifest, settings, explicit)
     return manifest
 
 

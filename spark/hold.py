@@ -4,7 +4,7 @@ it was made under and as it was written, and until then its rows are held, so th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -57,9 +57,16 @@ def differences(made_under: Mapping[str, str], now: Mapping[str, str]) -> list[s
     return [f"{name} is {after}, was {before}" for name, before, after in pairs if before != after]
 
 
-def refuse_other_settings(directory: Directory, manifest: Manifest, settings: Mapping[str, str]) -> None:
-    """Raises ConfigError that names what differs from what the directory was made under."""
-    if different := differences(manifest.settings, settings):
+ACKNOWLEDGED: Final = frozenset({"publisher.delete_from_log"})
+"""What the command may say anew when it marks."""
+
+
+def refuse_other_settings(
+    directory: Directory, manifest: Manifest, settings: Mapping[str, str], explicit: Collection[str] = ()
+) -> None:
+    """Raises ConfigError that names what differs from what the directory was made under, but for what is explicit."""
+    then, now = ({name: each[name] for name in each if name not in explicit} for each in (manifest.settings, settings))
+    if different := differences(then, now):
         raise ConfigError(
             f"{directory.location} is finished already, under other settings: {'; '.join(different)}. Nothing was "
             "marked. Run the command under the settings of then, or give another directory"

@@ -22,6 +22,7 @@ _FORMATS: Final = click.Choice(["xds", "cloudevents", "debezium", "qlik-messages
 _FORMS: Final = click.Choice(["lines", "documents", "parquet", "csv", "json"])
 _COMPRESSIONS: Final = click.Choice(["none", "gzip", "zstd"])
 _SIZE: Final = re.compile(r"(\d+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_PARTITION_ROWS: Final = 200_000
 _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -59,6 +60,10 @@ class _Size(click.ParamType[int]):
               help="Rows that one task reads and writes, at most.  [default: 200000]")  # fmt: skip
 @click.option("--connections", type=click.IntRange(min=0), default=0, metavar="N",
               help="Open at once beside the driver's two, at most; 0 = as many as tasks run at once.")  # fmt: skip
+@click.option("--acknowledge", type=click.Choice(["mark", "delete"]),
+              help="With --mark: set letters (about 4 us a row on the server, and a dead row each to vacuum) or delete "
+                   "(0.6 us).  [default: as delete_from_log says]")  # fmt: skip
+@click.option("--estimate", is_flag=True, help="Convert nothing: print rows, parts, bytes and expected times.")
 @click.option("--copy", is_flag=True, help="Hold no row: publishers send them all the same, and --mark is refused.")
 @click.option("--abandon", is_flag=True,
               help="Convert nothing: give the rows of DIR back to the publisher; its files count no more.")  # fmt: skip
@@ -80,6 +85,8 @@ def backlog(
     max_file_size: int,
     partition_rows: int | None,
     connections: int,
+    acknowledge: str | None,
+    estimate: bool,
     copy: bool,
     abandon: bool,
     yes: bool,
@@ -93,6 +100,12 @@ def backlog(
     """
     if config_file is not None:
         context = replace(context, config_file=config_file)
+    if estimate:
+        found = spark_module("spark.estimate").estimate(
+            context.config(format__type="xds"), master_of(master), partition_rows or _PARTITION_ROWS
+        )
+        print_json(asdict(found)) if as_json else _tell_estimate(found)
+        return
     if abandon:
         if mark:
             raise ConfigError("--mark and --abandon exclude each other")
@@ -108,6 +121,7 @@ def backlog(
         conf=dict(map(_setting, conf)),
         mark=mark,
         copy=copy,
+        acknowledge=acknowledge,
         format=file_format,
         options={} if map_file is None else read_options(read_map(map_file), file_format),
         last_sequence=last_sequence,
@@ -139,6 +153,20 @@ def _monitoring(config: Config, out: str, file_format: str) -> Iterator[dict[str
 
     with monitoring_job(config, config.monitor.listen, out, file_format, planned_triggers) as activity:
         yield {"watch": activity.during}
+
+
+def _tell_estimate(found: Any) -> None:
+    """The plan, for people."""
+    mib = 2**20
+    size = f"{found.bytes / mib:,.0f} MiB of XDS"
+    result(f"{found.rows:,} rows in {found.parts} parts: about {found.events:,} events, {size}")
+    result(f"under --out as much again until the job ends: {(found.bytes + found.temporary_bytes) / mib:,.0f} MiB")
+    result(
+        f"converting: about {found.converting_seconds:,.0f} s with {found.cores} tasks at once; --mark: about "
+        f"{found.mark_seconds:,.0f} s, with --acknowledge delete {found.delete_seconds:,.0f} s"
+    )
+    if found.held:
+        note("rows are held by another directory: `eventlog status` says which; until then only --copy converts")
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -31,6 +31,7 @@ from eventlog.publisher.doctor import examine
 from eventlog.publisher.held import read_recorded
 from eventlog.publisher.open import open_unlocked
 from spark import backlog
+from spark.estimate import estimate
 from spark.hold import abandon, differences
 from spark.output.directory import Directory, masked
 
@@ -271,3 +272,24 @@ def test_differences_are_told_a_setting_each() -> None:
     assert differences({"a": "1", "b": "2"}, {"b": "3", "c": "4"}) == [
         "a is unset, was 1", "b is 3, was 2", "c is 4, was unset",
     ]  # fmt: skip
+
+
+def test_the_command_may_say_anew_whether_rows_are_marked_or_deleted(log: sa.Engine, tmp_path: Path) -> None:
+    log_rows(log, random_rows(300, seed=80))
+    out = tmp_path / "out"
+    report = convert(config_of(log, publisher__loopback_rows="consume"), out)
+    convert(config_of(log, publisher__loopback_rows="consume"), out, mark=True, acknowledge="delete")
+    bad = {i for i, letter in letters_of(out, report).items() if letter == "E"}
+    assert statuses(log) == dict.fromkeys(bad, "E")
+
+
+def test_an_estimate_says_what_there_is_and_does_nothing(log: sa.Engine, tmp_path: Path) -> None:
+    log_rows(log, random_rows(3_000, seed=81))
+    plan = estimate(config_of(log), "local[2]", 1_000)
+    assert (plan.rows, plan.cores, plan.held) == (3_000, 2, False)
+    assert plan.mark_seconds > plan.delete_seconds
+    report = convert(config_of(log), tmp_path / "out")
+    assert plan.bytes == pytest.approx(report.manifest.totals["bytes"], rel=0.3)
+    assert plan.events == pytest.approx(report.manifest.totals["events"], rel=0.1)
+    assert estimate(config_of(log), "local[2]", 1_000).held
+    assert set(statuses(log).values()) == {"N"}

@@ -132,6 +132,7 @@ def read(
         raise ConfigError(f"Arrow is not installed ({error}): install eventlog-publisher[spark]") from error
 
     uri = url.set(drivername="postgresql").update_query_dict(_ARGUMENTS).render_as_string(hide_password=False)
+    uri = uri.replace(" ", "%20")  # of a password, say: libpq refuses them
     try:
         with dbapi.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
             cursor.adbc_statement.set_options(**{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(_BATCH_BYTES)})
