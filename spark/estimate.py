@@ -1,7 +1,7 @@
-"""What a backlog job would take, told without Spark, lock or output (docs/sizing.md).
+"""What a backlog job would take, told without Spark, lock or output (docs/convert-a-backlog.md, "Sizing").
 
 The rows are counted as the job would divide them, and the first of them are folded and written to see how much comes of
-a row. The times are those measured on the machine of docs/sizing.md, a core's and a server's.
+a row. The times are those measured on the machine that stands there, a core's and a server's.
 """
 
 from __future__ import annotations
