@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,3 +55,33 @@ def test_a_pyspark_without_repartition_by_id_gives_the_same_documents(
             monkeypatch.delattr(cls, "repartitionById")
     copy(config_of(log), tmp_path / "old", partition_rows=900)
     assert documents_of(tmp_path / "old") == documents_of(tmp_path / "new")
+
+
+_BY_CONNECT = """
+import os, sys
+from pyspark.sql import SparkSession
+from eventlog.config.load import load
+from spark.backlog import Request, run
+
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+settings = lambda: dict(spark.conf.getAll)
+before = settings()
+options = {"database.schema_name": "hr", "publisher.driver_user": "publisher"}
+config = load(None, {"EVENTLOG_DATABASE_URL": os.environ["EVENTLOG_DATABASE_URL"]}, options)
+run(config, Request(sys.argv[1], copy=True, partition_rows=400))
+assert settings() == before
+"""
+
+
+@pytest.mark.soak
+def test_a_session_of_spark_connect_serves_too_and_keeps_its_settings(log: sa.Engine, tmp_path: Path) -> None:
+    for package in ("grpc", "grpc_status", "zstandard"):
+        pytest.importorskip(package, reason="Spark Connect needs pyspark[connect]")
+    log_rows(log, random_rows(1_500, seed=97))
+    named = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")}
+    named |= {"EVENTLOG_DATABASE_URL": log.url.render_as_string(hide_password=False), "PYSPARK_PYTHON": sys.executable}
+    command = [sys.executable, "-c", _BY_CONNECT, str(tmp_path / "out")]
+    done = subprocess.run(command, env=named, capture_output=True, text=True, timeout=170)
+    assert done.returncode == 0, done.stderr
+    copy(config_of(log), tmp_path / "classic", partition_rows=400)
+    assert documents_of(tmp_path / "out") == documents_of(tmp_path / "classic")
