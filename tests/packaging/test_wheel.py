@@ -74,7 +74,7 @@ def test_the_wheel_says_who_it_is(wheel: Path) -> None:
         assert "Requires-Python: >=3.11\n" in metadata
         extras = set(re.findall(r"^Provides-Extra: (.+)$", metadata, re.MULTILINE))
         assert extras == {
-            "all", "avro", "dev", "embedded", "kafka", "monitor", "oracle", "parquet", "registry", "spark",
+            "all", "avro", "dev", "embedded", "kafka", "monitor", "oracle", "otel", "parquet", "registry", "spark",
             "spark-cluster",
         }  # fmt: skip
         assert archive.read(f"{info}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
