@@ -142,11 +142,16 @@ _NAMES: Final = {
 
 
 def _with_time(spark: SparkSession) -> SparkSession:
-    """A session that reads a table that has a TIME, which Spark else refuses; the settings of the other one stay."""
+    """A session that reads a table that has a TIME, which Spark else refuses.
+
+    The settings of the other one stay as they are, and count here too.
+    """
     if spark.conf.get("spark.sql.timeType.enabled", "false") == "true":
         return spark
     own = spark.newSession()
-    own.conf.set("spark.sql.timeType.enabled", "true")
+    for name, value in {**spark.conf.getAll, "spark.sql.timeType.enabled": "true"}.items():
+        if own.conf.isModifiable(name):
+            own.conf.set(name, value)
     return own
 
 

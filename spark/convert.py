@@ -198,7 +198,7 @@ def _output_name(job: _Job, capture: Capture) -> str:
     match job.target_format:
         case "xds" if job.writer.get("form") != "directory":
             return f"{capture.name}.xmll"
-        case "cloudevents" | "jsonl":
+        case "cloudevents" | "debezium" | "jsonl":
             return f"{capture.name}.jsonl"
         case _:
             return capture.name

@@ -116,7 +116,8 @@ def test_with_the_columns_of_the_table_images_are_structs(spark: SparkSession, s
             assert {name: struct[name] for name in known} == known
             assert all(struct[name] is None for name in ITEM.names if name not in known)
     assert rows[0].after.made is None
-    assert frame.where("after.price > 1.9").count() == 1
+    dear = [change for change in native if change.after is not None and (change.after.get("price") or 0) > 1.9]
+    assert frame.where("after.price > 1.9").count() == len(dear) > 0
 
 
 def test_what_a_type_of_a_struct_does_not_hold_is_null_and_counted(spark: SparkSession, tmp_path: Path) -> None:
@@ -301,7 +302,7 @@ def test_a_worker_that_is_killed_leaves_nothing_and_its_capture_is_converted_aga
     map = {"reader": FORMS["K"].reader, "writer": {**FORMS["G"].writer, "complete": complete}}
     done = convert("qlik-messages", "gbase", str(source), str(tmp_path / "out"), map, spark=spark)
     assert dead.exists()
-    assert [one.written for one in done.captures] == [9, 9]
+    assert [one.written for one in done.captures] == [10, 10]
     assert sorted(path.name for path in (tmp_path / "out").rglob("*") if path.is_file()) == [
         "_SUCCESS", "_manifest.json", "capture.cdc", "capture.cdc",
     ]  # fmt: skip
