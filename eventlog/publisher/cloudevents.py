@@ -23,7 +23,7 @@ from eventlog.core.values import ValueOptions
 from eventlog.errors import BadValue, FormatError
 from eventlog.model import LogRow
 from eventlog.publisher.flight import Flight
-from eventlog.publisher.formats import first_row
+from eventlog.publisher.formats import OutputFormat, first_row
 from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.publisher.whole_rows import CurrentRows
 from eventlog.sql.log_table import LogTable
@@ -40,7 +40,7 @@ def source_of(url: URL, log: LogTable) -> str:
     return "".join(f"/{quote(part, safe='')}" for part in (database, log.schema, log.name) if part)
 
 
-class CloudEvents:
+class CloudEvents(OutputFormat):
     """Events to CloudEvents, as ``eventlog.publisher.formats.OutputFormat`` asks for them.
 
     ``values``: what the events were written with. ``in_records``: they go to Kafka, else in documents, which hold one
@@ -57,25 +57,9 @@ class CloudEvents:
         self._latest: tuple[str | None, str | None] = None, None
 
     @property
-    def heartbeat(self) -> str:
-        """CloudEvents have none: an event says that something occurred."""
-        return ""
-
-    @property
     def needs_log_rows(self) -> bool:
         """Time and user of an event are those of its first row."""
         return True
-
-    @property
-    def needs_current_rows(self) -> bool:
-        """An event says what was changed."""
-        return False
-
-    def first(self, flight: int, before: str) -> str:
-        return ""
-
-    def forget(self) -> None:
-        """Nothing is kept between documents."""
 
     def document(self, catalog: Catalog, flight: Flight, envelope: int, events: Sequence[Outgoing]) -> Document:
         ids = [event.sent_id for event in events]

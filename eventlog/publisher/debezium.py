@@ -17,11 +17,12 @@ from eventlog.debezium.writer import EnvelopeWriter, Record
 from eventlog.errors import BadValue, FormatError, RowError
 from eventlog.model import Level, LogRow, Row, Verdict
 from eventlog.publisher.flight import Flight
+from eventlog.publisher.formats import OutputFormat
 from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.publisher.whole_rows import CurrentRows, row_attributes
 
 
-class DebeziumEvents:
+class DebeziumEvents(OutputFormat):
     """Events to change events, as ``eventlog.publisher.formats.OutputFormat`` asks for them.
 
     ``values``: what the events were written with. ``has_records``: for Kafka; else a document holds the values, one a
@@ -39,11 +40,6 @@ class DebeziumEvents:
         self._records: EventRecords | None = None
 
     @property
-    def heartbeat(self) -> str:
-        """Change events have none."""
-        return ""
-
-    @property
     def needs_log_rows(self) -> bool:
         """The time of a change is that of its first row."""
         return True
@@ -51,12 +47,6 @@ class DebeziumEvents:
     @property
     def needs_current_rows(self) -> bool:
         return self._options.missing_columns == "read_back"
-
-    def first(self, flight: int, before: str) -> str:
-        return ""
-
-    def forget(self) -> None:
-        """Nothing is kept between documents."""
 
     def document(self, catalog: Catalog, flight: Flight, envelope: int, events: Sequence[Outgoing]) -> Document:
         ids = [event.sent_id for event in events]

@@ -16,28 +16,29 @@ from eventlog.xds.writer import HEARTBEAT, Header, file_form, line_form, write_e
 
 
 class OutputFormat(Protocol):
-    """Events to what a sink takes.
-
-    ``heartbeat``: what is sent when nothing else was for long, empty if the format has no such thing.
-    ``needs_log_rows``: ``Flight.log_rows`` is needed for the first row of each event. ``needs_current_rows``: so is
-    ``Flight.current_rows``, for every event that does not say all columns of its row.
-    """
+    """Events to what a sink takes. Formats extend it, and say what is not as here."""
 
     @property
-    def heartbeat(self) -> str: ...
+    def heartbeat(self) -> str:
+        """What is sent when nothing else was for long, empty if the format has no such thing."""
+        return ""
 
     @property
-    def needs_log_rows(self) -> bool: ...
+    def needs_log_rows(self) -> bool:
+        """Whether ``Flight.log_rows`` is needed for the first row of each event."""
+        return False
 
     @property
-    def needs_current_rows(self) -> bool: ...
+    def needs_current_rows(self) -> bool:
+        """Whether ``Flight.current_rows`` is, for every event that does not say all columns of its row."""
+        return False
 
     def first(self, flight: int, before: str) -> str:
         """What a flight's line keeps so that its events are numbered alike whenever they are sent
         (spec/event-log.md 10); empty if the format does not number. ``before``: that of the flight before, empty if
         none is known.
         """
-        ...
+        return ""
 
     def document(self, catalog: Catalog, flight: Flight, envelope: int, events: Sequence[Outgoing]) -> Document:
         """The document of one envelope. Every event has an operation. Raises ReceiverAway."""
@@ -49,7 +50,7 @@ class OutputFormat(Protocol):
 
     def forget(self) -> None:
         """What was given since the last flush may not have come to the receiver."""
-        ...
+        return None  # noqa: RET501 - an empty body would be abstract
 
 
 def first_row(event: Outgoing, log_rows: Mapping[int, LogRow]) -> LogRow | None:
@@ -62,7 +63,7 @@ Form = Literal["lines", "documents", "records"]
 
 
 @dataclass(frozen=True, slots=True)
-class XdsFormat:
+class XdsFormat(OutputFormat):
     """XDS documents: an envelope a line, an envelope a document of its own, or an envelope a record of one event."""
 
     header: Header
@@ -70,20 +71,9 @@ class XdsFormat:
     indent: int = 0
 
     @property
-    def needs_log_rows(self) -> bool:
-        return False
-
-    @property
-    def needs_current_rows(self) -> bool:
-        return False
-
-    @property
     def heartbeat(self) -> str:
         """The heartbeat (spec/xds.md 7)."""
         return self._body([HEARTBEAT])
-
-    def first(self, flight: int, before: str) -> str:
-        return ""
 
     def document(self, catalog: Catalog, flight: Flight, envelope: int, events: Sequence[Outgoing]) -> Document:
         ids = sent_ids(events)
@@ -105,9 +95,6 @@ class XdsFormat:
     def preview(self, catalog: Catalog, events: Sequence[Outgoing], current_rows: CurrentRows) -> str:
         texts = list(map(write_outgoing, events))
         return "".join(map(self._line, texts)) if self.form == "records" else self._body(texts)
-
-    def forget(self) -> None:
-        """Nothing is kept between documents."""
 
     def _document(
         self,

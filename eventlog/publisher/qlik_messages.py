@@ -16,7 +16,7 @@ from eventlog.core.values import ValueOptions
 from eventlog.errors import BadValue, FormatError, ReceiverAway, RowError
 from eventlog.model import Level, LogRow, Verdict
 from eventlog.publisher.flight import Flight, placed
-from eventlog.publisher.formats import first_row
+from eventlog.publisher.formats import OutputFormat, first_row
 from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.publisher.whole_rows import CurrentRows
 from eventlog.qlik.columns import QlikColumn, columns_of
@@ -30,7 +30,7 @@ from eventlog.qlik.sequence import first_sequence, sequences
 _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 
 
-class QlikMessages:
+class QlikMessages(OutputFormat):
     """Events to messages, as ``eventlog.publisher.formats.OutputFormat`` asks for them.
 
     ``values``: what the events were written with. The columns are those of the classes; where they change, the version
@@ -49,19 +49,9 @@ class QlikMessages:
         self._messages: EventMessages | None = None
 
     @property
-    def heartbeat(self) -> str:
-        """Messages have none."""
-        return ""
-
-    @property
     def needs_log_rows(self) -> bool:
         """Time and user of a change are those of its first row."""
         return True
-
-    @property
-    def needs_current_rows(self) -> bool:
-        """A message says which columns it holds."""
-        return False
 
     def first(self, flight: int, before: str) -> str:
         return first_sequence(flight, before, self._utc_now())
