@@ -58,7 +58,7 @@ def show_backlog(console: Console, *, file: Path, directory: Path) -> None:
     out, published = directory / "backlog", directory / "published"
     for place in (out, published):
         shutil.rmtree(place, ignore_errors=True)
-    report: Any = spark.run(config, spark.Request(str(out), quiet=True))
+    report: Any = spark.run(config, spark.Request(str(out), quiet=True, copy=True))
     by_spark = list(_events(sorted(out.glob("part-*.xmll"))))
 
     config = load(file, {}, {"sink.directory": str(published)})
