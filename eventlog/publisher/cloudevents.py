@@ -18,12 +18,11 @@ from eventlog.cloudevents.options import BATCHED, BINARY
 from eventlog.cloudevents.steps import DataOf, data_writer
 from eventlog.core.catalog import Catalog
 from eventlog.core.events import Outgoing, association_of, public_event
-from eventlog.core.typed import moment_reader
 from eventlog.core.values import ValueOptions
 from eventlog.errors import BadValue, FormatError
 from eventlog.model import LogRow
 from eventlog.publisher.flight import Flight
-from eventlog.publisher.formats import OutputFormat, first_row
+from eventlog.publisher.formats import OutputFormat, first_row, time_reader
 from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.publisher.whole_rows import CurrentRows
 from eventlog.sql.log_table import LogTable
@@ -52,7 +51,7 @@ class CloudEvents(OutputFormat):
     ) -> None:
         self.mode, self._in_records, self._values = mode, in_records, values
         self._source, self._type_of = source, type_writer(event_type)
-        self._read_moment = moment_reader(values.time_zone)
+        self._read_time = time_reader(values.time_zone)
         self._of_catalog: tuple[Catalog, DataOf, ReadOutgoing] | None = None
         self._latest: tuple[str | None, str | None] = None, None
 
@@ -117,10 +116,8 @@ class CloudEvents(OutputFormat):
             return None
         known, time = self._latest
         if row.event_time != known:
-            try:
-                time = utc_text(self._read_moment(row.event_time))
-            except BadValue:
-                time = None
+            moment = self._read_time(row)
+            time = None if moment is None else utc_text(moment)
             self._latest = row.event_time, time
         return time
 

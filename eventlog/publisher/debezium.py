@@ -9,15 +9,15 @@ from functools import partial
 from eventlog.changes.from_events import ReadOutgoing, attribute_reader, outgoing_reader
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.events import CurrentRow, Outgoing, public_event
-from eventlog.core.typed import ReadValue, moment_reader
+from eventlog.core.typed import ReadValue
 from eventlog.core.values import ValueOptions
 from eventlog.debezium.format import line_of
 from eventlog.debezium.options import WriteOptions
 from eventlog.debezium.writer import EnvelopeWriter, Record
-from eventlog.errors import BadValue, FormatError, RowError
+from eventlog.errors import FormatError, RowError
 from eventlog.model import Level, LogRow, Row, Verdict
 from eventlog.publisher.flight import Flight
-from eventlog.publisher.formats import OutputFormat
+from eventlog.publisher.formats import OutputFormat, first_row, time_reader
 from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.publisher.whole_rows import CurrentRows, row_attributes
 
@@ -82,7 +82,7 @@ class DebeziumEvents(OutputFormat):
             writer = EnvelopeWriter(self._options, catalog, self._utc_now)
             records = self._records = EventRecords(writer, catalog, self._values)
         return [
-            records.write(event, records.time_of(_first_row(event, log_rows)), current_rows.get(event.object_id))
+            records.write(event, records.time_of(first_row(event, log_rows)), current_rows.get(event.object_id))
             if event.object_id is not None
             else []
             for event in events
@@ -99,17 +99,8 @@ class EventRecords:
         self.catalog = catalog
         self._writer, self._values = writer, values
         self._read_change: ReadOutgoing = outgoing_reader(catalog, values)
-        self._read_moment = moment_reader(values.time_zone)
+        self.time_of = time_reader(values.time_zone)
         self._readers: dict[ObjectClass, dict[str, tuple[ReadValue, Callable[[str], str]]]] = {}
-
-    def time_of(self, row: LogRow | None) -> datetime | None:
-        """When an event happened: at the time of its first row, None if that is not known."""
-        if row is None or row.event_time is None:
-            return None
-        try:
-            return self._read_moment(row.event_time)
-        except BadValue:
-            return None
 
     def write(self, event: Outgoing, time: datetime | None, current: CurrentRow | None) -> list[Record] | Verdict:
         """``current``: the row as it is now, None if it has not been read, or is gone."""
@@ -133,11 +124,6 @@ class EventRecords:
             name: next((read(convert(text)) for text in current.get(name, ()) if text is not None), None)
             for name, (read, convert) in readers.items()
         }
-
-
-def _first_row(event: Outgoing, log_rows: Mapping[int, LogRow]) -> LogRow | None:
-    """The first row of an event as the log has it; of one that is built again the first that is still N."""
-    return next((log_rows[record_id] for record_id in event.ids if record_id in log_rows), None)
 
 
 def _values(written: list[Record] | Verdict) -> str:

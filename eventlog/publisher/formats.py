@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal, Protocol
 
 from eventlog.core.catalog import Catalog
 from eventlog.core.events import Outgoing, association_of, public_event, sent_ids
+from eventlog.core.typed import moment_reader
+from eventlog.errors import BadValue
 from eventlog.model import Event, LogRow
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.sinks import Document, KafkaRecord
@@ -57,6 +60,24 @@ def first_row(event: Outgoing, log_rows: Mapping[int, LogRow]) -> LogRow | None:
     """The first row of an event as the log has it; of one that is built again the first that is still N."""
     row = log_rows.get(event.ids[0])
     return row or next((log_rows[record_id] for record_id in event.ids if record_id in log_rows), None)
+
+
+def time_reader(time_zone: str) -> Callable[[LogRow | None], datetime | None]:
+    """A function that reads when an event happened: at the time of its first row, None if that is not known.
+
+    ``time_zone``: that of event_time, as of the option.
+    """
+    read = moment_reader(time_zone)
+
+    def time_of(row: LogRow | None) -> datetime | None:
+        if row is None or row.event_time is None:
+            return None
+        try:
+            return read(row.event_time)
+        except BadValue:
+            return None
+
+    return time_of
 
 
 Form = Literal["lines", "documents", "records"]

@@ -11,12 +11,11 @@ from typing import Final
 from eventlog.changes.from_events import outgoing_reader
 from eventlog.core.catalog import Catalog, ObjectClass, row_of
 from eventlog.core.events import Outgoing, public_event, sent_ids
-from eventlog.core.typed import moment_reader
 from eventlog.core.values import ValueOptions
-from eventlog.errors import BadValue, FormatError, ReceiverAway, RowError
+from eventlog.errors import FormatError, ReceiverAway, RowError
 from eventlog.model import Level, LogRow, Verdict
 from eventlog.publisher.flight import Flight, placed
-from eventlog.publisher.formats import OutputFormat, first_row
+from eventlog.publisher.formats import OutputFormat, first_row, time_reader
 from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.publisher.whole_rows import CurrentRows
 from eventlog.qlik.columns import QlikColumn, columns_of
@@ -108,17 +107,8 @@ class EventMessages:
         writer.columns = {full_name(catalog, cls): class_columns(cls) for cls in catalog.classes}
         self.catalog = catalog
         self._writer, self._values, self._generation = writer, values, writer.generation
-        self._read_change, self._read_moment = outgoing_reader(catalog, values), moment_reader(values.time_zone)
+        self._read_change, self.time_of = outgoing_reader(catalog, values), time_reader(values.time_zone)
         self._direct: dict[ObjectClass, WriteOutgoing] = {}
-
-    def time_of(self, row: LogRow | None) -> datetime | None:
-        """When an event happened: at the time of its first row, None if that is not known."""
-        if row is None or row.event_time is None:
-            return None
-        try:
-            return self._read_moment(row.event_time)
-        except BadValue:
-            return None
 
     def write(self, event: Outgoing, time: datetime | None, sequence: str | None = None) -> tuple[Written, ...]:
         """The messages of an event. ``sequence`` and errors as of ``MessageWriter.messages``."""

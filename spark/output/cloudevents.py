@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -20,7 +19,7 @@ from eventlog.sql.registry import parse_url
 from spark.job import Job, Numbered, catalog
 from spark.output.directory import Directory
 from spark.output.formats import Columns, Render, Rendered, counts_of
-from spark.output.part_files import ENDINGS, OutputFile, PartFiles
+from spark.output.part_files import OutputFile, json_lines
 
 FORMS: Final = ("lines",)
 
@@ -92,15 +91,10 @@ def write_envelopes(
 
 def _write_lines(job: Job, directory: Directory, part: int, lines: Iterable[tuple[int, bytes]]) -> list[OutputFile]:
     output = job.output
-    name = partial(_name, job.name, part, ENDINGS[output.compression])
-    with PartFiles(directory, name, output.max_bytes, output.compression) as files:
+    with json_lines(directory, job.name, part, output.max_bytes, output.compression) as files:
         for place, line in lines:
             files.add([line], 1, 1, place, place)
     return files.files
-
-
-def _name(job: str, part: int, ending: str, number: int) -> str:
-    return f"part-{part:06d}-{number:05d}-{job}.jsonl{ending}"
 
 
 def folders(job: Job) -> list[str]:

@@ -6,7 +6,6 @@ Events are written by the publisher's own functions; what they do not say of the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 from eventlog.config.load import Config
@@ -25,7 +24,7 @@ from eventlog.sql.registry import parse_url
 from spark.job import Job, Numbered, catalog
 from spark.output.directory import Directory
 from spark.output.formats import RECEIVER, Columns, Render, Rendered, counts_of
-from spark.output.part_files import ENDINGS, OutputFile, PartFiles
+from spark.output.part_files import OutputFile, json_lines
 
 FORMS: Final = ("lines",)
 
@@ -76,15 +75,10 @@ def write(
     """The records of a part in queue order as lines of files."""
     found = sorted(event for blob in blobs for event in zip(blob["place"], blob["lines"], strict=True))
     output = job.output
-    name = partial(_name, job.name, part, ENDINGS[output.compression])
-    with PartFiles(directory, name, output.max_bytes, output.compression) as files:
+    with json_lines(directory, job.name, part, output.max_bytes, output.compression) as files:
         for place, lines in found:
             files.add([lines], 1, lines.count(b"\n"), place, place)
     return files.files, before
-
-
-def _name(job: str, part: int, ending: str, number: int) -> str:
-    return f"part-{part:06d}-{number:05d}-{job}.jsonl{ending}"
 
 
 def folders(job: Job) -> list[str]:

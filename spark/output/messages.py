@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 from eventlog.config.load import Config
@@ -26,7 +25,7 @@ from eventlog.qlik.sequence import WriterState, raise_to, time_prefix
 from spark.job import Job, Numbered, catalog
 from spark.output.directory import Directory
 from spark.output.formats import RECEIVER, Columns, Render, Rendered, counts_of
-from spark.output.part_files import ENDINGS, OutputFile, PartFiles
+from spark.output.part_files import OutputFile, json_lines
 
 FORMS: Final = ("lines",)
 
@@ -148,8 +147,7 @@ def write(
     output = job.output
     encode = _encoded if output.options.encoding == "avro" else str.encode
     described = set(tables)
-    name = partial(_name, job.name, part, ENDINGS[output.compression])
-    with PartFiles(directory, name, output.max_bytes, output.compression) as files:
+    with json_lines(directory, job.name, part, output.max_bytes, output.compression) as files:
         for (place, head, rest, _, _, table), sequence in zip(lines, numbered, strict=True):
             texts = [head, encode(sequence), rest]
             if table not in described:  # its metadata message stands before its first line
@@ -158,10 +156,6 @@ def write(
                     texts.insert(0, descriptions[table])
             files.add(texts, 1, len(texts) - 2, place, place)
     return files.files, Numbered(number, prefix, frozenset(described))
-
-
-def _name(job: str, part: int, ending: str, number: int) -> str:
-    return f"part-{part:06d}-{number:05d}-{job}.jsonl{ending}"
 
 
 def folders(job: Job) -> list[str]:

@@ -254,3 +254,11 @@ class PartFiles:
         about = self._bytes, self._events, self._documents, self._first, self._last, checksum
         self.files.append(OutputFile(name, *about))
         self._bytes = self._events = self._documents = 0
+
+
+def json_lines(directory: Directory, job: str, part: int, max_bytes: int, compression: str) -> PartFiles:
+    """The files of a part of the job of this name that hold JSON, a record a line."""
+    ending = ENDINGS[compression]
+    return PartFiles(
+        directory, lambda number: f"part-{part:06d}-{number:05d}-{job}.jsonl{ending}", max_bytes, compression
+    )
