@@ -232,6 +232,10 @@ class Receiver(PlainSink):
         apply_event(self.state, event)
 
 
+NewWorld = Callable[..., FakePublisher]
+"""``new_world(rows, **options)``: a publisher whose log holds these rows."""
+
+
 def with_options(**changed: Any) -> PublisherOptions:
     return replace(NO_WAIT, **changed)
 

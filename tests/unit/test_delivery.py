@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from fake_publisher import FakePublisher, Killed, Receiver, flights_of, with_options
+from fake_publisher import FakePublisher, Killed, NewWorld, Receiver, flights_of, with_options
 from samples import database, row, table
 
 from eventlog.core.catalog import build_catalog
@@ -21,22 +21,6 @@ from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.metrics import Gauges, summary
 from eventlog.publisher.sinks import Document
 from eventlog.xds.writer import Header
-
-NewWorld = Callable[..., FakePublisher]
-
-
-@pytest.fixture
-def new_world() -> Iterator[NewWorld]:
-    worlds: list[FakePublisher] = []
-
-    def new(rows: list[LogRow], **options: Any) -> FakePublisher:
-        worlds.append(FakePublisher(with_options(**options)))
-        worlds[-1].log(rows)
-        return worlds[-1]
-
-    yield new
-    for fake in worlds:
-        fake.close()
 
 
 def deletes(*objects: str) -> list[LogRow]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_publisher import FakePublisher, Killed, Receiver, with_options
+from fake_publisher import Killed, NewWorld, Receiver
 from followed_stream import OUTPUT, Stream, files, following, position_at, said, saved_at
 from samples import row
 
@@ -23,22 +23,6 @@ from eventlog.publisher.sinks import Document
 from eventlog.publisher.stream.run import follow
 from eventlog.publisher.stream.source import Mark, Read, Source, Step
 from eventlog.publisher.wake import StopRequest
-
-NewWorld = Callable[..., FakePublisher]
-
-
-@pytest.fixture
-def new_world() -> Iterator[NewWorld]:
-    worlds: list[FakePublisher] = []
-
-    def new(rows: list[LogRow], **options: Any) -> FakePublisher:
-        worlds.append(FakePublisher(with_options(**options)))
-        worlds[-1].log(rows)
-        return worlds[-1]
-
-    yield new
-    for fake in worlds:
-        fake.close()
 
 
 def deletes(count: int, objects: int = 1000) -> list[LogRow]:
