@@ -35,12 +35,14 @@ from typing import ClassVar, TypeVar
 
 
 class EventlogError(Exception):
-    """Base of all errors that eventlog raises on purpose. ``code`` is stable and fit for programs.
+    """Base of all errors that eventlog raises on purpose; by itself, an error whose message says all.
 
+    ``code`` is stable and fit for programs, ``cure`` says what helps in general: the reference lists both.
     ``refusals``: the messages one by one, where several things are refused at once.
     """
 
     code: ClassVar[str] = "error"
+    cure: ClassVar[str] = "Do what the message says."
     refusals: tuple[str, ...] = ()
 
 
@@ -48,6 +50,7 @@ class ConfigError(EventlogError):
     """The configuration file, an environment variable or a flag is wrong."""
 
     code = "config"
+    cure = "Correct the setting that the message names. `eventlog config` shows each setting and where it comes from."
 
 
 def together(errors: Sequence[EventlogError]) -> EventlogError:
@@ -72,12 +75,13 @@ class RowError(EventlogError):
 
 
 class BadTableKey(RowError):
-    """A table_key that does not parse or does not fit its class (spec/event-log.md 4.2).
+    """A table_key that does not parse or is not of its class (spec/event-log.md 4.2).
 
     ``error`` is the code of 4.2 (``empty_part``, ``bad_value``, ...), ``offset`` the code point, from 0.
     """
 
     code = "bad_table_key"
+    cure = "Correct what writes the log, such as a trigger of your own; then `eventlog requeue`."
 
     def __init__(self, error: str, offset: int, text: str) -> None:
         super().__init__("bad_table_key", f"{error} at offset {offset} of table_key {shown(text)}")
@@ -87,18 +91,20 @@ class BadTableKey(RowError):
 
 
 class BadValue(RowError):
-    """Text that is no value of its column's type (spec/xds.md 6.1)."""
+    """Text in a row of the log that is no value of its column's type (spec/xds.md 6.1)."""
 
     code = "bad_value"
+    cure = "Correct what writes the log, then `eventlog requeue`; `eventlog resync` logs the object as it is now."
 
     def __init__(self, message: str) -> None:
         super().__init__("bad_value", message)
 
 
 class BadXmlChar(RowError):
-    """Text with a character that XML 1.0 cannot hold (spec/xds.md 8)."""
+    """A value with a character that XML 1.0 cannot hold (spec/xds.md 8)."""
 
     code = "bad_xml_char"
+    cure = "Take the character out of the value in the application, or the column out of the watch (`exclude`)."
 
     def __init__(self, message: str) -> None:
         super().__init__("bad_xml_char", message)
@@ -108,54 +114,65 @@ class XdsError(EventlogError):
     """A document that is not well-formed, has a DOCTYPE, or is not of the XDS vocabulary."""
 
     code = "xds"
+    cure = "Correct the document; the message names the line. Raise `limit` for a document that is longer."
 
 
 class DatabaseError(EventlogError):
     """The database cannot be reached, lacks something, or refuses a right."""
 
     code = "database"
+    cure = "Check the URL, the network and the user's rights; `eventlog doctor` lists the GRANTs that are missing."
 
 
 class LogTableError(DatabaseError):
     """The log table or a companion is missing or has a column of the wrong type (spec/event-log.md 1.4)."""
 
     code = "log_table"
+    cure = "Run `eventlog db upgrade`, or correct `log_table`, `schema_name` or `column_map`."
 
 
 class AnotherPublisher(DatabaseError):
     """Another publisher (or a Spark job that marks) holds this log (spec/event-log.md 12)."""
 
     code = "another_publisher"
+    cure = "Stop the other one, or wait until it ends; `eventlog status` says whether one runs."
 
 
 class DatabaseAway(DatabaseError):
     """The connection is lost, or the database failed in a way that passes: connect again and go on."""
 
     code = "database_away"
+    cure = "Wait: a publisher connects again by itself. Run any other command again."
 
 
 class TriggerError(EventlogError):
-    """A watch that cannot be compiled to triggers or cannot be applied."""
+    """A watch for which no triggers can be made, or triggers that the database refuses."""
 
     code = "trigger"
+    cure = "Correct the `[[watch]]` that the message names; `eventlog triggers plan` shows what comes of it."
 
 
 class FormatError(EventlogError):
-    """A change format: input that is not of the format, or a change that it cannot hold.
+    """Input that is not of its format, or a change that the format cannot hold.
 
     ``column``: ``schema.table.column`` where it is about the value of one (spec/change-model.md 5.1). ``offset``: where
     the record begins in a stream of bytes.
     """
 
     code = "format"
+    cure = "Check the format's name and the reader's options; the message names the place in the input."
     column: str | None = None
     offset: int | None = None
 
 
 class InvalidChange(FormatError):
-    """A Change against the invariants of spec/change-model.md 1; ``field`` is the field that is wrong."""
+    """A change that contradicts itself, such as a DELETE with a row after it (spec/change-model.md 1).
+
+    ``field`` is the field that is wrong.
+    """
 
     code = "invalid_change"
+    cure = "Correct what made the change; the message names the field."
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -166,48 +183,56 @@ class NotExpressible(FormatError):
     """A change that the target format cannot hold (spec/change-model.md 4)."""
 
     code = "not_expressible"
+    cure = "Choose a target format that can hold the change, or the option that the message names."
 
 
 class ValueRange(NotExpressible):
     """A value outside the range of its target column (spec/change-model.md 5.1)."""
 
     code = "value_range"
+    cure = "Correct the value, or give the target a wider column."
 
 
 class NeedsQueryBack(FormatError):
     """A change without its row, which only the source database has (spec/change-model.md 3.1)."""
 
     code = "needs_query_back"
+    cure = "Give the reader the database that holds the row: `database_url`, or the log's URL as the source."
 
 
 class NeedsRowCodec(FormatError):
-    """A change whose row image has no codec (spec/change-model.md 3.4)."""
+    """A change whose row is only there in the raw form of its source (spec/change-model.md 3.4)."""
 
     code = "needs_row_codec"
+    cure = "Give the reader the `codec` that the row images are written in."
 
 
 class UnknownOperation(FormatError):
     """An operation code that the format does not have."""
 
     code = "unknown_operation"
+    cure = "Check that the input is of this format, and for a Linter queue the option `typ_table`."
 
 
 class SchemaMissing(FormatError):
-    """A row of a table that nothing has described."""
+    """A row of a table whose columns are not known."""
 
     code = "schema_missing"
+    cure = "Describe the table by the option `catalog`, or by the format's own option for its columns."
 
 
 class ReceiverAway(EventlogError):
-    """No answer, a lost connection or an answer that is not well-formed (spec/event-log.md 8.4)."""
+    """The receiver gives no answer, or one that is not well-formed (spec/event-log.md 8.4)."""
 
     code = "receiver_away"
+    cure = "Check the receiver and [sink]. The publisher marks nothing and tries again by itself."
 
 
 class FatalAnswer(EventlogError):
     """The receiver answered fatal: the publisher stops (spec/event-log.md 8.4)."""
 
     code = "fatal_answer"
+    cure = "Mend what the receiver names, `eventlog requeue` the rows of status F, and start the publisher again."
 
 
 Placed = TypeVar("Placed", bound=EventlogError)

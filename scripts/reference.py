@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Write the parts of the documentation that repeat the code: options, commands, error codes.
+"""Write the parts of the documentation that repeat the code: options, commands, metrics, error codes.
 
-They stand between ``<!-- reference: NAME -->`` and ``<!-- end of reference -->``. To be run when an option, a command
-or an error has changed (``make reference``); ``tests/packaging/test_documents.py`` says so when it was forgotten.
+They stand between ``<!-- reference: NAME -->`` and ``<!-- end of reference -->``. To be run when an option, a command,
+a metric or an error has changed (``make reference``); ``tests/packaging/test_documents.py`` says if it was forgotten.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from enum import Enum
 from importlib import import_module
 from inspect import cleandoc
@@ -20,18 +21,26 @@ from pkgutil import walk_packages
 from typing import Final
 
 import click
+from prometheus_client.registry import Collector
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import eventlog  # noqa: E402
 from eventlog import cli  # noqa: E402
-from eventlog.cli.help import EXAMPLES  # noqa: E402
+from eventlog.cli.help import examples_of, grouped_options  # noqa: E402
 from eventlog.cli.init import SELF_EXPLAINING  # noqa: E402
 from eventlog.config.settings import SECTIONS, WatchSettings, variable  # noqa: E402
-from eventlog.core.options import BOOLEAN, Option, options_of, toml  # noqa: E402
+from eventlog.conversion import FORMATS, format_named  # noqa: E402
+from eventlog.core.options import BOOLEAN, FLAG, Option, options_of, toml  # noqa: E402
 from eventlog.core.parameters import MANY  # noqa: E402
-from eventlog.errors import EventlogError  # noqa: E402
+from eventlog.errors import EventlogError, RowError  # noqa: E402
+from eventlog.publisher.context import Counters  # noqa: E402
+from eventlog.publisher.monitor.activity import Activity  # noqa: E402
+from eventlog.publisher.monitor.job import JobActivity, JobMetrics  # noqa: E402
+from eventlog.publisher.monitor.look import QUEUE_CAP  # noqa: E402
+from eventlog.publisher.monitor.openmetrics import Labels, PublisherMetrics  # noqa: E402
+from eventlog.publisher.observer import Looked  # noqa: E402
 
 _LONG: Final = 80
 """Characters from which on an example is left out."""
@@ -46,26 +55,33 @@ def written(text: str) -> str:
 
 def _settings() -> Iterator[str]:
     for section, settings in SECTIONS.items():
-        yield from ("", f"### [{section}]", "", *_options(settings, section))
-    yield from ("", "### [[watch]]", "", *_options(WatchSettings, None))
+        yield from ("", f"### [{section}]", "", *_options([settings], section))
+    yield from ("", "### [[watch]]", "", *_options([WatchSettings], "watch"))
 
 
-def _options(settings: type, section: str | None) -> Iterator[str]:
-    """A table of options. ``section`` is None for [[watch]], which no variable and no flag sets."""
-    yield from ("| option | default | values | what it does |", "|---|---|---|---|")
-    for key, option in options_of(settings).items():
-        name = f'<a id="{section or "watch"}.{key}"></a>`{key}`'
-        if option.secret and section is not None:
+def _formats() -> Iterator[str]:
+    for name in FORMATS:
+        format = format_named(name)
+        yield from ("", f"### {name}", "", *_options(format.reader_options, f"{name}.reader", "option of the reader"))
+        yield from ("", *_options(format.writer_options, f"{name}.writer", "option of the writer"))
+
+
+def _options(kinds: Iterable[type], section: str, heading: str = "option") -> Iterator[str]:
+    """A table of the options that classes declare."""
+    yield from (f"| {heading} | default | values | what it does |", "|---|---|---|---|")
+    for key, option in (item for kind in kinds for item in options_of(kind).items()):
+        name = f'<a id="{section}.{key}"></a>`{key}`'
+        if option.secret:
             yield f"| {name} | | by `{variable(section, key)}` alone | {_cell(option.help)} |"
             continue
-        default = "" if option.default in (None, ()) else f"`{toml(option.default)}`"
-        if option.idm is not None:
+        default = "" if option.default in (None, (), {}, "") else f"`{toml(option.default)}`"
+        if option.idm is not None and section in SECTIONS:
             default += f"; profile idm: `{toml(option.idm)}`"
         yield f"| {name} | {default} | {_values(option)} | {_cell(option.help)} |"
 
 
 def _values(option: Option) -> str:
-    if option.kind is BOOLEAN:
+    if option.kind in (BOOLEAN, FLAG):
         return "`true`, `false`"
     legal = re.sub(rf"^(\d+)\.\.{MANY}$", r"\1 or more", option.kind.legal)
     legal = "" if option.kind in SELF_EXPLAINING and option.example else _cell(legal)
@@ -74,7 +90,7 @@ def _values(option: Option) -> str:
 
 
 def _commands() -> Iterator[str]:
-    yield from ("### All commands", "", *_parameters(cli.cli))
+    yield from ("### All commands", "", *_parameters("eventlog", cli.cli))
     for name in cli.COMMANDS:
         command = cli.cli.get_command(click.Context(cli.cli), name)
         if isinstance(command, click.Group):
@@ -88,32 +104,93 @@ def _command(name: str, command: click.Command) -> Iterator[str]:
     usage = " ".join(("eventlog", name, *command.collect_usage_pieces(click.Context(command))))
     yield from ("", f"### {name}", "", f"`{usage}`", "")
     yield from (paragraph.replace("\n", " ") + "\n" for paragraph in cleandoc(command.help or "").split("\n\n"))
-    yield from _parameters(command)
-    if examples := EXAMPLES.get(name):
-        width = max(map(len, examples))
-        lines = (f"{line.ljust(width)}  # {purpose}" for line, purpose in examples.items())
-        yield from ("", "```sh", *lines, "```")
+    yield from _parameters(name, command)
+    examples = examples_of(name)
+    width = max(map(len, examples))
+    yield from ("", "```sh", *(f"{line.ljust(width)}  # {purpose}" for line, purpose in examples.items()), "```")
 
 
-def _parameters(command: click.Command) -> Iterator[str]:
-    options = [one for one in command.params if isinstance(one, click.Option)]
-    if not options:
-        return
-    yield from ("| option | what it does |", "|---|---|")
-    context = click.Context(command)
+def _parameters(name: str, command: click.Command) -> Iterator[str]:
+    """A table of the options of a command, those of a group of --help beside each other."""
+    context = click.Context(command, show_default=True)
+    options = [one for group in grouped_options(command, context).values() for one in group if one.name != "help"]
+    if options:
+        yield from ("| option | what it does |", "|---|---|")
     for option in options:
-        record = option.get_help_record(context)
-        assert record is not None
-        yield f"| `{_cell(record[0])}` | {_cell(' '.join(record[1].split()))} |"
+        flags, text = option.get_help_record(context) or ("", "")
+        place = f"{name}{max(option.opts, key=len)}".replace(" ", "-")
+        yield f'| <a id="{place}"></a>`{_cell(flags)}` | {_cell(" ".join(text.split()))} |'
+
+
+def _metrics() -> Iterator[str]:
+    activity = Activity(Counters(), interval=1.0, patience=1.0)
+    activity.looked(Looked(queue_rows=0, cap=QUEUE_CAP, clock=datetime.now(UTC)))
+    yield from _metric_table(PublisherMetrics(activity, Labels("", "")), Labels._fields, "metric")
+
+
+def _job_metrics() -> Iterator[str]:
+    labels = {"log": "", "format": ""}
+    yield from _metric_table(JobMetrics(JobActivity(interval=1.0, patience=1.0), labels), labels, "job-metric")
+
+
+_ENDINGS: Final = {"counter": "_total", "info": "_info"}
+"""What OpenMetrics adds to the names of metrics, by their type."""
+
+
+def _metric_table(metrics: Collector, common: Iterable[str], place: str) -> Iterator[str]:
+    """A table of metrics. ``common``: the labels that all of them have. ``place`` begins their anchors."""
+    yield from ("| metric | type | unit | labels | what it is |", "|---|---|---|---|---|")
+    for metric in metrics.collect():
+        labels: dict[str, dict[str, None]] = {}
+        for sample in metric.samples:
+            for label in sorted(sample.labels.keys() - {*common, "le"}):
+                labels.setdefault(label, {})[sample.labels[label]] = None
+        shown = [
+            f"`{label}`" + (f": {', '.join(values)}" if len(values) > 1 else "") for label, values in labels.items()
+        ]
+        name = metric.name + _ENDINGS.get(metric.type, "")
+        cells = (metric.type, metric.unit, "; ".join(shown), metric.documentation.rstrip("."))
+        yield f'| <a id="{place}-{name}"></a>`{name}` | {" | ".join(map(_cell, cells))} |'
 
 
 def _errors() -> Iterator[str]:
     for module in walk_packages(eventlog.__path__, "eventlog."):
         if ".migrations." not in module.name:  # what Alembic alone can import
             import_module(module.name)
-    yield from ("| code | error | what it says |", "|---|---|---|")
-    for code, name, about in sorted({(one.code, one.__name__, _first_sentence(one)) for one in _below(EventlogError)}):
-        yield f'| <a id="error-{code}"></a>`{code}` | {name} | {_cell(about)} |'
+    of_row = "Of a row of the log: stands in `<log>_error`"
+    entries = [(code, cause, cure, of_row) for code, (cause, cure) in ROW_CODES.items()]
+    for error in (EventlogError, *_below(EventlogError)):
+        if "code" in vars(error):  # others have the code of the error above them
+            where = f"In Python: `{error.__module__}.{error.__name__}`"
+            where = f"{of_row}. {where}" if issubclass(error, RowError) else where
+            entries.append((error.code, _first_sentence(error), error.cure, where))
+    codes = set()
+    for code, cause, cure, where in sorted(entries, key=lambda entry: (entry[0], not entry[3].startswith(of_row))):
+        if code not in codes:
+            yield from ("", f'### <a id="error-{code}"></a>{code}')
+        codes.add(code)
+        yield from ("", f"- Cause: {_cell(cause)}.", f"- Cure: {_cell(cure)}", f"- {where}.")
+
+
+ROW_CODES: Final = {
+    "bad_event_type": ("event_type is not 1 to 8, or a delete names a child table", "Correct what writes the log."),
+    "missing_table": ("table_name is empty", "Correct what writes the log."),
+    "unknown_table": (
+        "table_name is neither a class nor a child table of one",
+        "Add the table to `tables` or `[[watch]]` and `eventlog requeue` the row, or correct what writes the log.",
+    ),
+    "missing_column": ("column_name is empty in a row that is about a column", "Correct what writes the log."),
+    "unknown_column": (
+        "column_name is no attribute of the class",
+        "Take the column into the watch (`columns`, `exclude`) and `eventlog requeue` the row, or correct what writes "
+        "the log.",
+    ),
+    "receiver": (
+        "the receiver answered *error* or *fatal*, and the message is its own",
+        "Mend what the receiver names, then `eventlog requeue`.",
+    ),
+}
+"""Codes of rows that have no error class, with cause and cure."""
 
 
 def _below(error: type[EventlogError]) -> Iterator[type[EventlogError]]:
@@ -235,7 +312,10 @@ def _code(text: str) -> Iterator[tuple[str, bool]]:
 
 PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "settings": _settings,
+    "formats": _formats,
     "commands": _commands,
+    "metrics": _metrics,
+    "job_metrics": _job_metrics,
     "errors": _errors,
     "interface": _interface,
     "rules": _rules,

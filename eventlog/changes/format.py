@@ -60,17 +60,19 @@ class Format:
     the reader's options of ``--map``; ``write`` puts changes to a target, whole or not at all where that is a file.
     Both raise FormatError naming what and where, and ConfigError for their options; what they can go on without they
     hand to ``Report.skip``. They count in the report what they skip and lose, and ``read`` the changes it gives,
-    ``write`` those it has written.
+    ``write`` those it has written. ``reader_options``, ``writer_options``: the classes that declare their options.
     """
 
     name: str
     read: Read
     write: Write
+    reader_options: tuple[type, ...]
+    writer_options: tuple[type, ...]
 
 
 # --- an option that formats share -------------------------------------------------------------------------------------
 
-EXISTING_KEYS: Final = Option(None, ANY, "the keys that a TRUNCATE deletes, by table, or a function of the table")
+EXISTING_KEYS: Final = Option(None, ANY, "keys that a TRUNCATE deletes, by table, or a function of the table")
 
 
 def keys_of(option: Any, catalog: Catalog | None) -> Callable[[str], Iterable[Key] | None] | None:

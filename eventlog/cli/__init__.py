@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import gc
 import os
 import sys
@@ -13,11 +12,12 @@ from pathlib import Path
 from typing import Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from eventlog import __version__
 from eventlog.cli import help
 from eventlog.cli.context import Context
-from eventlog.cli.output import configure_logging, error_line
+from eventlog.cli.output import FILE, configure_logging, error_line
 from eventlog.config.settings import LogSettings
 from eventlog.errors import ConfigError, EventlogError, FatalAnswer
 
@@ -27,8 +27,8 @@ COMMANDS: Final = {name: line for part in help.COMMANDS.values() for name, line 
 DONE, FAILED, USAGE, FATAL, INTERRUPTED = 0, 1, 2, 3, 130
 
 
-class _LazyGroup(click.Group):
-    """Commands by ``COMMANDS``: help lists them without importing them."""
+class _LazyGroup(help.Group):
+    """Commands by ``COMMANDS``: help and completion list them without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -42,22 +42,16 @@ class _LazyGroup(click.Group):
         finally:
             gc.enable()
         assert isinstance(command, click.Command)
-        return help.with_examples(name, command)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        # click's own message compares with the commands, too; ours must not import them all to do so.
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f"the nearest is {near[0]}" if near else f"the commands are {', '.join(COMMANDS)}"
-            ctx.fail(f"there is no command {args[0]!r}; {hint}")
-        return super().resolve_command(ctx, args)
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for purpose, commands in help.COMMANDS.items():
             with formatter.section(purpose):
                 formatter.write_dl(list(commands.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        named = [CompletionItem(name, help=line) for name, line in COMMANDS.items() if name.startswith(incomplete)]
+        return named or click.Command.shell_complete(self, ctx, incomplete)
 
 
 def _settings(assignments: Sequence[str], **named: str | None) -> dict[str, str]:
@@ -72,20 +66,20 @@ def _settings(assignments: Sequence[str], **named: str | None) -> dict[str, str]
     return flags
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": None})
-@click.option("--config", "-c", "config_file", type=click.Path(path_type=Path), envvar="EVENTLOG_CONFIG",
-              metavar="FILE", help="Configuration file; eventlog.toml if there is one.")  # fmt: skip
-@click.option("--database-url", metavar="URL", help="In place of [database] url.")
-@click.option("--schema", metavar="NAME", help="In place of [database] schema_name.")
-@click.option("--log-table", metavar="NAME", help="In place of [database] log_table.")
-@click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="Any other setting; repeatable.")
-@click.option("--quiet", "-q", is_flag=True, help="Say only what is wrong.")
-@click.option(
-    "--verbose",
-    "-v",
-    count=True,
-    help="Say each window and flight; twice: each statement, and errors with their traceback.",
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120, "show_default": True},
 )
+@click.option("--config", "-c", "config_file", type=FILE, envvar="EVENTLOG_CONFIG",
+              show_envvar=True, metavar="FILE", help="Configuration file; eventlog.toml if it is there.")  # fmt: skip
+@click.option("--database-url", metavar="URL", help="SQLAlchemy URL of the database, in place of [database] url.")
+@click.option("--schema", metavar="NAME", help="Schema of the log and the classes, in place of [database] schema_name.")
+@click.option("--log-table", metavar="NAME", help="The log table, in place of [database] log_table.")
+@click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE",
+              help="Any setting of eventlog.toml, such as publisher.batch_size=10; repeatable.")  # fmt: skip
+@click.option("--quiet", "-q", is_flag=True, help="Say only what is wrong.")
+@click.option("--verbose", "-v", count=True, show_default=False,
+              help="Say each window and flight; twice: each statement, and errors with their traceback.")  # fmt: skip
 @click.version_option(__version__, prog_name="eventlog", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(
@@ -100,10 +94,10 @@ def cli(
 ) -> None:
     """Publish what database triggers log, and convert changes between formats.
 
-    Begin with `eventlog init`; `eventlog demo` shows all of it. What is wrong and what mends it: `eventlog doctor`.
+    Begin with `eventlog init`. `eventlog demo` shows all of it, `eventlog doctor` says what is wrong and what mends it.
 
-    Settings come from eventlog.toml, are overridden by EVENTLOG_<SECTION>_<KEY> in the environment, and these by flags.
-    Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 stopped by a fatal answer.
+    Settings come from eventlog.toml. EVENTLOG_<SECTION>_<KEY> in the environment overrides them, and flags override
+    both. Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 stopped by a fatal answer.
     """
     configure_logging(LogSettings(), quiet=quiet, verbose=verbose)
     flags = _settings(
@@ -113,7 +107,7 @@ def cli(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code. What is wrong is said on standard error, a line a refusal."""
+    """Run one command line and return its exit code. Errors go to standard error, a line each."""
     with_traceback = os.environ.get("EVENTLOG_TRACEBACK", "") not in ("", "0") or _asks_for_traceback(arguments)
     try:
         result = cli.main(list(arguments), prog_name="eventlog", standalone_mode=False)

@@ -1,4 +1,4 @@
-"""``eventlog backlog``: all waiting rows at once to files of documents, events, messages or change tables, by Spark."""
+"""``eventlog backlog``: Spark writes all waiting rows to files, as documents, events, messages or change tables."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from typing import Any, Final
 import click
 
 from eventlog.cli.context import Context, master_of, spark_module
-from eventlog.cli.output import note, print_json, result
+from eventlog.cli.help import Command
+from eventlog.cli.output import FILE, json_option, master_option, note, print_json, result
 from eventlog.config.load import Config
 from eventlog.conversion import read_map
 from eventlog.errors import ConfigError
 from eventlog.publisher.metrics import OLD_UNREADABLE, TRUNCATED
 
-_FORMATS: Final = click.Choice(["xds", "cloudevents", "debezium", "qlik-messages", "qlik-change-table"])
-_FORMS: Final = click.Choice(["lines", "documents", "parquet", "csv", "json"])
-_COMPRESSIONS: Final = click.Choice(["none", "gzip", "zstd"])
+_FORMATS: Final = ("xds", "cloudevents", "debezium", "qlik-messages", "qlik-change-table")
+_FORMS: Final = ("lines", "documents", "parquet", "csv", "json")
 _SIZE: Final = re.compile(r"(\d+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
-_PARTITION_ROWS: Final = 200_000
 _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -40,35 +39,39 @@ class _Size(click.ParamType[int]):
         return int(match[1]) * _UNITS[match[2].upper()]
 
 
-@click.command()
-@click.option("--config", "-c", "config_file", type=click.Path(path_type=Path), metavar="FILE",
+@click.command(cls=Command)
+@click.option("--config", "-c", "config_file", type=FILE, metavar="FILE",
               help="Configuration file, here as well as before the command.")  # fmt: skip
-@click.option("--format", "file_format", type=_FORMATS, default="xds", show_default=True, help="What is written.")
-@click.option("--map", "map_file", type=click.Path(path_type=Path), metavar="FILE",
-              help="Options of the writer (not of XDS), TOML or JSON, as of `eventlog convert`.")  # fmt: skip
-@click.option("--last-sequence", metavar="SEQUENCE", help="Number Qlik formats on from this change sequence.")
-@click.option("--out", required=True, metavar="DIR", help="Empty or missing directory, or URI, for the output.")
-@click.option("--master", metavar="MASTER", help="Spark master; local[*], or what spark-submit says.")
+@click.option("--format", "file_format", type=click.Choice(_FORMATS), default="xds", metavar="FORMAT",
+              help=f"What is written: {', '.join(_FORMATS)}.")  # fmt: skip
+@click.option("--map", "map_file", type=FILE, metavar="FILE",
+              help="Options of the format's writer, TOML or JSON, as of `eventlog convert`; XDS: none.")  # fmt: skip
+@click.option("--last-sequence", metavar="SEQUENCE", help="Qlik formats: the change sequence to number on from.")
+@click.option("--out", required=True, metavar="DIR", help="Directory or URI for the output, empty or not there yet.")
+@master_option
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of the Spark that is started; repeatable.")
 @click.option("--mark", is_flag=True, help="When all documents are complete, mark exactly the rows that were read.")
-@click.option("--form", type=_FORMS,
-              help="XDS: lines (an envelope each), documents (a file each), parquet (an event a row); events, "
-                   "messages: lines; change tables: parquet, csv, json.  [default: the first]")  # fmt: skip
-@click.option("--compression", type=_COMPRESSIONS, default="none", show_default=True, help="Of the files.")
-@click.option("--max-file-size", type=_Size(), default="256MiB", show_default=True, help="Of each file, at most.")
-@click.option("--partition-rows", type=click.IntRange(min=1), metavar="N",
-              help="Rows that one task reads and writes, at most.  [default: 200000]")  # fmt: skip
-@click.option("--connections", type=click.IntRange(min=0), default=0, metavar="N",
-              help="Open at once beside the driver's two, at most; 0 = as many as tasks run at once.")  # fmt: skip
+@click.option("--form", type=click.Choice(_FORMS), metavar="FORM",
+              help="How files hold it. XDS: lines (an envelope each), documents (a file each) or parquet (an event a "
+                   "row); events and messages: lines; change tables: parquet, csv or json.  "
+                   "[default: the first of these]")  # fmt: skip
+@click.option("--compression", type=click.Choice(["none", "gzip", "zstd"]), default="none",
+              help="Compression of the files.")  # fmt: skip
+@click.option("--max-file-size", type=_Size(), default="256MiB", metavar="SIZE",
+              help="Size of a file at most, such as 64MiB or 1GiB.")  # fmt: skip
+@click.option("--partition-rows", type=click.IntRange(min=1), default=200_000, metavar="ROWS",
+              help="Rows that one task reads and writes at most.")  # fmt: skip
+@click.option("--connections", type=click.IntRange(min=0), default=0, metavar="NUMBER",
+              help="Connections open at once at most, beside the driver's two; 0 = as many as tasks run.")  # fmt: skip
 @click.option("--acknowledge", type=click.Choice(["mark", "delete"]),
-              help="With --mark: set letters (about 4 us a row on the server, and a dead row each to vacuum) or delete "
-                   "(0.6 us).  [default: as delete_from_log says]")  # fmt: skip
+              help="With --mark: set the status of the rows (about 4 us each on the server, and a dead row to vacuum) "
+                   "or delete them (0.6 us).  [default: delete if delete_from_log is set]")  # fmt: skip
 @click.option("--estimate", is_flag=True, help="Convert nothing: print rows, parts, bytes and expected times.")
 @click.option("--copy", is_flag=True, help="Hold no row: publishers send them all the same, and --mark is refused.")
 @click.option("--abandon", is_flag=True,
               help="Convert nothing: give the rows of DIR back to the publisher; its files count no more.")  # fmt: skip
-@click.option("--yes", is_flag=True, help="With --abandon: also if marking has begun.")
-@click.option("--json", "as_json", is_flag=True, help="What was done, for programs, on standard output.")
+@click.option("--yes", "-y", is_flag=True, help="With --abandon: also if marking has begun.")
+@json_option
 @click.pass_obj
 def backlog(
     context: Context,
@@ -83,7 +86,7 @@ def backlog(
     form: str | None,
     compression: str,
     max_file_size: int,
-    partition_rows: int | None,
+    partition_rows: int,
     connections: int,
     acknowledge: str | None,
     estimate: bool,
@@ -94,17 +97,16 @@ def backlog(
 ) -> None:
     """Convert all rows N to files: the events that `publish` would send, in the same order.
 
-    Takes the lock of the log. The files count only when DIR holds _SUCCESS; run again over a directory that has it, the
-    command only completes the marks, over an unfinished one it begins anew. From _SUCCESS to --mark the rows are held:
+    The job takes the lock of the log. The files count only when DIR holds _SUCCESS. Over a directory that has it, the
+    command only completes the marks; over an unfinished one it begins anew. From _SUCCESS to --mark the rows are held:
     publishers read past them and past later rows of their objects.
     """
     if config_file is not None:
         context = replace(context, config_file=config_file)
     if estimate:
-        found = spark_module("spark.estimate").estimate(
-            context.config(format__type="xds"), master_of(master), partition_rows or _PARTITION_ROWS
-        )
-        print_json(asdict(found)) if as_json else _tell_estimate(found)
+        config = context.config(format__type="xds")
+        expected = spark_module("spark.estimate").estimate(config, master_of(master), partition_rows)
+        print_json(asdict(expected)) if as_json else _print_estimate(expected)
         return
     if abandon:
         if mark:
@@ -130,47 +132,47 @@ def backlog(
         max_file_bytes=max_file_size,
         quiet=context.quiet,
         connections=connections,
-        **({} if partition_rows is None else {"partition_rows": partition_rows}),
+        partition_rows=partition_rows,
     )
     # Messages are for Kafka only where they are published; here they go to files, whatever the configuration says.
     config = context.config(format__type="xds")
-    with _monitoring(config, out, file_format) as watched:
-        report = spark.run(config, replace(request, **watched))
+    with _monitoring(config, out, file_format) as watch:
+        report = spark.run(config, request if watch is None else replace(request, watch=watch))
     if as_json:
         print_json({**asdict(report), "files": [asdict(file) for file in report.manifest.files]})
     elif not context.quiet:
-        tell(report, out, copy)
+        _print_report(report, out, copy)
 
 
 @contextmanager
-def _monitoring(config: Config, out: str, file_format: str) -> Iterator[dict[str, Any]]:
-    """Who is told of the job's progress, as a member of the request; nobody where no monitor is configured."""
+def _monitoring(config: Config, out: str, file_format: str) -> Iterator[Any]:
+    """What the job reports its stages to; None without a monitor."""
     if config.monitor.listen is None:
-        yield {}
+        yield None
         return
     from eventlog.cli.triggers import planned_triggers
     from eventlog.publisher.monitor.open import monitoring_job
 
     with monitoring_job(config, config.monitor.listen, out, file_format, planned_triggers) as activity:
-        yield {"watch": activity.during}
+        yield activity.during
 
 
-def _tell_estimate(found: Any) -> None:
-    """The plan, for people."""
+def _print_estimate(expected: Any) -> None:
     mib = 2**20
-    size = f"{found.bytes / mib:,.0f} MiB of XDS"
-    result(f"{found.rows:,} rows in {found.parts} parts: about {found.events:,} events, {size}")
-    result(f"under --out as much again until the job ends: {(found.bytes + found.temporary_bytes) / mib:,.0f} MiB")
+    size = f"{expected.bytes / mib:,.0f} MiB of XDS"
+    result(f"{expected.rows:,} rows in {expected.parts} parts: about {expected.events:,} events, {size}")
+    whole = expected.bytes + expected.temporary_bytes
+    result(f"under --out as much again until the job ends: {whole / mib:,.0f} MiB")
     result(
-        f"converting: about {found.converting_seconds:,.0f} s with {found.cores} tasks at once; --mark: about "
-        f"{found.mark_seconds:,.0f} s, with --acknowledge delete {found.delete_seconds:,.0f} s"
+        f"converting: about {expected.converting_seconds:,.0f} s with {expected.cores} tasks at once; --mark: about "
+        f"{expected.mark_seconds:,.0f} s, with --acknowledge delete {expected.delete_seconds:,.0f} s"
     )
-    if found.held:
+    if expected.held:
         note("rows are held by another directory: `eventlog status` says which; until then only --copy converts")
 
 
 def _setting(text: str) -> tuple[str, str]:
-    """``KEY=VALUE``. Raises ConfigError."""
+    """A setting of Spark, ``KEY=VALUE``, as a pair. Raises ConfigError."""
     key, sign, value = text.partition("=")
     if not key.strip() or not sign:
         raise ConfigError(f"--conf {key}: write a setting of Spark as KEY=VALUE")
@@ -185,8 +187,7 @@ def read_options(map: Mapping[str, Any], file_format: str) -> Mapping[str, Any]:
     return chosen
 
 
-def tell(report: Any, out: str, copy: bool) -> None:
-    """The closing report, for people."""
+def _print_report(report: Any, out: str, copy: bool) -> None:
     totals = report.manifest.totals
     rows = totals["rows_read"]
     if report.resumed:

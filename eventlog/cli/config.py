@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import click
 
 from eventlog.cli.context import Context
+from eventlog.cli.help import Command
 from eventlog.cli.output import json_option, print_json, table
-from eventlog.config.load import effective
+from eventlog.config.load import Effective, effective
 from eventlog.core.options import toml
 
 
-@click.command()
+@click.command(cls=Command)
 @json_option
 @click.pass_obj
 def config(context: Context, as_json: bool) -> None:
@@ -18,9 +21,13 @@ def config(context: Context, as_json: bool) -> None:
     settings = list(effective(context.config()))
     if as_json:
         print_json([setting._asdict() for setting in settings])
-        return
-    rows = [
-        (f"{setting.section}.{setting.key}", None if setting.value is None else toml(setting.value), setting.source)
-        for setting in settings
-    ]
-    table(("setting", "value", "from"), rows)
+    else:
+        print_settings(settings)
+
+
+def print_settings(settings: Iterable[Effective]) -> None:
+    """The settings as a table, each with where it came from."""
+    table(
+        ("setting", "value", "from"),
+        [(f"{one.section}.{one.key}", None if one.value is None else toml(one.value), one.source) for one in settings],
+    )

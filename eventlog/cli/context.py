@@ -1,4 +1,4 @@
-"""What the global options say, and what follows from them: the configuration, a session of its database, Spark."""
+"""What commands work with: the configuration that the global options give, a session of its database, Spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEFAULT_FILE: Final = Path("eventlog.toml")
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The global options. ``config_file`` is None if none was named; ``flags``: ``section.key`` -> text."""
+    """The global options. ``config_file`` is None without --config; ``flags``: ``section.key`` -> text."""
 
     config_file: Path | None
     flags: Mapping[str, str]
@@ -33,9 +33,9 @@ class Context:
     verbose: int = 0
 
     def config(self, **flags: str | None) -> Config:
-        """The configuration, with a command's own flags (``publisher__batch_size="10"``) over the global ones.
+        """The configuration, with a command's flags (``publisher__batch_size="10"``) over the global ones.
 
-        Without --config, eventlog.toml is read if it is there. Warnings are shown. Raises ConfigError.
+        Without --config, eventlog.toml is read if it is there. Prints warnings. Raises ConfigError.
         """
         path = self.config_file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
         of_command = {name.replace("__", "."): value for name, value in flags.items() if value is not None}
@@ -60,7 +60,7 @@ def engine_of(config: Config) -> tuple[Engine, Dialect]:
 
 @contextmanager
 def session(config: Config) -> Iterator[tuple[Connection, Dialect]]:
-    """A session of the configured database whose transactions write; the caller commits. Raises DatabaseError."""
+    """A session of the configured database that writes; the caller commits. Raises DatabaseError."""
     from eventlog.sql.connection import as_database_errors, will_write
 
     engine, dialect = engine_of(config)
@@ -90,7 +90,7 @@ def reading(config: Config) -> Iterator[tuple[Connection, Dialect]]:
 
 
 def spark_module(name: str) -> Any:
-    """A module of the package ``spark``, of which eventlog knows nothing else. Raises ConfigError without Spark."""
+    """A module of the package ``spark``, imported by name since eventlog works without Spark. Raises ConfigError."""
     try:
         return import_module(name)
     except ImportError as error:
@@ -100,5 +100,5 @@ def spark_module(name: str) -> Any:
 
 
 def master_of(option: str | None) -> str | None:
-    """The Spark master of a command: its option, else what spark-submit says (None), else all cores of this machine."""
+    """The Spark master of a command: its option, else that of spark-submit (None), else all cores of this machine."""
     return option or (None if "PYSPARK_GATEWAY_PORT" in os.environ else "local[*]")

@@ -23,14 +23,14 @@ import click
 from eventlog import conversion
 from eventlog.changes.format import Report
 from eventlog.cli.context import Context, master_of, spark_module
-from eventlog.cli.output import note, print_json, result, table
+from eventlog.cli.help import Command
+from eventlog.cli.output import FILE, json_option, master_option, note, print_json, result, table
 from eventlog.config.urls import with_configured_password
 from eventlog.errors import ConfigError, EventlogError
 
 STANDARD: Final = "-"
 """In place of a path: standard input or output."""
 
-_FORMAT: Final = click.Choice(list(conversion.FORMATS))
 _LOG: Final = "eventlog"
 _PASSWORD: Final = "EVENTLOG_DATABASE_PASSWORD"  # noqa: S105 - the name of a variable
 _STEP: Final = 1000
@@ -39,17 +39,20 @@ _SEVERAL_FILES: Final = frozenset({"qlik-change-table", "linter"})
 _READ_ONCE: Final = frozenset({"cloudevents", "debezium", "gbase", "jsonl", "qlik-messages", "xds"})
 """Formats that are read front to back, so that a pipe need not be kept in a file."""
 
+FORMAT: Final = click.Choice(list(conversion.FORMATS))
+FORMATS: Final = ", ".join(conversion.FORMATS)
+map_option = click.option("--map", "map_file", type=FILE, metavar="FILE", help="Options of the formats, TOML or JSON.")
 
-@click.command()
-@click.option("--from", "source_format", required=True, type=_FORMAT, help="Format of IN.")
-@click.option("--to", "target_format", required=True, type=_FORMAT, help="Format of OUT.")
-@click.option("--map", "map_file", type=click.Path(path_type=Path), metavar="FILE",
-              help="Options of reader and writer, TOML or JSON.")  # fmt: skip
+
+@click.command(cls=Command)
+@click.option("--from", "source_format", required=True, type=FORMAT, metavar="FORMAT", help=f"Format of IN: {FORMATS}.")
+@click.option("--to", "target_format", required=True, type=FORMAT, metavar="FORMAT", help="Format of OUT, likewise.")
+@map_option
 @click.option("--strict", is_flag=True, help="Stop at the first thing that cannot be read or written.")
-@click.option("--json", "as_json", is_flag=True, help="The closing report for programs, on standard output.")
+@json_option
 @click.option("--spark", "on_spark", is_flag=True,
-              help="In bulk: IN is a directory of captures, OUT a directory, a task a capture.")  # fmt: skip
-@click.option("--master", metavar="MASTER", help="Spark master; local[*], or what spark-submit says.")
+              help="In bulk: IN is a directory of captures, OUT a directory; each capture is a task.")  # fmt: skip
+@master_option
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT")
 @click.pass_obj
@@ -65,11 +68,12 @@ def convert(
     source: str,
     target: str,
 ) -> None:
-    """Convert changes from IN to OUT: paths, `-` for standard input and output, or URLs where a format has live ones.
+    """Convert changes from IN to OUT, from any format to any other.
 
-    What cannot be read or written is passed over and named in the closing report; OUT is written whole or not at all,
-    in the place of a file that is there, into a directory that is there. With --spark OUT counts only when it holds
-    _SUCCESS; run again over an unfinished one, the command begins anew.
+    IN and OUT are paths, `-` for standard input and output, or URLs if a format has live sources. OUT is written whole
+    or not at all; it replaces a file that is there. What cannot be read or written is passed over, and the closing
+    report names it. With --spark, OUT counts only when it holds _SUCCESS; over an unfinished one the command begins
+    anew.
     """
     if as_json and target == STANDARD:
         raise ConfigError("OUT - and --json both write to standard output: name a file for OUT")
@@ -82,55 +86,38 @@ def convert(
     if on_spark:
         if STANDARD in (source, target):
             raise ConfigError("with --spark IN and OUT are directories, not standard input or output")
-        _convert_on_spark(context, source_format, target_format, source, target, options, strict, as_json, master)
+        run = spark_module("spark.convert").convert
+        converted = run(source_format, target_format, source, target, options, strict=strict,
+                        master=master_of(master), quiet=context.quiet)  # fmt: skip
+        if as_json:
+            print_json({**as_data(converted.report()), "captures": [asdict(one) for one in converted.captures]})
+        elif not context.quiet:
+            _print_captures(converted, target)
         return
     if target == STANDARD and target_format in _SEVERAL_FILES:
         raise ConfigError(f"{target_format} is written to several files, not to standard output: name a place for OUT")
     with ExitStack() as stack:
         stack.enter_context(_stopped_by_signals())
-        given = stack.enter_context(standard_input(source, source_format))
+        place = stack.enter_context(standard_input(source, source_format))
         out = stack.enter_context(_output(target))
         follow = stack.enter_context(_progress(context.quiet))
         done = conversion.convert(
-            source_format, target_format, given.path, out, options, strict=strict, report=True, progress=follow
+            source_format, target_format, place.path, out, options, strict=strict, report=True, progress=follow
         )
-        done.problems = [given.named(problem) for problem in done.problems]
+        done.problems = [place.named(problem) for problem in done.problems]
     if as_json:
         print_json(as_data(done))
     elif not context.quiet:
         print_report(done, err=target == STANDARD)
 
 
-def _convert_on_spark(
-    context: Context,
-    source_format: str,
-    target_format: str,
-    source: str,
-    target: str,
-    options: Mapping[str, Any],
-    strict: bool,
-    as_json: bool,
-    master: str | None,
-) -> None:
-    module = spark_module("spark.convert")
-    done = module.convert(
-        source_format,
-        target_format,
-        source,
-        target,
-        options,
-        strict=strict,
-        master=master_of(master),
-        quiet=context.quiet,
-    )
-    if as_json:
-        print_json({**as_data(done.report()), "captures": [asdict(one) for one in done.captures]})
-    elif not context.quiet:
-        if done.resumed:
-            result(f"{target} is finished already")
-        print_report(done.report())
-        failed = sum(one.failed is not None for one in done.captures)
-        result(f"{len(done.captures) - failed} captures in {target}" + (f", {failed} not converted" if failed else ""))
+def _print_captures(converted: Any, target: str) -> None:
+    if converted.resumed:
+        result(f"{target} is finished already")
+    print_report(converted.report())
+    captures = converted.captures
+    failed = sum(one.failed is not None for one in captures)
+    result(f"{len(captures) - failed} captures in {target}" + (f", {failed} not converted" if failed else ""))
 
 
 def as_data(report: Report) -> dict[str, Any]:
@@ -144,7 +131,7 @@ def as_data(report: Report) -> dict[str, Any]:
 
 
 def print_report(report: Report, what: Sequence[str] = ("read", "written"), *, err: bool = False) -> None:
-    """What was read and written, what was skipped or lost by reason; and, as notes, the first things passed over.
+    """Print how much was read and written, what was skipped or lost by reason, and the first things passed over.
 
     ``err``: all of it on standard error, since standard output holds the changes themselves.
     """
@@ -158,14 +145,14 @@ def print_report(report: Report, what: Sequence[str] = ("read", "written"), *, e
 
 
 def with_password(context: Context, format: str, place: str) -> str:
-    """A source or target of a log with the password of the configured database, if it is that database."""
+    """The URL of a source or target, with the configured password if it names the configured database."""
     if format != _LOG or "://" not in place or not {_PASSWORD, f"{_PASSWORD}_FILE"} & os.environ.keys():
         return place
     return with_configured_password(place, context.config().database)
 
 
 def _with_password(context: Context, format: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The options of a map, likewise the database that its reader queries back."""
+    """The options of a map, whose reader's ``database_url`` gets the configured password likewise."""
     reader = options.get("reader", options)
     if not isinstance(reader, Mapping) or not isinstance(reader.get("database_url"), str):
         return options
@@ -173,7 +160,7 @@ def _with_password(context: Context, format: str, options: Mapping[str, Any]) ->
     return {**options, "reader": reader} if "reader" in options else reader
 
 
-class Given(NamedTuple):
+class Input(NamedTuple):
     """A source as its reader gets it: a path, which messages call ``name``."""
 
     path: str
@@ -185,12 +172,12 @@ class Given(NamedTuple):
 
 
 @contextmanager
-def standard_input(source: str, format: str) -> Iterator[Given]:
-    """The path of a source; standard input is read as it comes where the format is read once and it is a pipe, else
-    kept in a file. Errors that are raised within name it.
+def standard_input(source: str, format: str) -> Iterator[Input]:
+    """The path of a source. Of standard input: a pipe itself if the format is read once, else a file that keeps it all.
+    Errors within the block call it standard input.
     """
     if source != STANDARD:
-        yield Given(source, source)
+        yield Input(source, source)
         return
     with ExitStack() as stack:
         path = _pipe() if format in _READ_ONCE else None
@@ -199,16 +186,16 @@ def standard_input(source: str, format: str) -> Iterator[Given]:
             path = f"{directory}/standard-input.jsonl"
             with Path(path).open("wb") as file:
                 shutil.copyfileobj(sys.stdin.buffer, file)
-        given = Given(path, "standard input")
+        standard = Input(path, "standard input")
         try:
-            yield given
+            yield standard
         except EventlogError as error:
-            error.args = tuple(given.named(one) if isinstance(one, str) else one for one in error.args)
+            error.args = tuple(standard.named(one) if isinstance(one, str) else one for one in error.args)
             raise
 
 
 def _pipe() -> str | None:
-    """The path that standard input can be opened by, if it is a pipe and the system has one."""
+    """The path by which standard input can be opened, None if it is no pipe or the system has no such path."""
     try:
         number = sys.stdin.buffer.fileno()
         path = f"/dev/fd/{number}"
@@ -219,7 +206,7 @@ def _pipe() -> str | None:
 
 @contextmanager
 def _stopped_by_signals() -> Iterator[None]:
-    """SIGTERM stops as SIGINT does, so that nothing is left of the output."""
+    """Let SIGTERM stop the block as SIGINT does, so that no part of the output is left behind."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -236,7 +223,7 @@ def _stopped_by_signals() -> Iterator[None]:
 
 @contextmanager
 def _output(target: str) -> Iterator[str]:
-    """The path of a target; standard output gets the file when it is whole."""
+    """The path to write a target to; standard output gets the file when it is whole."""
     if target != STANDARD:
         yield target
         return

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from eventlog.cli.context import Context, engine_of, reading, transaction
 from eventlog.cli.help import Group
-from eventlog.cli.output import confirm, json_option, print_json, result, sees_terminal, table, yes_option
+from eventlog.cli.output import confirm, json_option, print_json, result, sees_terminal, sql_option, table, yes_option
 from eventlog.config.load import Config
 from eventlog.config.urls import connection_url
 from eventlog.errors import ConfigError, LogTableError
@@ -21,12 +21,9 @@ from eventlog.sql.locate import new_log
 from eventlog.sql.log_table import split_name
 from eventlog.sql.rows import tail
 
-dialect_option = click.option(
-    "--dialect",
-    "dialect_name",
-    type=click.Choice(registry.SUPPORTED),
-    help="With --sql: of this database; no connection and no URL are needed.",
-)
+dialect_option = click.option("--dialect", "dialect_name", type=click.Choice(registry.SUPPORTED),
+    help="With --sql: the database to write it for; neither a connection nor a URL is needed.",
+)  # fmt: skip
 
 
 @click.group(cls=Group)
@@ -36,21 +33,16 @@ def db() -> None:
 
 @db.command()
 @click.argument("revision", default="head")
-@click.option("--companions-only", is_flag=True, help="Somebody else made the log: make its companions alone.")
-@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL and run none of it.")
+@click.option("--companions-only", is_flag=True, help="Make the companions alone, for a log that is there already.")
+@sql_option
 @dialect_option
 @click.pass_obj
 def upgrade(context: Context, revision: str, companions_only: bool, as_sql: bool, dialect_name: str | None) -> None:
-    """Make the log and its companions, or bring them up to REVISION (default: head)."""
+    """Make the log and its companions, or bring them up to REVISION, by default the newest (head)."""
     config = context.config()
     if as_sql:
-        migrations.upgrade(
-            None,
-            revision=revision,
-            companions_only=companions_only,
-            sql=sys.stdout,
-            **offline(config, dialect_name),
-        )
+        whose = offline(config, dialect_name)
+        migrations.upgrade(None, revision=revision, companions_only=companions_only, sql=sys.stdout, **whose)
         return
     refuse_dialect(dialect_name)
     url = connection_url(config.database)
@@ -68,7 +60,7 @@ def upgrade(context: Context, revision: str, companions_only: bool, as_sql: bool
 @json_option
 @click.pass_obj
 def current(context: Context, as_json: bool) -> None:
-    """Show which revisions the log has reached, and whether there are newer ones."""
+    """Show the revision that the log has reached, and the newer ones."""
     config = context.config()
     engine, _ = engine_of(config)
     reached, newest = migrations.current(engine, **names(config)), migrations.heads()
@@ -83,10 +75,10 @@ def current(context: Context, as_json: bool) -> None:
 
 @db.command()
 @click.argument("revision")
-@click.option("--companions-only", is_flag=True, help="With --sql: the companions alone were made by us.")
-@click.option("--force", is_flag=True, help="Also if rows wait to be published: they are lost.")
+@click.option("--companions-only", is_flag=True, help="With --sql: leave a log that was not made by eventlog.")
+@click.option("--force", is_flag=True, help="Go on although rows wait to be published. They are lost.")
 @yes_option
-@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL and run none of it.")
+@sql_option
 @dialect_option
 @click.pass_obj
 def downgrade(
@@ -98,29 +90,31 @@ def downgrade(
     as_sql: bool,
     dialect_name: str | None,
 ) -> None:
-    """Go back to REVISION; `base` drops the log with its rows and companions (if we made it).
+    """Go back to REVISION; `base` drops the log with its rows and companions, each only if eventlog made it.
 
-    Drop the triggers before, since triggers without a log fail the application's statements: it is refused while
-    there are any. On a terminal it asks first.
+    Drop the triggers first: without a log they fail the application's statements, so the command refuses while there
+    are any. On a terminal it asks first.
     """
     config = context.config()
     if as_sql:
-        migrations.downgrade(
-            None,
-            revision=revision,
-            companions_only=companions_only,
-            sql=sys.stdout,
-            **offline(config, dialect_name),
-        )
+        whose = offline(config, dialect_name)
+        migrations.downgrade(None, revision=revision, companions_only=companions_only, sql=sys.stdout, **whose)
         return
     refuse_dialect(dialect_name)
+
+    def refuse_downgrade(conn: Connection, dialect: Dialect) -> None:
+        if revision == "base":
+            _refuse_to_orphan_triggers(conn, dialect, config)
+            if not force:
+                refuse_to_lose_rows(conn, dialect, config)
+
     if not yes and sees_terminal():
-        # Asked outside the transaction that drops: nobody's answer is to hold a lock.
+        # Asked outside of the transaction that drops, so that no lock waits for the answer.
         with reading(config) as (conn, dialect):
-            _refuse_downgrade(conn, dialect, config, revision, force)
+            refuse_downgrade(conn, dialect)
         confirm(_what_goes(config, revision), yes=yes)
     with transaction(config) as (conn, dialect):
-        _refuse_downgrade(conn, dialect, config, revision, force)
+        refuse_downgrade(conn, dialect)
         migrations.downgrade(conn, revision=revision, **names(config))
         after = migrations.current(conn, **names(config))
     if not context.quiet:
@@ -128,20 +122,17 @@ def downgrade(
 
 
 def names(config: Config) -> dict[str, Any]:
-    """Log and schema as the migrations take them."""
+    """The log and its schema as arguments of the migrations."""
     return {"log_table": config.database.log_table, "schema": config.database.schema_name}
 
 
 def offline(config: Config, dialect_name: str | None = None) -> dict[str, Any]:
-    """The same with the dialect, for SQL that is only written; no connection is needed.
-
-    ``dialect_name`` None: that of the configured URL.
-    """
+    """The arguments of migrations that only write SQL: without ``dialect_name`` for the configured URL's database."""
     return {**names(config), "dialect_name": dialect_name or registry.for_url(connection_url(config.database)).name}
 
 
 def refuse_dialect(dialect_name: str | None) -> None:
-    """Raise a usage error if --dialect stands without --sql: a database that is connected to tells what it is."""
+    """Raise a usage error if --dialect is given without --sql."""
     if dialect_name is not None:
         raise click.UsageError("--dialect goes with --sql, which prints the statements and runs none")
 
@@ -160,15 +151,6 @@ def refuse_to_lose_rows(conn: Connection, dialect: Dialect, config: Config) -> N
         )
 
 
-def _refuse_downgrade(conn: Connection, dialect: Dialect, config: Config, revision: str, force: bool) -> None:
-    """Raise ConfigError if the log is to go while triggers write it, or while it holds rows to be published."""
-    if revision != "base":
-        return
-    _refuse_to_orphan_triggers(conn, dialect, config)
-    if not force:
-        refuse_to_lose_rows(conn, dialect, config)
-
-
 def _what_goes(config: Config, revision: str) -> str:
     log = config.database.log_table
     if revision == "base":
@@ -180,7 +162,7 @@ def _refuse_to_orphan_triggers(conn: Connection, dialect: Dialect, config: Confi
     """Raise ConfigError if triggers write the log: without it every statement on their tables would fail."""
     try:
         log = find_log(conn, dialect, config)
-    except LogTableError:  # it is not as a publisher needs it; triggers write it all the same
+    except LogTableError:  # no publisher can use such a log, but triggers write it
         own_schema, name = split_name(config.database.log_table)
         log = new_log(dialect, own_schema or config.database.schema_name, name)
     try:

@@ -1,4 +1,4 @@
-"""``eventlog decode``: what stands in a file, as text for people who look into a dump."""
+"""``eventlog decode``: the changes of a file as text, for people who look into a dump."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -14,21 +14,22 @@ from eventlog import conversion
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import value_to_json
 from eventlog.cli.context import Context
-from eventlog.cli.convert import print_report, standard_input, with_password
+from eventlog.cli.convert import FORMAT, FORMATS, map_option, print_report, standard_input, with_password
+from eventlog.cli.help import Command
 from eventlog.model import Change, Lob, Value, old_key
 
-_FORMAT: Final = click.Choice(list(conversion.FORMATS))
 
-
-@click.command()
-@click.option("--from", "source_format", required=True, type=_FORMAT, help="Format of IN.")
-@click.option("--map", "map_file", type=click.Path(path_type=Path), metavar="FILE",
-              help="Options of the reader, TOML or JSON.")  # fmt: skip
+@click.command(cls=Command)
+@click.option("--from", "source_format", required=True, type=FORMAT, metavar="FORMAT", help=f"Format of IN: {FORMATS}.")
+@map_option
 @click.option("--strict", is_flag=True, help="Stop at the first thing that cannot be read.")
 @click.argument("source", metavar="IN")
 @click.pass_obj
 def decode(context: Context, source_format: str, map_file: Path | None, strict: bool, source: str) -> None:
-    """Show the changes of IN, a path or `-`, as text: gbase and linter as a listing with the place of every record."""
+    """Show the changes of IN, a path or `-` for standard input, as text for people.
+
+    Of gbase and linter each record is listed with its place in the file.
+    """
     chosen = conversion.read_options({} if map_file is None else conversion.read_map(map_file)).reader
     options = conversion.in_own_options(source_format, "reader", chosen)
     report = Report(strict=strict)
@@ -46,7 +47,7 @@ def decode(context: Context, source_format: str, map_file: Path | None, strict: 
 
 
 def readable(source_format: str, source: str, options: Mapping[str, Any], report: Report) -> Iterator[str]:
-    """The lines of text that a source is shown as. Raises FormatError after the lines before what is wrong."""
+    """The lines of text that show a source. Raises FormatError after the lines of what could be read."""
     conversion.check_source(source_format, source)
     if source_format == "gbase":
         from eventlog.gbase.format import listing_of
@@ -64,7 +65,7 @@ def readable(source_format: str, source: str, options: Mapping[str, Any], report
 
 
 def block(change: Change) -> list[str]:
-    """A change as lines: what it did, where and when it stood, and its columns, old -> new."""
+    """A change as lines: its operation and key, where and when it happened, and its columns, old -> new."""
     table = change.table if change.schema is None else f"{change.schema}.{change.table}"
     return [f"{change.op} {_line(table)}{_key(change)}", *_circumstances(change), *_columns(change), *_extras(change)]
 
@@ -78,18 +79,15 @@ def _key(change: Change) -> str:
 
 
 def _circumstances(change: Change) -> list[str]:
+    last = " (the last)" if change.last_in_transaction else ""
     named = {
         "position": change.position,
         "transaction": change.transaction_id,
-        "event": None if change.event_number is None else f"{change.event_number}{_last(change)}",
+        "event": None if change.event_number is None else f"{change.event_number}{last}",
         "committed": None if change.commit_time is None else change.commit_time.isoformat(sep=" "),
         "user": change.user,
     }
     return [f"  {name}: {_line(str(value))}" for name, value in named.items() if value is not None]
-
-
-def _last(change: Change) -> str:
-    return " (the last)" if change.last_in_transaction else ""
 
 
 def _columns(change: Change) -> list[str]:
@@ -110,7 +108,11 @@ def _columns(change: Change) -> list[str]:
 
 
 def _extras(change: Change) -> list[str]:
-    return [f"  ({name}: {_shown_extra(value)})" for name, value in change.extras.items() if value is not None]
+    return [
+        f"  ({name}: {value.hex().upper() if isinstance(value, bytes) else _line(str(value))})"
+        for name, value in change.extras.items()
+        if value is not None
+    ]
 
 
 def _shown(value: Value) -> str:
@@ -127,10 +129,6 @@ def _shown(value: Value) -> str:
             return f"({', '.join(map(_shown, value))})"
         case _:
             return str(value_to_json(value))
-
-
-def _shown_extra(value: Any) -> str:
-    return value.hex().upper() if isinstance(value, bytes) else _line(str(value))
 
 
 def _line(text: str) -> str:

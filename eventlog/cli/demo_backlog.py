@@ -1,4 +1,4 @@
-"""The last part of ``eventlog demo``: a backlog by Spark, compared event by event with what the publisher sends."""
+"""The last part of ``eventlog demo``: Spark converts a backlog; the publisher's events are compared with its own."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _LEAVERS: Final = "DELETE FROM hr.usr WHERE idu > 1000000 AND idu % 50 = 0"
 def show_backlog(console: Console, *, file: Path, directory: Path) -> None:
     """Make a backlog of many rows, convert it by Spark, publish it as well, and compare.
 
-    ``file`` is the configuration, ``directory`` where documents go. Says in one line why where Spark cannot run. Raises
-    EventlogError if the events differ.
+    ``file`` is the configuration, ``directory`` where documents go. Without Spark a line says why this part is left
+    out. Raises EventlogError if the events differ.
     """
     console.rule("A backlog, by Spark", align="left")
     try:
@@ -56,8 +56,8 @@ def show_backlog(console: Console, *, file: Path, directory: Path) -> None:
     console.print(f"made: {rows:,} waiting rows, by the triggers")
 
     out, published = directory / "backlog", directory / "published"
-    for place in (out, published):
-        shutil.rmtree(place, ignore_errors=True)
+    for old in (out, published):
+        shutil.rmtree(old, ignore_errors=True)
     report: Any = spark.run(config, spark.Request(str(out), quiet=True, copy=True))
     by_spark = list(_events(sorted(out.glob("part-*.xmll"))))
 
@@ -95,7 +95,7 @@ _EVENT: Final = re.compile(r"<(add|modify|delete) class-name=.*?</\1>")
 
 
 def _events(files: list[Path]) -> Iterator[str]:
-    """The events of files with an envelope a line, as they are written."""
+    """The events of files with an envelope a line, as text."""
     for file in files:
         with file.open(encoding="utf-8", newline="\n") as lines:
             for line in lines:

@@ -8,11 +8,12 @@ from typing import Final
 
 import click
 
+from eventlog.cli.config import print_settings
 from eventlog.cli.context import Context
-from eventlog.cli.output import json_option, print_json, result, table
+from eventlog.cli.help import Command
+from eventlog.cli.output import json_option, print_json, result
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Effective, effective
-from eventlog.core.options import toml
 from eventlog.errors import ConfigError
 from eventlog.publisher.doctor import examine
 from eventlog.sql.doctor import Finding, Limits
@@ -20,17 +21,17 @@ from eventlog.sql.doctor import Finding, Limits
 COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
-@click.command()
-@click.option("--sample", type=click.IntRange(min=1), default=Limits().sample, show_default=True, metavar="ROWS",
-              help="How many of the newest rows are looked at for letters and keys.")  # fmt: skip
-@click.option("--ignore", multiple=True, metavar="CODE", help="A finding that is not to count; repeatable.")
+@click.command(cls=Command)
+@click.option("--sample", type=click.IntRange(min=1), default=Limits().sample, metavar="ROWS",
+              help="How many of the newest rows are checked for their status and key.")  # fmt: skip
+@click.option("--ignore", multiple=True, metavar="CODE", help="Leave out findings with this code; repeatable.")
 @json_option
 @click.pass_obj
 def doctor(context: Context, sample: int, ignore: tuple[str, ...], as_json: bool) -> int:
     """Say what is wrong with the log, its triggers and its rows, and what mends it. Nothing is changed.
 
-    Exit code 1 if there is an error or a warning. error: changes are lost, or nothing is published; warning: something
-    is to be mended; info: as configured, but good to know.
+    A finding is an error (changes are lost, or nothing is published), a warning (something needs mending) or an info
+    (good to know). Errors and warnings give exit code 1.
     """
     config = context.config()
     if config.source.type is not None and config.database.url is None:
@@ -67,17 +68,7 @@ def _print(findings: list[Finding], settings: list[Effective], quiet: bool) -> N
     changed = [setting for setting in settings if setting.source != "default"]
     if changed:
         result("Settings in effect, all others are at their defaults (`eventlog config` shows them):")
-        table(
-            ("setting", "value", "from"),
-            [
-                (
-                    f"{setting.section}.{setting.key}",
-                    None if setting.value is None else toml(setting.value),
-                    setting.source,
-                )
-                for setting in changed
-            ],
-        )
+        print_settings(changed)
     counts = Counter(one.severity for one in findings)
     if counts["error"] or counts["warning"]:
         result(f"errors: {counts['error']}, warnings: {counts['warning']}")

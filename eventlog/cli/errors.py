@@ -5,26 +5,21 @@ from __future__ import annotations
 import click
 
 from eventlog.cli.context import Context, reading
+from eventlog.cli.help import Command
 from eventlog.cli.output import json_option, note, print_json, result, table
 from eventlog.publisher.open import find_log
 from eventlog.publisher.refused import LINES_READ, as_data, read_refusals
 
 
-@click.command()
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1, max=1_000_000),
-    default=LINES_READ,
-    show_default=True,
-    help="Error lines to look at, the newest.",
-)
+@click.command(cls=Command)
+@click.option("--limit", type=click.IntRange(1, 1_000_000), default=LINES_READ, metavar="LINES",
+              help="How many of the newest error lines are looked at.")  # fmt: skip
 @json_option
 @click.pass_obj
 def errors(context: Context, limit: int, as_json: bool) -> None:
-    """Show the rows E and F in groups of one cause, with the reason and the requeue that fits.
+    """Show the rows of status E and F, grouped by cause, with the command that puts them back into the queue.
 
-    Correct the cause first: a row that is put back into the queue unchanged is refused again. `eventlog show` explains
-    a single row.
+    Correct the cause first, or the rows are refused again. `eventlog show` explains a single row.
     """
     config = context.config()
     with reading(config) as (conn, dialect):
@@ -40,17 +35,17 @@ def errors(context: Context, limit: int, as_json: bool) -> None:
         ("code", "table", "status", "rows", "newest (UTC)", "for example", "reason"),
         [
             (
-                each.code,
-                each.table_name,
-                each.status,
-                each.rows,
-                f"{each.newest:%Y-%m-%d %H:%M:%S}",
-                each.example,
-                each.message,
+                one.code,
+                one.table_name,
+                one.status,
+                one.rows,
+                f"{one.newest:%Y-%m-%d %H:%M:%S}",
+                one.example,
+                one.message,
             )
-            for each in groups
+            for one in groups
         ],
     )
     note("once the cause is mended, back into the queue with:")
-    for each in groups:
-        note(f"  {each.command}")
+    for one in groups:
+        note(f"  {one.command}")

@@ -8,20 +8,21 @@ from pathlib import Path
 import click
 
 from eventlog.cli.context import Context
-from eventlog.cli.output import json_option, print_json, result
+from eventlog.cli.help import Command
+from eventlog.cli.output import FILE, json_option, print_json, result
 from eventlog.errors import ConfigError
 from eventlog.publisher.liveness import read_health
 
 
-@click.command()
-@click.option("--file", "path", type=click.Path(path_type=Path), metavar="FILE", help="In place of health_file.")
+@click.command(cls=Command)
+@click.option("--file", "path", type=FILE, metavar="FILE", help="The health file, in place of publisher.health_file.")
 @json_option
 @click.pass_obj
 def health(context: Context, path: Path | None, as_json: bool) -> int:
     """Say whether the publisher makes progress, by the file that it touches (publisher.health_file).
 
-    Exit code 1 if it has not answered an envelope or ended a cycle well for too long: it hangs, does not run, or
-    cannot reach the receiver or the database. The database is not asked.
+    Exit code 1 means that no envelope was answered and no cycle ended well for too long: the publisher hangs, does not
+    run, or cannot reach the receiver or the database. The command does not ask the database.
     """
     file = path or context.config().publisher.health_file
     if file is None:
@@ -29,9 +30,9 @@ def health(context: Context, path: Path | None, as_json: bool) -> int:
             "no health file is given: set health_file in [publisher] of eventlog.toml, "
             "EVENTLOG_PUBLISHER_HEALTH_FILE, or --file"
         )
-    found = read_health(file, time.time())
+    state = read_health(file, time.time())
     if as_json:
-        print_json(found._asdict())
-    elif not (context.quiet and found.is_healthy):
-        result(f"{'healthy' if found.is_healthy else 'not healthy'}: {found.reason}")
-    return 0 if found.is_healthy else 1
+        print_json(state._asdict())
+    elif not (context.quiet and state.is_healthy):
+        result(f"{'healthy' if state.is_healthy else 'not healthy'}: {state.reason}")
+    return 0 if state.is_healthy else 1

@@ -1,7 +1,8 @@
-"""What ``--help`` says beside the options: the commands by purpose, whole sentences, and examples."""
+"""What ``--help`` says: commands by purpose, options in groups, examples; and the hint for a mistyped command."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Final
 
@@ -42,7 +43,35 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """Each command with its line of help, by purpose."""
 
+OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Configuration and database": (
+        "--config", "--database-url", "--schema", "--log-table", "--set", "--database", "--url", "--file", "--dialect",
+        "--catalog",
+    ),
+    "What to work on": (
+        "--tables", "--companions-only", "--drop-log", "--key", "--keys", "--where", "--deleted", "--status", "--ids",
+        "--loopback", "--older-than", "--limit", "--sample", "--ignore", "--lines",
+    ),
+    "Formats and files": (
+        "--from-driver", "--from", "--to", "--format", "--map", "--last-sequence", "--out", "--form", "--compression",
+        "--max-file-size", "--keep",
+    ),
+    "Behaviour": (
+        "--once", "--follow", "--watch", "--interval", "--mark", "--acknowledge", "--copy", "--abandon", "--as-update",
+        "--rate", "--batch", "--pause", "--resume", "--restart", "--strict", "--lock-timeout", "--no-backlog",
+        "--estimate", "--check", "--dry-run", "--force", "--yes",
+    ),
+    "Spark": ("--spark", "--master", "--conf", "--partition-rows", "--connections"),
+    "Output": ("--sql", "--json"),
+    "Help and logs": ("--quiet", "--verbose", "--version", "--help"),
+}  # fmt: skip
+"""The options of all commands, by the group that ``--help`` shows them in."""
+
 EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
+    "": {
+        "eventlog init": "begin with a file to fill in",
+        "eventlog publish --once": "send what waits now",
+    },
     "init": {
         "eventlog init": "a file to fill in, every option in it",
         "eventlog --database-url postgresql+psycopg://me@db/shop init --tables": "with a [[watch]] for each table",
@@ -144,21 +173,56 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
 """Command lines to begin with, by the command's name, each with what it does."""
 
 
-class Group(click.Group):
-    """A group whose help says the whole first sentence of each command, and whose commands have their examples."""
+def examples_of(name: str) -> Mapping[str, str]:
+    """The examples of a command; of a group the first one of each of its commands."""
+    of_parts = [examples for part, examples in EXAMPLES.items() if part.startswith(f"{name} ")]
+    return EXAMPLES.get(name) or dict(next(iter(examples.items())) for examples in of_parts)
 
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        command = super().get_command(ctx, name)
-        return None if command is None else with_examples(f"{self.name} {name}", command)
+
+def grouped_options(command: click.Command, ctx: click.Context) -> dict[str, list[click.Option]]:
+    """The options of a command by the group they are shown in."""
+    by_flag = {max(one.opts, key=len): one for one in command.get_params(ctx) if isinstance(one, click.Option)}
+    groups = {title: [by_flag[flag] for flag in flags if flag in by_flag] for title, flags in OPTIONS.items()}
+    return {title: options for title, options in groups.items() if options}
+
+
+class Command(click.Command):
+    """A command whose help shows its options in groups, and examples."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, options in grouped_options(self, ctx).items():
+            with formatter.section(title):
+                formatter.write_dl([record for one in options if (record := one.get_help_record(ctx))])
+        if ctx.parent is not None:
+            formatter.write_paragraph()
+            formatter.write_text("Options of all commands stand before the command: see `eventlog --help`.")
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Examples"):
+            for line, purpose in examples_of(ctx.command_path.partition(" ")[2]).items():
+                formatter.write(f"  {line}\n      {purpose}\n")
+
+
+class Group(Command, click.Group):
+    """A group of commands whose help says the whole first sentence of each one."""
+
+    command_class = Command
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        super().format_options(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.get_short_help_str(1000)) for name, command in self.commands.items()])
 
-
-def with_examples(name: str, command: click.Command) -> click.Command:
-    """The command, its help ended by its examples."""
-    if examples := EXAMPLES.get(name):
-        lines = "\n".join(f"  {line}\n      {purpose}" for line, purpose in examples.items())
-        command.epilog = f"\b\nExamples:\n{lines}"
-    return command
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        # click's own message compares with commands that are loaded; ours are loaded when they are asked for.
+        names = self.list_commands(ctx)
+        if args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(args[0], names, n=1)
+            hint = f"the nearest is {near[0]}" if near else f"the commands are {', '.join(names)}"
+            ctx.fail(f"there is no command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)

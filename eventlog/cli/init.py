@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from eventlog.cli.context import DEFAULT_FILE, Context
-from eventlog.cli.output import note
+from eventlog.cli.help import Command
+from eventlog.cli.output import FILE, note
 from eventlog.config.kinds import BASE, COLUMN_MAP, URL
 from eventlog.config.load import Config
 from eventlog.config.settings import SECTIONS, WatchSettings, variable
@@ -27,22 +28,21 @@ SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL)
 """Kinds whose values show by themselves what is legal."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--force", is_flag=True, help="Overwrite the file if it is there.")
-@click.option("--from-driver", type=click.Path(path_type=Path), metavar="FILE",
+@click.option("--from-driver", type=FILE, metavar="FILE",
               help="Take over the exported configuration (XML) of the vendor's JDBC driver.")  # fmt: skip
-@click.option(
-    "--tables", "fill", is_flag=True, help="Write a [[watch]] for each table of the database that can be a class."
-)
+@click.option("--tables", "fill", is_flag=True,
+              help="Write a [[watch]] for each table of the database that has a primary key.")  # fmt: skip
 @click.pass_obj
 def init(context: Context, force: bool, from_driver: Path | None, fill: bool) -> None:
-    """Write a commented eventlog.toml (or the FILE of --config) with every option and its default.
+    """Write a commented eventlog.toml, or the FILE of --config, with every option and its default.
 
-    With --from-driver: with the parameters of a driver's export. What cannot be taken over is named, in the file too;
-    passwords are not read.
+    With --from-driver the file has the parameters of the driver. What cannot be taken over is named, in the file too.
+    Passwords are not read.
 
-    With --tables: with a [[watch]] for each table, from the database of --database-url, of the environment, or of the
-    file; a file that is there and has no [[watch]] yet gets them at its end.
+    With --tables the file has a [[watch]] for each table. A file that is there and has no [[watch]] yet gets them at
+    its end.
     """
     path = context.config_file or DEFAULT_FILE
     if fill:
@@ -67,7 +67,7 @@ def init(context: Context, force: bool, from_driver: Path | None, fill: bool) ->
 
 def _fill(context: Context, path: Path) -> None:
     """Add a watch for each table to the file, which is written first if it is not there. Raises ConfigError."""
-    # Asks the database, which the rest of this command does without.
+    # Imports what asks the database; the rest of this command does without.
     from eventlog.cli.context import reading
     from eventlog.config.load import load
     from eventlog.publisher.open import class_schema
@@ -145,7 +145,7 @@ def _with_database(text: str, config: Config) -> str:
 
 def _from_driver(export: Path) -> tuple[str, list[str]]:
     """The file that a driver's export gives, and what was not taken over. Raises ConfigError."""
-    # Reads XML, which most of the command line does without.
+    # Imports what reads XML; most of the command line does without.
     from eventlog.config.idm import read_driver, toml_text
 
     try:

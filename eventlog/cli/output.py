@@ -10,30 +10,38 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from eventlog.config.settings import LogSettings
+from eventlog.config.settings import SOURCE_FORMATS, LogSettings
 
 _LOG_FIELDS: Final = ("log", "flight", "envelope", "event_id", "code")
 """What a log line may carry beside its message."""
 _ABOUT_A_LOG: Final = ("eventlog.publisher", "eventlog.backlog", "eventlog.statements")
-"""Whose lines are about the log of the configuration."""
+"""Loggers whose lines are about the log of the configuration."""
+
+
+def _with_code(message: str, code: str) -> str:
+    return f"{message} [{code}]" if code else message
 
 
 class _TextLines(logging.Formatter):
-    """Lines for people, the time in UTC."""
+    """Lines for people, with the time in UTC and the code of an error."""
 
     converter = time.gmtime  # type: ignore[assignment]
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
 
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        return _with_code(super().formatMessage(record), getattr(record, "code", ""))
+
 
 class _JsonLines(logging.Formatter):
-    """A JSON object a line: time in UTC, level, message, and what ``_LOG_FIELDS`` the line carries.
+    """A JSON object a line: time in UTC, level, message, and the ``_LOG_FIELDS`` that the line carries.
 
-    ``log``: the log that lines of publishers and backlog jobs are about, empty = none.
+    ``log``: the log that lines of publishers and backlog jobs are about, empty if there is none.
     """
 
     def __init__(self, log: str) -> None:
@@ -57,10 +65,10 @@ class _JsonLines(logging.Formatter):
 
 
 def configure_logging(settings: LogSettings, *, quiet: bool, verbose: int, log: str = "") -> None:
-    """Log lines go to standard error: of eventlog those of its level on, of other libraries warnings.
+    """Send log lines to standard error: those of eventlog by its level, of other libraries warnings.
 
-    ``log``: the name of the log that is worked on, for lines in JSON.
-    ``quiet`` and ``verbose`` as of the command line. Each statement is said only with --verbose given twice.
+    ``log``: the log that is worked on, for lines in JSON. ``quiet`` and ``verbose`` are those of the command line;
+    SQL statements are logged only with --verbose given twice.
     """
     level = "warning" if quiet and settings.level != "error" else "debug" if verbose else settings.level
     formatter = _JsonLines(log) if settings.format == "json" else _TextLines("%(asctime)s %(levelname)s %(message)s")
@@ -72,25 +80,25 @@ def configure_logging(settings: LogSettings, *, quiet: bool, verbose: int, log: 
 
 
 def _own_handlers() -> list[logging.StreamHandler[Any]]:
-    """What writes to standard error, none if an application that calls us logs in a way of its own."""
+    """The handlers that write to standard error; none if the application that calls us logs in its own way."""
     return [handler for handler in logging.getLogger().handlers if type(handler) is logging.StreamHandler]
 
 
 def error_line(message: str, *, code: str = "") -> None:
-    """The one line that says why a command failed. ``code``: the error's, for log lines in JSON."""
+    """The one line that says why a command failed, with the error's code if it has one."""
     if any(isinstance(handler.formatter, _JsonLines) for handler in _own_handlers()):
         logging.getLogger("eventlog").error("%s", _one_line(message), extra={"code": code})
     else:
-        click.echo(f"eventlog: {_one_line(message)}", err=True)
+        click.echo(f"eventlog: {_with_code(_one_line(message), code)}", err=True)
 
 
 def note(message: str) -> None:
-    """A line beside the result, on standard error: a warning, a hint, what was passed over."""
+    """A line on standard error, beside the result: a warning, a hint, what was passed over."""
     click.echo(message, err=True)
 
 
 def result(message: str, *, colour: str | None = None, bold: bool | None = None, end: str = "\n") -> None:
-    """A line of the result, on standard output. What its encoding lacks is escaped, as on standard error."""
+    """A line of the result, on standard output. Characters that its encoding lacks are escaped."""
     click.secho(_encodable(message) + end, fg=colour, bold=bold, nl=False)
 
 
@@ -114,7 +122,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, err: boo
 
 @contextmanager
 def progress(label: str, total: int, quiet: bool = False, unit: str = "rows") -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error where that is a terminal; gives a function to be called with what was done.
+    """A progress bar on standard error, if that is a terminal. The block calls the function with how much it has done.
 
     ``unit``: what is counted. Log lines stand above the bar.
     """
@@ -134,7 +142,7 @@ def progress(label: str, total: int, quiet: bool = False, unit: str = "rows") ->
         TextColumn("left"),
     )
     began = time.monotonic()
-    # Standard output is another one's: it may hold the result.
+    # Standard output may hold the result.
     with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(label, total=total, rate="")
         handlers = [(handler, handler.setStream(sys.stderr)) for handler in _own_handlers()]
@@ -152,14 +160,21 @@ def progress(label: str, total: int, quiet: bool = False, unit: str = "rows") ->
                     handler.setStream(stream)
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="For programs, on standard output.")
+FILE: Final = click.Path(path_type=Path)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, for programs.")
+sql_option = click.option("--sql", "as_sql", is_flag=True, help="Print the SQL and run none of it.")
+master_option = click.option("--master", metavar="URL", help="Spark master.  [default: spark-submit's, else local[*]]")
+source_option = click.option("--from", "source", type=click.Choice(SOURCE_FORMATS), metavar="SOURCE",
+    help=f"In place of the log, the source of [source]: {', '.join(SOURCE_FORMATS)}; in place of source.type.",
+)  # fmt: skip
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, also on a terminal; for scripts.")
 
 
 def confirm(what: str, *, yes: bool) -> None:
-    """Ask before something is destroyed: ``what`` is the sentence that says what goes. A no ends the command with 1.
+    """Ask before something is destroyed; ``what`` is the sentence that says what goes. A no ends the command with 1.
 
-    Only somebody at a terminal is asked. Without one nobody could answer, and a scheduled job meant it.
+    Without a terminal nobody could answer: the command goes on, as a scheduled job wants it.
     """
     if yes or not sees_terminal():
         return
@@ -175,7 +190,7 @@ def sees_terminal() -> bool:
 
 
 def _encodable(text: str) -> str:
-    """A text with what standard output cannot encode escaped, as Python does for standard error."""
+    """The text, with what standard output cannot encode escaped, as Python does for standard error."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 

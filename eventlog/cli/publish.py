@@ -1,4 +1,4 @@
-"""``eventlog publish``: the daemon, one run, or a look at what would be sent."""
+"""``eventlog publish``: the daemon, one run, or a dry run."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ import click
 
 from eventlog.changes.format import Report
 from eventlog.cli.context import Context
+from eventlog.cli.help import Command
 from eventlog.cli.output import progress as progress_bar
+from eventlog.cli.output import source_option
 from eventlog.config.load import Config, effective
-from eventlog.config.settings import PUBLISHED_FORMATS, SOURCE_FORMATS
+from eventlog.config.settings import PUBLISHED_FORMATS
 from eventlog.core.options import toml
 from eventlog.publisher.context import Context as Opened
 from eventlog.publisher.context import Counters
@@ -40,39 +42,33 @@ from eventlog.sql.rows import count_queue
 _log = logging.getLogger("eventlog.publisher")
 
 _MOST_COUNTED: Final = 100_000_000
-"""Rows that the bar of ``--once`` knows of."""
+"""Waiting rows that are counted for the progress bar at most."""
 _REDRAWN: Final = 0.2
-"""Seconds between looks at the counters."""
+"""Seconds between two updates of the progress bar."""
+_DONE: Final = ("rows_published", "rows_bad", "rows_loopback", "rows_dropped", "rows_gone", "rows_empty")
+"""The counters of rows that have their final status, or are about to get it."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--once", is_flag=True, help="Send what the queue holds now, then end.")
 @click.option("--dry-run", "dry", is_flag=True, help="Print the documents; record, mark and send nothing.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(PUBLISHED_FORMATS),
-    help="XDS documents, CloudEvents, Debezium's events, or Qlik messages to Kafka; in place of format.type.",
-)
-@click.option(
-    "--from",
-    "source",
-    type=click.Choice(SOURCE_FORMATS),
-    help="Follow the source of [source] in place of the log; in place of source.type.",
-)
+@click.option("--format", "form", type=click.Choice(PUBLISHED_FORMATS), metavar="FORMAT",
+              help=f"What is sent: {', '.join(PUBLISHED_FORMATS)}; in place of format.type.")  # fmt: skip
+@source_option
 @click.pass_obj
 def publish(context: Context, once: bool, dry: bool, form: str | None, source: str | None) -> None:
-    """Read the log, send its events as XDS documents or as messages and mark the rows by the answers.
+    """Read the log, send its events to the receiver, and mark the rows by the answers.
 
-    Runs until SIGTERM or SIGINT, which let the envelope that is in the air be answered and marked. One publisher a log.
+    Runs until SIGTERM or SIGINT. What is on its way is then still answered and marked. One publisher works on a log.
 
-    With a source that is no log its position is moved by the answers, in a file or a table of its own.
+    With --from it follows another source. The answers then move the position in that source, which stands in a file or
+    a table.
     """
     config = context.config(format__type=form, source__type=source)
     counters = Counters()
     tune_collector()
-    if told := ignored_indent(config):
-        _log.warning("%s", told)
+    if warning := ignored_indent(config):
+        _log.warning("%s", warning)
     if config.source.type is not None:
         _follow(config, counters, once=once, dry=dry)
         return
@@ -107,7 +103,7 @@ def publish(context: Context, once: bool, dry: bool, form: str | None, source: s
 
 @contextmanager
 def _bar(opened: Opened, *, quiet: bool) -> Iterator[None]:
-    """Show on a terminal how many of the rows that wait now are done, while the block runs."""
+    """Show on a terminal, while the block runs, how many of the rows that wait now are done."""
     if quiet or not sys.stderr.isatty():
         yield
         return
@@ -119,7 +115,7 @@ def _bar(opened: Opened, *, quiet: bool) -> Iterator[None]:
         def follow_counters() -> None:
             shown = 0
             while not ended.wait(_REDRAWN):
-                done = min(_rows_done(opened.counters), total)
+                done = min(sum(getattr(opened.counters, name) for name in _DONE), total)
                 advance(done - shown)
                 shown = done
 
@@ -132,22 +128,10 @@ def _bar(opened: Opened, *, quiet: bool) -> Iterator[None]:
             thread.join()
 
 
-def _rows_done(counters: Counters) -> int:
-    """Rows that have got their letter, or are about to: whatever became of them."""
-    return (
-        counters.rows_published
-        + counters.rows_bad
-        + counters.rows_loopback
-        + counters.rows_dropped
-        + counters.rows_gone
-        + counters.rows_empty
-    )
-
-
 @contextmanager
 def _watching(config: Config, counters: Counters) -> Iterator[tuple[Progress, Observer, OpenSink]]:
-    """What is called when there is progress, what is told of the work, and what opens the sink: for the health file,
-    the monitor, the service manager and traces.
+    """What reports progress to the health file, what observes the work (monitor, traces, service manager), and what
+    opens the sink.
     """
     with (
         liveness_file(config.publisher.health_file, patience(config)) as touch,
@@ -165,7 +149,7 @@ def _watching(config: Config, counters: Counters) -> Iterator[tuple[Progress, Ob
 
 
 def _monitoring(config: Config, counters: Counters) -> AbstractContextManager[Observer]:
-    """What is told of the publisher's work; imported only where a monitor is configured."""
+    """The monitor as an observer of the work; it is imported only if it is configured."""
     if config.monitor.listen is None:
         return nullcontext(SILENT)
     from eventlog.cli.triggers import planned_triggers
@@ -179,8 +163,8 @@ OpenSink = Callable[[], Sink]
 
 @contextmanager
 def _traced(config: Config) -> Iterator[tuple[Observer, OpenSink]]:
-    """What makes traces of the work, and what opens the sink whose envelopes are in them; imported only where the
-    variables of OpenTelemetry say where traces go.
+    """The observer that makes traces, and what opens a sink whose envelopes are in them. OpenTelemetry is imported only
+    if its variables say where traces go.
     """
     open_its_sink = partial(open_sink, config, sys.stdout)
     exporter = os.environ.get("OTEL_TRACES_EXPORTER", "").strip()
@@ -203,7 +187,7 @@ def _traced(config: Config) -> Iterator[tuple[Observer, OpenSink]]:
 
 
 def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> None:
-    """Follow the source of ``[source]``."""
+    """Follow the source of ``[source]`` in place of the log."""
     from eventlog.publisher.stream.open import claiming, following, passed_over, position_of, unsaved
     from eventlog.publisher.stream.run import follow
 
@@ -229,7 +213,7 @@ def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> Non
 
 
 def log_settings(config: Config) -> None:
-    """The settings that differ from the defaults, a line a section, secrets masked; `eventlog config` shows all."""
+    """Log the settings that differ from their defaults, a line a section, secrets masked."""
     sections: dict[str, list[str]] = {}
     for section, key, value, source in effective(config):
         if source != "default" and value not in (None, ()):
@@ -239,7 +223,7 @@ def log_settings(config: Config) -> None:
 
 
 def stop_on_signals() -> StopRequest:
-    """What SIGTERM and SIGINT set. A second signal ends the process at once."""
+    """A request to stop that SIGTERM and SIGINT make. A second signal ends the process at once."""
     stop = StopRequest()
 
     def ask_to_stop(number: int, _frame: FrameType | None) -> None:
@@ -252,18 +236,14 @@ def stop_on_signals() -> StopRequest:
 
 
 def tune_collector() -> None:
-    """Let the garbage collector run seldom: rows and events are many, short-lived and without cycles."""
+    """Let the garbage collector run seldom: rows and events are many, live briefly and have no cycles."""
     gc.freeze()
     gc.set_threshold(200_000, 20, 100)
 
 
 def report(config: Config, counters: Counters) -> None:
-    """Say at the end what was done."""
-    more = [
-        f", {number} {what}"
-        for number, what in ((counters.old_unreadable, OLD_UNREADABLE), (counters.truncated, TRUNCATED))
-        if number
-    ]
+    """Log at the end what was done."""
+    remarks = ((counters.old_unreadable, OLD_UNREADABLE), (counters.truncated, TRUNCATED))
     _log.info(
         "%d rows read, %d events in %d documents sent, %d rows bad (see %s_error)%s",
         counters.rows_read,
@@ -271,5 +251,5 @@ def report(config: Config, counters: Counters) -> None:
         counters.documents_sent,
         counters.rows_bad,
         config.database.log_table,
-        "".join(more),
+        "".join(f", {number} {what}" for number, what in remarks if number),
     )

@@ -1,4 +1,4 @@
-"""``eventlog purge``: processed rows by age, in bounded batches, each a transaction of its own."""
+"""``eventlog purge``: remove processed rows by age, in batches that are a transaction each."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import click
 from sqlalchemy import Connection
 
 from eventlog.cli.context import Context, session
+from eventlog.cli.help import Command
 from eventlog.cli.output import confirm, json_option, print_json, progress, result, yes_option
 from eventlog.errors import ConfigError
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.held import read_recorded
 from eventlog.publisher.open import find_log
 from eventlog.sql import purge as batches
-from eventlog.sql.log_table import LogTable
 from eventlog.sql.purge import Batch
 
 UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -38,21 +38,21 @@ class Report:
     batches: int = 0
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--older-than", "age", required=True, metavar="AGE", help="By event_time: 30d, 12h, 90m, 45s or 2w.")
-@click.option("--batch", "size", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True, metavar="ROWS",
-              help="Rows that a transaction looks at.")  # fmt: skip
-@click.option("--pause", type=click.FloatRange(0, 3600), default=0.0, show_default=True, metavar="SECONDS",
-              help="Rest between two batches.")  # fmt: skip
+@click.option("--batch", "size", type=click.IntRange(1, 1_000_000), default=10_000, metavar="ROWS",
+              help="Rows that one transaction looks at.")  # fmt: skip
+@click.option("--pause", type=click.FloatRange(0, 3600), default=0.0, metavar="SECONDS",
+              help="Pause between two transactions.")  # fmt: skip
 @yes_option
-@click.option("--dry-run", "dry", is_flag=True, help="Count; remove nothing.")
+@click.option("--dry-run", "dry", is_flag=True, help="Count what would go; remove nothing.")
 @json_option
 @click.pass_obj
 def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: bool, as_json: bool) -> None:
     """Remove rows of status S and W that are older than AGE, and error lines whose rows are gone.
 
-    Rows of any other status, and rows in flight, stay. Each batch is a transaction of its own, so a publisher may run,
-    and a purge that is stopped has done what it has done. On a terminal it asks first.
+    Rows of any other status and rows in flight stay. A publisher may run meanwhile, since each batch is a transaction
+    of its own. A purge that is stopped keeps what it has done. On a terminal it asks first.
     """
     limit = parse_age(age)
     config = context.config()
@@ -72,12 +72,12 @@ def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: b
             )
 
         def rows(after: int | None) -> Batch | None:
-            # Not beyond what was there at the start: newer rows are not that old.
+            # Rows that came after the start are too new.
             after = first - 1 if after is None else after
             if after >= last:
                 return None
-            kept = rows_in_flight(conn, log)
-            return batches.purge_rows(conn, log, after, size, cutoff.event_time, kept, dry=dry)
+            in_flight = recorded_ids(read_recorded(conn, log).flights)
+            return batches.purge_rows(conn, log, after, size, cutoff.event_time, in_flight, dry=dry)
 
         def error_lines(after: int | None) -> Batch | None:
             return batches.purge_errors(conn, log, after, size, cutoff, dry=dry)
@@ -104,7 +104,7 @@ def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: b
 
 
 def each_batch(conn: Connection, take: Callable[[int | None], Batch | None], pause: float) -> Iterator[Batch]:
-    """The batches that ``take`` makes, each committed, ``pause`` seconds apart. ``take`` is given where it ended."""
+    """The batches of ``take``, each committed, ``pause`` seconds apart. ``take`` gets where the batch before ended."""
     batch = take(None)
     while batch is not None:
         conn.commit()
@@ -113,11 +113,6 @@ def each_batch(conn: Connection, take: Callable[[int | None], Batch | None], pau
             time.sleep(pause)
         batch = take(batch.last)
     conn.commit()
-
-
-def rows_in_flight(conn: Connection, log: LogTable) -> frozenset[int]:
-    """The record_ids of all in-flight lines."""
-    return recorded_ids(read_recorded(conn, log).flights)
 
 
 def parse_age(text: str) -> timedelta:

@@ -1,4 +1,4 @@
-"""``eventlog requeue``: rows that are done, once more (spec/event-log.md 11)."""
+"""``eventlog requeue``: put processed rows back into the queue (spec/event-log.md 11)."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import re
 import click
 
 from eventlog.cli.context import Context, reading, transaction
+from eventlog.cli.help import Command
 from eventlog.cli.output import json_option, note, print_json, result, table
 from eventlog.errors import ConfigError
 from eventlog.publisher.open import find_log, own_user, publisher_user
 from eventlog.sql import rows
 
 
-@click.command()
-@click.option("--status", "statuses", metavar="LETTERS", help="Of E, F, W and S.  [default: E,F]")
-@click.option("--loopback", is_flag=True, help="In place of it: rows S that the publisher's own user made.")
+@click.command(cls=Command)
+@click.option("--status", "statuses", metavar="LETTERS", help="Rows of these, of E, F, W and S.  [default: E,F]")
+@click.option("--loopback", is_flag=True, help="Rows S that the publisher's own user made, not published so far.")
 @click.option("--ids", metavar="IDS", help="Only these record_ids, such as 1,2,5-9.")
-@click.option("--force", is_flag=True, help="Also rows that would bring an old value back.")
-@click.option("--dry-run", "dry", is_flag=True, help="Count; change nothing.")
+@click.option("--force", is_flag=True, help="Take rows that would bring an old value back, too.")
+@click.option("--dry-run", "dry", is_flag=True, help="Count what would be put back; change nothing.")
 @json_option
 @click.pass_obj
 def requeue(
@@ -26,11 +27,11 @@ def requeue(
 ) -> int:
     """Put rows back into the queue: E and F in their old place, W and S as copies with new record_ids.
 
-    Rows of types 1 to 3 whose object has later rows already processed are refused without --force; then the
-    exit code is 1.
+    A row of type 1 to 3 is refused if later rows of its object were processed; the exit code is then 1. --force takes
+    it all the same.
 
-    With --loopback the rows that were marked S and not published, since the publisher's own database user made them,
-    are logged anew as made by nobody, so that they are published. publisher.driver_user names another user.
+    With --loopback the rows that were marked S unpublished, since the publisher's own database user made them, are
+    logged anew without a user, so that they are published. publisher.driver_user names another user.
     """
     if loopback and statuses is not None:
         raise click.UsageError("--loopback takes rows of status S; give it or --status")

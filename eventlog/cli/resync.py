@@ -1,4 +1,4 @@
-"""``eventlog resync``: objects of a class into the log once more, for repair and for the first load."""
+"""``eventlog resync``: write objects of a class into the log once more, for repair and for the first load."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import click
 from sqlalchemy import Connection
 
 from eventlog.cli.context import Context, session
-from eventlog.cli.output import json_option, note, print_json, progress, result
+from eventlog.cli.help import Command
+from eventlog.cli.output import FILE, json_option, note, print_json, progress, result
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.errors import BadTableKey, ConfigError, DatabaseAway, DatabaseError, LogTableError
@@ -30,11 +31,11 @@ from eventlog.sql.resync import Unfinished, WriteBatch
 from eventlog.sql.windows import Batch, Selection
 
 SHOWN: Final = 20
-"""Bad lines and missing keys that are named; the rest is counted."""
+"""Bad lines and missing keys that are named; the rest are counted."""
 
 
 class Opened(NamedTuple):
-    """A log that is written to, and the class that is written again."""
+    """A log to write to, and the class whose objects are written."""
 
     conn: Connection
     dialect: Dialect
@@ -50,9 +51,9 @@ class Opened(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """What was done. ``rows`` of this run; ``resumed_at``: the position that it went on from.
+    """What this run did. ``resumed_at``: the position that it went on from, None if it began anew.
 
-    ``problems``: the first bad lines and missing keys in words; ``dry_run``: nothing was written, ``rows`` would be.
+    ``problems``: the first bad lines and missing keys in words. ``dry_run``: ``rows`` would be written, none was.
     With --deleted: ``compared``: the keys that were looked for; ``known_since``: the event_time of the first row that
     the log has of the class, None if it has none.
     """
@@ -77,23 +78,24 @@ class Report:
             self.compared += batch.rows + batch.kept
 
     def add_problems(self, sentences: Iterable[str]) -> None:
-        """Keep the first ones."""
+        """Keep the first ones, up to ``SHOWN``."""
         self.problems += islice(sentences, max(0, SHOWN - len(self.problems)))
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("class_name", metavar="CLASS")
-@click.option("--key", "keys", multiple=True, metavar="KEY", help="One object, such as idu=1; repeatable.")
-@click.option("--keys", "keys_file", type=click.Path(path_type=Path), metavar="FILE", help="A table_key a line.")
-@click.option("--where", metavar="SQL", help="Objects whose rows fulfil this SQL; it is run as it stands.")
-@click.option("--deleted", is_flag=True, help="Rows of type 4 for objects that the log knows and that are gone.")
-@click.option("--as-update", is_flag=True, help="Rows of type 6 (update row) in place of 5 (insert row).")
-@click.option("--rate", type=click.FloatRange(0.001), metavar="N", help="Rows a second at most.")
-@click.option("--batch", "size", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, metavar="N",
-              help="Rows a transaction.")  # fmt: skip
-@click.option("--resume", is_flag=True, help="Go on where the same command was stopped.")
-@click.option("--restart", is_flag=True, help="Begin again, although the same command is not finished.")
-@click.option("--dry-run", "dry", is_flag=True, help="Count; write nothing.")
+@click.option("--key", "keys", multiple=True, metavar="KEY", help="The object of this key, such as idu=1; repeatable.")
+@click.option("--keys", "keys_file", type=FILE, metavar="FILE",
+              help="The objects whose keys stand in this file, one a line.")  # fmt: skip
+@click.option("--where", metavar="SQL", help="Objects whose rows fulfil this condition, which runs as it stands.")
+@click.option("--deleted", is_flag=True, help="Objects that the log knows and that are gone: rows of type 4.")
+@click.option("--as-update", is_flag=True, help="Write rows of type 6 (update row) in place of 5 (insert row).")
+@click.option("--rate", type=click.FloatRange(0.001), metavar="ROWS", help="Rows a second at most.")
+@click.option("--batch", "size", type=click.IntRange(1, 1_000_000), default=1000, metavar="ROWS",
+              help="Rows that one transaction writes.")  # fmt: skip
+@click.option("--resume", is_flag=True, help="Go on where the same command stopped.")
+@click.option("--restart", is_flag=True, help="Begin again, although the same command has not ended.")
+@click.option("--dry-run", "dry", is_flag=True, help="Count what would be written; write nothing.")
 @json_option
 @click.pass_obj
 def resync(
@@ -111,15 +113,15 @@ def resync(
     dry: bool,
     as_json: bool,
 ) -> int:
-    """Write query-back rows for objects of CLASS into the log: all of them, or those of --key, --keys or --where.
+    """Write a row for each object of CLASS into the log, or for those of --key, --keys, --where or --deleted.
 
     The publisher then sends each object as it is at that time. Each batch is a transaction that also holds the
-    position, so that what is stopped or killed goes on with --resume and leaves nothing out. The exit code is 1 if a
-    line of FILE is no key of the class, or a key has no object.
+    position. After a stop or a kill --resume goes on from there and leaves nothing out. The exit code is 1 if a line of
+    FILE is no key of the class, or a key has no object.
 
-    With --deleted the keys that the log has rows of are looked for in the table, and a type 4 is written for those that
-    are gone and not logged as deleted, such as those of a partition that was dropped. What the log never knew, or knows
-    no more, cannot be found so; the command says since when it knows the class, and its exit code is 1 if it does not.
+    --deleted looks in the table for the keys that the log has rows of. For each one that is gone and not logged as
+    deleted, such as those of a dropped partition, it writes a row of type 4. It cannot find objects that the log has no
+    rows of. It says since when the log knows the class; the exit code is 1 if it does not know it.
     """
     if sum((bool(keys), keys_file is not None, where is not None, deleted)) > 1:
         raise ConfigError("give one of --key, --keys, --where and --deleted")
@@ -158,7 +160,7 @@ def resync(
 
 
 def fingerprint(path: Path) -> str:
-    """SHA-256 of a file of keys, by which --resume knows it again. Raises ConfigError if it is no file."""
+    """SHA-256 of a file of keys, by which --resume recognizes it. Raises ConfigError if there is no such file."""
     if not path.is_file():
         raise ConfigError(f"--keys {path}: there is no such file")
     with path.open("rb") as file:
@@ -174,7 +176,7 @@ class Line(NamedTuple):
 
 
 def read_lines(path: Path, canonical_key: Callable[[str | None], str]) -> Iterator[Line]:
-    """The lines of a file of keys, UTF-8; empty ones have neither key nor error."""
+    """The lines of a file of keys in UTF-8. Empty lines have neither key nor error."""
     with path.open("rb") as file:
         for number, data in enumerate(file, 1):
             try:
@@ -225,12 +227,12 @@ def _write_named(opened: Opened, selection: Selection, keys: Sequence[str], repo
 
 
 def _write_keys(opened: Opened, selection: Selection, keys: Iterable[str], report: Report) -> tuple[int, int]:
-    """Log the objects of these canonical keys, unless dry; how many there are, and how many keys have none."""
-    found, missing = batches.existing(opened.conn, opened.dialect, opened.schema, opened.cls, keys)
+    """Log the objects of these canonical keys, unless dry: how many there are, and how many keys have no object."""
+    existing, missing = batches.existing(opened.conn, opened.dialect, opened.schema, opened.cls, keys)
     if not report.dry_run:
-        opened.dialect.write_keys(opened.conn, opened.log, selection, found)
+        opened.dialect.write_keys(opened.conn, opened.log, selection, existing)
     report.add_problems(f"{key}: there is no such object" for key in missing)
-    return len(found), len(missing)
+    return len(existing), len(missing)
 
 
 def _batch_writer(
@@ -274,7 +276,7 @@ def _batch_writer(
 def _deleted_writer(
     opened: Opened, line: Unfinished, report: Report, size: int, files: ExitStack
 ) -> tuple[WriteBatch, int]:
-    """What writes a batch of deletes, and how many keys are still to be looked for. The log is read here, once."""
+    """What writes a batch of deletes, and how many keys are still to be looked for. The log is read once, here."""
     history = batches.history(opened.conn, opened.log, opened.catalog, opened.cls)
     report.compared = 0
     if history.rows:
@@ -288,7 +290,7 @@ def _deleted_writer(
             total += 1
             yield one
 
-    # Kept outside of the database: a snapshot held for the whole run would keep it from being vacuumed.
+    # Kept in a file: a snapshot that is held for the whole run would keep the database from vacuuming.
     left = files.enter_context(spooled(counted()))()
 
     def write(conn: Connection, position: str | None) -> Batch:
@@ -339,7 +341,7 @@ def _run(
 
 
 def _count(conn: Connection, write: WriteBatch, position: str | None, report: Report) -> None:
-    """What would be written behind a position; ``write`` writes nothing, and the line of the resync is taken back."""
+    """Count what would be written after a position. ``write`` writes nothing; the resync's own line is rolled back."""
     is_last = False
     while not is_last:
         batch = write(conn, position)
@@ -357,21 +359,18 @@ def _show(report: Report, as_json: bool, quiet: bool) -> None:
         done = "would be written" if report.dry_run else "written"
         what = f"{report.rows} rows of type {report.event_type} {done} for {report.class_name}{after}"
         result(f"{what} in {report.seconds:.1f} s")
-    if report.compared is not None and not quiet:
-        note(_history_in_words(report))
-
-
-def _history_in_words(report: Report) -> str:
-    """What --deleted has looked at, and what it cannot know."""
+    if report.compared is None or quiet:
+        return
     if report.known_since is None:
-        return (
+        note(
             f"the log has no rows of {report.class_name}, so it cannot be told from it which objects a receiver has, "
             "and which of them are gone: compare the receiver's objects with the table"
         )
-    return (
-        f"{report.compared} keys were looked for, which the log knows by rows since {report.known_since}; objects that "
-        "it has no rows of, or none any more (purge, delete_from_log), are not known to be gone"
-    )
+    else:
+        note(
+            f"{report.compared} keys were looked for, which the log knows by rows since {report.known_since}; objects "
+            "that it has no rows of, or none any more (purge, delete_from_log), are not known to be gone"
+        )
 
 
 def _show_problems(report: Report) -> None:

@@ -1,4 +1,4 @@
-"""``eventlog show RECORD_ID``: one row of the log explained."""
+"""``eventlog show``: one row of the log explained."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from eventlog.cli.context import Context
+from eventlog.cli.help import Command
 from eventlog.cli.output import json_option, print_json, result, table
 from eventlog.publisher.context import Counters
 from eventlog.publisher.explain import Explanation, explain, explanation_data
@@ -19,14 +20,14 @@ SOURCES: Final = {
 }
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("record_id", type=click.IntRange(min=1), metavar="RECORD_ID")
 @json_option
 @click.pass_obj
 def show(context: Context, record_id: int, as_json: bool) -> None:
-    """Explain a row of the log: what it is, whether it is good, its group, what precedence did, what became of it.
+    """Explain the row RECORD_ID of the log: its checks, its group, what precedence did, and what became of it.
 
-    The document that its event makes, or would make now, comes last. Nothing is marked or sent.
+    Last comes the document of its event, or the one that it would make now. Nothing is marked or sent.
     """
     with open_unlocked(context.config(), Counters()) as opened:
         explanation = explain(opened, record_id)

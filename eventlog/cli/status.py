@@ -1,4 +1,4 @@
-"""``eventlog status``: the queue, what is in flight, and whether somebody publishes; of a source its position."""
+"""``eventlog status``: the queue, what is in flight, and whether a publisher runs; of a source its position."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ import click
 from sqlalchemy import Connection
 
 from eventlog.cli.context import Context, reading
-from eventlog.cli.output import error_line, json_option, print_json, result, table
+from eventlog.cli.help import Command
+from eventlog.cli.output import error_line, json_option, print_json, result, source_option, table
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config
-from eventlog.config.settings import SOURCE_FORMATS
-from eventlog.core.events import Outgoing
 from eventlog.errors import DatabaseError, EventlogError
 from eventlog.model import Status
 from eventlog.publisher.flight import Flight
@@ -59,10 +58,10 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What ``status`` tells. ``oldest_seconds``: age of the oldest row N by event_time, None without one.
+    """What ``status`` shows. ``oldest_seconds``: age of the oldest row N by event_time, None without one.
 
-    ``drift``: where triggers are not what is declared and what the tables are now, in sentences. ``backlog``: which
-    rows wait for the marks of a backlog job, None = none do.
+    ``drift``: where triggers differ from what is declared or from what the tables are now, in sentences. ``backlog``:
+    which rows wait for the marks of a backlog job, None if none do.
     """
 
     log: str
@@ -75,27 +74,16 @@ class Report:
     backlog: str | None = None
 
 
-@click.command()
+@click.command(cls=Command)
 @json_option
-@click.option(
-    "--from",
-    "source",
-    type=click.Choice(SOURCE_FORMATS),
-    help="Of the source of [source] in place of the log, as of publish; in place of source.type.",
-)
-@click.option(
-    "--watch",
-    type=click.FloatRange(min=0.2),
-    is_flag=False,
-    flag_value=2.0,
-    metavar="[SECONDS]",
-    help="Show it anew every so many seconds, 2 if no number is given. Ctrl-C ends it.",
-)
+@source_option
+@click.option("--watch", type=click.FloatRange(min=0.2), is_flag=False, flag_value=2.0, metavar="[SECONDS]",
+              help="Show it anew every so many seconds, 2 if no number is given, until Ctrl-C.")  # fmt: skip
 @click.pass_obj
 def status(context: Context, as_json: bool, source: str | None, watch: float | None) -> None:
     """Show rows by status, what is in flight or parked, and whether a publisher runs.
 
-    Of a source that is no log: its position, when it was saved, what lies behind it, and what failed.
+    With --from: the position in the source, when it was saved, what lies behind it, and what failed.
     """
     config = context.config(source__type=source)
     _show(config, as_json=as_json, anew=watch is not None)
@@ -110,8 +98,7 @@ def status(context: Context, as_json: bool, source: str | None, watch: float | N
 def _show(config: Config, *, as_json: bool, anew: bool) -> None:
     """Show the status once. ``anew``: in place of what a terminal shows."""
     if config.source.type is not None:
-        found = source_status(config)
-        show = partial(_show_source, found, as_json=as_json)
+        show = partial(_show_source, source_status(config), as_json=as_json)
     else:
         with reading(config) as (conn, dialect):
             report = _report(conn, dialect, find_log(conn, dialect, config), config)
@@ -137,7 +124,7 @@ def _report(conn: Connection, dialect: Dialect, log: LogTable, config: Config) -
 
 
 def drift(conn: Connection, dialect: Dialect, config: Config) -> list[str]:
-    """What `eventlog triggers apply` would change, a sentence a table; nothing if that cannot be told (see doctor)."""
+    """What `eventlog triggers apply` would change, a sentence a table; empty if that is unknown (doctor says why)."""
     if not config.watches:
         return []
     try:
@@ -157,21 +144,14 @@ def in_flight_events(conn: Connection, dialect: Dialect, log: LogTable, flights:
         for event in envelope.events
     ]
     firsts = sorted({event.ids[0] for _, _, event in recorded})
-    first_rows = {row.record_id: row for row in dialect.read_rows(conn, log, [(first, first) for first in firsts])}
-
-    def shown(flight: int, envelope: int, event: Outgoing) -> InFlight:
-        row = first_rows.get(event.ids[0])
-        return InFlight(
-            flight,
-            envelope,
-            event.sent_id,
-            len(event.ids),
-            event.sendings,
-            None if row is None else row.table_name,
-            None if row is None else row.table_key,
+    rows = dialect.read_rows(conn, log, [(first, first) for first in firsts])
+    named = {row.record_id: (row.table_name, row.table_key) for row in rows}
+    return [
+        InFlight(
+            flight, envelope, event.sent_id, len(event.ids), event.sendings, *named.get(event.ids[0], (None, None))
         )
-
-    return [shown(*one) for one in recorded]
+        for flight, envelope, event in recorded
+    ]
 
 
 def _print(report: Report) -> None:
@@ -210,31 +190,28 @@ def _print(report: Report) -> None:
 # --- a source that is no log ------------------------------------------------------------------------------------------
 
 
-def _show_source(found: SourceStatus, *, as_json: bool) -> None:
-    now = datetime.now(UTC)
+def _show_source(status: SourceStatus, *, as_json: bool) -> None:
+    moved = status.kept.moved
+    seconds = None if moved is None else (datetime.now(UTC) - moved).total_seconds()
     if as_json:
-        print_json(_source_data(found, now))
+        print_json(_source_data(status, seconds))
     else:
-        _print_source(found, now)
+        _print_source(status, seconds)
 
 
-def _seconds(found: SourceStatus, now: datetime) -> float | None:
-    return None if found.kept.moved is None else (now - found.kept.moved).total_seconds()
-
-
-def _source_data(found: SourceStatus, now: datetime) -> dict[str, object]:
-    kept, behind = found.kept, found.behind
+def _source_data(status: SourceStatus, moved_seconds: float | None) -> dict[str, object]:
+    kept, behind = status.kept, status.behind
     return {
-        "source": found.source,
+        "source": status.source,
         "position_in": kept.place,
         "position": kept.position.token,
         "moved": kept.moved,
-        "moved_seconds": _seconds(found, now),
+        "moved_seconds": moved_seconds,
         "flight": kept.position.flight,
         "publisher_runs": kept.publisher_runs,
         "behind": None if behind is None else behind.number,
         "behind_unit": None if behind is None else behind.unit,
-        "behind_unknown": found.unknown,
+        "behind_unknown": status.unknown,
         "failures": kept.failures,
         "newest_failures": [
             {"time": one.time, "event_id": one.event_id, "code": one.code, "message": one.message}
@@ -243,18 +220,17 @@ def _source_data(found: SourceStatus, now: datetime) -> dict[str, object]:
     }
 
 
-def _print_source(found: SourceStatus, now: datetime) -> None:
-    kept = found.kept
-    result(f"source {found.source}: {'a publisher runs' if kept.publisher_runs else 'no publisher runs'}")
-    result(f"position: {place_in_words(found.source, kept.position.token)}")
-    seconds = _seconds(found, now)
-    result(f"kept in {kept.place}{'' if seconds is None else f', last moved {age(seconds)} ago'}")
-    if found.behind is not None:
-        result(f"behind it: {found.behind.number} {found.behind.unit}")
-    if found.unknown is not None:
-        result(f"what is behind it cannot be told: {found.unknown}")
+def _print_source(status: SourceStatus, moved_seconds: float | None) -> None:
+    kept = status.kept
+    result(f"source {status.source}: {'a publisher runs' if kept.publisher_runs else 'no publisher runs'}")
+    result(f"position: {place_in_words(status.source, kept.position.token)}")
+    result(f"kept in {kept.place}{'' if moved_seconds is None else f', last moved {age(moved_seconds)} ago'}")
+    if status.behind is not None:
+        result(f"behind it: {status.behind.number} {status.behind.unit}")
+    if status.unknown is not None:
+        result(f"what is behind it is not known: {status.unknown}")
     if kept.failures is None:
-        result("what failed cannot be told: this user may not read it")
+        result("what failed is not known: this user may not read it")
     if kept.failures:
         result(f"{kept.failures} failures, which are not tried again{', the newest' if kept.newest else ''}:")
         table(

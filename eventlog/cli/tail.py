@@ -1,4 +1,4 @@
-"""``eventlog tail``: the envelopes that a publisher sent lately, as its monitor tells of them."""
+"""``eventlog tail``: the envelopes that a publisher has sent, as its monitor knows them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any, Final
 import click
 
 from eventlog.cli.context import Context
+from eventlog.cli.help import Command
 from eventlog.cli.output import error_line, json_option, note, result
-from eventlog.cli.top import Read, monitor_url, read_monitor
+from eventlog.cli.top import Read, monitor_url, read_monitor, url_option
 from eventlog.errors import ConfigError, DatabaseError
 
 _COLOURS: Final = {"warning": "yellow", "error": "red", "retry": "red", "fatal": "red"}
@@ -20,17 +21,17 @@ _COLOURS: Final = {"warning": "yellow", "error": "red", "retry": "red", "fatal":
 Sent = Mapping[str, Any]
 
 
-@click.command()
-@click.option("--url", metavar="URL", help="Of a publisher's monitor; default: that of [monitor] listen.")
-@click.option("--lines", "-n", type=click.IntRange(min=0), default=10, show_default=True, metavar="N",
-              help="Envelopes to begin with.")  # fmt: skip
-@click.option("--follow/--no-follow", default=True, show_default=True, help="Go on with what is sent from now on.")
-@click.option("--interval", type=click.FloatRange(min=0.2), default=1.0, show_default=True, metavar="SECONDS",
-              help="Pause between questions.")  # fmt: skip
+@click.command(cls=Command)
+@url_option
+@click.option("--lines", "-n", type=click.IntRange(min=0), default=10, metavar="N",
+              help="Newest envelopes to begin with.")  # fmt: skip
+@click.option("--follow/--no-follow", default=True, help="Go on with each envelope that is sent, or end.")
+@click.option("--interval", type=click.FloatRange(min=0.2), default=1.0, metavar="SECONDS",
+              help="Pause between two looks.")  # fmt: skip
 @json_option
 @click.pass_obj
 def tail(context: Context, url: str | None, lines: int, follow: bool, interval: float, as_json: bool) -> None:
-    """Show the envelopes that were sent lately, with their answers, and go on with those that follow. Ctrl-C ends it.
+    """Show the envelopes that were sent lately, with their answers, and those that follow until Ctrl-C.
 
     Only the publisher's monitor knows them: the database keeps what became of each row, not what was sent when.
     `eventlog show` explains a row from the database alone.
@@ -50,7 +51,7 @@ def tail(context: Context, url: str | None, lines: int, follow: bool, interval: 
 
 
 def _followed(read: Read, first: int, interval: float | None) -> Iterator[Sent]:
-    """The ``first`` newest envelopes, the oldest first, then those that follow; ``interval`` None = none follow."""
+    """The ``first`` newest envelopes in the order of sending, then those that follow unless ``interval`` is None."""
     sent: Sequence[Sent] = read()["sent"] or ()
     yield from reversed(sent[:first])
     newest = sent[0] if sent else None

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eventlog.cli.context import Context, reading
+from eventlog.cli.help import Command
 from eventlog.cli.status import in_flight_events
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError, DatabaseError, EventlogError
@@ -28,29 +29,35 @@ from eventlog.sql.doctor import age
 
 _TIMEOUT: Final = 10.0
 _SHOWN: Final = 8
+_TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
+    ("parked", "parked", {"class": "class", "key": "key", "tries": "tries", "next try": "next_try_seconds",
+                          "reason": "reason"}),
+    ("in_flight", "in flight or parked (the times of next tries need the monitor)",
+     {"flight": "flight", "event-id": "event_id", "rows": "rows", "sent": "sendings", "table": "table_name",
+      "key": "table_key"}),
+    ("sent", "newest envelopes", {"flight": "flight", "envelope": "envelope", "events": "events",
+                                  "answer after": "seconds", "answer": "level", "reason": "reason"}),
+)  # fmt: skip
+"""Members of the status that are shown as tables: their titles, and the keys of their columns by heading."""
 _LEVELS: Final = {"success": "green", "warning": "yellow", "error": "red", "retry": "red", "fatal": "bold red"}
 
 Status = Mapping[str, Any]
 Read = Callable[[], Status]
 
+url_option = click.option("--url", metavar="URL", help="The monitor of a publisher.  [default: that of monitor.listen]")
 
-@click.command()
-@click.option("--url", metavar="URL", help="Of a publisher's monitor; default: that of [monitor] listen.")
+
+@click.command(cls=Command)
+@url_option
 @click.option("--database", "from_database", is_flag=True, help="Ask the database, though a monitor is configured.")
-@click.option(
-    "--interval",
-    type=click.FloatRange(min=0.2),
-    default=2.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Pause.",
-)
+@click.option("--interval", type=click.FloatRange(min=0.2), default=2.0, metavar="SECONDS",
+              help="Pause between two looks.")  # fmt: skip
 @click.pass_obj
 def top(context: Context, url: str | None, from_database: bool, interval: float) -> None:
-    """Show live what a publisher does: its state, the queue, rates, parked objects, the newest envelopes.
+    """Show live what a publisher does, until Ctrl-C: its state, the queue, rates, parked objects, the newest envelopes.
 
-    The publisher's monitor tells all of it. The database alone knows the queue and what is in flight. Where standard
-    output is no terminal, one look is printed. Ctrl-C ends it.
+    The publisher's monitor knows all of it. The database alone knows the queue and what is in flight. If standard
+    output is no terminal, it prints one look and ends.
     """
     config = context.config()
     if from_database or (url := monitor_url(config, url)) is None:
@@ -66,10 +73,10 @@ def top(context: Context, url: str | None, from_database: bool, interval: float)
             live.update(picture, refresh=True)
 
 
-def monitor_url(config: Config, given: str | None) -> str | None:
-    """Where a publisher's monitor is: what was given, else where that of the configuration listens; None = unknown."""
-    if given is not None or config.monitor.listen is None:
-        return given
+def monitor_url(config: Config, url: str | None) -> str | None:
+    """The URL of a publisher's monitor: that of --url, else of the configuration; None if neither names one."""
+    if url is not None or config.monitor.listen is None:
+        return url
     return f"{'http' if config.monitor.certificate is None else 'https'}://{config.monitor.listen}/"
 
 
@@ -121,7 +128,7 @@ def _from_database(config: Config) -> Read:
 
 
 def _pictures(read: Read, interval: float) -> Iterator[Group]:
-    """A picture each interval; one that fails says why, and the next may be there again."""
+    """A picture each interval. One that fails says why; the next may succeed."""
     before: tuple[float, Status] | None = None
     while True:
         try:
@@ -143,48 +150,29 @@ def _picture(status: Status, before: tuple[float, Status] | None) -> Group:
         words = "a publisher runs; its monitor tells more" if runs else "no publisher runs"
         style = "bold green" if runs else "bold red"
     parts: list[Text | Table] = [Text(f"{status['log']}: {words}", style=style), _figures(status, before)]
-    if status["parked"]:
-        parts.append(
-            _table(
-                "parked",
-                ("class", "key", "tries", "next try", "reason"),
-                [(o["class"], o["key"], o["tries"], age(o["next_try_seconds"]), o["reason"]) for o in status["parked"]],
-            )
-        )
-    if status["in_flight"]:
-        parts.append(
-            _table(
-                "in flight or parked (the times of next tries need the monitor)",
-                ("flight", "event-id", "rows", "sent", "table", "key"),
-                [
-                    (e["flight"], e["event_id"], e["rows"], e["sendings"], e["table_name"], e["table_key"])
-                    for e in status["in_flight"]
-                ],
-            )
-        )
-    if status["sent"]:
-        parts.append(
-            _table(
-                "newest envelopes",
-                ("flight", "envelope", "events", "answer after", "answer", "reason"),
-                [
-                    (
-                        e["flight"],
-                        e["envelope"],
-                        e["events"],
-                        f"{e['seconds'] * 1000:.1f} ms",
-                        Text(e["level"], style=_LEVELS[e["level"]]),
-                        e["reason"],
-                    )
-                    for e in status["sent"]
-                ],
-            )
-        )
+    for member, title, columns in _TABLES:
+        if rows := status[member]:
+            table = Table(*columns, title=title, title_justify="left", expand=False)
+            for row in rows[:_SHOWN]:
+                table.add_row(*(_cell(key, row[key]) for key in columns.values()))
+            parts.append(table)
     return Group(*parts)
 
 
+def _cell(key: str, value: Any) -> Text:
+    match key:
+        case "next_try_seconds":
+            return Text(age(value))
+        case "seconds":
+            return Text(f"{value * 1000:.1f} ms")
+        case "level":
+            return Text(value, style=_LEVELS[value])
+        case _:
+            return Text("-" if value is None else str(value))
+
+
 def _figures(status: Status, before: tuple[float, Status] | None) -> Table:
-    """What is counted, with rates since the look before."""
+    """The figures of a status, with rates since the one before."""
     queue = status["queue_rows"]
     capped = queue is not None and status["queue_cap"] is not None and queue >= status["queue_cap"]
     oldest = status["oldest_seconds"]
@@ -206,10 +194,3 @@ def _figures(status: Status, before: tuple[float, Status] | None) -> Table:
     for name, value in figures:
         grid.add_row(Text(name, style="dim"), value)
     return grid
-
-
-def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-    table = Table(*headings, title=title, title_justify="left", expand=False)
-    for row in rows[:_SHOWN]:
-        table.add_row(*(cell if isinstance(cell, Text) else Text("-" if cell is None else str(cell)) for cell in row))
-    return table

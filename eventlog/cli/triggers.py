@@ -1,4 +1,4 @@
-"""``eventlog triggers``: bring the triggers to what the [[watch]] tables of the configuration declare."""
+"""``eventlog triggers``: make the triggers as the [[watch]] sections of the configuration declare them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,18 @@ from eventlog.changes.catalog_file import database_from_json, read_catalog
 from eventlog.cli.context import Context, reading, transaction
 from eventlog.cli.db import dialect_option, names, offline, refuse_to_lose_rows
 from eventlog.cli.help import Group
-from eventlog.cli.output import confirm, json_option, note, print_json, result, sees_terminal, table, yes_option
+from eventlog.cli.output import (
+    FILE,
+    confirm,
+    json_option,
+    note,
+    print_json,
+    result,
+    sees_terminal,
+    sql_option,
+    table,
+    yes_option,
+)
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, Database, key_columns, match_name
 from eventlog.errors import ConfigError, EventlogError, TriggerError, together, with_location
@@ -42,15 +53,9 @@ NOTHING: Final = "Nothing to drop."
 
 SIGNS: Final = {"create": ("+", "green"), "replace": ("~", "yellow"), "drop": ("-", "red"), "unchanged": ("=", None)}
 
-
-_lock_timeout = click.option(
-    "--lock-timeout",
-    type=click.FloatRange(min=0, max=86400),
-    default=LOCK_TIMEOUT,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to wait for a table that a transaction holds; writers wait behind. 0 = without end.",
-)
+_lock_timeout = click.option("--lock-timeout", type=click.FloatRange(min=0, max=86400), default=LOCK_TIMEOUT,
+    metavar="SECONDS", help="Longest wait for a table in use, while its writers wait behind; 0 = no end.",
+)  # fmt: skip
 
 
 @click.group(cls=Group)
@@ -59,12 +64,12 @@ def triggers() -> None:
 
 
 @triggers.command()
-@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL that apply would run.")
+@sql_option
 @json_option
-@click.option("--check", is_flag=True, help="Exit code 1 if something is to be done.")
+@click.option("--check", is_flag=True, help="End with exit code 1 if something is to be done.")
 @click.pass_obj
 def plan(context: Context, as_sql: bool, as_json: bool, check: bool) -> int:
-    """Show what apply would do, table by table, and why; nothing is changed."""
+    """Show what `triggers apply` would do, table by table, and why; nothing is changed."""
     config = context.config()
     with reading(config) as (conn, dialect):
         planned = plan_with_loopback(conn, dialect, config)
@@ -85,15 +90,15 @@ def plan(context: Context, as_sql: bool, as_json: bool, check: bool) -> int:
 @triggers.command()
 @yes_option
 @click.option("--dry-run", "dry", is_flag=True, help="Show what would be done, as `plan` does; change nothing.")
-@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL and run none of it.")
+@sql_option
 @json_option
 @_lock_timeout
 @click.pass_obj
 def apply(context: Context, yes: bool, dry: bool, as_sql: bool, as_json: bool, lock_timeout: float) -> None:
-    """Bring the triggers to what is declared; run twice it does nothing the second time.
+    """Make the triggers as they are declared; a second run finds nothing to do.
 
-    On a terminal it asks before it drops the triggers of a table that no [[watch]] names any longer. It is one
-    transaction, but on Oracle, which commits each statement: what broke off there is ended by the next run.
+    On a terminal it asks before it drops the triggers of a table that no [[watch]] names any longer. All is done in one
+    transaction, except on Oracle, which commits each statement: there the next run ends what broke off.
     """
     config = context.config()
     runs = not (dry or as_sql)
@@ -120,7 +125,7 @@ def apply(context: Context, yes: bool, dry: bool, as_sql: bool, as_json: bool, l
 
 
 def _confirmed_drops(config: Config) -> frozenset[str]:
-    """The tables whose triggers may go, by the answer of who sits at the terminal; asked outside a transaction."""
+    """Ask whether the triggers of tables that are no longer watched may go, outside of a transaction: these tables."""
     with reading(config) as (conn, dialect):
         planned = planned_triggers(conn, dialect, config)
     if planned.unwatched:
@@ -141,11 +146,11 @@ def _unwatched(planned: TriggerPlan) -> str:
 
 
 @triggers.command()
-@click.option("--drop-log", is_flag=True, help="The log, its rows and companions too.")
-@click.option("--force", is_flag=True, help="With --drop-log: also if rows wait to be published.")
+@click.option("--drop-log", is_flag=True, help="Drop the log, its rows and companions too.")
+@click.option("--force", is_flag=True, help="With --drop-log: go on although rows wait, which are then lost.")
 @yes_option
 @click.option("--dry-run", "dry", is_flag=True, help="Show what would go; drop nothing.")
-@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL and run none of it.")
+@sql_option
 @_lock_timeout
 @click.pass_obj
 def drop(
@@ -203,22 +208,17 @@ def _confirm_drop(planned: TriggerPlan, log: str | None) -> None:
 
 
 @triggers.command()
-@click.option("--sql", "as_sql", is_flag=True, help="Their full SQL, on standard output.")
+@click.option("--sql", "as_sql", is_flag=True, help="Print the full SQL of the triggers and their functions.")
 @json_option
 @dialect_option
-@click.option(
-    "--catalog",
-    "catalog_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="With --sql --dialect: the tables, as JSON in the form of the `database` member of the xds cases.",
-)
+@click.option("--catalog", "catalog_file", type=FILE, metavar="FILE",
+              help="With --sql --dialect: the tables, in JSON as for the option `catalog` of formats.")  # fmt: skip
 @click.pass_obj
 def show(context: Context, as_sql: bool, as_json: bool, dialect_name: str | None, catalog_file: Path | None) -> None:
     """Show the triggers that are installed for the log, declared or not.
 
-    With --sql --dialect NAME --catalog FILE no database is asked: the SQL of what the configuration declares over the
-    tables of FILE is printed, or of all its tables in the default style if nothing is declared.
+    With --sql --dialect NAME --catalog FILE it asks no database: it prints the SQL of what the configuration declares
+    for the tables of FILE, or of all its tables in the default style if nothing is declared.
     """
     if dialect_name is not None or catalog_file is not None:
         if not as_sql or dialect_name is None or catalog_file is None:
@@ -245,7 +245,7 @@ def show(context: Context, as_sql: bool, as_json: bool, dialect_name: str | None
 
 
 def print_compiled(context: Context, dialect: Dialect, catalog_file: Path) -> None:
-    """Print the script that makes the declared triggers in a database that is not there. Raises ConfigError."""
+    """Print the script that makes the declared triggers, for a database that is not asked. Raises ConfigError."""
     config = context.config()
     try:
         database = database_from_json(read_catalog(catalog_file))
@@ -263,7 +263,7 @@ def print_compiled(context: Context, dialect: Dialect, catalog_file: Path) -> No
 
 
 def _of_another_database(database: Database, dialect: Dialect) -> Iterator[str]:
-    """What of the tables of a file is not of this database. Raises ConfigError for a name that it cannot have."""
+    """Warnings where a file's tables do not fit this database. Raises ConfigError for a name that is too long."""
     if database.dialect != dialect.name:
         yield (
             f"it says that its tables are of {database.dialect}, and the SQL is for {dialect.name}: names are taken in "
@@ -286,7 +286,7 @@ def _of_another_database(database: Database, dialect: Dialect) -> Iterator[str]:
 
 
 def planned_triggers(conn: Connection, dialect: Dialect, config: Config) -> TriggerPlan:
-    """What brings the triggers to what the configuration declares. Raises TriggerError, LogTableError, ConfigError."""
+    """What makes the triggers as the configuration declares them. Raises TriggerError, LogTableError, ConfigError."""
     return _plan(conn, dialect, config)[0]
 
 
@@ -318,7 +318,7 @@ def _plan(conn: Connection, dialect: Dialect, config: Config) -> tuple[TriggerPl
 def _further_refusals(
     conn: Connection, dialect: Dialect, config: Config, database: Database, log: LogTable
 ) -> list[TriggerError]:
-    """What is to be refused beside classes that cannot be any, so that it is not met in the next run."""
+    """What is refused beside tables that cannot be classes, so that all refusals are told in one run."""
     tables = {table.name: table for table in database.tables if key_columns(table)}
     good = tuple(watch for watch in config.watches if match_name(watch.name, tables) is not None)
     if not good:

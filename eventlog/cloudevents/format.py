@@ -139,4 +139,4 @@ def _named(change: Change, catalog: Catalog | None) -> tuple[Change, str | None]
         return change, None
 
 
-FORMAT: Final = Format("cloudevents", read, write)
+FORMAT: Final = Format("cloudevents", read, write, (ReadOptions,), (WriteOptions,))

@@ -123,4 +123,4 @@ def _json_of(value: Any) -> Any:
     return parsed_json(value) if isinstance(value, str) else value
 
 
-FORMAT: Final = Format(_NAME, read, write)
+FORMAT: Final = Format(_NAME, read, write, (ReadOptions,), (WriteOptions,))

@@ -77,12 +77,14 @@ class WriteOptions:
     )
     unavailable_value_placeholder: str = shared(_UNAVAILABLE)
     catalog: CatalogOption = shared(CATALOG)
-    complete: Complete | None = option(None, FUNCTION, "gives the whole row of schema, table and key")
-    database: str = option("", _matching("[^\\ud800-\\udfff]*", "a text"), "name of the database, source.db")
+    complete: Complete | None = option(None, FUNCTION, "function of schema, table and key that gives the whole row")
+    database: str = option("", _matching("[^\\ud800-\\udfff]*", "a text"), "name of the database: source.db")
     lines: str = option(
-        "records", choice("records", "values"), "of a file: topic, key and value of a record, or its value alone"
+        "records",
+        choice("records", "values"),
+        "what a line of a file holds: topic, key and value of a record, or its value alone",
     )
-    topic: str | None = option(None, _TOPIC, "one for all tables; default: <prefix>.<schema>.<table>")
+    topic: str | None = option(None, _TOPIC, "one topic for all tables; default: <prefix>.<schema>.<table>")
 
     def __post_init__(self) -> None:
         check(self)

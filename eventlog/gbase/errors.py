@@ -37,6 +37,7 @@ class FramingError(FormatError):
     """Bytes that are no record (spec/gbase-cdc.md 2); ``offset`` is where the record begins in the stream."""
 
     code = "framing"
+    cure = "Read the capture from its start, and its files in their order."
 
     def __init__(self, offset: int, problem: str) -> None:
         super().__init__(
@@ -49,6 +50,7 @@ class TruncatedStream(FormatError):
     """The declared end lies inside a record: ``remainder`` bytes of it are there, from ``offset`` on."""
 
     code = "truncated_stream"
+    cure = "Read the capture together with the file that continues it, or copy the whole of it again."
 
     def __init__(self, offset: int, remainder: int) -> None:
         super().__init__(
@@ -60,15 +62,17 @@ class TruncatedStream(FormatError):
 
 
 class UnknownType(FormatError):
-    """A column of a type that the format does not have (spec/gbase-cdc.md 3.1)."""
+    """A column of a type that the stream's format does not have (spec/gbase-cdc.md 3.1)."""
 
     code = "unknown_type"
+    cure = "Leave the table out of the capture."
 
 
 class SchemaMismatch(FormatError):
-    """A TABSCHEM record whose columns disagree with its own counts (spec/gbase-cdc.md 3.1)."""
+    """A table description (TABSCHEM) whose columns disagree with its own counts (spec/gbase-cdc.md 3.1)."""
 
     code = "schema_mismatch"
+    cure = "Capture again. If it repeats, report it with the bytes of the record."
 
 
 class ColumnError(FormatError):
@@ -77,6 +81,7 @@ class ColumnError(FormatError):
     """
 
     code = "column"
+    cure = "Read the rows with the description that stood before them in the stream: a capture from its start."
 
     def __init__(self, problem: str, table: str = "", sequence: int | None = None, name: str = "") -> None:
         place = f" of the row with sequence {sequence:016x}" if sequence is not None else ""
@@ -96,54 +101,63 @@ class RowLengthError(ColumnError):
     """A payload that is shorter or longer than its columns (spec/gbase-cdc.md 3.2)."""
 
     code = "row_length"
+    cure = "Set `size_order` and `varchar_prefix` as the server writes them, and read the capture from its start."
 
 
 class SizeArrayError(ColumnError):
     """A size array that fits the payload in no byte order, or disagrees with a length prefix."""
 
     code = "size_array"
+    cure = "Set `size_order` and `varchar_prefix` as the server writes them."
 
 
 class BadDecimal(ColumnError):
     """A packed decimal with a digit above 99, or with digits behind the first byte of zero (spec/gbase-cdc.md 3.4)."""
 
     code = "bad_decimal"
+    cure = "Capture again. If it repeats, report it with the bytes of the row."
 
 
 class BadDatetime(ColumnError):
     """A DATETIME or INTERVAL with a field out of its range (spec/gbase-cdc.md 3.5)."""
 
     code = "bad_datetime"
+    cure = "Capture again. If it repeats, report it with the bytes of the row."
 
 
 class BadValue(ColumnError):
     """A byte that its column type does not have: sign of INT8, BOOLEAN, null flag, day number."""
 
     code = "bad_value"
+    cure = "Capture again. If it repeats, report it with the bytes of the row."
 
 
 class DecodeError(ColumnError):
     """Text that is not of the configured charset (spec/gbase-cdc.md 3.3)."""
 
     code = "decode"
+    cure = 'Set `charset` to that of the database, or `charset_errors = "replace"`.'
 
 
 class DuplicateBegin(FormatError):
-    """BEGINTX for a transaction id that is open with another sequence (spec/gbase-cdc.md 4)."""
+    """A transaction that begins while one with its id is open (spec/gbase-cdc.md 4)."""
 
     code = "duplicate_begin"
+    cure = 'Read the capture once and from its start, or set `duplicate_begin = "replace"`.'
 
 
 class OrphanRecord(FormatError):
-    """A record of a transaction without BEGINTX, under ``orphans = "raise"`` (spec/gbase-cdc.md 4)."""
+    """A record of a transaction that did not begin, with ``orphans = "raise"`` (spec/gbase-cdc.md 4)."""
 
     code = "orphan_record"
+    cure = 'Begin the capture before the transaction begins, or set `orphans = "skip"`.'
 
 
 class SessionDead(FormatError):
-    """An ERROR record that ends the session: only close is allowed; ``error`` is its code."""
+    """The server has ended the session; ``error`` is its code."""
 
     code = "session_dead"
+    cure = "Open another session from the last position; a publisher does so by itself."
 
     def __init__(self, error: int) -> None:
         super().__init__(f"the server ended the session with error {error} ({error_name(error)}); open another one")
@@ -191,6 +205,7 @@ class CdcError(DatabaseError):
     """A call of the CDC interface answered with an error: ``number`` and ``name`` (spec/gbase-cdc.md 1)."""
 
     code = "cdc"
+    cure = "Look the number up in the server's manual; for the common ones the message says what to do."
 
     def __init__(self, call: str, number: int, about: str = "") -> None:
         name = error_name(number)

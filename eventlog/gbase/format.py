@@ -116,4 +116,4 @@ def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], re
             file.write(data)
 
 
-FORMAT: Final = Format("gbase", read, write)
+FORMAT: Final = Format("gbase", read, write, (ReadOptions,), (WriteOptions,))

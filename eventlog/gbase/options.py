@@ -100,12 +100,16 @@ def _parse_labels(value: Any) -> Mapping[int, str]:
     return labels
 
 
-_LABELS: Final = Option({}, Kind(_parse_labels, "an object of texts: label -> db:owner.table"), "the tables by label")
-_CHARSET: Final = Option("utf-8", CHARSET, "of characters")
+_LABELS: Final = Option(
+    {},
+    Kind(_parse_labels, "an object of texts: label -> db:owner.table"),
+    "the table of each label",
+)
+_CHARSET: Final = Option("utf-8", CHARSET, "character set of text")
 _DECIMAL_NO_SCALE: Final = Option(
     "floating", choice("floating", "zero"), "what DECIMAL(p) is: a floating-point decimal, or of scale 0"
 )
-_MAX_RECORD: Final = Option(DEFAULT_MAX_RECORD, integer(1), "bytes of a record at most")
+_MAX_RECORD: Final = Option(DEFAULT_MAX_RECORD, integer(1), "largest record, in bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,20 +117,20 @@ class ReadOptions:
     """How a stream is read (spec/gbase-cdc.md 3.2 to 4). Raises ConfigError."""
 
     labels: Mapping[int | str, str] = shared(_LABELS)
-    keys: Mapping[str, Sequence[str]] = option({}, LIST_OBJECT, "key columns by owner.table or table")
+    keys: Mapping[str, Sequence[str]] = option({}, LIST_OBJECT, "key columns of a table, by owner.table or table")
     charset: str = shared(_CHARSET)
-    charset_errors: str = option("strict", choice("strict", "replace"), "bytes that are not of the charset")
+    charset_errors: str = option("strict", choice("strict", "replace"), "if bytes are not of the charset")
     char_trim: bool = option(True, FLAG, "cut the trailing blanks of CHAR")
     decimal_no_scale: str = shared(_DECIMAL_NO_SCALE)
-    size_order: str = option("auto", choice("auto", "little", "big"), "byte order of the size of a row")
-    varchar_prefix: str | int = option("auto", choice("auto", 1, 2), "bytes of the length of a VARCHAR")
+    size_order: str = option("auto", choice("auto", "little", "big"), "byte order of the sizes in a row")
+    varchar_prefix: str | int = option("auto", choice("auto", 1, 2), "how many bytes the length of a VARCHAR takes")
     max_record: int = shared(_MAX_RECORD)
-    max_open_bytes: int = option(256 << 20, integer(1), "bytes of open transactions in memory")
+    max_open_bytes: int = option(256 << 20, integer(1), "bytes of open transactions in memory; more go to a file")
     empty_transactions: bool = option(False, FLAG, "count transactions without changes")
-    duplicate_begin: str = option("raise", choice("raise", "replace"), "a transaction that begins twice")
-    orphans: str = option("skip", choice("skip", "raise"), "records of a transaction that did not begin")
+    duplicate_begin: str = option("raise", choice("raise", "replace"), "what happens if a transaction begins twice")
+    orphans: str = option("skip", choice("skip", "raise"), "if records are of no transaction that began")
     restart: Token | Mapping[str, str | None] | str | None = option(
-        None, Kind(Token.of, "a restart token"), "the token of the last run"
+        None, Kind(Token.of, "a restart token"), "token of the last run, to go on from"
     )
 
     def __post_init__(self) -> None:
@@ -178,11 +182,11 @@ class WriteOptions:
     catalog: CatalogOption = shared(CATALOG)
     charset: str = shared(_CHARSET)
     decimal_no_scale: str = shared(_DECIMAL_NO_SCALE)
-    size_order: str = option("little", choice("little", "big"), "byte order of the size of a row")
-    varchar_prefix: int | str = option(2, choice(1, 2), "bytes of the length of a VARCHAR")
-    complete: Complete | None = option(None, FUNCTION, "gives the whole row of schema, table and key")
+    size_order: str = option("little", choice("little", "big"), "byte order of the sizes in a row")
+    varchar_prefix: int | str = option(2, choice(1, 2), "how many bytes the length of a VARCHAR takes")
+    complete: Complete | None = option(None, FUNCTION, "function of schema, table and key that gives the whole row")
     user_ids: Mapping[str, int] = option(
-        {}, Kind(_parse_user_ids, "an object of numbers"), "operating system ids by the names of users"
+        {}, Kind(_parse_user_ids, "an object of numbers"), "operating system ids of users, by their names"
     )
     first_sequence: int = option(1 << 32 | 0x18, integer(1, (1 << 63) - 1), "sequence of the first record")
     max_record: int = shared(_MAX_RECORD)

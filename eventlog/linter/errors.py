@@ -6,51 +6,59 @@ from eventlog.errors import FormatError, NotExpressible
 
 
 class MissingColumn(FormatError):
-    """A column of DISPATCH_QUEUE or DISPATCH_ATTRS that is not there (spec/linter-queue.md 1)."""
+    """DISPATCH_QUEUE or DISPATCH_ATTRS lacks a column (spec/linter-queue.md 1)."""
 
     code = "missing_column"
+    cure = "Export the table with all its columns."
 
 
 class BadColumnValue(FormatError):
     """A value that its column cannot hold: text for a number, DATA that is no hex digits."""
 
     code = "bad_column_value"
+    cure = "Export numbers as digits, and DATA as bytes or hex digits."
 
 
 class BadOperDate(FormatError):
     """OPER_DATE that is neither six bytes nor twelve hex digits (spec/linter-queue.md 2)."""
 
     code = "bad_oper_date"
+    cure = "Export OPER_DATE as six bytes or twelve hex digits."
 
 
 class TypContradiction(FormatError):
     """Lengths that the operation code does not allow (spec/linter-queue.md 3)."""
 
     code = "typ_contradiction"
+    cure = "Choose the table of operation codes that the server uses: `typ_table`."
 
 
 class MissingPart(FormatError):
     """EXTDATA of an operation with a gap or a repetition (spec/linter-queue.md 4)."""
 
     code = "missing_part"
+    cure = "Export all rows of the operation."
 
 
 class BadLength(FormatError):
     """LEN1 or LEN2 that is negative, too great or beyond the bytes of DATA (spec/linter-queue.md 4)."""
 
     code = "bad_length"
+    cure = "Export LEN1, LEN2 and DATA whole and unchanged."
 
 
 class DestinationsDiffer(FormatError):
-    """One operation with different parts for two destinations (spec/linter-queue.md 5)."""
+    """One operation has different parts for two destinations (spec/linter-queue.md 5)."""
 
     code = "destinations_differ"
+    cure = "Choose one destination by the option `destination`."
 
 
 class SeveralNodes(FormatError):
-    """A restart token in force and rows of more than one DBNODE (spec/linter-queue.md 5)."""
+    """A restart token is given, and there are rows of more than one DBNODE (spec/linter-queue.md 5)."""
 
     code = "several_nodes"
+    cure = "Choose one node by the option `dbnode`."
 
 
 class RowDecodeError(FormatError):
@@ -60,6 +68,7 @@ class RowDecodeError(FormatError):
     """
 
     code = "row_decode"
+    cure = 'Choose the `codec` that wrote the rows, or set `on_row_error = "raw"` to pass them on as bytes.'
 
     def __init__(self, column: str | None, message: str) -> None:
         super().__init__(message)
@@ -70,6 +79,7 @@ class RowEncodeError(NotExpressible):
     """A row that its codec cannot write (spec/linter-queue.md 7); ``column`` as that of RowDecodeError."""
 
     code = "row_encode"
+    cure = "Correct the value, or the column's type in `dispatch_attrs`."
 
     def __init__(self, column: str | None, message: str) -> None:
         super().__init__(message)

@@ -191,10 +191,10 @@ def _write_rows(
 
 # --- the format -------------------------------------------------------------------------------------------------------
 
-_ATTRS: Final = Option(None, STRING, "the file of DISPATCH_ATTRS, if it does not lie beside the queue")
-_QUEUE_TABLE: Final = Option(database.QUEUE, STRING, "the queue in a database")
-_ATTRS_TABLE: Final = Option(database.ATTRS, STRING, "the description of its tables")
-_SCHEMA: Final = Option(None, STRING, "schema of both")
+_ATTRS: Final = Option(None, STRING, "file of DISPATCH_ATTRS, if it is not beside the queue")
+_QUEUE_TABLE: Final = Option(database.QUEUE, STRING, "name of the queue's table in a database")
+_ATTRS_TABLE: Final = Option(database.ATTRS, STRING, "name of the table that describes the tables")
+_SCHEMA: Final = Option(None, STRING, "schema of these two tables")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ class SourceOptions:
     queue_table: str = shared(_QUEUE_TABLE)
     attrs_table: str = shared(_ATTRS_TABLE)
     schema: str | None = shared(_SCHEMA)
-    batch_rows: int = option(10_000, integer(1), "rows of a database that are read at once")
+    batch_rows: int = option(10_000, integer(1), "rows that are read from a database at once")
     catalog: CatalogOption = shared(CATALOG)
 
     def __post_init__(self) -> None:
@@ -220,7 +220,7 @@ class SourceOptions:
 class TargetOptions:
     """Options of a target beside those of the writer. The tables of a database are made if they are not there."""
 
-    files: str = option("csv", STRING, "csv, jsonl or parquet: what is written to a directory")
+    files: str = option("csv", STRING, "form of the files in a directory: csv, jsonl or parquet")
     attrs: str | None = shared(_ATTRS)
     queue_table: str = shared(_QUEUE_TABLE)
     attrs_table: str = shared(_ATTRS_TABLE)
@@ -322,7 +322,7 @@ def _reader_options(options: Mapping[str, Any]) -> list[Any]:
     return parse_all_options((SourceOptions, ReaderOptions), {"final": True, **options}, "the reader of linter")
 
 
-FORMAT = Format("linter", read, write)
+FORMAT = Format("linter", read, write, (SourceOptions, ReaderOptions), (TargetOptions, WriterOptions))
 
 
 # --- the listing ------------------------------------------------------------------------------------------------------

@@ -72,38 +72,42 @@ def _parse_codec(value: Any) -> RowCodec | str:
     return codec
 
 
-TIMEZONE: Final = Option("UTC", STRING, "zone that the server's clock runs in")
+TIMEZONE: Final = Option("UTC", STRING, "zone of the server's clock")
 TABLES: Final = Option(
     {}, Kind(_parse_tables, 'an object such as {"7": "app.item"}'), "owner.table by the number of the table"
 )
 DISPATCH_ATTRS: Final = Option(
-    {}, Kind(_parse_dispatch_attrs, "an object: number of the table -> list of columns"), "the tables themselves"
+    {}, Kind(_parse_dispatch_attrs, "an object: number of the table -> list of columns"), "tables, in place of attrs"
 )
-CODEC_CHARSET: Final = Option("utf-8", CHARSET, "of the emulator's codec")
+CODEC_CHARSET: Final = Option("utf-8", CHARSET, "character set of the emulator's codec")
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
     """The reader's options under the names of spec/linter-queue.md. Raises ConfigError."""
 
-    typ_table: str = option("fields", choice(FIELDS.name, PROSE.name), "which table of TYP is in force")
+    typ_table: str = option("fields", choice(FIELDS.name, PROSE.name), "table of TYP that the server uses")
     timezone: str = shared(TIMEZONE)
-    order_by: str = option("syslog", choice(*ORDERS), "the order of operations")
-    order_tolerance: float = option(7200, number(0), "seconds that rows may come late, with order_by = oper_date")
-    final: bool = option(False, FLAG, "nothing is kept for another read")
-    restart: str | None = option(None, STRING, "the token of an earlier read")
+    order_by: str = option("syslog", choice(*ORDERS), "what orders operations")
+    order_tolerance: float = option(7200, number(0), "with order_by = oper_date: seconds that rows may come late")
+    final: bool = option(False, FLAG, "hand out everything, keep nothing back for a later read")
+    restart: str | None = option(None, STRING, "token of an earlier read, to go on from")
     dbnode: str | None = option(None, STRING, "read the changes of this node alone")
-    destinations: str = option("first", choice("first", "all"), "which of several destinations a change is read for")
+    destinations: str = option(
+        "first", choice("first", "all"), "read a change for several destinations once, or for each"
+    )
     destination: Sequence[str | None] | None = option(
-        None, Kind(parse_place, "a list of server, owner and table, null for any"), "read what goes there"
+        None,
+        Kind(parse_place, "a list of server, owner and table, null for any"),
+        "read only what goes to this destination: server, owner, table",
     )
     tables: Mapping[Any, str] = shared(TABLES)
     codec: RowCodec | str = option(
-        "none", Kind(_parse_codec, "none, eventlog-emulator-1 or an object"), "of row images"
+        "none", Kind(_parse_codec, "none, eventlog-emulator-1 or an object"), "codec of the row images"
     )
     charset: str = shared(CODEC_CHARSET)
-    on_row_error: str = option("raise", choice("raise", "raw"), "a row that cannot be decoded")
-    blob_operations: str = option("skip", choice("skip", "raise"), "operations on a BLOB alone")
+    on_row_error: str = option("raise", choice("raise", "raw"), "what happens to a row that cannot be decoded")
+    blob_operations: str = option("skip", choice("skip", "raise"), "what happens to operations on a BLOB alone")
 
     def __post_init__(self) -> None:
         check(self)

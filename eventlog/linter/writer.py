@@ -135,21 +135,21 @@ class WriterOptions:
     numbered by ``tables`` or behind the numbers there.
     """
 
-    codec: RowCodec | str = option("eventlog-emulator-1", ANY, "of row images")
+    codec: RowCodec | str = option("eventlog-emulator-1", ANY, "codec of the row images")
     charset: str = shared(CODEC_CHARSET)
     timezone: str = shared(TIMEZONE)
-    continuation_lengths: str = option("per_row", STRING, "the lengths in continuation rows")
+    continuation_lengths: str = option("per_row", STRING, "what LEN1 and LEN2 hold in continuation rows")
     truncate: str = option("raise", choice("raise", "deletes"), "what is written for a TRUNCATE")
-    complete: Complete | None = option(None, FUNCTION, "gives the whole row of schema, table and key")
+    complete: Complete | None = option(None, FUNCTION, "function of schema, table and key that gives the whole row")
     dispatch_attrs: Mapping[Any, Sequence[Mapping[str, Any]]] = shared(DISPATCH_ATTRS)
     tables: Mapping[Any, str] = shared(TABLES)
     catalog: CatalogOption = shared(CATALOG)
     destinations: Sequence[Sequence[str | None]] = option(
         (("", None, None),), Kind(_parse_destinations, "a list of lists of server, owner and table"),
-        "where changes go; null for owner or table of the change",
+        "where changes go: server, owner, table; null: the change's own",
     )  # fmt: skip
-    dbnode: str = option("EVENTLOG", STRING, "what the column DBNODE holds")
-    channel: int = option(0, integer(), "what the column CHANNEL holds")
+    dbnode: str = option("EVENTLOG", STRING, "value of the column DBNODE")
+    channel: int = option(0, integer(), "value of the column CHANNEL")
 
     def __post_init__(self) -> None:
         check(self)

@@ -56,4 +56,4 @@ def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], re
             report.written += 1
 
 
-FORMAT: Final = Format("jsonl", read, write)
+FORMAT: Final = Format("jsonl", read, write, (JsonlOptions,), (JsonlOptions,))

@@ -46,8 +46,8 @@ def _parse_status(value: Any) -> str:
 
 
 _SCHEMA_NAME: Final = Option(None, STRING, "schema of the live log and its classes")
-_COLUMN_MAP: Final = Option(None, TEXT_OBJECT, "the standard names and their real names")
-_FILE_FORMAT: Final = Option(None, STRING, "jsonl, csv or parquet, if the file's name does not say it")
+_COLUMN_MAP: Final = Option(None, TEXT_OBJECT, "real names of the ten standard columns")
+_FILE_FORMAT: Final = Option(None, STRING, "form of the file, if its name does not say it: jsonl, csv or parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class LogReaderOptions:
 
     schema: str | None = option(None, STRING, "schema of the changes; default: that of the catalogue")
     catalog: CatalogOption = shared(CATALOG)
-    database_url: str | None = option(None, STRING, "where to query back, for rows in files")
+    database_url: str | None = option(None, STRING, "URL of the database to read rows back from, for a log in files")
     schema_name: str | None = shared(_SCHEMA_NAME)
     log_table: str = shared(parameters.LOG_TABLE)
     tables: Sequence[str] | None = option(None, TEXTS, "parent tables and views that are classes; default: all")
@@ -73,7 +73,7 @@ class LogReaderOptions:
     char_padding: str = shared(parameters.CHAR_PADDING)
     special_times: str = shared(parameters.SPECIAL_TIMES)
     driver_user: str | None = option(None, STRING, "the publisher's database user, whose rows are left out")
-    status: str = option(_STATUS, Kind(_parse_status, f"letters of {_STATUS}"), "status of the rows that are read")
+    status: str = option(_STATUS, Kind(_parse_status, f"letters of {_STATUS}"), "letters of the rows that are read")
     sort: bool = option(False, FLAG, "the file is not in the order of record_id: sort it in memory")
     file_format: str | None = shared(_FILE_FORMAT)
 
@@ -85,15 +85,15 @@ class LogReaderOptions:
 class LogWriterOptions:
     """Options of the writer (spec/triggers.md 1)."""
 
-    style: str = option("field", STRING, "what is logged")
-    styles: Mapping[str, str] = option({}, TEXT_OBJECT, "what is logged of single tables")
+    style: str = option("field", STRING, "what is logged of a change, as the style of a watch")
+    styles: Mapping[str, str] = option({}, TEXT_OBJECT, "the style of single tables, by table")
     schema: str | None = option(
         None, STRING, "schema of the log; default: that of the catalogue, else of the first change that has one"
     )
     catalog: CatalogOption = shared(CATALOG)
     existing_keys: Any = shared(EXISTING_KEYS)
     time_zone: str = shared(parameters.TIME_ZONE)
-    first_record_id: int = option(1, integer(), "that of the first row of a file; a live table numbers its rows")
+    first_record_id: int = option(1, integer(), "record_id of the first row of a file; a live table numbers its rows")
     schema_name: str | None = shared(_SCHEMA_NAME)
     log_table: str = shared(parameters.LOG_TABLE)
     layout: str = shared(parameters.LAYOUT)
@@ -231,4 +231,4 @@ def _rows_of_changes(
         yield from rows
 
 
-FORMAT: Final = Format("eventlog", read, write)
+FORMAT: Final = Format("eventlog", read, write, (LogReaderOptions,), (LogWriterOptions,))

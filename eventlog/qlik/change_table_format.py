@@ -131,4 +131,4 @@ def _seen(changes: Iterable[Change], seen: dict[str, ColumnsSeen], known: Mappin
         yield change
 
 
-FORMAT = Format(NAME, read, write)
+FORMAT = Format(NAME, read, write, (ReadOptions,), (WriteOptions,))

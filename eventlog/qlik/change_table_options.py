@@ -42,11 +42,11 @@ def _parse_tables(value: Any) -> Mapping[str, Mapping[str, Any]]:
 
 _TABLES: Final = Option(
     {}, Kind(_parse_tables, "an object: <schema>.<table> -> {columns, key}"),
-    "columns and key per <schema>.<table>, both optional",
+    "columns and key of a table, by <schema>.<table>; both may be left out",
 )  # fmt: skip
-_SUFFIX: Final = Option("__ct", Kind(_parse_suffix, "a text such as __ct"), "what the names of change tables end with")
-_HEADER_PREFIX: Final = Option("header__", Kind(_parse_prefix, "a text"), "what the names of header columns begin with")
-_MASK_OFFSET: Final = Option(None, integer(0, _WIDEST_OFFSET), "columns before the first one that has a bit in masks")
+_SUFFIX: Final = Option("__ct", Kind(_parse_suffix, "a text such as __ct"), "ending of the names of change tables")
+_HEADER_PREFIX: Final = Option("header__", Kind(_parse_prefix, "a text"), "beginning of the names of header columns")
+_MASK_OFFSET: Final = Option(None, integer(0, _WIDEST_OFFSET), "columns before the first one with a bit in masks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +63,16 @@ class ReadOptions:
     suffix: str = shared(_SUFFIX)
     header_prefix: str = shared(_HEADER_PREFIX)
     mask_offset: int | None = shared(_MASK_OFFSET)
-    byteorder: Literal["little", "big", "auto"] = option("little", choice("little", "big", "auto"), "of binary masks")
+    byteorder: Literal["little", "big", "auto"] = option(
+        "little", choice("little", "big", "auto"), "byte order of masks"
+    )
     absent_nulls: Literal["null", "absent"] = option(
-        "null", choice("null", "absent"), "what NULL under a clear mask bit of an update is; absent = not known"
+        "null", choice("null", "absent"), "what NULL means where the mask of an update has no bit; absent: not known"
     )
     partitioned: bool = option(False, FLAG, "read only the partitions that attrep_cdc_partitions lists")
     ddl_history: bool = option(False, FLAG, "take the column lists of masks from attrep_ddl_history")
-    input_complete: bool = option(True, FLAG, "no more rows come")
-    task: str | None = option(None, STRING, "the task's name, for extras")
+    input_complete: bool = option(True, FLAG, "no more rows come, so that the last transaction is whole")
+    task: str | None = option(None, STRING, "name of the task, which each change carries in its extras")
     file_format: str | None = option(None, choice(*FILE_FORMATS), "read only files of this format")
 
     def __post_init__(self) -> None:
@@ -90,20 +92,20 @@ class WriteOptions:
     suffix: str = shared(_SUFFIX)
     header_prefix: str = shared(_HEADER_PREFIX)
     headers: Sequence[str] = option(
-        DEFAULT_HEADERS, Kind(check_headers, f"a list of {', '.join(DEFAULT_HEADERS)}"), "the header columns"
+        DEFAULT_HEADERS, Kind(check_headers, f"a list of {', '.join(DEFAULT_HEADERS)}"), "header columns to write"
     )
     mask_offset: int | None = shared(_MASK_OFFSET)
-    before_images: bool = option(True, FLAG, "write B rows")
-    byteorder: Literal["little", "big"] = option("little", choice("little", "big"), "of binary masks")
+    before_images: bool = option(True, FLAG, "write before images, as rows B")
+    byteorder: Literal["little", "big"] = option("little", choice("little", "big"), "byte order of masks")
     empty_mask: Literal["empty", "null"] = option("empty", choice("empty", "null"), "a binary mask without bits")
-    refresh: Literal["skip", "insert"] = option("skip", choice("skip", "insert"), "rows of an initial load")
+    refresh: Literal["skip", "insert"] = option("skip", choice("skip", "insert"), "if rows are of an initial load")
     partitioned: bool = option(False, FLAG, "write partition_name, and list ended partitions")
-    partition_seconds: int = option(3600, integer(1), "length of a partition")
-    partition_base: str = option("1970-01-01T00:00:00", STRING, "where one partition begins")
-    close_partitions: bool = option(False, FLAG, "list partitions that have not ended as well")
-    server: str = option("eventlog", STRING, "whose rows and state these are")
-    task: str = option("eventlog", STRING, "whose rows and state these are")
-    file_format: str = option("csv", choice(*FILE_FORMATS), "of files")
+    partition_seconds: int = option(3600, integer(1), "length of a partition in seconds")
+    partition_base: str = option("1970-01-01T00:00:00", STRING, "time at which a partition begins")
+    close_partitions: bool = option(False, FLAG, "list partitions that have not ended, too")
+    server: str = option("eventlog", STRING, "name of the server in rows and state")
+    task: str = option("eventlog", STRING, "name of the task in rows and state")
+    file_format: str = option("csv", choice(*FILE_FORMATS), "form of the files")
 
     def __post_init__(self) -> None:
         check(self)

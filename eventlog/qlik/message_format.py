@@ -79,7 +79,7 @@ def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], re
             file.write(line_of(*message))
 
 
-FORMAT: Final = Format(_NAME, read, write)
+FORMAT: Final = Format(_NAME, read, write, (ReadOptions,), (WriteOptions,))
 
 
 def _reader(options: ReadOptions, report: Report, **more: Any) -> MessageReader:

@@ -44,19 +44,19 @@ _NULLABLE: Final = Kind(lambda value: None if value is None else STRING.parse(va
 class ReadOptions:
     """Options of the reader. Raises ConfigError."""
 
-    schema: str | None = option(
-        None, STRING, "schema of messages of which neither they, their metadata nor their topic says it"
+    schema: str | None = option(None, STRING, "schema of messages if nothing else says it: message, metadata, topic")
+    table: str | None = option(None, STRING, "table of such messages")
+    columns: Columns = option(
+        {}, _COLUMNS, "columns of tables, for messages without schema: names, or objects with name, type and pk"
     )
-    table: str | None = option(None, STRING, "their table")
-    columns: Columns = option({}, _COLUMNS, "names, or objects with name, type and pk, for messages without schema")
-    topic: str | None = option(None, STRING, "the one topic of all tables, whose name says nothing of a table")
+    topic: str | None = option(None, STRING, "the one topic of all tables, whose name names no table")
     metadata_topic: str | None = option(
-        DEFAULT_METADATA_TOPIC, _NULLABLE, "where MD messages are, read along from Kafka"
+        DEFAULT_METADATA_TOPIC, _NULLABLE, "topic of the metadata messages, which is read too"
     )
-    metadata_wait: float = option(30.0, number(0), "seconds that a message waits for its MD")
-    byteorder: str = option("little", choice("little", "big", "auto"), "of binary masks")
+    metadata_wait: float = option(30.0, number(0), "seconds that a message waits for its metadata")
+    byteorder: str = option("little", choice("little", "big", "auto"), "byte order of masks")
     registry: str | None = option(None, STRING, "URL of the schema registry")
-    follow: bool = option(False, FLAG, "go on at the end of a topic")
+    follow: bool = option(False, FLAG, "wait for more at the end of a topic")
     properties: Mapping[str, Any] = option({}, _PROPERTIES, "settings of librdkafka")
 
     def __post_init__(self) -> None:
@@ -74,30 +74,30 @@ class ReadOptions:
 class WriteOptions:
     """Options of the writer, those of [format] among them. Raises ConfigError."""
 
-    encoding: str = option("json", choice("json", "avro"), "JSON or Avro")
+    encoding: str = option("json", choice("json", "avro"), "encoding of the messages")
     columns: Columns = option(
-        {}, _COLUMNS, "as of the reader; a table that they do not name has those that its changes show"
+        {}, _COLUMNS, "columns of tables, as for the reader; default: those that the changes show"
     )
     metadata: str = option(
         "publish", choice("publish", "none", "registry"), "publish metadata, or register schemas (Avro)"
     )
-    metadata_topic: str = option(DEFAULT_METADATA_TOPIC, STRING, "where metadata are published to")
+    metadata_topic: str = option(DEFAULT_METADATA_TOPIC, STRING, "topic of the metadata messages")
     registry: str | None = option(
         None, STRING, "URL of the schema registry; user:password by EVENTLOG_REGISTRY_AUTH",
         example="https://registry:8081",
     )  # fmt: skip
     names: str = option("message", choice("message", "headers", "off"), "where schema and table stand")
-    external_schema_id: bool = option(False, FLAG, "the header externalSchemaId")
-    logical_types: bool = option(True, FLAG, "logical types of Avro")
+    external_schema_id: bool = option(False, FLAG, "write the header externalSchemaId")
+    logical_types: bool = option(True, FLAG, "use the logical types of Avro")
     namespace: str | None = option(
-        None, STRING, "what stands before .<schema>.<table> in Avro names", example="com.attunity.queue.msg.hr"
+        None, STRING, "beginning of Avro names, before .<schema>.<table>", example="com.attunity.queue.msg.hr"
     )
-    topic: str | None = option(None, STRING, "one for all tables; default: one a table")
+    topic: str | None = option(None, STRING, "one topic for all tables; default: one a table")
     key: str = option("primary_key", choice("none", "table", "primary_key"), "key of the records")
-    on_truncate: str = option("skip", choice("skip", "error"), "what a TRUNCATE, which messages cannot say, does")
+    on_truncate: str = option("skip", choice("skip", "error"), "what happens to a TRUNCATE, which has no message")
     server: str = option("eventlog", STRING, "server in the lineage")
     task: str = option("eventlog", STRING, "task in the lineage")
-    byteorder: str = option("little", choice("little", "big"), "of binary masks")
+    byteorder: str = option("little", choice("little", "big"), "byte order of masks")
     last_sequence: str | None = option(None, STRING, "the highest change_seq that was written before")
     input_complete: bool = option(True, FLAG, "the last transaction of the input is known to end there")
     properties: Mapping[str, Any] = option({}, _PROPERTIES, "settings of librdkafka")

@@ -77,15 +77,17 @@ _MOST_EPOCHS: Final = 30_000
 
 
 class KafkaAway(EventlogError):
-    """The brokers cannot be reached, refuse, or have not acknowledged all in time: nothing is known to be stored."""
+    """The brokers cannot be reached, refuse, or have not acknowledged all in time."""
 
     code = "kafka_away"
+    cure = "Check the brokers, the topic and the user's rights. Nothing is marked; the publisher tries again."
 
 
 class RecordRefused(EventlogError):
-    """A record that Kafka does not take, and would not take another time."""
+    """A record that Kafka refuses, now and at any later time."""
 
     code = "record_refused"
+    cure = "Let the topic take larger records (`max.message.bytes`), or send fewer events a document."
 
 
 class Record(NamedTuple):

@@ -201,4 +201,4 @@ def _events(
         yield from events
 
 
-FORMAT: Final = Format("xds", read, write)
+FORMAT: Final = Format("xds", read, write, (DocumentReaderOptions,), (DocumentWriterOptions,))

@@ -116,13 +116,20 @@ def selectors() -> set[tuple[str, str]]:
     return {match for text in texts for match in SELECTED.findall(text)}
 
 
-def test_rules_and_dashboard_name_metrics_and_labels_that_a_scrape_has(log: sa.Engine, tmp_path: Path) -> None:
+def on_the_page() -> set[str]:
+    """The metrics of a publisher that docs/monitor.md explains."""
+    return set(re.findall(r'id="metric-(\w+)"', (DEPLOY.parent / "docs" / "monitor.md").read_text(encoding="utf-8")))
+
+
+def test_rules_dashboard_and_page_name_metrics_and_labels_that_a_scrape_has(log: sa.Engine, tmp_path: Path) -> None:
     with watched(log, tmp_path) as (_, address, ask):
         write(log, 1)
         wait_until(lambda: metrics(address)["eventlog_rows_published_total"] == 1, "a row is published")
         wait_until(lambda: ask("/status.json")["looked_seconds_ago"] is not None, "the queue has been looked at")
-        scrape = text_string_to_metric_families(read(f"{address}/metrics")[1])
+        scrape = list(text_string_to_metric_families(read(f"{address}/metrics")[1]))
         samples = [sample for family in scrape for sample in family.samples]
+    endings = {"counter": "_total", "info": "_info"}
+    assert {family.name + endings.get(family.type, "") for family in scrape} == on_the_page()
     named = selectors()
     assert len(named) > 20
     for name, matchers in named:

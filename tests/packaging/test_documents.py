@@ -18,6 +18,7 @@ from documents import ROOT, fenced, runnable
 from eventlog import cli
 from eventlog.config.load import load
 from eventlog.conversion import read_map
+from eventlog.errors import EventlogError
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
 SPECIFICATION = ROOT / "docs" / "spec"
@@ -37,10 +38,11 @@ def test_every_link_to_a_heading_leads_to_one(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What headings are called in links."""
+    """What headings and entries are called in links."""
     text = re.sub(r"(?ms)^```.*?^```", "", page.read_text(encoding="utf-8"))
     headings = re.findall(r"(?m)^#+ (.*)$", text)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    entries = set(re.findall(r'<a id="([^"]+)"></a>', text))
+    return entries | {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_readme_names_every_page() -> None:
@@ -130,6 +132,22 @@ def test_the_reference_is_what_the_code_says() -> None:
     written = runpy.run_path(str(ROOT / "scripts" / "reference.py"))["written"]
     old = [page.name for page in PAGES[1:] if written(text := page.read_text(encoding="utf-8")) != text]
     assert old == [], "run `make reference`"
+
+
+def test_every_error_has_a_cause_and_a_cure() -> None:
+    reference = runpy.run_path(str(ROOT / "scripts" / "reference.py"))
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "eventlog").rglob("*.py"))
+    of_rows = set(re.findall(r'\bRowError\(\s*"(\w+)"', sources))
+    assert of_rows <= reference["ROW_CODES"].keys() | {"bad_table_key", "bad_value", "bad_xml_char"}
+    errors = reference["_below"](EventlogError)
+    without = [one.__name__ for one in errors if "code" in vars(one) and "cure" not in vars(one)]
+    assert without == []
+
+
+def test_every_place_to_link_to_is_there_once() -> None:
+    for page in PAGES:
+        entries = re.findall(r'<a id="([^"]+)"></a>', page.read_text(encoding="utf-8"))
+        assert len(entries) == len(set(entries)), page.name
 
 
 def test_every_finding_of_doctor_is_explained() -> None:

@@ -50,7 +50,17 @@ def test_every_option_and_every_error_code_has_a_place_to_link_to(site: Path) ->
     reference = (site / "reference.html").read_text(encoding="utf-8")
     assert 'id="publisher.batch_size"' in configuration
     assert 'id="watch.table"' in configuration
+    assert 'id="gbase.reader.charset"' in configuration
     assert 'id="error-another_publisher"' in reference
+    assert 'id="triggers-apply--lock-timeout"' in (site / "command-line.html").read_text(encoding="utf-8")
+    assert 'id="metric-eventlog_queue_rows"' in (site / "monitor.html").read_text(encoding="utf-8")
+
+
+def test_the_search_leads_from_a_code_to_its_entry(site: Path) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    titles = {entry["title"]: entry["location"] for entry in index["docs"]}
+    assert titles["another_publisher"].startswith("reference.html#")
+    assert titles["bad_decimal"].startswith("reference.html#")
 
 
 def test_the_search_knows_every_page(site: Path) -> None:

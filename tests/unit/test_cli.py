@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 from shared import Run
 
 from eventlog import __version__, cli
+from eventlog.cli.output import _TextLines
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, FatalAnswer
 
 
@@ -55,6 +57,18 @@ def test_usage_and_configuration_errors_are_one_line_and_exit_2(run: Run, argume
     assert err.startswith("eventlog: ")
     assert err.count("\n") == 1
     assert part in err
+
+
+def test_the_line_of_an_error_ends_with_its_code(run: Run) -> None:
+    assert run("--config", "nowhere.toml", "config")[2].endswith(" [config]\n")
+    assert run("status")[2].endswith(" [config]\n")
+    assert run("publsh")[2].endswith("see `eventlog --help`\n")
+
+
+def test_a_log_line_for_people_ends_with_the_code_of_its_error() -> None:
+    made = {"name": "eventlog", "levelname": "ERROR", "msg": "no answer", "code": "receiver_away"}
+    line = _TextLines("%(levelname)s %(message)s").format(logging.makeLogRecord(made))
+    assert line == "ERROR no answer [receiver_away]"
 
 
 @pytest.mark.parametrize("arguments", [[], ["db"], ["triggers"]])

@@ -223,9 +223,9 @@ def test_a_directory_of_captures_names_the_file_of_the_record_and_the_place_in_i
     assert "passed over: captures/2.cdc, offset 54: at offset 204 (0xcc) of the stream: column" in err
     Path("none").mkdir()
     code, _, err = run("convert", "--from", "gbase", "--to", "jsonl", "none", "out.jsonl")
-    assert (code, err) == (1, "eventlog: the directory none holds no file of a capture\n")
+    assert (code, err) == (1, "eventlog: the directory none holds no file of a capture [format]\n")
     code, _, err = run("convert", "--from", "qlik-messages", "--to", "jsonl", "none", "out.jsonl")
-    assert (code, err) == (1, "eventlog: the directory none holds no file of messages\n")
+    assert (code, err) == (1, "eventlog: the directory none holds no file of messages [format]\n")
 
 
 @pytest.mark.parametrize(
@@ -306,13 +306,14 @@ def test_what_needs_a_regular_file_does_not_take_the_place_of_a_device(run: Run)
     sample("jsonl", "in.jsonl")
     Path("map.json").write_text(json.dumps({"writer": {"file_format": "parquet"}}))
     code, _, err = run("convert", "--from", "jsonl", "--to", "eventlog", "--map", "map.json", "in.jsonl", "/dev/null")
-    assert (code, err) == (2, "eventlog: /dev/null is no regular file, which this format needs: name a file to write\n")
+    needed = "is no regular file, which this format needs: name a file to write [config]\n"
+    assert (code, err) == (2, f"eventlog: /dev/null {needed}")
     reading, writing = os.pipe()
     pipe = f"/dev/fd/{writing}"
     code, _, err = run("convert", "--from", "jsonl", "--to", "eventlog", "--map", "map.json", "in.jsonl", pipe)
     os.close(reading)
     os.close(writing)
-    assert (code, err) == (2, f"eventlog: {pipe} is no regular file, which this format needs: name a file to write\n")
+    assert (code, err) == (2, f"eventlog: {pipe} {needed}")
 
 
 def test_a_queue_that_cannot_be_written_leaves_no_directory(run: Run) -> None:

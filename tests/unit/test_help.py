@@ -1,44 +1,154 @@
-"""What ``--help`` says: whole sentences, by purpose, with examples that can be run."""
+"""What ``--help`` says: purpose, options in groups, examples that can be run; what a shell completes; near names."""
 
 from __future__ import annotations
 
 import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
+from shared import Run
 
 from eventlog import cli
-from eventlog.cli.help import EXAMPLES
+from eventlog.cli.help import EXAMPLES, OPTIONS, examples_of, grouped_options
 
 
-def leaves() -> Iterator[tuple[str, click.Command]]:
-    """Every command that does something, by its whole name."""
-    context = click.Context(cli.cli)
-    for name in cli.COMMANDS:
-        command = cli.cli.get_command(context, name)
-        assert command is not None
-        if isinstance(command, click.Group):
-            yield from ((f"{name} {part}", sub) for part, sub in command.commands.items())
-        else:
-            yield name, command
+def walk(name: str = "", command: click.Command = cli.cli) -> Iterator[tuple[str, click.Command]]:
+    """Every command and group, by its name behind ``eventlog``."""
+    yield name, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for part in command.list_commands(context):
+            below = command.get_command(context, part)
+            assert below is not None
+            yield from walk(f"{name} {part}".strip(), below)
 
 
-def help_of(*words: str) -> str:
-    return CliRunner().invoke(cli.cli, [*words, "--help"], prog_name="eventlog").output
+COMMANDS = dict(walk())
+every_command = pytest.mark.parametrize("name", COMMANDS, ids=lambda name: name or "eventlog")
 
 
-@pytest.mark.parametrize("name", [name for name, _ in leaves()])
-def test_a_command_says_its_purpose_and_shows_two_examples(name: str) -> None:
-    text = help_of(*name.split())
-    assert text.partition("\n\n")[2].strip()
-    assert len(EXAMPLES[name]) >= 2
-    assert all(f"    {line}\n" in text for line in EXAMPLES[name])
+def help_of(name: str, width: int = 80) -> str:
+    arguments = [*name.split(), "--help"]
+    shown = CliRunner().invoke(cli.cli, arguments, prog_name="eventlog", env={"COLUMNS": str(width)})
+    assert shown.exit_code == 0, shown.output
+    return shown.output
+
+
+@every_command
+def test_a_command_says_its_purpose(name: str) -> None:
+    purpose = help_of(name).split("\n\n")[1].strip()
+    assert purpose[0].isupper()
+    assert purpose.endswith(".")
+
+
+@every_command
+def test_a_command_shows_two_examples(name: str) -> None:
+    lines = help_of(name).partition("Examples:\n")[2].splitlines()
+    assert len(examples_of(name)) >= 2
+    assert lines == [text for line, purpose in examples_of(name).items() for text in (f"  {line}", f"      {purpose}")]
 
 
 def test_examples_are_of_commands_that_there_are() -> None:
-    assert set(EXAMPLES) == {name for name, _ in leaves()}
+    assert EXAMPLES.keys() == {name for name, one in COMMANDS.items() if not name or not isinstance(one, click.Group)}
+
+
+@every_command
+def test_every_option_stands_in_one_group_and_says_what_it_does(name: str) -> None:
+    command = COMMANDS[name]
+    context = click.Context(command)
+    grouped = [option for options in grouped_options(command, context).values() for option in options]
+    options = [one for one in command.get_params(context) if isinstance(one, click.Option)]
+    assert sorted(one.opts for one in grouped) == sorted(one.opts for one in options)
+    for option in options:
+        text = (option.help or "").partition("  [default: ")[0]
+        assert text[0].isupper()
+        assert text.endswith(".")
+
+
+@every_command
+def test_a_metavar_says_what_a_value_is(name: str) -> None:
+    context = click.Context(COMMANDS[name])
+    for option in COMMANDS[name].params:
+        if isinstance(option, click.Option) and not option.is_flag and not option.count:
+            shown = option.make_metavar(context)
+            assert shown not in ("TEXT", "INTEGER", "FLOAT", "PATH", "INTEGER RANGE", "FLOAT RANGE"), option.opts
+
+
+def test_every_group_of_options_is_shown_somewhere() -> None:
+    shown = {flag for one in COMMANDS.values() for param in one.params for flag in param.opts}
+    assert [flag for flags in OPTIONS.values() for flag in flags if flag not in shown | {"--help"}] == []
+
+
+@every_command
+@pytest.mark.parametrize("width", [80, 120])
+def test_help_fits_the_terminal_and_nothing_of_it_is_cut(name: str, width: int) -> None:
+    text = help_of(name, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "..." not in text.replace("[ARGS]...", "")
+
+
+@every_command
+def test_help_says_where_the_options_of_all_commands_stand(name: str) -> None:
+    assert ("stand before the command" in help_of(name)) is bool(name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["publsh"], "the nearest is publish; see `eventlog --help`"),
+        (["db", "upgrad"], "the nearest is upgrade; see `eventlog db --help`"),
+        (["triggers", "nonsense"], "the commands are apply, drop, plan, show"),
+        (["publish", "--onec"], "--once"),
+        (["--databas-url", "x", "status"], "--database-url"),
+    ],
+)
+def test_a_mistyped_name_is_answered_with_the_nearest(run: Run, arguments: list[str], hint: str) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert hint in err
+
+
+# --- completion -------------------------------------------------------------------------------------------------------
+
+
+def completed(*words: str) -> list[str]:
+    """What is offered for the last word."""
+    environment = {"_EVENTLOG_COMPLETE": "bash_complete", "COMP_WORDS": shlex.join(["eventlog", *words]),
+                   "COMP_CWORD": str(len(words))}  # fmt: skip
+    shown = CliRunner().invoke(cli.cli, prog_name="eventlog", env=environment)
+    return [line.partition(",")[2] for line in shown.output.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("pu",), ["publish", "purge"]),
+        (("db", ""), ["current", "downgrade", "upgrade"]),
+        (("publish", "--on"), ["--once"]),
+        (("convert", "--from", "g"), ["gbase"]),
+        (("publsh", ""), sorted(cli.COMMANDS)),
+    ],
+)
+def test_a_shell_completes_commands_options_and_values(words: tuple[str, ...], offered: list[str]) -> None:
+    assert sorted(completed(*words)) == offered
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_the_line_of_the_page_makes_bash_complete(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    line = next(line for line in page.splitlines() if line.startswith('eval "$(_EVENTLOG_COMPLETE=bash_source'))
+    script = f"{line}\nCOMP_WORDS=(eventlog heal); COMP_CWORD=1; _eventlog_completion eventlog; echo ${{COMPREPLY[@]}}"
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env={"PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout.split(), done.stderr) == (["health"], "")
 
 
 @pytest.mark.parametrize("line", [line for examples in EXAMPLES.values() for line in examples])
@@ -48,12 +158,7 @@ def test_an_example_is_a_command_line(line: str) -> None:
     command: click.Command = cli.cli
     rest = [*context._protected_args, *context.args] if hasattr(context, "_protected_args") else context.args
     while isinstance(command, click.Group):
-        _, found, rest = command.resolve_command(context, rest)
-        assert found is not None
-        command = found
+        _, below, rest = command.resolve_command(context, rest)
+        assert below is not None
+        command = below
     command.make_context(command.name, rest, parent=context)
-
-
-@pytest.mark.parametrize("words", [(), ("db",), ("triggers",)])
-def test_no_line_of_help_is_cut(words: tuple[str, ...]) -> None:
-    assert "..." not in help_of(*words).partition("Options:")[2]

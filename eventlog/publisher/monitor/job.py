@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from eventlog.publisher.monitor.activity import HISTORY_SECONDS, Sample
-from eventlog.publisher.monitor.openmetrics import build_info
+from eventlog.publisher.monitor.openmetrics import build_info, unit_of
 from eventlog.publisher.monitor.status import shape
 
 STARTING: Final = "starting"
@@ -191,6 +191,6 @@ class JobMetrics(Collector):
                 activity.wall() - (activity.clock() - activity.progress_time),
             ),
         ):
-            family = GaugeMetricFamily(name, text, labels=names)
+            family = GaugeMetricFamily(name, text, labels=names, unit=unit_of(name))
             family.add_metric(values, gauge)
             yield family

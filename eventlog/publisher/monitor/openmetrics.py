@@ -1,4 +1,4 @@
-"""The metrics of a publisher in OpenMetrics (docs/operate.md, "Metrics").
+"""The metrics of a publisher in OpenMetrics (docs/monitor.md, "Metrics", which is made of them).
 
 Everything is taken from what the publisher has told already: a scrape asks the database nothing.
 """
@@ -55,6 +55,12 @@ def exposition(metrics: Collector) -> bytes:
     return text
 
 
+def unit_of(name: str) -> str:
+    """The unit that the name of a metric ends with, empty if it names none."""
+    last = name.rpartition("_")[2]
+    return last if last in ("seconds", "ratio") else ""
+
+
 def build_info(names: list[str], values: list[str]) -> Metric:
     """Which version runs."""
     build = InfoMetricFamily("eventlog_build", "The version that runs.", labels=names)
@@ -81,16 +87,18 @@ class PublisherMetrics(Collector):
             answers.add_metric([*values, level], getattr(activity.counters, f"answers_{level}"))
         yield answers
         back_offs = CounterMetricFamily(
-            "eventlog_back_offs", "Waits before another try, by whom is waited for.", labels=[*names, "who"]
+            "eventlog_back_offs", "Waits before another try, by what is waited for.", labels=[*names, "who"]
         )
         for who, times in activity.back_offs.items():
             back_offs.add_metric([*values, who], times)
         yield back_offs
-        reconnects = CounterMetricFamily("eventlog_reconnects", "Database connections made again.", labels=names)
+        reconnects = CounterMetricFamily(
+            "eventlog_reconnects", "How often the connection to the database was made again.", labels=names
+        )
         reconnects.add_metric(values, activity.reconnects)
         yield reconnects
         for name, text, number in self._gauges():
-            gauge = GaugeMetricFamily(name, text, labels=names)
+            gauge = GaugeMetricFamily(name, text, labels=names, unit=unit_of(name))
             gauge.add_metric(values, number)
             yield gauge
         state = GaugeMetricFamily("eventlog_state", "1 for what the publisher does now.", labels=[*names, "state"])
@@ -144,6 +152,6 @@ class PublisherMetrics(Collector):
 
 
 def _family(name: str, text: str, histogram: Histogram, names: list[str], values: list[str]) -> Metric:
-    family = HistogramMetricFamily(name, text, labels=names)
+    family = HistogramMetricFamily(name, text, labels=names, unit=unit_of(name))
     family.add_metric(values, buckets=histogram.buckets(), sum_value=histogram.total)
     return family

@@ -33,9 +33,10 @@ _LOOK: Final = 0.1
 
 
 class PositionAway(EventlogError):
-    """The position cannot be written now, as on a full disk: what was answered since the last time will be repeated."""
+    """The position cannot be written now, as on a full disk. What was answered since will be sent again."""
 
     code = "position_away"
+    cure = "Make room, or mend the rights, where the position is kept; the publisher tries again by itself."
 
 
 class FilePosition:

@@ -10,19 +10,21 @@ from eventlog.model import Change
 
 
 class SourceAway(EventlogError):
-    """The source cannot be read now: open it again from the last position."""
+    """The source cannot be read now."""
 
     code = "source_away"
+    cure = "Wait: the publisher opens it again by itself. If it lasts, check the source and [source]."
 
 
 class SourceLost(EventlogError):
-    """What lies behind the position is not there any more: to go on would lose it."""
+    """The source no longer holds what follows the position, so that to go on would lose changes."""
 
     code = "source_lost"
+    cure = "Put the files back as they were read. If they are gone, load the tables anew and begin at a new position."
 
 
 class BadToken(ConfigError):
-    """A position that is none of this source, or of another stream."""
+    """A position that is not of this source."""
 
 
 class Read(NamedTuple):
