@@ -1,9 +1,14 @@
-"""A PostgreSQL of its own in a directory: for the demo, and for tests where no server is given."""
+"""A PostgreSQL of its own in a directory: for the demo, tutorials, and tests where no server is given.
+
+``python -m eventlog.sql.embedded DIRECTORY`` prints the URL for the programs beside it, and runs until it is stopped.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -13,9 +18,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from sqlalchemy import URL
+from sqlalchemy import URL, make_url
 
-from eventlog.errors import ConfigError, DatabaseError
+from eventlog.errors import ConfigError, DatabaseError, EventlogError
 
 
 def start(directory: Path) -> str:
@@ -105,3 +110,22 @@ def _pgserver() -> ModuleType:
     if Path(os.fsdecode(pgserver.PostgresServer._lock.path)) != lock:
         pgserver.PostgresServer._lock = fasteners.InterProcessLock(lock)
     return pgserver
+
+
+def main() -> None:
+    """Run a PostgreSQL in the directory that the command line names, until SIGTERM or Ctrl-C."""
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m eventlog.sql.embedded DIRECTORY")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit())
+    try:
+        with running(Path(sys.argv[1])) as url:
+            # The form that psql and every driver read.
+            print(make_url(url).set(drivername="postgresql").render_as_string(), flush=True)
+            signal.pause()
+    except EventlogError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -2,7 +2,8 @@
 
 A block counts if its first line is ``# as ROLE`` (sh) or ``-- as ROLE`` (sql); ``<!-- scenario: NAME -->`` begins a
 scenario, and ``<!-- scenario: NAME, after OTHER -->`` one that goes on where another one ends. A block under
-``<!-- runs -->`` needs nothing but an empty directory and what the blocks of its page before it left there.
+``<!-- runs -->`` needs nothing but an empty directory and what the blocks of its page before it left there; what a
+block under ``<!-- prints -->`` shows, they print.
 """
 
 from __future__ import annotations
@@ -56,3 +57,10 @@ def runnable(page: Path) -> list[tuple[str, str]]:
 def fenced(page: Path, language: str) -> list[str]:
     """All blocks of a language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def shown_output(page: Path) -> list[str]:
+    """What the blocks that run by themselves print, as the page shows it."""
+    return re.findall(
+        r"^<!-- prints -->\n```text\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )

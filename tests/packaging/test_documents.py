@@ -7,13 +7,17 @@ import os
 import re
 import runpy
 import shlex
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
-from documents import ROOT, fenced, runnable
+from documents import ROOT, fenced, runnable, shown_output
 
 from eventlog import cli
 from eventlog.config.load import load
@@ -115,17 +119,40 @@ def test_every_command_and_its_options_exist(page: Path) -> None:
             command.make_parser(click.Context(command)).parse_args(rest)
 
 
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """A directory that is empty, with a path that is short enough for the socket of a database."""
+    with tempfile.TemporaryDirectory(prefix="el-", ignore_cleanup_errors=True) as made:
+        yield Path(made)
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if runnable(page)], ids=lambda page: page.name)
-def test_blocks_that_need_nothing_run_and_print_what_the_page_shows(page: Path, tmp_path: Path) -> None:
+def test_blocks_that_need_nothing_run_and_print_what_the_page_shows(
+    page: Path, directory: Path, tmp_path: Path
+) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environ = {name: value for name, value in os.environ.items() if not name.startswith("EVENTLOG_")} | {"PATH": path}
-    printed = ""
-    for language, text in runnable(page):
-        command = [sys.executable, "-c", text] if language == "python" else ["bash", "-euc", text]
-        done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        printed += done.stdout
-    assert [shown for shown in fenced(page, "xml") if shown.startswith("<?xml") and shown not in printed] == []
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    output, sessions = tmp_path / "output", []
+    try:
+        with output.open("w") as file:  # no pipe: what runs in the background would hold it open
+            for language, text in runnable(page):
+                text = text.replace("8080", port)
+                command = [sys.executable, "-c", text] if language == "python" else ["bash", "-euc", text]
+                block = subprocess.Popen(
+                    command, cwd=directory, env=environ, stdout=file, stderr=file, start_new_session=True
+                )
+                sessions.append(block.pid)
+                assert block.wait() == 0, output.read_text(encoding="utf-8")
+    except BaseException:  # a page ends what it starts, if it comes to its end
+        for session in sessions:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(session, signal.SIGTERM)
+        raise
+    printed = output.read_text(encoding="utf-8")
+    promised = [shown for shown in fenced(page, "xml") if shown.startswith("<?xml")] + shown_output(page)
+    assert [shown for shown in promised if shown not in printed] == []
 
 
 def test_the_reference_is_what_the_code_says() -> None:
