@@ -17,7 +17,7 @@ from eventlog.changes.format import Format, Report
 from eventlog.core.catalog import Database
 from eventlog.errors import ConfigError, DatabaseError, with_location
 from eventlog.files.atomic import check_parent
-from eventlog.model import Change
+from eventlog.model import Change, full_name
 
 FORMATS: Final[Mapping[str, str]] = {
     "xds": "eventlog.xds.document_format",
@@ -247,9 +247,8 @@ def in_own_options(format: str, side: str, options: Mapping[str, Any]) -> Mappin
 def _message_columns(database: Database) -> Mapping[str, Any]:
     from eventlog.qlik.columns import columns_of
 
-    names = {table.name if database.schema is None else f"{database.schema}.{table.name}": table
-             for table in database.tables}  # fmt: skip
-    return {"columns": {name: list(map(asdict, columns_of(table))) for name, table in names.items()}}
+    columns = {full_name(database.schema, table.name): columns_of(table) for table in database.tables}
+    return {"columns": {name: list(map(asdict, each)) for name, each in columns.items()}}
 
 
 def _stream_keys(database: Database) -> Mapping[str, Any]:

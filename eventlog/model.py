@@ -257,9 +257,14 @@ class Change(_ChangeFields):
         return frozenset() if image is None else frozenset(image)
 
 
+def full_name(schema: str | None, table: str) -> str:
+    """``schema.table``, or the table alone: the name that options, reports and messages know a table by."""
+    return table if schema is None else f"{schema}.{table}"
+
+
 def column_name(change: Change, column: str) -> str:
     """``schema.table.column``, as reports name a column of a change."""
-    return f"{change.table}.{column}" if change.schema is None else f"{change.schema}.{change.table}.{column}"
+    return f"{full_name(change.schema, change.table)}.{column}"
 
 
 def old_key(change: Change) -> tuple[tuple[str, Value], ...] | None:

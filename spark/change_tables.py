@@ -25,7 +25,7 @@ from eventlog.changes.format import Report
 from eventlog.core.options import parse_options
 from eventlog.errors import ConfigError, FormatError, with_location
 from eventlog.files.tabular import Row, batch_rows, first_names, format_of, json_object
-from eventlog.model import Change
+from eventlog.model import Change, full_name
 from eventlog.qlik import file_tables
 from eventlog.qlik.change_rows import (
     PARTITION_NAME,
@@ -36,7 +36,7 @@ from eventlog.qlik.change_rows import (
     read_layout,
     row_reader,
 )
-from eventlog.qlik.change_table_options import ReadOptions, full_name
+from eventlog.qlik.change_table_options import ReadOptions
 from eventlog.qlik.change_tables import SourceTable, changes_of_rows, key_from_deletes
 from eventlog.qlik.change_tables import live_view as row_by_row
 from eventlog.qlik.columns import lobs_of

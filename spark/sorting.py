@@ -26,11 +26,11 @@ from eventlog.linter.format import export_files, export_reader, read_queue
 from eventlog.linter.rows import QueueRow
 from eventlog.log.files import read_rows
 from eventlog.log.row_format import LogReaderOptions, changes_of_sorted
-from eventlog.model import Change, LogRow
+from eventlog.model import Change, LogRow, full_name
 from eventlog.qlik import file_tables
 from eventlog.qlik.change_rows import ChangeRow, row_order
 from eventlog.qlik.change_table_format import NAME as CHANGE_TABLES
-from eventlog.qlik.change_table_options import Described, ReadOptions, full_name
+from eventlog.qlik.change_table_options import Described, ReadOptions
 from eventlog.qlik.change_tables import changes_of_rows
 from eventlog.qlik.control_tables import DdlEntry
 from eventlog.qlik.file_tables import Part, TableFiles, rows_of_part, stored_table, table_files

@@ -31,7 +31,7 @@ from eventlog.core.fold import Group
 from eventlog.core.typed import ReadValue, moment_reader, value_reader
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import BadValue, FormatError
-from eventlog.model import ALL, Change, ChangeOp, LogRow, Op, Value
+from eventlog.model import ALL, Change, ChangeOp, LogRow, Op, Value, full_name
 
 # Bound names: an enumeration's members are looked up slowly.
 _INSERT, _UPDATE, _DELETE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE
@@ -75,8 +75,7 @@ class GroupReading:
         read = value_reader(attribute.column.type, self.time_zone, self.char_padding)
         if self.truncated is None or attribute.column.type.kind not in _WITH_FRACTION:
             return read
-        tell, table = self.truncated, f"{attribute.table}.{attribute.column.name}"
-        name = table if self.schema is None else f"{self.schema}.{table}"
+        tell, name = self.truncated, f"{full_name(self.schema, attribute.table)}.{attribute.column.name}"
 
         def read_and_tell(text: str) -> Value:
             if _BEYOND_MICROSECONDS.search(text):

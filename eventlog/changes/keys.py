@@ -11,7 +11,7 @@ from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.typed import to_text, type_of, value_reader
 from eventlog.core.values import check_xml, key_normalizer
 from eventlog.errors import NeedsQueryBack, NeedsRowCodec, NotExpressible, RowError
-from eventlog.model import Change, ChangeOp, Row, Value, differing, old_key
+from eventlog.model import Change, ChangeOp, Row, Value, differing, full_name, old_key
 
 _WITHOUT_ROW_AFTER: Final = frozenset((ChangeOp.DELETE, ChangeOp.TRUNCATE))
 
@@ -184,7 +184,7 @@ def completed(
         return [dict(image) for image in images]
     row = None if complete is None else complete(change.schema, change.table, change.key)
     way_out = "read a format that has them, or give the writer's option complete from Python"
-    table = change.table if change.schema is None else f"{change.schema}.{change.table}"
+    table = full_name(change.schema, change.table)
     if row is None and change.after is None:
         raise NeedsQueryBack(f"a change of {table!r} has no row: {way_out}")
     row = row or {}

@@ -16,7 +16,7 @@ from eventlog.changes.json_form import value_to_json
 from eventlog.cli.context import Context
 from eventlog.cli.convert import FORMAT, FORMATS, map_option, print_report, standard_input, with_password
 from eventlog.cli.help import Command
-from eventlog.model import Change, Lob, Value, old_key
+from eventlog.model import Change, Lob, Value, full_name, old_key
 
 
 @click.command(cls=Command)
@@ -66,7 +66,7 @@ def readable(source_format: str, source: str, options: Mapping[str, Any], report
 
 def block(change: Change) -> list[str]:
     """A change as lines: its operation and key, where and when it happened, and its columns, old -> new."""
-    table = change.table if change.schema is None else f"{change.schema}.{change.table}"
+    table = full_name(change.schema, change.table)
     return [f"{change.op} {_line(table)}{_key(change)}", *_circumstances(change), *_columns(change), *_extras(change)]
 
 

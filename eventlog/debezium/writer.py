@@ -19,7 +19,7 @@ from eventlog.core.values import ColumnType, Kind
 from eventlog.debezium.fields import Field, field_of
 from eventlog.debezium.options import WriteOptions
 from eventlog.errors import FormatError, NotExpressible, RowError, ValueRange, shown
-from eventlog.model import Change, ChangeOp, Row, Value, column_name, differing
+from eventlog.model import Change, ChangeOp, Row, Value, column_name, differing, full_name
 
 
 class Record(NamedTuple):
@@ -46,8 +46,7 @@ _TEXT: Final = ColumnType(Kind.CHARACTER)
 
 def topic_of(prefix: str, schema: str | None, table: str) -> str:
     """``<prefix>.<schema>.<table>``; what a topic's name cannot hold becomes ``_`` ("Topic names")."""
-    parts = [prefix, table] if schema is None else [prefix, schema, table]
-    return _NOT_OF_TOPICS.sub("_", ".".join(parts))
+    return _NOT_OF_TOPICS.sub("_", f"{prefix}.{full_name(schema, table)}")
 
 
 class EnvelopeWriter:
@@ -243,7 +242,7 @@ class _Form:
         }
         name = topic_of(options.topic_prefix, schema, table.name)
         self.topic = options.topic or name
-        self._what = table.name if schema is None else f"{schema}.{table.name}"
+        self._what = full_name(schema, table.name)
         self._placeholder, self._has_schema = options.unavailable_value_placeholder, options.schemas_enable
         key = set(table.primary_key)
         self._key_head = self._value_head = ""

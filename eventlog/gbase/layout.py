@@ -14,7 +14,7 @@ from eventlog.gbase.errors import ColumnError, DecodeError, FramingError, RowLen
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.records import SIZES_AT, TABSCHEM, fields_of
 from eventlog.gbase.values import codec
-from eventlog.model import Row, Value
+from eventlog.model import Row, Value, full_name
 
 _SEQUENCE: Final = struct.Struct(">Q")
 # Below this payload the two readings of a size array cannot both fit (spec/gbase-cdc.md 3.2).
@@ -67,7 +67,7 @@ class Layout:
     @property
     def qualified(self) -> str:
         """``schema.table``, or the table alone."""
-        return self.table if self.schema is None else f"{self.schema}.{self.table}"
+        return full_name(self.schema, self.table)
 
     def check_header(self, header_size: int, offset: int) -> None:
         """Raises FramingError if the header of the row record at ``offset`` cannot hold the size array."""
@@ -101,7 +101,7 @@ class Layouts(dict[int, Layout]):
         for name in key or ():
             if name not in names:
                 raise ConfigError(f"key column {name!r} of {table!r} is not captured: captured are {', '.join(names)}")
-        qualified = table if schema is None else f"{schema}.{table}"
+        qualified = full_name(schema, table)
         sizes = _sizes_reader(qualified, columns, options.size_order, self)
         layout = self[label] = Layout(
             label,

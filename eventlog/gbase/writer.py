@@ -28,7 +28,7 @@ from eventlog.gbase.options import WriteOptions, parse_table_name
 from eventlog.gbase.packed import cuts_off
 from eventlog.gbase.records import BEGINTX, COMMTX, DELETE, INSERT, TRUNCATE, UPDAFT, UPDBEF
 from eventlog.gbase.values import TextOptions, codec
-from eventlog.model import Change, ChangeOp, Lob, Row, Value, old_key
+from eventlog.model import Change, ChangeOp, Lob, Row, Value, full_name, old_key
 
 _LONGEST_LVARCHAR: Final = 32739
 _MAX_DIGITS: Final = 32
@@ -262,7 +262,7 @@ class _Writer:
 
     def _described(self, schema: str | None, name: str) -> _Table:
         options = self._options
-        qualified = name if schema is None else f"{schema}.{name}"
+        qualified = full_name(schema, name)
         columns = self._columns(qualified, schema, name)
         label = self._labels.get((schema, name), self._labels.get((None, name)))
         if label is None or any(table.label == label for table in self._tables.values()):

@@ -44,7 +44,7 @@ from eventlog.linter.transactions import (
     typ_table,
     where,
 )
-from eventlog.model import Change, ChangeOp, Value, differing
+from eventlog.model import Change, ChangeOp, Value, differing, full_name
 
 
 def parse_place(value: Any) -> Sequence[str | None]:
@@ -302,7 +302,7 @@ class QueueReader:
             new = decode(target.attrs, part2) if typ == UPDATE else None
         except Exception as error:
             if self._options.on_row_error == "raise":
-                name = f"{target.schema}.{target.table}" if target.schema else target.table
+                name = full_name(target.schema, target.table)
                 column = error.column if isinstance(error, RowDecodeError) else None
                 raise RowDecodeError(
                     None if column is None else f"{name}.{column}",

@@ -26,7 +26,7 @@ from eventlog.linter.errors import RowEncodeError
 from eventlog.linter.reader import CODEC_CHARSET, DISPATCH_ATTRS, TABLES, TIMEZONE, named_tables, parse_place
 from eventlog.linter.rows import CHAR_WIDTHS, DATA_SIZE, MASK_64, Destination, QueueRow, from_utc, server_zone
 from eventlog.linter.transactions import COMMIT, DELETE, INSERT, ROLLBACK, UPDATE
-from eventlog.model import Change, ChangeOp, Row, Value, column_name
+from eventlog.model import Change, ChangeOp, Row, Value, column_name, full_name
 
 _FIRST_ADDRESS: Final = 24
 _HEADER: Final = 64
@@ -158,6 +158,7 @@ class WriterOptions:
 class _WrittenTable(NamedTuple):
     """A table as it is written."""
 
+    name: str
     attrs: TableAttrs
     destinations: tuple[Destination, ...]
     names: frozenset[str]
@@ -228,14 +229,12 @@ class QueueWriter:
         return self._next_number
 
     def _target(self, change: Change) -> _WrittenTable:
-        name = (change.schema, change.table)
-        target = self._targets.get(name)
+        target = self._targets.get((change.schema, change.table))
         if target is None:
-            attrs = self._described_as(change)
+            name, attrs = full_name(change.schema, change.table), self._described_as(change)
             if attrs is None:
                 raise SchemaMissing(
-                    f"table {_shown(change)} is not described; "
-                    "give its columns with dispatch_attrs and tables, or with catalog"
+                    f"table {name} is not described; give its columns with dispatch_attrs and tables, or with catalog"
                 )
             destinations = [
                 checked_destination(
@@ -246,7 +245,8 @@ class QueueWriter:
                 for server, owner, table in self._options.destinations
             ]
             names = frozenset(column.name for column in attrs.columns)
-            target = self._targets[name] = _WrittenTable(attrs, tuple(dict.fromkeys(destinations)), names)
+            target = _WrittenTable(name, attrs, tuple(dict.fromkeys(destinations)), names)
+            self._targets[change.schema, change.table] = target
         return target
 
     def _described_as(self, change: Change) -> TableAttrs | None:
@@ -264,13 +264,13 @@ class QueueWriter:
         new: dict[str, Value] | None = None
         if change.op is ChangeOp.DELETE:
             if change.before is None and change.key is None:
-                raise _no_codec(change)
+                raise _no_codec(target)
             known = {**dict(change.key or ()), **(change.before or {})}
             typ, old = DELETE, self._row({**dict.fromkeys(target.names), **known}, change, target)
         elif change.after is None:
             if "part1" in change.extras:
-                raise _no_codec(change)
-            raise NeedsQueryBack(f"a change of {_shown(change)} has no row: read it with a connection to its database")
+                raise _no_codec(target)
+            raise NeedsQueryBack(f"a change of {target.name} has no row: read it with a connection to its database")
         else:
             after = {**dict(change.key or ()), **change.after}
             images = [after] if change.op is not ChangeOp.UPDATE else [after, change.before or {}]
@@ -291,7 +291,7 @@ class QueueWriter:
         unknown = row.keys() - target.names
         if unknown:
             raise NotExpressible(
-                f"{change.op} of {_shown(change)} has the column {min(unknown)!r}, which its description does not list"
+                f"{change.op} of {target.name} has the column {min(unknown)!r}, which its description does not list"
             )
 
         def truncated(column: str) -> None:
@@ -311,14 +311,14 @@ class QueueWriter:
             return self._encode(target.attrs, row)
         except RowEncodeError as error:
             column = None if error.column is None else column_name(change, error.column)
-            raise RowEncodeError(column, f"{change.op} of {_shown(change)}: {error}") from error
+            raise RowEncodeError(column, f"{change.op} of {target.name}: {error}") from error
 
     # --- TRUNCATE -----------------------------------------------------------------------------------------------------
 
     def _deletes(self, change: Change, target: _WrittenTable) -> list[Written]:
         if self._options.truncate == "raise":
             raise NotExpressible(
-                f"TRUNCATE of {_shown(change)}: a Linter queue has no such operation; with truncate = deletes it is "
+                f"TRUNCATE of {target.name}: a Linter queue has no such operation; with truncate = deletes it is "
                 "written as one DELETE for each row that was written before"
             )
         rows = self._known.pop(target.attrs.tabnum, {})
@@ -360,9 +360,5 @@ def _described(options: WriterOptions) -> dict[tuple[str | None, str], TableAttr
     return tables
 
 
-def _no_codec(change: Change) -> NeedsRowCodec:
-    return NeedsRowCodec(f"a change of {_shown(change)} has its row as an image only: read it with a row codec")
-
-
-def _shown(change: Change) -> str:
-    return change.table if change.schema is None else f"{change.schema}.{change.table}"
+def _no_codec(target: _WrittenTable) -> NeedsRowCodec:
+    return NeedsRowCodec(f"a change of {target.name} has its row as an image only: read it with a row codec")

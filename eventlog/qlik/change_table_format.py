@@ -15,8 +15,8 @@ from eventlog.changes.format import Format, Report
 from eventlog.core.options import parse_options
 from eventlog.errors import FormatError, NotExpressible
 from eventlog.files.lines import spooled
-from eventlog.model import Change
-from eventlog.qlik.change_table_options import Described, ReadOptions, WriteOptions, described, full_name
+from eventlog.model import Change, full_name
+from eventlog.qlik.change_table_options import Described, ReadOptions, WriteOptions, described
 from eventlog.qlik.change_tables import TargetTable, rows_of, target_table
 from eventlog.qlik.columns import ColumnsSeen, QlikColumn
 from eventlog.qlik.stored_tables import Store, WriteRows, changes_in, finish, table_writer

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 from eventlog.changes.catalog_file import CATALOG, CatalogOption, database_of
 from eventlog.core.options import FLAG, OBJECT, STRING, Kind, Option, check, choice, integer, option, shared
 from eventlog.errors import ConfigError
+from eventlog.model import full_name
 from eventlog.qlik.change_rows import DEFAULT_HEADERS, check_headers
 from eventlog.qlik.columns import QlikColumn, columns_from_json, columns_of, key_of
 from eventlog.qlik.control_tables import Partitioning
@@ -158,8 +159,3 @@ def _catalogued(catalog: CatalogOption) -> dict[str, Described]:
         return {}
     columns = {full_name(database.schema, table.name): columns_of(table) for table in database.tables}
     return {name: Described(each, key_of(each) or None) for name, each in columns.items()}
-
-
-def full_name(schema: str | None, table: str) -> str:
-    """``<schema>.<table>``, the name that options know a table by."""
-    return table if schema is None else f"{schema}.{table}"

@@ -14,9 +14,10 @@ from psycopg.sql import SQL, Identifier
 from sqlalchemy.sql.elements import quoted_name
 
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, FormatError
+from eventlog.model import full_name
 from eventlog.qlik import sequence
 from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, TableLayout, header_name, read_layout
-from eventlog.qlik.change_table_options import WriteOptions, full_name
+from eventlog.qlik.change_table_options import WriteOptions
 from eventlog.qlik.change_tables import key_from_deletes
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.control_tables import CONTROL_COLUMNS, CONTROL_TABLE, ControlRow

@@ -41,8 +41,9 @@ from eventlog.files.tabular import (
     read_rows,
     refuse_packed,
 )
+from eventlog.model import full_name
 from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, TableLayout, header_name, row_order
-from eventlog.qlik.change_table_options import FILE_FORMATS, Described, ReadOptions, WriteOptions, full_name
+from eventlog.qlik.change_table_options import FILE_FORMATS, Described, ReadOptions, WriteOptions
 from eventlog.qlik.change_tables import key_from_deletes
 from eventlog.qlik.columns import QlikColumn, key_of
 from eventlog.qlik.control_tables import CONTROL_COLUMNS, CONTROL_TABLE, HISTORY_TABLE, ControlRow, DdlEntry, entry_of
@@ -84,7 +85,7 @@ class TableFiles(NamedTuple):
 def file_name(schema: str | None, table: str) -> str:
     """The name of a table in file names, without suffix. Raises NotExpressible for half a character."""
     try:
-        (table if schema is None else f"{schema}.{table}").encode()
+        full_name(schema, table).encode()
     except UnicodeEncodeError:
         raise NotExpressible(f"the name of {full_name(schema, table)!r} cannot be written in UTF-8") from None
     return ".".join(_encoded(name) for name in (schema, table) if name is not None)

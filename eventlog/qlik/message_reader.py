@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, cast
 from eventlog.changes.format import Report
 from eventlog.core.typed import whole_number
 from eventlog.errors import UnknownOperation, shown
-from eventlog.model import Change, ChangeOp, Row, Value, differing
+from eventlog.model import Change, ChangeOp, Row, Value, differing, full_name
 from eventlog.qlik import avro, masks
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.envelope import DATA, MAGIC, METADATA, Envelope, Message, open_avro, open_json, open_text
@@ -138,7 +138,7 @@ class MessageReader:
             name = self._names(_finder(envelope.message, has_envelope=True), None, message.topic)
         except BadEnvelope:
             return False
-        return name not in self._newest and _full_name(*name) in self._options.columns
+        return name not in self._newest and full_name(*name) in self._options.columns
 
     # --- metadata ---
 
@@ -222,7 +222,7 @@ class MessageReader:
         key = schema, name, fields if has_schema or (schema, name) not in self._newest else None
         known = self._seen.get(key)
         if known is None:
-            option_columns = self._options.columns_of(_full_name(*key[:2]))
+            option_columns = self._options.columns_of(full_name(*key[:2]))
             if option_columns is not None and not has_schema:
                 known = _described(MessageTable(schema, name, option_columns))
             elif option_columns is None and key[2] is None:
@@ -451,10 +451,6 @@ def _key(key: Sequence[str], after: Row | None, before: Row | None) -> tuple[tup
         if key and image is not None and all(name in image for name in key):
             return tuple((name, image[name]) for name in key)
     return None
-
-
-def _full_name(schema: str | None, table: str) -> str:
-    return table if schema is None else f"{schema}.{table}"
 
 
 def _unknown_schema(schema_id: str | None, when: str, waiting: int) -> UnknownSchema:

@@ -16,7 +16,7 @@ from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.events import Outgoing
 from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, FormatError, NeedsQueryBack, NeedsRowCodec, NotExpressible, RowError
-from eventlog.model import ALL, Change, ChangeOp, Operation, Row, differing
+from eventlog.model import ALL, Change, ChangeOp, Operation, Row, differing, full_name
 from eventlog.qlik import avro, masks, message_template, metadata
 from eventlog.qlik.columns import TEXT_TYPES, QlikColumn, columns_from_json
 from eventlog.qlik.envelope import (
@@ -98,7 +98,7 @@ class MessageWriter:
         self._utc_now = utc_now
         if (registry is None) == (options.metadata == "registry"):
             raise ConfigError("metadata = registry of the Qlik messages needs a registry, and only that takes one")
-        self._given = {name: columns_from_json(each, what=name) for name, each in options.columns.items()}
+        self._described = {name: columns_from_json(each, what=name) for name, each in options.columns.items()}
         self.columns: Mapping[str, tuple[QlikColumn, ...]] = columns or {}
         self._learnt: dict[tuple[str | None, str], LearntColumns] = {}
         self._forms: dict[tuple[str | None, str], _Form] = {}
@@ -160,9 +160,9 @@ class MessageWriter:
             columns = form.columns or self.columns.get(form.full_name)
             if columns is form.table.columns:  # as nearly always
                 return form
-        full_name = change.table if change.schema is None else f"{change.schema}.{change.table}"
-        given = self._given.get(full_name)
-        columns = given or self.columns.get(full_name)
+        table = full_name(change.schema, change.table)
+        described = self._described.get(table)
+        columns = described or self.columns.get(table)
         if columns is None:
             learnt = self._learnt.setdefault(name, LearntColumns())
             learnt.learn(change)
@@ -170,11 +170,11 @@ class MessageWriter:
         if form is not None and form.table.columns == columns:
             return form
         version = 1 if form is None else form.table.version + 1
-        form = self._forms[name] = self._formed(MessageTable(change.schema, change.table, columns, version), given)
+        form = self._forms[name] = self._formed(MessageTable(change.schema, change.table, columns, version), described)
         self.generation += 1
         return form
 
-    def _formed(self, table: MessageTable, given: tuple[QlikColumn, ...] | None) -> _Form:
+    def _formed(self, table: MessageTable, described: tuple[QlikColumn, ...] | None) -> _Form:
         options = self._options
         masks.check_capacity(table.layout)
         topic = topic_of(table.schema, table.name) if options.topic is None else checked_topic(options.topic)
@@ -185,7 +185,7 @@ class MessageWriter:
         key_of = self._key_of(table, topic)
         return _Form(
             table,
-            given,
+            described,
             table.full_name,
             topic,
             self._coding(table, topic, schema),

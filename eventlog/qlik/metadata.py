@@ -15,7 +15,7 @@ from typing import Any, Final
 from eventlog.core.typed import whole_number
 from eventlog.errors import FormatError, NotExpressible, shown
 from eventlog.files.lines import parsed_json
-from eventlog.model import Change
+from eventlog.model import Change, full_name
 from eventlog.qlik import masks
 from eventlog.qlik.columns import TYPES, QlikColumn, infer_columns, infer_type, key_of, lobs_of
 from eventlog.qlik.errors import BadMetadata
@@ -32,7 +32,7 @@ _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_]")
 
 def topic_of(schema: str | None, table: str) -> str:
     """The topic of a table, ``<schema>.<table>``. Raises NotExpressible if it is too long."""
-    return checked_topic(table if schema is None else f"{schema}.{table}")
+    return checked_topic(full_name(schema, table))
 
 
 def checked_topic(name: str) -> str:
@@ -97,7 +97,7 @@ class MessageTable:
     @property
     def full_name(self) -> str:
         """``<schema>.<table>``, the name that options know it by."""
-        return self.name if self.schema is None else f"{self.schema}.{self.name}"
+        return full_name(self.schema, self.name)
 
 
 class LearntColumns:

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, Protocol
 from eventlog.changes.format import Report
 from eventlog.errors import FormatError, with_location
 from eventlog.files.tabular import format_of
-from eventlog.model import Change
+from eventlog.model import Change, full_name
 from eventlog.qlik.change_rows import (
     ChangeRow,
     RowReader,
@@ -25,7 +25,7 @@ from eventlog.qlik.change_rows import (
     row_reader,
     row_writer,
 )
-from eventlog.qlik.change_table_options import Described, ReadOptions, WriteOptions, described, full_name
+from eventlog.qlik.change_table_options import Described, ReadOptions, WriteOptions, described
 from eventlog.qlik.change_tables import SourceTable, changes_of_rows
 from eventlog.qlik.columns import QlikColumn, lobs_of
 from eventlog.qlik.control_tables import (

@@ -21,11 +21,11 @@ from eventlog.core.events import READS, CurrentRow, Decided, Decision, QueryBack
 from eventlog.core.fold import object_of
 from eventlog.core.typed import is_multi_valued
 from eventlog.errors import FormatError, NotExpressible, RowError, ValueRange, shown
-from eventlog.model import Change, ChangeOp, LogRow, Operation
+from eventlog.model import Change, ChangeOp, LogRow, Operation, full_name
 from eventlog.publisher.qlik_messages import class_columns
 from eventlog.qlik import masks
 from eventlog.qlik.change_rows import TableLayout, new_layout
-from eventlog.qlik.change_table_options import WriteOptions, full_name
+from eventlog.qlik.change_table_options import WriteOptions
 from eventlog.qlik.change_tables import TargetTable, images_of, target_table
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.file_tables import file_name
