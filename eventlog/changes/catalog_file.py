@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from eventlog.core.catalog import Column, Database, ForeignKey, Table
-from eventlog.core.options import Kind, Option
+from eventlog.core.options import Kind, Option, instance_of
 from eventlog.core.values import parse_type
 from eventlog.errors import ConfigError, with_location
 
@@ -17,14 +17,10 @@ CatalogOption: TypeAlias = str | Database | Mapping[str, Any] | None
 """A JSON catalogue: its path, its content (the form of the ``database`` member of spec/xds.md 9), or what it means."""
 
 
-def _parse_catalog(value: Any) -> CatalogOption:
-    if not isinstance(value, str | Database | Mapping):
-        raise ValueError  # noqa: TRY004 - every kind raises ValueError
-    return value
-
-
 CATALOG: Final = Option(
-    None, Kind(_parse_catalog, "a path, or an object"), "JSON catalogue of the tables: their columns, types and keys"
+    None,
+    Kind(instance_of(str, Database, Mapping), "a path, or an object"),
+    "JSON catalogue of the tables: their columns, types and keys",
 )
 
 

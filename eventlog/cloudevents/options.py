@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from eventlog.changes.catalog_file import CATALOG, CatalogOption
 from eventlog.core import parameters
-from eventlog.core.options import TEXT, Kind, Option, check, choice, shared
+from eventlog.core.options import TEXT, CheckedOptions, Kind, Option, choice, shared
 
 STRUCTURED: Final = "structured"
 BATCHED: Final = "batched"
@@ -66,17 +66,14 @@ EVENT_TYPE: Final = Option(
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOptions:
+class ReadOptions(CheckedOptions):
     """Options of the reader: by the catalogue it makes dates, decimals, bytes and so on of texts."""
 
     catalog: CatalogOption = shared(CATALOG)
 
-    def __post_init__(self) -> None:
-        check(self)
-
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(CheckedOptions):
     """Options of the writer. Raises ConfigError."""
 
     catalog: CatalogOption = shared(CATALOG)
@@ -87,9 +84,6 @@ class WriteOptions:
     source: str = shared(SOURCE, default="/eventlog", about="source of the events")
     event_type: str = shared(EVENT_TYPE)
     batch_size: int = shared(parameters.BATCH_SIZE)
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 _DEFAULT_MODES: Final[Mapping[str, str]] = {"http": BATCHED, "python": BATCHED, "kafka": BINARY}

@@ -94,7 +94,7 @@ Options = TypeVar("Options")
 
 
 def parse_options(kind: type[Options], values: Mapping[str, Any], whose: str) -> Options:
-    """Values by name as the options class ``kind``, which calls ``check``. ``whose`` options they are begins messages.
+    """Values by name as ``CheckedOptions`` of this kind. ``whose`` options they are begins messages.
 
     Raises one ConfigError for all names that are not known and all values that are not allowed.
     """
@@ -118,19 +118,23 @@ def parse_all_options(kinds: Sequence[type], values: Mapping[str, Any], whose: s
     return parsed
 
 
-def check(options: Any) -> None:
-    """Put every value as its kind reads it, for ``__post_init__`` of an options class.
+class CheckedOptions:
+    """Base of options classes that put every value as its kind reads it.
 
     Raises one ConfigError for all values that are not allowed.
     """
-    errors: list[ConfigError] = []
-    for name, declared in options_of(type(options)).items():
-        try:
-            object.__setattr__(options, name, parse_value(declared, getattr(options, name), name))
-        except ConfigError as error:
-            errors.append(error)
-    if errors:
-        raise together(errors)
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        errors: list[ConfigError] = []
+        for name, declared in options_of(type(self)).items():
+            try:
+                object.__setattr__(self, name, parse_value(declared, getattr(self, name), name))
+            except ConfigError as error:
+                errors.append(error)
+        if errors:
+            raise together(errors)
 
 
 def parse_value(declared: Option, value: Any, name: str) -> Any:
@@ -228,10 +232,18 @@ def choice(*values: str | int) -> Kind:
     return Kind(parse, " | ".join(map(str, values)))
 
 
-def _parse_string(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError  # noqa: TRY004 - every kind raises ValueError
-    return value
+def instance_of(*types: type) -> Callable[[Any], Any]:
+    """Values of these types, taken as they are. The function raises ValueError for others."""
+
+    def parse(value: Any) -> Any:
+        if not isinstance(value, types):
+            raise ValueError  # noqa: TRY004 - every kind raises ValueError
+        return value
+
+    return parse
+
+
+_parse_string: Final[Callable[[Any], str]] = instance_of(str)
 
 
 def _parse_text(value: Any) -> str:
@@ -247,12 +259,6 @@ def parse_name(value: Any) -> str:
     if not name or "\0" in name:
         raise ValueError
     return name
-
-
-def _parse_flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError  # noqa: TRY004
-    return value
 
 
 def _parse_path(value: Any) -> Path:
@@ -273,15 +279,7 @@ def parse_names(value: Any) -> tuple[str, ...]:
 
 
 def _parse_texts(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple):
-        raise ValueError  # noqa: TRY004
-    return tuple(map(_parse_string, value))
-
-
-def _parse_object(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ValueError  # noqa: TRY004
-    return value
+    return tuple(map(_parse_string, instance_of(list, tuple)(value)))
 
 
 def _parse_function(value: Any) -> Any:
@@ -313,7 +311,7 @@ def object_of(kind: Kind, legal: str) -> Kind:
     """Objects whose values are of a kind."""
 
     def parse(value: Any) -> dict[Any, Any]:
-        return {name: kind.parse(one) for name, one in _parse_object(value).items()}
+        return {name: kind.parse(one) for name, one in OBJECT.parse(value).items()}
 
     return Kind(parse, legal, json.loads)
 
@@ -321,7 +319,7 @@ def object_of(kind: Kind, legal: str) -> Kind:
 ANY: Final = Kind(lambda value: value, "any value")
 STRING: Final = Kind(_parse_string, "a text")
 TEXT: Final = Kind(_parse_text, "text that is not empty")
-FLAG: Final = Kind(_parse_flag, "true | false", json.loads)
+FLAG: Final = Kind(instance_of(bool), "true | false", json.loads)
 BOOLEAN: Final = Kind(parse_boolean, "1 yes true / 0 no false")
 PATH: Final = Kind(_parse_path, "a path")
 ZONE: Final = Kind(_parse_zone, "UTC or a zone such as Europe/Berlin")
@@ -329,7 +327,7 @@ CHARSET: Final = Kind(_parse_charset, "the name of a character set")
 FUNCTION: Final = Kind(_parse_function, "a function")
 NAMES: Final = Kind(parse_names, "a list of names, or text with the separators ; , blank; no name twice")
 TEXTS: Final = Kind(_parse_texts, "a list of texts", json.loads)
-OBJECT: Final = Kind(_parse_object, "an object", json.loads)
+OBJECT: Final = Kind(instance_of(Mapping), "an object", json.loads)
 TEXT_OBJECT: Final = object_of(STRING, "an object of texts")
 LIST_OBJECT: Final = object_of(TEXTS, "an object of lists of texts")
 

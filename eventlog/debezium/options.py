@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from eventlog.changes.catalog_file import CATALOG, CatalogOption
 from eventlog.changes.keys import Complete
-from eventlog.core.options import FLAG, FUNCTION, LIST_OBJECT, Kind, Option, check, choice, option, shared
+from eventlog.core.options import FLAG, FUNCTION, LIST_OBJECT, CheckedOptions, Kind, Option, choice, option, shared
 
 PLACEHOLDER: Final = "__debezium_unavailable_value"
 """Debezium's default of ``unavailable.value.placeholder``."""
@@ -42,7 +42,7 @@ _UNAVAILABLE: Final = Option(
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOptions:
+class ReadOptions(CheckedOptions):
     """Options of the reader. The two modes count for events without schema. Raises ConfigError."""
 
     catalog: CatalogOption = shared(CATALOG)
@@ -53,16 +53,13 @@ class ReadOptions:
     time_precision_mode: str = shared(_TIMES)
     unavailable_value_placeholder: str = shared(_UNAVAILABLE)
 
-    def __post_init__(self) -> None:
-        check(self)
-
     def key_of(self, schema: str | None, table: str) -> Sequence[str] | None:
         """The key columns that the options give a table, None = unknown."""
         return self.keys.get(f"{schema}.{table}") or self.keys.get(table)
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(CheckedOptions):
     """Options of the writer, those of [format] among them. Raises ConfigError."""
 
     topic_prefix: str = option("eventlog", _TOPIC, "first part of topics and name of the source: topic.prefix")
@@ -85,6 +82,3 @@ class WriteOptions:
         "what a line of a file holds: topic, key and value of a record, or its value alone",
     )
     topic: str | None = option(None, _TOPIC, "one topic for all tables; default: <prefix>.<schema>.<table>")
-
-    def __post_init__(self) -> None:
-        check(self)

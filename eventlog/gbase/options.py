@@ -18,9 +18,9 @@ from eventlog.core.options import (
     OBJECT,
     STRING,
     TEXT_OBJECT,
+    CheckedOptions,
     Kind,
     Option,
-    check,
     choice,
     integer,
     option,
@@ -113,7 +113,7 @@ _MAX_RECORD: Final = Option(DEFAULT_MAX_RECORD, integer(1), "largest record, in 
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOptions:
+class ReadOptions(CheckedOptions):
     """How a stream is read (spec/gbase-cdc.md 3.2 to 4). Raises ConfigError."""
 
     labels: Mapping[int | str, str] = shared(_LABELS)
@@ -132,9 +132,6 @@ class ReadOptions:
     restart: Token | Mapping[str, str | None] | str | None = option(
         None, Kind(Token.of, "a restart token"), "token of the last run, to go on from"
     )
-
-    def __post_init__(self) -> None:
-        check(self)
 
     @property
     def text(self) -> TextOptions:
@@ -171,7 +168,7 @@ def _parse_user_ids(value: Any) -> Mapping[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(CheckedOptions):
     """How a stream is written (spec/gbase-cdc.md 3.2, 3.3). Raises ConfigError.
 
     The order of ``labels`` is that of the tables' TABSCHEM records.
@@ -190,6 +187,3 @@ class WriteOptions:
     )
     first_sequence: int = option(1 << 32 | 0x18, integer(1, (1 << 63) - 1), "sequence of the first record")
     max_record: int = shared(_MAX_RECORD)
-
-    def __post_init__(self) -> None:
-        check(self)

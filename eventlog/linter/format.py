@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from eventlog.changes.catalog_file import CATALOG, CatalogOption
 from eventlog.changes.format import Format, Report
-from eventlog.core.options import STRING, Option, check, integer, option, parse_all_options, shared
+from eventlog.core.options import STRING, CheckedOptions, Option, integer, option, parse_all_options, shared
 from eventlog.errors import ConfigError, FormatError, with_location
 from eventlog.files import tabular
 from eventlog.files.atomic import directory_of, whole_path
@@ -198,7 +198,7 @@ _SCHEMA: Final = Option(None, STRING, "schema of these two tables")
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOptions:
+class SourceOptions(CheckedOptions):
     """Options of a source beside those of the reader.
 
     ``catalog`` may be given, since a conversion gives it to both sides: a queue describes its tables itself.
@@ -212,12 +212,9 @@ class SourceOptions:
     batch_rows: int = option(10_000, integer(1), "rows that are read from a database at once")
     catalog: CatalogOption = shared(CATALOG)
 
-    def __post_init__(self) -> None:
-        check(self)
-
 
 @dataclass(frozen=True, slots=True)
-class TargetOptions:
+class TargetOptions(CheckedOptions):
     """Options of a target beside those of the writer. The tables of a database are made if they are not there."""
 
     files: str = option("csv", STRING, "form of the files in a directory: csv, jsonl or parquet")
@@ -225,9 +222,6 @@ class TargetOptions:
     queue_table: str = shared(_QUEUE_TABLE)
     attrs_table: str = shared(_ATTRS_TABLE)
     schema: str | None = shared(_SCHEMA)
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:

@@ -13,9 +13,9 @@ from eventlog.core.options import (
     OBJECT,
     STRING,
     TEXT_OBJECT,
+    CheckedOptions,
     Kind,
     Option,
-    check,
     choice,
     number,
     option,
@@ -83,7 +83,7 @@ CODEC_CHARSET: Final = Option("utf-8", CHARSET, "character set of the emulator's
 
 
 @dataclass(frozen=True, slots=True)
-class ReaderOptions:
+class ReaderOptions(CheckedOptions):
     """The reader's options under the names of spec/linter-queue.md. Raises ConfigError."""
 
     typ_table: str = option("fields", choice(FIELDS.name, PROSE.name), "table of TYP that the server uses")
@@ -110,7 +110,7 @@ class ReaderOptions:
     blob_operations: str = option("skip", choice("skip", "raise"), "what happens to operations on a BLOB alone")
 
     def __post_init__(self) -> None:
-        check(self)
+        CheckedOptions.__post_init__(self)
         if self.restart is not None:
             place_of_token(self.restart, self.order_by)
 

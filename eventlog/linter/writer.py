@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from eventlog.changes.catalog_file import CATALOG, CatalogOption, database_of
 from eventlog.changes.format import Report
 from eventlog.changes.keys import Complete, Key, completed, transactions
-from eventlog.core.options import ANY, FUNCTION, STRING, Kind, check, choice, integer, option, shared
+from eventlog.core.options import ANY, FUNCTION, STRING, CheckedOptions, Kind, choice, integer, option, shared
 from eventlog.errors import (
     ConfigError,
     FormatError,
@@ -128,7 +128,7 @@ def _parse_destinations(value: Any) -> Sequence[Sequence[str | None]]:
 
 
 @dataclass(frozen=True, slots=True)
-class WriterOptions:
+class WriterOptions(CheckedOptions):
     """The writer's options, those of spec/linter-queue.md 8 under its names. Raises ConfigError.
 
     The tables are described by ``dispatch_attrs`` with their names in ``tables``; those that are not by ``catalog``,
@@ -150,9 +150,6 @@ class WriterOptions:
     )  # fmt: skip
     dbnode: str = option("EVENTLOG", STRING, "value of the column DBNODE")
     channel: int = option(0, integer(), "value of the column CHANNEL")
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 class _WrittenTable(NamedTuple):

@@ -12,7 +12,7 @@ from eventlog.changes.catalog_file import CATALOG, CatalogOption, database_of
 from eventlog.changes.format import Format, Report
 from eventlog.changes.json_form import typed_change
 from eventlog.core.catalog import build_catalog
-from eventlog.core.options import check, parse_options, shared
+from eventlog.core.options import CheckedOptions, parse_options, shared
 from eventlog.errors import FormatError
 from eventlog.files.atomic import whole_file
 from eventlog.files.lines import numbered_lines, text_of
@@ -20,15 +20,12 @@ from eventlog.model import Change
 
 
 @dataclass(frozen=True, slots=True)
-class JsonlOptions:
+class JsonlOptions(CheckedOptions):
     """By the catalogue the reader makes dates, decimals and so on of texts. The writer takes it, as every format does,
     and does not use it: values say their types.
     """
 
     catalog: CatalogOption = shared(CATALOG)
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:

@@ -18,9 +18,9 @@ from eventlog.core.options import (
     STRING,
     TEXT_OBJECT,
     TEXTS,
+    CheckedOptions,
     Kind,
     Option,
-    check,
     integer,
     option,
     parse_options,
@@ -51,7 +51,7 @@ _FILE_FORMAT: Final = Option(None, STRING, "form of the file, if its name does n
 
 
 @dataclass(frozen=True, slots=True)
-class LogReaderOptions:
+class LogReaderOptions(CheckedOptions):
     """Options of the reader; those of spec/event-log.md 9 under their names there.
 
     The tables are those of ``catalog``, else of the database, else everything is text.
@@ -77,12 +77,9 @@ class LogReaderOptions:
     sort: bool = option(False, FLAG, "the file is not in the order of record_id: sort it in memory")
     file_format: str | None = shared(_FILE_FORMAT)
 
-    def __post_init__(self) -> None:
-        check(self)
-
 
 @dataclass(frozen=True, slots=True)
-class LogWriterOptions:
+class LogWriterOptions(CheckedOptions):
     """Options of the writer (spec/triggers.md 1)."""
 
     style: str = option("field", STRING, "what is logged of a change, as the style of a watch")
@@ -100,9 +97,6 @@ class LogWriterOptions:
     column_map: Mapping[str, str] | None = shared(_COLUMN_MAP)
     column_sort: str = shared(parameters.COLUMN_SORT)
     file_format: str | None = shared(_FILE_FORMAT)
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:

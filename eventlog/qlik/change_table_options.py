@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
 from eventlog.changes.catalog_file import CATALOG, CatalogOption, database_of
-from eventlog.core.options import FLAG, OBJECT, STRING, Kind, Option, check, choice, integer, option, shared
+from eventlog.core.options import FLAG, OBJECT, STRING, CheckedOptions, Kind, Option, choice, integer, option, shared
 from eventlog.errors import ConfigError
 from eventlog.model import full_name
 from eventlog.qlik.change_rows import DEFAULT_HEADERS, check_headers
@@ -51,7 +51,7 @@ _MASK_OFFSET: Final = Option(None, integer(0, _WIDEST_OFFSET), "columns before t
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOptions:
+class ReadOptions(CheckedOptions):
     """Options of the reader. Raises ConfigError.
 
     ``tables`` says which tables are read; without it all tables are, values as they are stored, the key from the masks
@@ -76,12 +76,9 @@ class ReadOptions:
     task: str | None = option(None, STRING, "name of the task, which each change carries in its extras")
     file_format: str | None = option(None, choice(*FILE_FORMATS), "read only files of this format")
 
-    def __post_init__(self) -> None:
-        check(self)
-
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(CheckedOptions):
     """Options of the writer. Raises ConfigError.
 
     A table that neither ``tables`` nor ``catalog`` describes has the columns that its changes show, for which they are
@@ -109,7 +106,7 @@ class WriteOptions:
     file_format: str = option("csv", choice(*FILE_FORMATS), "form of the files")
 
     def __post_init__(self) -> None:
-        check(self)
+        CheckedOptions.__post_init__(self)
         self.partitioning()
 
     def partitioning(self) -> Partitioning | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from eventlog.core.options import FLAG, OBJECT, STRING, Kind, check, choice, number, option
+from eventlog.core.options import FLAG, OBJECT, STRING, CheckedOptions, Kind, choice, number, option
 from eventlog.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _NULLABLE: Final = Kind(lambda value: None if value is None else STRING.parse(va
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOptions:
+class ReadOptions(CheckedOptions):
     """Options of the reader. Raises ConfigError."""
 
     schema: str | None = option(None, STRING, "schema of messages if nothing else says it: message, metadata, topic")
@@ -59,9 +59,6 @@ class ReadOptions:
     follow: bool = option(False, FLAG, "wait for more at the end of a topic")
     properties: Mapping[str, Any] = option({}, _PROPERTIES, "settings of librdkafka")
 
-    def __post_init__(self) -> None:
-        check(self)
-
     def columns_of(self, full_name: str) -> tuple[QlikColumn, ...] | None:
         """The columns that the options give a table, None if they do not name it. Raises ConfigError."""
         from eventlog.qlik.columns import columns_from_json
@@ -71,7 +68,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(CheckedOptions):
     """Options of the writer, those of [format] among them. Raises ConfigError."""
 
     encoding: str = option("json", choice("json", "avro"), "encoding of the messages")
@@ -103,7 +100,7 @@ class WriteOptions:
     properties: Mapping[str, Any] = option({}, _PROPERTIES, "settings of librdkafka")
 
     def __post_init__(self) -> None:
-        check(self)
+        CheckedOptions.__post_init__(self)
         if self.metadata == "registry" and self.encoding != "avro":
             raise ConfigError("metadata = registry is for encoding = avro only; set encoding, or metadata = publish")
 

@@ -16,7 +16,7 @@ from eventlog.changes.from_events import event_to_change
 from eventlog.changes.to_events import EventWriting, change_to_events
 from eventlog.core import parameters
 from eventlog.core.catalog import Catalog, build_catalog
-from eventlog.core.options import STRING, check, choice, integer, option, parse_options, shared
+from eventlog.core.options import STRING, CheckedOptions, choice, integer, option, parse_options, shared
 from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, FormatError, XdsError
 from eventlog.files.atomic import whole_directory, whole_file
@@ -29,7 +29,7 @@ _HIGHEST_LIMIT: Final = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentReaderOptions:
+class DocumentReaderOptions(CheckedOptions):
     """Options of the reader; those of spec/event-log.md 9 say how the documents were written."""
 
     catalog: CatalogOption = shared(CATALOG)
@@ -41,12 +41,9 @@ class DocumentReaderOptions:
     referential: str = shared(parameters.REFERENTIAL)
     limit: int = option(DEFAULT_LIMIT, integer(1, _HIGHEST_LIMIT), "bytes of the largest document")
 
-    def __post_init__(self) -> None:
-        check(self)
-
 
 @dataclass(frozen=True, slots=True)
-class DocumentWriterOptions:
+class DocumentWriterOptions(CheckedOptions):
     """Options of the writer, those of spec/event-log.md 9 under their names there."""
 
     catalog: CatalogOption = shared(CATALOG)
@@ -63,9 +60,6 @@ class DocumentWriterOptions:
     form: str = option("lines", choice("lines", "directory"), "an envelope a line, or an envelope a file")
     indent: int = shared(parameters.INDENT)
     existing_keys: Any = shared(EXISTING_KEYS)
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from eventlog.cloudevents.options import EVENT_TYPE, SOURCE, STRUCTURED
 from eventlog.config.load import Config
 from eventlog.core.events import Decided, Outgoing, QueryBack, build_event
-from eventlog.core.options import check, parse_options, same_fields, shared
+from eventlog.core.options import CheckedOptions, parse_options, same_fields, shared
 from eventlog.model import LogRow
 from eventlog.publisher.cloudevents import CloudEvents, source_of
 from eventlog.publisher.open import value_options
@@ -25,14 +25,11 @@ FORMS: Final = ("lines",)
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class Options(CheckedOptions):
     """Those of ``[format]`` that files of events have. Raises ConfigError."""
 
     source: str | None = shared(SOURCE)
     event_type: str = shared(EVENT_TYPE)
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 def read_options(config: Config, options: Mapping[str, Any], form: str) -> Options:
