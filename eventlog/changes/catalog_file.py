@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from eventlog.core.catalog import Column, Database, ForeignKey, Table
+from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, Table, build_catalog
 from eventlog.core.options import Kind, Option, instance_of
 from eventlog.core.values import parse_type
 from eventlog.errors import ConfigError, with_location
@@ -34,6 +34,14 @@ def database_of(option: CatalogOption) -> Database | None:
         return database_from_json(read_catalog(Path(option)))
     except ConfigError as error:
         raise ConfigError(f"{option}: {error}") from None
+
+
+def catalog_of(option: CatalogOption, **building: Any) -> Catalog | None:
+    """The classes of the tables that the option ``catalog`` names, None without it. ``building``: more for
+    ``build_catalog``. Raises ConfigError.
+    """
+    database = database_of(option)
+    return None if database is None else build_catalog(database, **building)
 
 
 def read_catalog(path: Path) -> Mapping[str, Any]:

@@ -6,9 +6,9 @@ Each format's package holds one ``FORMAT``; ``eventlog.conversion`` knows them b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from eventlog.changes.keys import Key, class_of
 from eventlog.core.catalog import Catalog
@@ -68,6 +68,29 @@ class Format:
     write: Write
     reader_options: tuple[type, ...]
     writer_options: tuple[type, ...]
+
+
+Written = TypeVar("Written")
+
+
+def written(
+    changes: Iterable[Change], write: Callable[[Change, str], Sequence[Written]], report: Report
+) -> Iterator[Written]:
+    """What ``write`` makes of each change and its id, one after the other; a change that it refuses is passed over.
+
+    The id is the position of the change, or its number if it has none.
+    """
+    for number, change in enumerate(changes, 1):
+        try:
+            parts = write(change, str(number) if change.position is None else change.position)
+        except FormatError as error:
+            report.skip(error)
+            continue
+        if parts:
+            report.written += 1
+        else:
+            report.count("changes_nothing")
+        yield from parts
 
 
 # --- an option that formats share -------------------------------------------------------------------------------------

@@ -11,18 +11,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from eventlog.changes.catalog_file import database_of
-from eventlog.changes.format import Format, Report
+from eventlog.changes.catalog_file import catalog_of
+from eventlog.changes.format import Format, Report, written
 from eventlog.changes.json_form import typed_change
 from eventlog.changes.keys import class_of_change, with_key
 from eventlog.changes.to_events import association_text
 from eventlog.cloudevents.event import change_of, event_writer
 from eventlog.cloudevents.options import BATCHED, ReadOptions, WriteOptions
-from eventlog.core.catalog import Catalog, build_catalog
+from eventlog.core.catalog import Catalog
 from eventlog.core.options import parse_options
-from eventlog.errors import ConfigError, FormatError, NotExpressible, with_location
+from eventlog.errors import FormatError, NotExpressible, with_location
 from eventlog.files.atomic import whole_file
-from eventlog.files.lines import LONGEST, files_in, numbered_lines, parsed_json, text_of
+from eventlog.files.lines import LONGEST, numbered_lines, parsed_json, source_files, text_of
 from eventlog.model import Change, ChangeOp
 
 _ENDINGS: Final = (".json", ".jsonl", ".ndjson")
@@ -34,8 +34,8 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
     What cannot be read is passed over; events whose data are none of ours are counted as ``other_events``.
     """
     chosen = parse_options(ReadOptions, options, "the cloudevents reader")
-    catalog = _catalog(chosen)
-    for path in _files(Path(source)):
+    catalog = catalog_of(chosen.catalog)
+    for path in source_files(Path(source), f"{', '.join(_ENDINGS)} file", _ENDINGS):
         with path.open("rb") as file:
             for place, value in _values(file, path, report):
                 events = enumerate(value, 1) if isinstance(value, list) else ((0, value),)
@@ -51,20 +51,6 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
                         continue
                     report.read += 1
                     yield change
-
-
-def _catalog(options: ReadOptions | WriteOptions) -> Catalog | None:
-    database = database_of(options.catalog)
-    return None if database is None else build_catalog(database)
-
-
-def _files(source: Path) -> list[Path]:
-    if not source.is_dir():
-        return [source]
-    files = files_in(source, _ENDINGS)
-    if not files:
-        raise ConfigError(f"the directory {source} holds no {', '.join(_ENDINGS)} file")
-    return files
 
 
 def _values(file: BinaryIO, path: Path, report: Report) -> Iterator[tuple[str, Any]]:
@@ -98,28 +84,20 @@ def _goes_on(line: bytes) -> bool:
 def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
     """Changes as events in a file, whole or not at all. One that no event can hold is passed over."""
     chosen = parse_options(WriteOptions, options, "the cloudevents writer")
-    texts = _texts(changes, chosen, report)
+    catalog = catalog_of(chosen.catalog)
+    event_of = event_writer(chosen.source, chosen.event_type)
+
+    def text_of_event(change: Change, event_id: str) -> tuple[str]:
+        change, subject = _named(change, catalog)
+        return (event_of(change, event_id, subject).text(),)
+
+    texts = written(changes, text_of_event, report)
     with whole_file(target) as file:
         if chosen.mode != BATCHED:
             file.writelines(f"{text}\n".encode() for text in texts)
             return
         while batch := list(islice(texts, chosen.batch_size)):
             file.write(f"[{','.join(batch)}]\n".encode())
-
-
-def _texts(changes: Iterable[Change], options: WriteOptions, report: Report) -> Iterator[str]:
-    """The events of all changes; one without a position is named by its number."""
-    catalog = _catalog(options)
-    event_of = event_writer(options.source, options.event_type)
-    for number, change in enumerate(changes, 1):
-        try:
-            change, subject = _named(change, catalog)
-            text = event_of(change, str(number) if change.position is None else change.position, subject).text()
-        except FormatError as error:
-            report.skip(error)
-            continue
-        report.written += 1
-        yield text
 
 
 def _named(change: Change, catalog: Catalog | None) -> tuple[Change, str | None]:

@@ -8,25 +8,23 @@ kafka-console-consumer prints them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any, Final
 
-from eventlog.changes.catalog_file import database_of
-from eventlog.changes.format import Format, Report
+from eventlog.changes.catalog_file import catalog_of
+from eventlog.changes.format import Format, Report, written
 from eventlog.changes.keys import class_of_change
-from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.options import parse_options
 from eventlog.debezium.options import ReadOptions, WriteOptions
 from eventlog.debezium.reader import EnvelopeReader
 from eventlog.debezium.writer import EnvelopeWriter, Record
-from eventlog.errors import FormatError, NeedsQueryBack, NeedsRowCodec, NotExpressible, with_location
 from eventlog.files.atomic import whole_file
-from eventlog.files.lines import files_in, goes_on, numbered_lines, parsed_json, pretty_printed, text_of
-from eventlog.model import Change, Row
+from eventlog.files.lines import parsed_json, parsed_lines, text_of
+from eventlog.model import Change
 
 _NAME: Final = "debezium"
-_CHANGE_REFUSED: Final = (NotExpressible, NeedsQueryBack, NeedsRowCodec)
 
 
 def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
@@ -35,51 +33,30 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
     A line that cannot be read is passed over; tombstones, and what is no change of a row, are counted.
     """
     chosen = parse_options(ReadOptions, options, f"the reader of {_NAME}")
-    reader = EnvelopeReader(chosen, _catalog(chosen.catalog), report.count)
-    path = Path(source)
-    try:
-        files = files_in(path) if path.is_dir() else [path]
-        if not files:
-            raise FormatError(f"the directory {path} holds no file of records")
-        for file in files:
-            with file.open("rb") as lines:
-                for number, line in numbered_lines(lines, file):
-                    place = f"{file}, line {number}"
-                    try:
-                        change = reader.change(*_record(line))
-                    except FormatError as error:
-                        if number == 1 and goes_on(line):
-                            report.skip(pretty_printed(place))
-                            break
-                        report.skip(with_location(error, place))
-                        continue
-                    if change is not None:
-                        report.read += 1
-                        yield change
-    except OSError as error:
-        raise FormatError(f"{path} cannot be read: {error.strerror}") from error
+    reader = EnvelopeReader(chosen, catalog_of(chosen.catalog), report.count)
+
+    def change_of(line: bytes) -> Change | None:
+        return reader.change(*_record(line))
+
+    for _, change in parsed_lines(Path(source), "file of records", change_of, report.skip):
+        if change is not None:
+            report.read += 1
+            yield change
 
 
 def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
     """Changes to a file, whole or not at all (``WriteOptions``). One that a row cannot hold is passed over."""
     chosen = parse_options(WriteOptions, options, f"the writer of {_NAME}")
-    catalog = _catalog(chosen.catalog)
+    catalog = catalog_of(chosen.catalog)
     writer = EnvelopeWriter(chosen, catalog)
+
+    def records_of(change: Change, _: str) -> list[Record]:
+        complete = chosen.complete
+        whole_row = None if complete is None else partial(complete, change.schema, change.table, change.key)
+        return writer.records(change, class_of_change(catalog, change), whole_row, change.extras.get("record_ids"))
+
     with whole_file(target) as file:
-        for change in changes:
-            try:
-                records = writer.records(
-                    change,
-                    class_of_change(catalog, change),
-                    _completion(chosen, change),
-                    change.extras.get("record_ids"),
-                )
-            except _CHANGE_REFUSED as error:
-                report.skip(error)
-                continue
-            for record in records:
-                file.write(line_of(record, chosen.lines))
-            report.written += 1
+        file.writelines(line_of(record, chosen.lines) for record in written(changes, records_of, report))
 
 
 def line_of(record: Record, lines: str = "records") -> bytes:
@@ -88,22 +65,6 @@ def line_of(record: Record, lines: str = "records") -> bytes:
         return b"" if record.value is None else record.value + b"\n"
     topic = encode_basestring(record.topic).encode()
     return b'{"topic":%b,"key":%b,"value":%b}\n' % (topic, record.key or b"null", record.value or b"null")
-
-
-def _catalog(option: Any) -> Catalog | None:
-    database = database_of(option)
-    return None if database is None else build_catalog(database)
-
-
-def _completion(options: WriteOptions, change: Change) -> Any:
-    complete = options.complete
-    if complete is None:
-        return None
-
-    def whole_row() -> Row | None:
-        return complete(change.schema, change.table, change.key)
-
-    return whole_row
 
 
 def _record(line: bytes) -> tuple[Any, Any]:

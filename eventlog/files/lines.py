@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Final, TypeVar
 
-from eventlog.errors import FormatError
+from eventlog.errors import ConfigError, FormatError, with_location
 
 LONGEST: Final = 256 << 20
 """Bytes of the longest line that is read."""
@@ -114,10 +114,52 @@ def files_in(directory: Path, suffixes: Collection[str] | None = None) -> list[P
     return sorted(files, key=lambda file: order_of(file.name))
 
 
+T = TypeVar("T")
+
+
+def source_files(source: Path, what: str, suffixes: Collection[str] | None = None) -> list[Path]:
+    """The file that a source is, or the files of the directory as of ``files_in``, at least one.
+
+    ``what`` it is to hold, for messages. Raises FormatError for a directory without a file, ConfigError for one without
+    a file of these suffixes; OSError.
+    """
+    if not source.is_dir():
+        return [source]
+    files = files_in(source, suffixes)
+    if not files:
+        kind = FormatError if suffixes is None else ConfigError
+        raise kind(f"the directory {source} holds no {what}")
+    return files
+
+
+def parsed_lines(
+    source: Path, what: str, parse: Callable[[bytes], T], refuse: Callable[[FormatError], None]
+) -> Iterator[tuple[str, T]]:
+    """What ``parse`` makes of the lines of a file, or of the files of a directory, each with its place.
+
+    A line that it refuses goes to ``refuse`` with its place, and so does a file that is printed for people. ``what`` as
+    of ``source_files``. Raises FormatError for a file that cannot be read.
+    """
+    try:
+        for file in source_files(source, what):
+            with file.open("rb") as lines:
+                for number, line in numbered_lines(lines, file):
+                    place = f"{file}, line {number}"
+                    try:
+                        parsed = parse(line)
+                    except FormatError as error:
+                        if number == 1 and goes_on(line):
+                            refuse(pretty_printed(place))
+                            break
+                        refuse(with_location(error, place))
+                    else:
+                        yield place, parsed
+    except OSError as error:
+        raise FormatError(f"{source} cannot be read: {error.strerror}") from error
+
+
 _TOGETHER: Final = 500
 _BYTES_IN_MEMORY: Final = 16 << 20
-
-T = TypeVar("T")
 
 
 @contextmanager

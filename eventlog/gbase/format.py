@@ -12,7 +12,7 @@ from eventlog.changes.format import Format, Report
 from eventlog.core.options import parse_options
 from eventlog.errors import FormatError, with_location
 from eventlog.files.atomic import whole_file
-from eventlog.files.lines import files_in
+from eventlog.files.lines import source_files
 from eventlog.gbase.listing import listing
 from eventlog.gbase.options import ReadOptions, WriteOptions
 from eventlog.gbase.reader import StreamReader
@@ -38,7 +38,7 @@ class StoredCapture:
         path = Path(self.source)
         at = 0
         try:
-            for file in _files_in(path) if path.is_dir() else [path]:
+            for file in source_files(path, "file of a capture"):
                 self._begun.append((at, file))
                 with file.open("rb") as capture:
                     while data := capture.read(_CHUNK):
@@ -62,13 +62,6 @@ class StoredCapture:
             yield
         except FormatError as error:
             raise self.with_location(error) from error.__cause__
-
-
-def _files_in(directory: Path) -> list[Path]:
-    files = files_in(directory)
-    if not files:
-        raise FormatError(f"the directory {directory} holds no file of a capture")
-    return files
 
 
 def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:

@@ -20,7 +20,7 @@ from eventlog.core.typed import to_text
 from eventlog.errors import ConfigError, FormatError, shown
 from eventlog.files import tabular
 from eventlog.files.atomic import whole_file, whole_path
-from eventlog.files.lines import files_in
+from eventlog.files.lines import source_files
 from eventlog.model import LogRow
 from eventlog.sql.locate import LAYOUTS
 
@@ -56,14 +56,7 @@ def read_rows(
 
     Raises FormatError for a file that cannot be read further, ConfigError for its columns, OSError.
     """
-    path = Path(source)
-    if path.is_dir():
-        paths = files_in(path, tabular.FORMATS)
-        if not paths:
-            raise ConfigError(f"the directory {source} holds no .jsonl, .csv or .parquet file")
-    else:
-        paths = [path]
-    for one in paths:
+    for one in source_files(Path(source), ".jsonl, .csv or .parquet file", tabular.FORMATS):
         for place, values in _records(one, file_format_of(str(one), file_format), column_map, layout):
             if isinstance(values, FormatError):
                 refuse(values)

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from eventlog.changes import json_form as change_json
-from eventlog.changes.catalog_file import CATALOG, CatalogOption, database_of
+from eventlog.changes.catalog_file import CATALOG, CatalogOption, catalog_of
 from eventlog.changes.format import Format, Report
-from eventlog.changes.json_form import typed_change
-from eventlog.core.catalog import build_catalog
+from eventlog.changes.json_form import dumps, loads, typed_change
 from eventlog.core.options import CheckedOptions, parse_options, shared
 from eventlog.errors import FormatError
 from eventlog.files.atomic import whole_file
@@ -31,12 +29,11 @@ class JsonlOptions(CheckedOptions):
 def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
     """The changes of a file, one a line. A line that is none is passed over with its number."""
     chosen = parse_options(JsonlOptions, options, "the jsonl reader")
-    database = database_of(chosen.catalog)
-    catalog = None if database is None else build_catalog(database)
+    catalog = catalog_of(chosen.catalog)
     with Path(source).open("rb") as file:
         for number, line in numbered_lines(file, source):
             try:
-                change = typed_change(change_json.loads(text_of(line)), catalog)
+                change = typed_change(loads(text_of(line)), catalog)
             except FormatError as error:
                 report.skip(FormatError(f"{source}, line {number}: {error}"))
                 continue
@@ -49,7 +46,7 @@ def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], re
     parse_options(JsonlOptions, options, "the jsonl writer")
     with whole_file(target) as file:
         for change in changes:
-            file.write(change_json.dumps(change).encode("utf-8", "surrogatepass") + b"\n")
+            file.write(dumps(change).encode("utf-8", "surrogatepass") + b"\n")
             report.written += 1
 
 

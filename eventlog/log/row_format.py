@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from eventlog.changes.catalog_file import CATALOG, CatalogOption, database_of
-from eventlog.changes.format import EXISTING_KEYS, Format, Report, keys_of
+from eventlog.changes.catalog_file import CATALOG, CatalogOption, catalog_of, database_of
+from eventlog.changes.format import EXISTING_KEYS, Format, Report, keys_of, written
 from eventlog.changes.from_rows import GroupReading
 from eventlog.core import parameters
 from eventlog.core.catalog import Catalog, Database, build_catalog
@@ -27,7 +27,6 @@ from eventlog.core.options import (
     shared,
 )
 from eventlog.core.values import ValueOptions
-from eventlog.errors import FormatError
 from eventlog.files.lines import spooled
 from eventlog.log.database import LiveDatabase, is_url, live
 from eventlog.log.files import file_format_of, read_rows, write_rows
@@ -181,8 +180,7 @@ def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], re
     transaction.
     """
     chosen = parse_options(LogWriterOptions, options, "the eventlog writer")
-    tables = database_of(chosen.catalog)
-    catalog = None if tables is None else build_catalog(tables)
+    catalog = catalog_of(chosen.catalog)
     file_format = None if is_url(target) else file_format_of(target, chosen.file_format)
     # Neither Parquet nor a database has a place for half a surrogate pair.
     rows = _rows_of_changes(changes, catalog, chosen, report, check_text if file_format in (None, "parquet") else None)
@@ -207,22 +205,18 @@ def _rows_of_changes(
     keys = keys_of(options.existing_keys, catalog)
     writing = RowWriting(options.style, options.styles, schema, options.time_zone, keys)
     now = datetime.now(UTC)
-    for change in changes:
+
+    def rows_of(change: Change, _: str) -> list[LogRow]:
+        nonlocal writing
         if writing.schema is None and change.schema is not None:
             writing = replace(writing, schema=change.schema)
-        try:
-            rows = change_to_rows(change, catalog, writing, now)
-            if check is not None:
-                for row in rows:
-                    check(row)
-        except FormatError as error:
-            report.skip(error)
-            continue
-        if rows:
-            report.written += 1
-        else:
-            report.count("changes_nothing")
-        yield from rows
+        rows = change_to_rows(change, catalog, writing, now)
+        if check is not None:
+            for row in rows:
+                check(row)
+        return rows
+
+    return written(changes, rows_of, report)
 
 
 FORMAT: Final = Format("eventlog", read, write, (LogReaderOptions,), (LogWriterOptions,))

@@ -30,7 +30,7 @@ from eventlog.errors import (
     with_location,
 )
 from eventlog.files.atomic import whole_file
-from eventlog.files.lines import files_in, goes_on, numbered_lines, parsed_json, pretty_printed
+from eventlog.files.lines import parsed_json, parsed_lines
 from eventlog.files.secrets import secret_variable
 from eventlog.model import Change
 from eventlog.qlik.envelope import Message, Written
@@ -188,46 +188,21 @@ def read_lines(path: Path, refuse: Callable[[FormatError], None] = _stop) -> Ite
 
 def _placed_lines(path: Path, refuse: Callable[[FormatError], None]) -> Iterator[tuple[str, Message]]:
     """The records with their places."""
-    try:
-        for file in _message_files(path) if path.is_dir() else [path]:
-            with file.open("rb") as lines:
-                for number, line in numbered_lines(lines, file):
-                    place = f"{file}, line {number}"
-                    try:
-                        message = _message_of(line, place)
-                    except FormatError as error:
-                        if number == 1 and goes_on(line):
-                            refuse(pretty_printed(place))
-                            break
-                        refuse(error)
-                    else:
-                        yield place, message
-    except OSError as error:
-        raise FormatError(f"{path} cannot be read: {error.strerror}") from error
+    return parsed_lines(path, "file of messages", _message_of, refuse)
 
 
-def _message_files(directory: Path) -> list[Path]:
-    files = files_in(directory)
-    if not files:
-        raise FormatError(f"the directory {directory} holds no file of messages")
-    return files
-
-
-def _message_of(line: bytes, where: str) -> Message:
-    try:
-        record = parsed_json(line)
-    except FormatError as error:
-        raise with_location(error, where) from None
+def _message_of(line: bytes) -> Message:
+    record = parsed_json(line)
     if not isinstance(record, dict) or "value" not in record:
         return Message(None, None, record)
     topic, value = record.get("topic"), record["value"]
     if not isinstance(topic, str | None):
-        raise FormatError(f"{where}: topic is text, not {shown(str(topic))}")
+        raise FormatError(f"topic is text, not {shown(str(topic))}")
     is_hex = isinstance(value, dict) and value.keys() == {"hex"}
-    return Message(topic, _bytes(record.get("key"), where), _bytes(value, where) if is_hex else value)
+    return Message(topic, _bytes(record.get("key")), _bytes(value) if is_hex else value)
 
 
-def _bytes(value: Any, where: str) -> bytes | None:
+def _bytes(value: Any) -> bytes | None:
     if value is None:
         return None
     try:
@@ -235,7 +210,7 @@ def _bytes(value: Any, where: str) -> bytes | None:
             return value.encode()
         return bytes.fromhex(value["hex"])
     except (TypeError, KeyError, ValueError):
-        raise FormatError(f"{where}: {value!r:.60} is neither text nor hex") from None
+        raise FormatError(f"{value!r:.60} is neither text nor hex") from None
 
 
 # --- Kafka ------------------------------------------------------------------------------------------------------------

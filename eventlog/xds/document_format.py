@@ -6,22 +6,23 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from eventlog.changes.catalog_file import CATALOG, CatalogOption, database_of
-from eventlog.changes.format import EXISTING_KEYS, Format, Report, keys_of
+from eventlog.changes.catalog_file import CATALOG, CatalogOption, catalog_of
+from eventlog.changes.format import EXISTING_KEYS, Format, Report, keys_of, written
 from eventlog.changes.from_events import event_to_change
 from eventlog.changes.to_events import EventWriting, change_to_events
 from eventlog.core import parameters
-from eventlog.core.catalog import Catalog, build_catalog
+from eventlog.core.catalog import Catalog
 from eventlog.core.options import STRING, CheckedOptions, choice, integer, option, parse_options, shared
 from eventlog.core.values import ValueOptions
-from eventlog.errors import ConfigError, FormatError, XdsError
+from eventlog.errors import FormatError, XdsError
 from eventlog.files.atomic import whole_directory, whole_file
-from eventlog.files.lines import files_in
-from eventlog.model import Change, Event
+from eventlog.files.lines import source_files
+from eventlog.model import Change
 from eventlog.xds.reader import DEFAULT_LIMIT, Document, read_events
 from eventlog.xds.writer import Header, file_form, line_form, write_event
 
@@ -71,7 +72,7 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
     chosen = parse_options(DocumentReaderOptions, options, "the xds reader")
     values = _values(chosen)
     catalog = _catalog(chosen, values)
-    for path in _files(Path(source)):
+    for path in source_files(Path(source), ".xml or .xmll file", (".xml", ".xmll")):
         for place, document in _documents(path, chosen.limit):
             if isinstance(document, XdsError):
                 report.skip(document)
@@ -96,21 +97,9 @@ def _values(options: _Options) -> ValueOptions:
 
 
 def _catalog(options: _Options, values: ValueOptions) -> Catalog | None:
-    database = database_of(options.catalog)
-    if database is None:
-        return None
-    return build_catalog(
-        database, values=values, meta_identifiers=options.meta_identifiers, referential=options.referential
+    return catalog_of(
+        options.catalog, values=values, meta_identifiers=options.meta_identifiers, referential=options.referential
     )
-
-
-def _files(source: Path) -> list[Path]:
-    if not source.is_dir():
-        return [source]
-    files = files_in(source, (".xml", ".xmll"))
-    if not files:
-        raise ConfigError(f"the directory {source} holds no .xml or .xmll file")
-    return files
 
 
 def _documents(path: Path, limit: int) -> Iterator[tuple[str, Document | XdsError]]:
@@ -163,7 +152,8 @@ def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], re
         lambda column: report.count(f"truncated {column}"),
     )
     header = Header(chosen.product_name, chosen.product_version)
-    events = map(write_event, _events(changes, catalog, writing, report))
+    events_of = partial(change_to_events, catalog=catalog, options=writing)
+    events = map(write_event, written(changes, events_of, report))
     with ExitStack() as stack:
         if chosen.form == "lines":
             file = stack.enter_context(whole_file(target))
@@ -175,24 +165,6 @@ def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], re
         while envelope := list(islice(events, chosen.batch_size)):
             number += 1
             (directory / f"{number:09}.xml").write_bytes(file_form(envelope, header, chosen.indent).encode())
-
-
-def _events(
-    changes: Iterable[Change], catalog: Catalog | None, writing: EventWriting, report: Report
-) -> Iterator[Event]:
-    """The events of all changes; one without a position is named by its number."""
-    for number, change in enumerate(changes, 1):
-        event_id = str(number) if change.position is None else change.position
-        try:
-            events = change_to_events(change, event_id, catalog, writing)
-        except FormatError as error:
-            report.skip(error)
-            continue
-        if events:
-            report.written += 1
-        else:
-            report.count("changes_nothing")
-        yield from events
 
 
 FORMAT: Final = Format("xds", read, write, (DocumentReaderOptions,), (DocumentWriterOptions,))
