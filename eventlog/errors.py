@@ -161,8 +161,11 @@ class FormatError(EventlogError):
 
     code = "format"
     cure = "Check the format's name and the reader's options; the message names the place in the input."
-    column: str | None = None
     offset: int | None = None
+
+    def __init__(self, message: str, column: str | None = None) -> None:
+        super().__init__(message)
+        self.column = column
 
 
 class InvalidChange(FormatError):

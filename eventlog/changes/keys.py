@@ -11,7 +11,7 @@ from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.typed import to_text, type_of, value_reader
 from eventlog.core.values import check_xml, key_normalizer
 from eventlog.errors import NeedsQueryBack, NeedsRowCodec, NotExpressible, RowError
-from eventlog.model import Change, ChangeOp, Row, Value, differing, full_name, old_key
+from eventlog.model import Change, ChangeOp, Row, Value, column_name, differing, full_name, old_key
 
 _WITHOUT_ROW_AFTER: Final = frozenset((ChangeOp.DELETE, ChangeOp.TRUNCATE))
 
@@ -115,6 +115,11 @@ def key_text(change: Change, key: Key, object_class: ObjectClass | None) -> str:
     except RowError as error:
         raise NotExpressible(f"the key of {change.op} of {change.table!r} at {change.position}: {error}") from error
     return text
+
+
+def refused_column(change: Change, column: str, error: RowError) -> NotExpressible:
+    """What a writer raises for a value of a column that has no text in its format."""
+    return NotExpressible(f"{change.op} of {change.table!r}, column {column!r}: {error}", column_name(change, column))
 
 
 def _normal_text(change: Change, name: str, value: Value) -> str:

@@ -13,6 +13,7 @@ from eventlog.changes.keys import (
     key_text,
     old_and_new_key,
     refuse_without_row,
+    refused_column,
     with_key,
     written_columns,
 )
@@ -184,9 +185,7 @@ class _Writer(NamedTuple):
         try:
             written = tuple(Step(step.op, tuple(write(to_text(value)) for value in step.values)) for step in steps)
         except RowError as error:
-            refused = NotExpressible(f"{self.change.op} of {self.change.table!r}, column {name!r}: {error}")
-            refused.column = column_name(self.change, name)
-            raise refused from error
+            raise refused_column(self.change, name, error) from error
         if self.options.truncated is not None and any(_loses_fraction(value, value_type) for value in values):
             self.options.truncated(column_name(self.change, name))
         return AttributeSteps(name, value_type, written)

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from eventlog import __version__
 from eventlog.changes.keys import Key, old_and_new_key, refuse_without_row, with_key
@@ -18,7 +18,7 @@ from eventlog.core.typed import is_multi_valued, type_of
 from eventlog.core.values import ColumnType, Kind
 from eventlog.debezium.fields import Field, field_of
 from eventlog.debezium.options import WriteOptions
-from eventlog.errors import FormatError, NotExpressible, RowError, ValueRange, shown
+from eventlog.errors import NotExpressible, RowError, ValueRange, shown
 from eventlog.model import Change, ChangeOp, Row, Value, column_name, differing, full_name
 
 
@@ -98,16 +98,15 @@ class EnvelopeWriter:
         return [*moved, Record(form.topic, form.key(new), value)]
 
     def _form(self, change: Change, object_class: ObjectClass | None) -> _Form:
-        found = None if object_class is None else self._forms.get(object_class)
-        if found is None:
+        if object_class is None:
+            return _Form(self.options, change.schema, _table_of(change))
+        form = self._forms.get(object_class)
+        if form is None:
             schema = change.schema
-            if schema is None and object_class is not None and self._catalog is not None:
+            if schema is None and self._catalog is not None:
                 schema = self._catalog.schema
-            table = _table_of(change) if object_class is None else row_of(object_class)
-            found = _Form(self.options, schema, table)
-            if object_class is not None:
-                self._forms[object_class] = found
-        return found
+            form = self._forms[object_class] = _Form(self.options, schema, row_of(object_class))
+        return form
 
     def _deleted(
         self,
@@ -194,11 +193,11 @@ def _of_single_values(change: Change) -> Change:
                 continue
             several.add(name)
             if value != ():
-                error = NotExpressible(
+                raise NotExpressible(
                     f"{change.op} of {change.table!r} at {change.position}: {name!r} has several values, and a column "
-                    "of a row has one: publish the child table as a class of its own (tables in [database])"
+                    "of a row has one: publish the child table as a class of its own (tables in [database])",
+                    column_name(change, name),
                 )
-                raise _of_column(error, column_name(change, name))
     if not several:
         return change
     return change._replace(
@@ -222,14 +221,6 @@ def _before(change: Change, after: Row) -> Row | None:
     if changed is None or not before.keys() >= changed:
         return None
     return {**after, **before}
-
-
-E = TypeVar("E", bound=FormatError)
-
-
-def _of_column(error: E, column: str) -> E:
-    error.column = column
-    return error
 
 
 class _Form:
@@ -268,8 +259,8 @@ class _Form:
             return None
         for name in row:
             if name not in self.fields:
-                error = NotExpressible(f"{name!r} is no column of {self._what}, as the catalog has it")
-                raise _of_column(error, f"{self._what}.{name}")
+                message = f"{name!r} is no column of {self._what}, as the catalog has it"
+                raise NotExpressible(message, f"{self._what}.{name}")
         return {
             name: self._unavailable(name) if name in unknown else self._encoded(name, row[name])
             for name in self.fields
@@ -284,8 +275,8 @@ class _Form:
             return field.encode(value)
         except (ValueError, ArithmeticError, RowError) as error:
             type = field.schema.get("name", field.schema["type"])
-            refused = ValueRange(f"column {name!r} of {self._what} as {type}: {shown(str(value))}: {error}")
-            raise _of_column(refused, f"{self._what}.{name}") from None
+            message = f"column {name!r} of {self._what} as {type}: {shown(str(value))}: {error}"
+            raise ValueRange(message, f"{self._what}.{name}") from None
 
     def _unavailable(self, name: str) -> str:
         """With a schema only text and bytes hold the placeholder, as Debezium's does ("Toasted values")."""
@@ -293,11 +284,11 @@ class _Form:
         if type == "bytes" and "name" not in self.fields[name].schema:
             return str(self.fields[name].encode(self._placeholder.encode()))
         if type != "string" and self._has_schema:
-            error = NotExpressible(
+            raise NotExpressible(
                 f"column {name!r} of {self._what} is not known, and its type in the schema, {type}, holds no "
-                "placeholder: set schemas_enable = false, or missing_columns = read_back"
+                "placeholder: set schemas_enable = false, or missing_columns = read_back",
+                f"{self._what}.{name}",
             )
-            raise _of_column(error, f"{self._what}.{name}")
         return self._placeholder
 
     def _bytes(self, head: str, payload: Mapping[str, Any]) -> bytes:

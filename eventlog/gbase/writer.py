@@ -56,9 +56,8 @@ def row_writer(
             try:
                 slot = null if value is None else write_value(value)
             except NotExpressible as error:
-                refused = type(error)(f"column {column.name!r} of {table!r}: {error}")
-                refused.column = f"{table}.{column.name}"
-                raise refused from None
+                message = f"column {column.name!r} of {table!r}: {error}"
+                raise type(error)(message, f"{table}.{column.name}") from None
             if column.type.variable:
                 sizes.append(len(slot))
             elif column.type.qualifier is not None and cuts_off(value, column.type.qualifier):
@@ -317,17 +316,15 @@ class _Writer:
     def _refuse(self, change: Change, table: _Table, image: Row) -> None:
         unknown = image.keys() - table.names
         if unknown:
-            refused = NotExpressible(
+            raise NotExpressible(
                 f"{change.op} of {table.name!r} has the column {min(unknown)!r}, which the stream has not: "
-                "add it to the writer's option tables, with one of the types that are captured"
+                "add it to the writer's option tables, with one of the types that are captured",
+                f"{table.name}.{min(unknown)}",
             )
-            refused.column = f"{table.name}.{min(unknown)}"
-            raise refused
         for column in table.columns:
             if column.type.kind is Kind.LOB and isinstance(image.get(column.name), Lob):
-                refused = NotExpressible(f"column {column.name!r} of {table.name!r} is a large object")
-                refused.column = f"{table.name}.{column.name}"
-                raise refused
+                message = f"column {column.name!r} of {table.name!r} is a large object"
+                raise NotExpressible(message, f"{table.name}.{column.name}")
 
 
 def _seconds(change: Change) -> int:

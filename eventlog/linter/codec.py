@@ -88,7 +88,7 @@ class EmulatorCodec:
         slots = []
         for column, null, convert in writers:
             if column.name not in row:
-                raise RowEncodeError(column.name, f"column {column.name!r} is not given; NULL has to be given too")
+                raise RowEncodeError(f"column {column.name!r} is not given; NULL has to be given too", column.name)
             value = row[column.name]
             if value is None:
                 slots.append(null)
@@ -97,12 +97,12 @@ class EmulatorCodec:
                 slots.append(convert(value))
             except (ValueError, OverflowError, struct.error, InvalidOperation) as error:
                 raise RowEncodeError(
-                    column.name, f"column {column.name!r} cannot hold {value!r:.60}: {error}"
+                    f"column {column.name!r} cannot hold {value!r:.60}: {error}", column.name
                 ) from None
             except (TypeError, AttributeError):
                 kind = type(value).__name__
                 raise RowEncodeError(
-                    column.name, f"column {column.name!r} of type code {column.typ} cannot hold a value of type {kind}"
+                    f"column {column.name!r} of type code {column.typ} cannot hold a value of type {kind}", column.name
                 ) from None
         return b"".join(slots)
 
@@ -159,9 +159,9 @@ def _slot(column: ColumnAttrs, charset: str, refused: type[RowDecodeError | RowE
             fits = (column.typ, length) in _FORMS
             slot = _Slot(None, struct.Struct(f">{_form(column)}").pack if fits else bytes)
         case _:
-            raise refused(column.name, f"column {column.name!r} has the unknown type code {column.typ}")
+            raise refused(f"column {column.name!r} has the unknown type code {column.typ}", column.name)
     if not fits:
-        raise refused(column.name, f"column {column.name!r} of type code {column.typ} cannot have LEN {length}")
+        raise refused(f"column {column.name!r} of type code {column.typ} cannot have LEN {length}", column.name)
     return slot
 
 
@@ -227,7 +227,7 @@ def _decoded(segments: tuple[_Segment, ...], image: bytes) -> dict[str, Value]:
         except ValueError as error:
             raise _bad_slot(name, str(error)) from None
     if offset != len(image):
-        raise RowDecodeError(None, f"{len(image) - offset} bytes are left over behind the last column")
+        raise RowDecodeError(f"{len(image) - offset} bytes are left over behind the last column")
     return row
 
 
@@ -271,7 +271,7 @@ def _with_nulls(segment: _Segment, flags: tuple[int, ...], values: tuple[Any, ..
 
 
 def _bad_slot(name: str, reason: str) -> RowDecodeError:
-    return RowDecodeError(name, f"column {name!r}: {reason}")
+    return RowDecodeError(f"column {name!r}: {reason}", name)
 
 
 def _utf16(raw: bytes) -> str:

@@ -70,17 +70,9 @@ class RowDecodeError(FormatError):
     code = "row_decode"
     cure = 'Choose the `codec` that wrote the rows, or set `on_row_error = "raw"` to pass them on as bytes.'
 
-    def __init__(self, column: str | None, message: str) -> None:
-        super().__init__(message)
-        self.column = column
-
 
 class RowEncodeError(NotExpressible):
     """A row that its codec cannot write (spec/linter-queue.md 7); ``column`` as that of RowDecodeError."""
 
     code = "row_encode"
     cure = "Correct the value, or the column's type in `dispatch_attrs`."
-
-    def __init__(self, column: str | None, message: str) -> None:
-        super().__init__(message)
-        self.column = column

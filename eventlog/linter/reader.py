@@ -305,8 +305,8 @@ class QueueReader:
                 name = full_name(target.schema, target.table)
                 column = error.column if isinstance(error, RowDecodeError) else None
                 raise RowDecodeError(
-                    None if column is None else f"{name}.{column}",
                     f"{where(row)}: row of {name} (table {row.tabnum_src}): {error}",
+                    None if column is None else f"{name}.{column}",
                 ) from error
             self._count("row_errors")
             return None

@@ -308,7 +308,7 @@ class QueueWriter:
             return self._encode(target.attrs, row)
         except RowEncodeError as error:
             column = None if error.column is None else column_name(change, error.column)
-            raise RowEncodeError(column, f"{change.op} of {target.name}: {error}") from error
+            raise RowEncodeError(f"{change.op} of {target.name}: {error}", column) from error
 
     # --- TRUNCATE -----------------------------------------------------------------------------------------------------
 

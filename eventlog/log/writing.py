@@ -14,6 +14,7 @@ from eventlog.changes.keys import (
     key_text,
     old_and_new_key,
     refuse_without_row,
+    refused_column,
     with_key,
     written_columns,
 )
@@ -22,7 +23,7 @@ from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.moments import time_zone_named
 from eventlog.core.typed import is_multi_valued, moment_reader, to_text, values_of
 from eventlog.errors import BadValue, ConfigError, NotExpressible, shown
-from eventlog.model import Change, ChangeOp, EventType, LogRow, Row, Status, Value, changes_nothing, column_name
+from eventlog.model import Change, ChangeOp, EventType, LogRow, Row, Status, Value, changes_nothing
 
 
 class _Style(NamedTuple):
@@ -182,9 +183,7 @@ class _RowWriter(NamedTuple):
         try:
             return [to_text(one) for one in values_of(value)]
         except BadValue as error:
-            refused = NotExpressible(f"{self.change.op} of {self.change.table!r}, column {name!r}: {error}")
-            refused.column = column_name(self.change, name)
-            raise refused from error
+            raise refused_column(self.change, name, error) from error
 
     def _first_column(self) -> str | None:
         """The first non-key column of the class; None if it has none or is not known."""
