@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from itertools import islice
 from typing import Any, Final
@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from eventlog.changes import json_form as change_json
 from eventlog.changes.format import Report
 from eventlog.conversion import in_own_options, read_options
-from eventlog.core.moments import is_special
+from eventlog.core.moments import aware_utc, is_special
 from eventlog.core.typed import to_text, values_of
 from eventlog.errors import FormatError
 from eventlog.model import Change, Lob, Row, Value
@@ -137,7 +137,7 @@ def change_of(row: Mapping[str, Any]) -> Change:
     change = change_json.from_json(form)
     if moment is None:
         return change
-    return change._replace(commit_time=moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC))
+    return change._replace(commit_time=aware_utc(moment))
 
 
 def _text(form: Any) -> str:

@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, time
+from datetime import date, datetime, time
 from decimal import Decimal
-from math import inf, isfinite
 from typing import Any, Final, TypeVar
 
 from eventlog.changes.keys import class_of_change
 from eventlog.core.catalog import Catalog, ObjectClass
+from eventlog.core.moments import aware_utc, naive_utc, without_zeros
 from eventlog.core.typed import decimal_text, typed_by
-from eventlog.core.values import ColumnType
+from eventlog.core.values import ColumnType, float_or_word
 from eventlog.errors import FormatError, RowError
 from eventlog.model import Change, ChangeOp, Lob, Row, Value
 
 _EXACT: Final = 2**53 - 1
 """The greatest integer that every reader of JSON keeps exactly (RFC 8259 6)."""
-
-_NOT_FINITE: Final = {inf: "Infinity", -inf: "-Infinity"}
 
 Of = TypeVar("Of")
 
@@ -76,7 +74,7 @@ def from_json(value: Mapping[str, Any]) -> Change:
             _of(value, "transaction_id", str),
             _of(value, "event_number", int),
             _of(value, "last_in_transaction", bool),
-            None if commit_time is None else _utc(commit_time),
+            None if commit_time is None else aware_utc(datetime.fromisoformat(commit_time)),
             _of(value, "user", str),
             {name: _extra_from_json(part) for name, part in (_of(value, "extras", dict) or {}).items()},
         )
@@ -133,19 +131,17 @@ def value_to_json(value: Value) -> Any:
         case None | bool() | int() | str():
             return value
         case float():
-            return value if isfinite(value) else _NOT_FINITE.get(value, "NaN")
+            return float_or_word(value)
         case Decimal():
             return decimal_text(value)
         case bytes():
             return {"hex": value.hex().upper()}
         case Lob():
             return {"hex": value.data.hex().upper()}
-        case datetime():
-            return _time_text(value.isoformat())
+        case datetime() | time():
+            return without_zeros(value.isoformat())
         case date():
             return value.isoformat()
-        case time():
-            return _time_text(value.isoformat())
         case tuple():
             return [value_to_json(part) for part in value]
 
@@ -221,20 +217,6 @@ def _extra_from_json(value: Any) -> Any:
     return [_extra_from_json(part) for part in value] if isinstance(value, list) else value
 
 
-def _time_text(text: str) -> str:
-    """Without trailing zeros of the fraction, which Python writes as six digits or none."""
-    whole, dot, rest = text.partition(".")
-    if not dot:
-        return text
-    digits = rest[:6].rstrip("0")
-    return f"{whole}.{digits}{rest[6:]}" if digits else whole + rest[6:]
-
-
 def utc_text(moment: datetime) -> str:
     """A moment in UTC (RFC 3339 5.6), the fraction of a second without trailing zeros."""
-    return _time_text(moment.astimezone(UTC).replace(tzinfo=None).isoformat()) + "Z"
-
-
-def _utc(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return without_zeros(naive_utc(moment).isoformat()) + "Z"

@@ -1,9 +1,9 @@
-"""Dates and times: text of the log or of the database to the text that is written (spec/xds.md 6.3).
+"""Dates and times: text of the log or of the database to the text that is written (spec/xds.md 6.3), or to a value.
 
-Fractions keep their nine digits, which no ``datetime`` has. ``time_syntax`` is integer, canonical or java;
-``full``, which is no option, is java with the fraction of times of day: for text that is read again. ``time_zone`` is
-the name of the zone of values without one. ``special``: special times, which PostgreSQL has, are
-written as their text.
+Fractions keep their nine digits, which no ``datetime`` has. ``time_syntax`` is integer, canonical or java. Two more are
+no options: ``full``, for text that is read again, is java with the fraction of times of day; ``value`` gives a date,
+time or naive datetime with six digits of the fraction. ``time_zone`` is the name of the zone of values without one.
+``special``: special times, which PostgreSQL has, stay their text.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from eventlog.errors import BadValue, ConfigError, shown
@@ -25,8 +25,12 @@ _DATE_TEXT = re.compile(rf"{_DATE}(?:[ T]00:00:00(?:\.0{{0,9}})?)?")
 _TIME_TEXT = re.compile(_TIME + _ZONE)
 _TIMESTAMP_TEXT = re.compile(f"{_DATE}(?:[ T]{_TIME}{_ZONE})?")
 
-_DAY: Final = 86400
-_EPOCH_DAY: Final = datetime(1970, 1, 1).toordinal()
+EPOCH: Final = datetime(1970, 1, 1)
+EPOCH_UTC: Final = EPOCH.replace(tzinfo=UTC)
+DAY: Final = 86400
+"""Seconds of a day."""
+
+_EPOCH_DAY: Final = EPOCH.toordinal()
 _COMPACT: Final = str.maketrans("", "", "-: ")
 
 _SPECIAL_DATE: Final = r"(-?infinity)|([0-9]{4,7})-([0-9]{2})-([0-9]{2})"
@@ -90,16 +94,38 @@ def fraction_of(text: str) -> str:
     return match[1].rstrip("0") if match else ""
 
 
-def time_zone_named(name: str) -> tzinfo:
-    """The zone of an option; UTC in any case of letters. Raises ConfigError."""
+_ZEROS = re.compile(r"(?:(\.[0-9]*[1-9])|\.)0+(?![0-9])")
+
+
+def without_zeros(text: str) -> str:
+    """A time without trailing zeros of the fraction, which Python writes as six digits or none; a zone stays."""
+    return _ZEROS.sub(r"\1", text) if "." in text else text
+
+
+def naive_utc(moment: datetime) -> datetime:
+    """A moment in UTC, without its zone; one that has no zone as it is. Raises OverflowError."""
+    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+
+
+def aware_utc(moment: datetime) -> datetime:
+    """A moment in UTC, with its zone; one that has no zone is in UTC already. Raises OverflowError."""
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def time_zone_named(name: str, option: str = "time_zone") -> tzinfo:
+    """The zone that an option names; UTC in any case of letters. Raises ConfigError."""
     if name.upper() == "UTC":
         return UTC
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         raise ConfigError(
-            f"time_zone {name!r} is unknown; use a name of the time zone database such as UTC or Europe/Berlin"
+            f"{option} {name!r} is unknown; use a name of the time zone database such as UTC or Europe/Berlin"
         ) from None
+
+
+def _microseconds(fraction: str) -> int:
+    return int(fraction[:6].ljust(6, "0"))
 
 
 def _unknown_syntax(name: str) -> ConfigError:
@@ -116,7 +142,7 @@ def _displacement(zone: str) -> int:
 
 def _seconds_of(offset: timedelta | None) -> int:
     assert offset is not None
-    return offset.days * _DAY + offset.seconds
+    return offset.days * DAY + offset.seconds
 
 
 def _epoch_seconds(local: datetime, zone: tzinfo) -> int:
@@ -124,10 +150,10 @@ def _epoch_seconds(local: datetime, zone: tzinfo) -> int:
     seconds = local.hour * 3600 + local.minute * 60 + local.second
     if zone is not UTC:
         seconds -= _seconds_of(zone.utcoffset(local))
-    return (local.toordinal() - _EPOCH_DAY) * _DAY + seconds
+    return (local.toordinal() - _EPOCH_DAY) * DAY + seconds
 
 
-def _date_writer(time_syntax: str, time_zone: str) -> Callable[[datetime], str]:
+def _date_writer(time_syntax: str, time_zone: str) -> Callable[[datetime], Any]:
     match time_syntax:
         case "integer":
             zone = time_zone_named(time_zone)
@@ -136,18 +162,20 @@ def _date_writer(time_syntax: str, time_zone: str) -> Callable[[datetime], str]:
             return lambda midnight: midnight.isoformat()[:10].translate(_COMPACT)
         case "java" | "full":
             return lambda midnight: midnight.isoformat()[:10]
+        case "value":
+            return datetime.date
         case _:
             raise _unknown_syntax(time_syntax)
 
 
-def date_converter(time_syntax: str, time_zone: str, *, special: bool = False) -> Callable[[str], str]:
+def date_converter(time_syntax: str, time_zone: str, *, special: bool = False) -> Callable[[str], Any]:
     """Text of a date column to its written form.
 
     Raises BadValue for other text, ConfigError for an unknown option value.
     """
     write = _date_writer(time_syntax, time_zone)
 
-    def convert(text: str) -> str:
+    def convert(text: str) -> Any:
         match = _DATE_TEXT.fullmatch(text)
         if match is None:
             if special and is_special_date(text):
@@ -163,7 +191,7 @@ def date_converter(time_syntax: str, time_zone: str, *, special: bool = False) -
     return convert
 
 
-def _time_writer(time_syntax: str) -> Callable[[int, str], str]:
+def _time_writer(time_syntax: str) -> Callable[[int, str], Any]:
     match time_syntax:
         case "integer":
             return lambda seconds, _: str(seconds)
@@ -174,11 +202,13 @@ def _time_writer(time_syntax: str) -> Callable[[int, str], str]:
         case "full":
             write = _time_writer("java")
             return lambda seconds, fraction: f"{write(seconds, '')}.{fraction.rstrip('0') or '0'}"
+        case "value":
+            return lambda seconds, fraction: (EPOCH + timedelta(0, seconds, _microseconds(fraction))).time()
         case _:
             raise _unknown_syntax(time_syntax)
 
 
-def time_converter(time_syntax: str, time_zone: str, *, special: bool = False) -> Callable[[str], str]:
+def time_converter(time_syntax: str, time_zone: str, *, special: bool = False) -> Callable[[str], Any]:
     """Text of a time column to its written form.
 
     Raises BadValue for other text, ConfigError for an unknown option value.
@@ -187,7 +217,7 @@ def time_converter(time_syntax: str, time_zone: str, *, special: bool = False) -
     # A time of day has no date, so it can be brought to a zone only if that has one displacement all the year.
     own_displacement = time_zone_named(time_zone).utcoffset(None)
 
-    def convert(text: str) -> str:
+    def convert(text: str) -> Any:
         match = _TIME_TEXT.fullmatch(text)
         if match is None:
             if special and is_special_time(text):
@@ -198,13 +228,13 @@ def time_converter(time_syntax: str, time_zone: str, *, special: bool = False) -
         if zone is not None:
             if own_displacement is None:
                 raise BadValue(f"{shown(text)} has a zone, and that of {time_zone} depends on the day")
-            seconds = (seconds - _displacement(zone) + _seconds_of(own_displacement)) % _DAY
+            seconds = (seconds - _displacement(zone) + _seconds_of(own_displacement)) % DAY
         return write(seconds, fraction or "")
 
     return convert
 
 
-def _timestamp_writer(time_syntax: str, time_zone: str) -> Callable[[datetime, str], str]:
+def _timestamp_writer(time_syntax: str, time_zone: str) -> Callable[[datetime, str], Any]:
     match time_syntax:
         case "integer":
             zone = time_zone_named(time_zone)
@@ -213,11 +243,13 @@ def _timestamp_writer(time_syntax: str, time_zone: str) -> Callable[[datetime, s
             return lambda local, fraction: local.isoformat(" ").translate(_COMPACT) + fraction.ljust(9, "0")
         case "java" | "full":
             return lambda local, fraction: f"{local.isoformat(' ')}.{fraction.rstrip('0') or '0'}"
+        case "value":
+            return lambda local, fraction: local.replace(microsecond=_microseconds(fraction))
         case _:
             raise _unknown_syntax(time_syntax)
 
 
-def timestamp_converter(time_syntax: str, time_zone: str, *, special: bool = False) -> Callable[[str], str]:
+def timestamp_converter(time_syntax: str, time_zone: str, *, special: bool = False) -> Callable[[str], Any]:
     """Text of a timestamp column, with or without a zone, to its written form.
 
     Raises BadValue for other text, ConfigError for an unknown option value.
@@ -225,7 +257,7 @@ def timestamp_converter(time_syntax: str, time_zone: str, *, special: bool = Fal
     write = _timestamp_writer(time_syntax, time_zone)
     own_zone = time_zone_named(time_zone)
 
-    def convert(text: str) -> str:
+    def convert(text: str) -> Any:
         match = _TIMESTAMP_TEXT.fullmatch(text)
         if match is None:
             if special and is_special_timestamp(text):

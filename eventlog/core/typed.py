@@ -12,25 +12,26 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from eventlog.core.moments import (
+    DAY,
+    EPOCH,
     is_special,
     is_special_date,
     is_special_time,
     is_special_timestamp,
-    time_converter,
+    naive_utc,
     time_zone_named,
     timestamp_converter,
+    without_zeros,
 )
-from eventlog.core.values import TEMPORAL, ColumnType, Kind, ValueOptions, converter
+from eventlog.core.values import TEMPORAL, ColumnType, Kind, ValueOptions, converter, float_text
 from eventlog.errors import BadValue, shown
 from eventlog.model import Lob, Value
 
 ReadValue = Callable[[str], Value]
 """Text -> value; raises BadValue, BadXmlChar."""
-
-_FRACTION = re.compile(r"\.([0-9]*)")
 
 
 @lru_cache(maxsize=4096)
@@ -41,10 +42,9 @@ def value_reader(type: ColumnType, time_zone: str = "UTC", char_padding: str = "
     a zone are aware and in UTC. Special times stay text (spec/change-model.md 1). Raises ConfigError for an unknown
     option value; the function raises BadValue.
     """
-    if type.special and type.kind in TEMPORAL:
-        usual = value_reader(replace(type, special=False), time_zone, char_padding)
-        return _or_special(usual, _SPECIAL_TEXTS[type.kind])
-    check = converter(type, ValueOptions("java", time_zone, char_padding))
+    if type.special and type.kind is Kind.TIMESTAMPTZ:
+        return _or_special(value_reader(replace(type, special=False), time_zone, char_padding), is_special_timestamp)
+    check: Callable[[str], Any] = converter(type, ValueOptions("value", time_zone, char_padding))
     match type.kind:
         case Kind.INTEGER:
             return _integer_reader(check, type.bits)
@@ -56,14 +56,12 @@ def value_reader(type: ColumnType, time_zone: str = "UTC", char_padding: str = "
             return lambda text: check(text) == "true"
         case Kind.BINARY:
             return lambda text: b64decode(check(text))
-        case Kind.DATE:
-            return lambda text: date.fromisoformat(check(text))
-        case Kind.TIME:
-            return _time_reader(time_zone)
+        case Kind.DATE | Kind.TIME:
+            return check
         case Kind.TIMESTAMP:
-            return _timestamp_reader(time_zone)
+            return _timestamp_reader(check)
         case Kind.TIMESTAMPTZ:
-            return _in_utc(_timestamp_reader(time_zone), time_zone)
+            return _in_utc(_timestamp_reader(check), time_zone)
         case Kind.FIXED if char_padding == "trim":
             return lambda text: text.rstrip(" ")
         case _:
@@ -131,34 +129,29 @@ def to_text(value: Value) -> str:
         case Decimal():
             return decimal_text(value)
         case float():
-            return _float_text(repr(value))
+            return float_text(value)
         case bytes():
             return b64encode(value).decode("ascii")
         case Lob():
             return b64encode(value.data).decode("ascii")
         case datetime():
-            if value.tzinfo is None:
-                return _without_zeros(value.isoformat(" "))
-            return _without_zeros(_utc(value).isoformat(" ")) + "Z"
+            try:
+                text = without_zeros(naive_utc(value).isoformat(" "))
+            except OverflowError:
+                raise BadValue(f"{value} lies outside the years 0001 to 9999 in UTC") from None
+            return text if value.tzinfo is None else f"{text}Z"
         case time():
-            return _without_zeros(value.isoformat())
+            return without_zeros(value.isoformat())
         case date():
             return value.isoformat()
         case _:
             raise BadValue(f"{shown(repr(value))} is not one value: a log row holds one")
 
 
-def _utc(moment: datetime) -> datetime:
-    try:
-        return moment.astimezone(UTC).replace(tzinfo=None)
-    except OverflowError:
-        raise BadValue(f"{moment} lies outside the years 0001 to 9999 in UTC") from None
-
-
 def typed_by(type: ColumnType, value: Value) -> Value:
     """A value that has been through a form without types, such as JSON, as one of its column. Raises BadValue."""
-    if isinstance(value, tuple) and not isinstance(value, Lob):
-        return tuple(typed_by(type, one) for one in value)
+    if is_multi_valued(value):
+        return tuple(typed_by(type, one) for one in values_of(value))
     if isinstance(value, str):
         # A date and time stands there in its ISO form, a value with a zone in UTC.
         return value_reader(type)(value)
@@ -221,52 +214,20 @@ def _integer_reader(check: Callable[[str], str], bits: int) -> ReadValue:
     return read
 
 
-_WORDS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity", "-0.0": "0"}
-
-
-def _float_text(text: str) -> str:
-    return _WORDS.get(text, text.removesuffix(".0"))
-
-
-_ZEROS = re.compile(r"(?:(\.[0-9]*[1-9])|\.)0+(?![0-9])")
-
-
-def _without_zeros(text: str) -> str:
-    """Without trailing zeros of the fraction, which Python writes as six digits or none; a zone stays."""
-    return _ZEROS.sub(r"\1", text) if "." in text else text
-
-
-def _microseconds(text: str) -> int:
-    fraction = _FRACTION.search(text)
-    return int(fraction[1][:6].ljust(6, "0")) if fraction else 0
-
-
-def _time_reader(time_zone: str) -> ReadValue:
-    check = time_converter("java", time_zone)
-
-    def read(text: str) -> time:
-        return time.fromisoformat(check(text)).replace(microsecond=_microseconds(text))
-
-    return read
-
-
 _is_plain_moment: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?"
 ).fullmatch
 """Whether Python reads a moment by itself as is needed here: no zone, digits of the fraction beyond six left out."""
 
 
-def _timestamp_reader(time_zone: str) -> Callable[[str], datetime]:
-    check = timestamp_converter("java", time_zone)
-
+def _timestamp_reader(read_any: Callable[[str], datetime]) -> Callable[[str], datetime]:
     def read(text: str) -> datetime:
         if _is_plain_moment(text):
             try:
                 return datetime.fromisoformat(text)
             except ValueError:  # no day of the calendar, as is said below
                 pass
-        local, _, fraction = check(text).partition(".")
-        return datetime.fromisoformat(f"{local}.{fraction[:6].ljust(6, '0')}")
+        return read_any(text)
 
     return read
 
@@ -303,8 +264,8 @@ def moment_reader(time_zone: str) -> Callable[[str], datetime]:
 
     It remembers the last one: the rows of a transaction, which come together, have one event_time.
     """
-    read_moment = _in_utc(_timestamp_reader(time_zone), time_zone)
-    latest: tuple[str | None, datetime] = None, _EPOCH
+    read_moment = _in_utc(_timestamp_reader(timestamp_converter("value", time_zone)), time_zone)
+    latest: tuple[str | None, datetime] = None, EPOCH
 
     def read(text: str) -> datetime:
         nonlocal latest
@@ -353,8 +314,6 @@ def xds_value_reader(value_type: str, type: ColumnType | None, options: ValueOpt
             return str
 
 
-_EPOCH: Final = datetime(1970, 1, 1)
-_DAY: Final = 86400
 _SECONDS = re.compile(r"-?[0-9]{1,15}")
 _CANONICAL = re.compile(r"(?:([0-9]{4})([0-9]{2})([0-9]{2}))?(?:([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{9})?)?")
 
@@ -368,9 +327,9 @@ def _seconds_reader(kind: Kind | None, time_zone: str) -> ReadValue:
             raise BadValue(f"{shown(text)} is not a number of seconds")
         seconds = int(text)
         if kind is Kind.TIME:
-            return (_EPOCH + timedelta(seconds=seconds % _DAY)).time()
+            return (EPOCH + timedelta(seconds=seconds % DAY)).time()
         try:
-            moment = _EPOCH + timedelta(seconds=seconds)
+            moment = EPOCH + timedelta(seconds=seconds)
             if kind is Kind.TIMESTAMPTZ:
                 return moment.replace(tzinfo=UTC)
             if zone is not UTC:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import ROUND_UP, Context, Decimal
 from enum import StrEnum
-from math import frexp, inf, isinf, nextafter
+from math import frexp, inf, isfinite, isinf, nextafter
 from struct import pack, unpack
 from typing import Final
 
@@ -48,6 +48,12 @@ class ColumnType:
     sql: str = ""
     special: bool = False
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The numbers in parentheses of ``sql``: a length, or a precision and perhaps a scale; empty without any."""
+        match = _SIZES.search(self.sql)
+        return () if match is None else tuple(int(number) for number in match.groups() if number is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class ValueOptions:
@@ -61,6 +67,7 @@ class ValueOptions:
 
 # --- types ------------------------------------------------------------------------------------------------------------
 
+_SIZES = re.compile(r"\(\s*([0-9]{1,9})(?:\s+(?:char|byte))?\s*(?:,\s*(-?[0-9]{1,9})\s*)?\)", re.ASCII | re.IGNORECASE)
 _TYPE_NAME = re.compile(r"\s*([a-z]+)\s*(?:\(\s*([0-9]+)\s*(?:,\s*(-?[0-9]+)\s*)?\))?\s*", re.ASCII | re.IGNORECASE)
 
 _BARE_TYPES: Final[dict[str, tuple[Kind, int]]] = {
@@ -259,7 +266,8 @@ def _uuid_key(text: str) -> str:
 
 _BLANKS: Final = " \t"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_INTEGER_NAMES: Final = {16: "smallint", 32: "integer", 64: "bigint"}
+INTEGER_NAMES: Final = {16: "smallint", 32: "integer", 64: "bigint"}
+"""The types of SQL by their bits."""
 
 
 def integer_pattern(bits: int) -> str:
@@ -286,7 +294,7 @@ def _integer(bits: int) -> Converter:
             return "0"
         normal = "-" + digits if trimmed[0] == "-" else digits
         if bits and (len(digits) > 19 or not -(1 << bits - 1) <= int(normal) < 1 << bits - 1):
-            raise BadValue(f"{shown(text)} is out of the range of {_INTEGER_NAMES.get(bits, f'{bits} bits')}")
+            raise BadValue(f"{shown(text)} is out of the range of {INTEGER_NAMES.get(bits, f'{bits} bits')}")
         return normal
 
     return convert
@@ -351,9 +359,18 @@ _FLOAT_WORDS: Final = {
 }
 
 
-def _float_text(number: float) -> str:
+_FLOAT_TEXTS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity", "-0.0": "0"}
+
+
+def float_text(number: float) -> str:
+    """A double as the log has it: the fewest digits that read back as it, or its word."""
     text = repr(number)
-    return text[:-2] if text.endswith(".0") else text
+    return _FLOAT_TEXTS.get(text) or text.removesuffix(".0")
+
+
+def float_or_word(number: float) -> float | str:
+    """A double as JSON has it: itself, or the word of one that JSON has no number for (spec/xds.md 6.1)."""
+    return number if isfinite(number) else float_text(number)
 
 
 def _double(text: str, trimmed: str) -> float:
@@ -374,10 +391,7 @@ def _is_not_zero(match: re.Match[str]) -> bool:
 def _double_precision(text: str) -> str:
     trimmed = text.strip(_BLANKS)
     word = _FLOAT_WORDS.get(trimmed.lower())
-    if word is not None:
-        return word
-    number = _double(text, trimmed)
-    return _float_text(number) if number else "0"
+    return float_text(_double(text, trimmed)) if word is None else word
 
 
 def _single_precision(text: str) -> str:
@@ -394,7 +408,7 @@ def _single_precision(text: str) -> str:
         single = 0.0
     if not single:
         raise BadValue(f"{shown(text)} is out of the range of real")
-    return _float_text(_shortest_single(single))
+    return float_text(_shortest_single(single))
 
 
 def _to_single(number: float, exact: Decimal) -> float:

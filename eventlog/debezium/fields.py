@@ -7,17 +7,17 @@ The mapping is that of the PostgreSQL connector, "Data type mappings"; JSON is w
 from __future__ import annotations
 
 import json
-import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
-from math import inf, isfinite
+from math import inf
 from typing import Any, Final, NamedTuple
 
+from eventlog.core.moments import EPOCH, naive_utc, without_zeros
 from eventlog.core.typed import WIDEST, decimal_text, value_reader
-from eventlog.core.values import ColumnType, Kind
+from eventlog.core.values import ColumnType, Kind, float_or_word
 from eventlog.errors import shown
 from eventlog.model import Lob, Value
 
@@ -36,8 +36,7 @@ class Field(NamedTuple):
     decode: Decode
 
 
-_EPOCH: Final = datetime(1970, 1, 1)
-_EPOCH_DAY: Final = _EPOCH.toordinal()
+_EPOCH_DAY: Final = EPOCH.toordinal()
 _DAY_MICROSECONDS: Final = 86_400_000_000
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -47,7 +46,6 @@ _INFINITIES: Final = {"infinity": 9223372036825200000, "-infinity": -92233720368
 
 # --- by the column's type ---------------------------------------------------------------------------------------------
 
-_PRECISION: Final = re.compile(r"\(\s*([0-9]+)\s*(?:,\s*(-?[0-9]+)\s*)?\)")
 _MILLISECONDS: Final = 3
 _DIGITS_OF_SCALE: Final = 7
 _LARGEST_SCALE: Final = 16383  # of PostgreSQL; what a schema from outside says is checked against it
@@ -56,22 +54,21 @@ _LARGEST_SCALE: Final = 16383  # of PostgreSQL; what a schema from outside says 
 @lru_cache(maxsize=4096)
 def field_of(type: ColumnType, decimals: str = "precise", times: str = "adaptive") -> Field:
     """The field of a column, under ``decimal.handling.mode`` and ``time.precision.mode``."""
-    size = _PRECISION.search(type.sql)
     match type.kind:
         case Kind.BOOLEAN:
             return Field({"type": "boolean"}, _boolean, _boolean)
         case Kind.INTEGER if type.bits:
             return Field({"type": f"int{type.bits}"}, _integer(type.bits), _integer(type.bits))
-        case Kind.INTEGER if size is None:
+        case Kind.INTEGER if not type.sizes:
             return Field({"type": "int64"}, _integer(64), _integer(64))
         case Kind.INTEGER | Kind.EXACT:
-            return _decimal(type, decimals, size)
+            return _decimal(type, decimals)
         case Kind.APPROXIMATE:
             return Field({"type": "float32" if type.bits == 32 else "float64"}, _float_json, _float)
         case Kind.BINARY:
             return Field({"type": "bytes"}, _base64, _bytes)
         case Kind.DATE | Kind.TIME | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
-            return _temporal(type.kind, times, int(size[1]) if size else 6)
+            return _temporal(type.kind, times, next(iter(type.sizes), 6))
         case Kind.UUID:
             return Field(_named("string", "io.debezium.data.Uuid"), _text, _text)
         case Kind.OTHER if type.sql.lower() in ("json", "jsonb"):
@@ -85,13 +82,13 @@ def _named(type: str, name: str, **parameters: str) -> dict[str, Any]:
     return named | {"parameters": parameters} if parameters else named
 
 
-def _decimal(type: ColumnType, mode: str, size: re.Match[str] | None) -> Field:
+def _decimal(type: ColumnType, mode: str) -> Field:
     is_whole = type.kind is Kind.INTEGER
     if mode == "double":
         return Field({"type": "float64"}, _double, _number_of(is_whole))
     if mode == "string":
         return Field({"type": "string"}, _decimal_text, _number_of(is_whole))
-    if size is None:
+    if not type.sizes:
         schema = _named("struct", "io.debezium.data.VariableScaleDecimal") | {
             "fields": [
                 {"type": "int32", "optional": False, "field": "scale"},
@@ -99,8 +96,8 @@ def _decimal(type: ColumnType, mode: str, size: re.Match[str] | None) -> Field:
             ]
         }
         return Field(schema, _variable_scale, _of_variable_scale)
-    scale = int(size[2] or 0)
-    parameters = {"scale": str(scale), "connect.decimal.precision": size[1]}
+    precision, scale = (*type.sizes, 0)[:2]
+    parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}
     schema = _named("bytes", "org.apache.kafka.connect.data.Decimal", **parameters)
     return Field(schema, lambda value: _base64(_unscaled(_exact(value), scale)), _of_scale(scale, is_whole))
 
@@ -179,7 +176,6 @@ def _integer(bits: int) -> Callable[[Any], int]:
     return whole
 
 
-_WORDS: Final = {inf: "Infinity", -inf: "-Infinity"}
 _FLOATS: Final = {"NaN": float("nan"), "Infinity": inf, "-Infinity": -inf}
 
 
@@ -187,8 +183,7 @@ def _float_json(value: Value) -> Any:
     """JsonConverter writes what JSON has no number for as its word."""
     if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
         raise _no("number")
-    number = float(value)
-    return number if isfinite(number) else _WORDS.get(number, "NaN")
+    return float_or_word(float(value))
 
 
 def _float(value: Any) -> float:
@@ -345,7 +340,7 @@ def _of_day(per_millisecond: int) -> Decode:
         microseconds = _integer(64)(value) * 1000 // per_millisecond
         if not 0 <= microseconds < _DAY_MICROSECONDS:
             raise _no("time of a day")
-        return (_EPOCH + timedelta(microseconds=microseconds)).time()
+        return (EPOCH + timedelta(microseconds=microseconds)).time()
 
     return read
 
@@ -356,9 +351,7 @@ def _since_epoch(unit: int) -> Encode:
             return _INFINITIES[value]
         if not isinstance(value, datetime):
             raise _no("date and time")
-        if value.tzinfo is not None:
-            value = value.astimezone(UTC).replace(tzinfo=None)
-        return (value - _EPOCH) // _MICROSECOND // unit
+        return (naive_utc(value) - EPOCH) // _MICROSECOND // unit
 
     return write
 
@@ -372,7 +365,7 @@ def _of_epoch(per_millisecond: int) -> Decode:
         if number in _NAMES_OF_INFINITIES:
             return _NAMES_OF_INFINITIES[number]
         try:
-            return _EPOCH + timedelta(microseconds=number * 1000 // per_millisecond)
+            return EPOCH + timedelta(microseconds=number * 1000 // per_millisecond)
         except OverflowError:
             raise ValueError("beyond the years 1 to 9999") from None
 
@@ -383,10 +376,7 @@ def _zoned(value: Value) -> str:
     """``2018-06-20T13:37:03.123456Z``: in GMT, as many digits of the fraction as there are."""
     if not isinstance(value, datetime):
         raise _no("date and time; special times have no form here")
-    if value.tzinfo is not None:
-        value = value.astimezone(UTC).replace(tzinfo=None)
-    text = value.isoformat()
-    return (text.rstrip("0") if value.microsecond else text) + "Z"
+    return without_zeros(naive_utc(value).isoformat()) + "Z"
 
 
 def _of_zoned(value: Any) -> Value:

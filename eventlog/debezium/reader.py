@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from eventlog.changes.keys import Key
 from eventlog.core.catalog import Catalog, ObjectClass, match_name
+from eventlog.core.moments import EPOCH_UTC
 from eventlog.debezium.fields import Decode, decoder_of, field_of, plain
 from eventlog.debezium.options import ReadOptions
 from eventlog.debezium.writer import OPERATIONS
@@ -17,7 +18,6 @@ from eventlog.model import Change, ChangeOp, Row, Value, differing
 _OPERATIONS: Final = {letter: op for op, letter in OPERATIONS.items()}
 _MESSAGE: Final = "m"
 _TRANSACTION_DIGITS: Final = 32  # as in the change model of the other formats
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class EnvelopeReader:
@@ -233,7 +233,7 @@ def _moment(source: Mapping[str, Any]) -> datetime | None:
     if microseconds == 0:
         return None
     try:
-        return _EPOCH + timedelta(microseconds=microseconds)
+        return EPOCH_UTC + timedelta(microseconds=microseconds)
     except OverflowError:
         raise FormatError(f"source.ts_ms lies beyond the years 1 to 9999: {microseconds} us") from None
 

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from eventlog import __version__
 from eventlog.changes.keys import Key, old_and_new_key, refuse_without_row, with_key
 from eventlog.core.catalog import Catalog, Column, ObjectClass, Table, row_of
+from eventlog.core.moments import EPOCH_UTC
 from eventlog.core.typed import is_multi_valued, type_of
 from eventlog.core.values import ColumnType, Kind
 from eventlog.debezium.fields import Field, field_of
@@ -38,7 +39,6 @@ OPERATIONS: Final[Mapping[ChangeOp, str]] = {
     ChangeOp.TRUNCATE: "t",
 }
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _NOT_OF_TOPICS: Final = re.compile(r"[^A-Za-z0-9._-]")
 _TEXT: Final = ColumnType(Kind.CHARACTER)
@@ -147,8 +147,8 @@ class EnvelopeWriter:
     def _rest(self, change: Change, operation: str, record_ids: Sequence[int] | None) -> dict[str, Any]:
         """What stands behind the images (spec/debezium.md 2)."""
         moment = change.commit_time
-        microseconds = 0 if moment is None else (moment - _EPOCH) // _MICROSECOND
-        now = (self._utc_now() - _EPOCH) // _MICROSECOND
+        microseconds = 0 if moment is None else (moment - EPOCH_UTC) // _MICROSECOND
+        now = (self._utc_now() - EPOCH_UTC) // _MICROSECOND
         source = {
             "version": __version__,
             "connector": "eventlog",

@@ -6,11 +6,12 @@ import re
 from calendar import monthrange
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from eventlog.core.moments import naive_utc
 from eventlog.errors import ValueRange, shown
 from eventlog.gbase.errors import BadDatetime, BadDecimal
 from eventlog.model import Value
@@ -364,8 +365,8 @@ def fields_of(value: Value, qualifier: Qualifier) -> Fields:
         return _fields_of_text(value, qualifier)
     kind = holds(qualifier)
     if kind is not None and isinstance(value, time if kind is time else date):
-        if isinstance(value, datetime) and value.tzinfo is not None:
-            value = value.astimezone(UTC)
+        if isinstance(value, datetime):
+            value = naive_utc(value)
         names = FIELDS[qualifier.first : min(qualifier.last, SECOND) + 1]
         fraction = f"{getattr(value, 'microsecond', 0):06}"[: qualifier.fraction]
         return Fields(False, tuple(getattr(value, name, 0) for name in names), fraction)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
+from eventlog.core.moments import EPOCH_UTC
 from eventlog.gbase.errors import BadValue, FramingError, TruncatedStream, at_offset
 
 Frame: TypeAlias = tuple[int, int, int, bytes]
@@ -48,7 +49,6 @@ HEADER_SIZES: Final = {number: HEADER.size + form.size for number, form in FIELD
 SIZES_AT: Final = HEADER_SIZES[INSERT]  # where the size array of a row record begins
 
 DEFAULT_MAX_RECORD: Final = 1 << 20
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Framer:
@@ -120,7 +120,7 @@ def fields_of(number: int, record: bytes) -> tuple[int, ...]:
 def moment(seconds: int, offset: int) -> datetime | None:
     """The time of a BEGINTX or COMMTX record at ``offset``, None for 0. Raises BadValue."""
     try:
-        return _EPOCH + timedelta(seconds=seconds) if seconds else None
+        return EPOCH_UTC + timedelta(seconds=seconds) if seconds else None
     except OverflowError:
         raise at_offset(BadValue(f"the time {seconds} s since 1970 is outside the years 1 to 9999"), offset) from None
 

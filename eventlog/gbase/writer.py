@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 from eventlog.changes.catalog_file import database_of
 from eventlog.changes.format import Report
 from eventlog.changes.keys import completed, transactions
 from eventlog.core.catalog import Table
+from eventlog.core.moments import EPOCH_UTC
+from eventlog.core.values import INTEGER_NAMES
 from eventlog.core.values import ColumnType as CatalogType
 from eventlog.core.values import Kind as CatalogKind
 from eventlog.errors import (
@@ -100,7 +102,6 @@ def columns_of_catalog(table: Table, varchar_prefix: int) -> tuple[Column, ...]:
     return stream_order(columns)
 
 
-_INTEGERS: Final = {16: "smallint", 32: "integer", 64: "bigint"}
 _SPELLED: Final = {
     CatalogKind.BOOLEAN: "boolean",
     CatalogKind.DATE: "date",
@@ -112,17 +113,17 @@ _SPELLED: Final = {
 
 
 def _type_of_catalog(type: CatalogType, varchar_prefix: int) -> str | None:
-    numbers = [int(part) for part in type.sql.partition("(")[2].rstrip(") ").split(",") if part.strip().isdigit()]
+    numbers = type.sizes
     size = numbers[0] * _BYTES_A_CHARACTER if numbers else None
     match type.kind:
         case CatalogKind.BINARY:
             return None
         case CatalogKind.INTEGER if type.bits:
-            return _INTEGERS[type.bits]
+            return INTEGER_NAMES[type.bits]
         case CatalogKind.INTEGER:
             return f"decimal({min(numbers[0], _MAX_DIGITS) if numbers else _MAX_DIGITS},0)"
         case CatalogKind.EXACT if numbers:
-            scale = numbers[1] if len(numbers) > 1 else 0
+            scale = max(numbers[1], 0) if len(numbers) > 1 else 0
             return f"decimal({max(min(numbers[0], _MAX_DIGITS), scale)},{scale})"
         case CatalogKind.EXACT:
             return f"decimal({_MAX_DIGITS})"
@@ -143,7 +144,6 @@ _IN_MEMORY: Final = 16 << 20
 _CHUNK: Final = 1 << 20
 _MAX_TX: Final = 0xFFFFFFFF
 _ID_DIGITS: Final = 10
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = timedelta(seconds=1)
 
 
@@ -329,4 +329,4 @@ class _Writer:
 
 def _seconds(change: Change) -> int:
     time = change.commit_time
-    return 0 if time is None else (time - _EPOCH) // _SECOND
+    return 0 if time is None else (time - EPOCH_UTC) // _SECOND

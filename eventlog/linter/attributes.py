@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from eventlog.core.catalog import Column, Table
+from eventlog.core.moments import naive_utc
 from eventlog.core.typed import decimal_text, whole_number
 from eventlog.core.values import Kind
 from eventlog.errors import BadValue, ConfigError, NotExpressible, with_location
@@ -142,7 +142,6 @@ def attrs_values(table: TableAttrs) -> Iterator[tuple[Any, ...]]:
         yield table.tabnum, column.name.ljust(66), column.atrnum, column.typ, column.pkey, column.length
 
 
-_SIZE = re.compile(r"\(\s*([0-9]{1,9})")
 _BYTES_A_CHARACTER: Final = 4  # UTF-8
 _LONGEST: Final = 4000
 
@@ -191,7 +190,7 @@ def _typ_and_pkey(column: Column, primary_key: Sequence[str]) -> tuple[int, int]
 
 
 def _length(column: Column) -> int:
-    size = _SIZE.search(column.type.sql)
+    size = next(iter(column.type.sizes), None)
     match column.type.kind:
         case Kind.INTEGER | Kind.APPROXIMATE if column.type.bits:
             return column.type.bits // 8
@@ -200,11 +199,11 @@ def _length(column: Column) -> int:
         case Kind.UUID:
             return 36
         case Kind.BINARY:
-            return min(int(size[1]), _LONGEST) if size else _LONGEST
+            return _LONGEST if size is None else min(size, _LONGEST)
         case Kind.FIXED:
-            return min(int(size[1]) * _BYTES_A_CHARACTER, _LONGEST) if size else _BYTES_A_CHARACTER
+            return _BYTES_A_CHARACTER if size is None else min(size * _BYTES_A_CHARACTER, _LONGEST)
         case Kind.CHARACTER | Kind.OTHER:
-            return min(int(size[1]) * _BYTES_A_CHARACTER, _LONGEST) if size else _LONGEST
+            return _LONGEST if size is None else min(size * _BYTES_A_CHARACTER, _LONGEST)
         case _:
             return 16
 
@@ -240,8 +239,7 @@ def _date(value: Value, column: str, truncated: Truncated) -> datetime:
         return datetime(value.year, value.month, value.day)
     if not isinstance(value, datetime):
         raise TypeError
-    if value.tzinfo is not None:
-        value = value.astimezone(UTC).replace(tzinfo=None)
+    value = naive_utc(value)
     whole = value.replace(microsecond=value.microsecond // 10_000 * 10_000)
     if whole != value:
         truncated(column)

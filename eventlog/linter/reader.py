@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from eventlog.changes.format import Report
+from eventlog.core.moments import time_zone_named
 from eventlog.core.options import (
     CHARSET,
     FLAG,
@@ -25,7 +26,7 @@ from eventlog.errors import ConfigError, NotExpressible, SchemaMissing
 from eventlog.linter.attributes import TableAttrs, attrs_of_option
 from eventlog.linter.codec import RowCodec, row_codec
 from eventlog.linter.errors import RowDecodeError
-from eventlog.linter.rows import Destination, QueueRow, blob_attr, server_zone, stripped, to_utc
+from eventlog.linter.rows import Destination, QueueRow, blob_attr, stripped, to_utc
 from eventlog.linter.transactions import (
     BLOB_OPERATIONS,
     DELETE,
@@ -155,7 +156,7 @@ class QueueReader:
         self._attrs = attrs
         self._count = (report or Report()).count
         self._codec = row_codec(options.codec, options.charset)
-        self._zone = server_zone(options.timezone)
+        self._zone = time_zone_named(options.timezone, "timezone")
         self._names = named_tables(options.tables)
         self._targets: dict[tuple[int, Destination], _ReadTable] = {}
         destination = options.destination

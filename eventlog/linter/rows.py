@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
-from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
-from zoneinfo import ZoneInfo
 
 from eventlog.core.typed import whole_number
-from eventlog.errors import ConfigError, FormatError, ValueRange, with_location
+from eventlog.errors import FormatError, ValueRange, with_location
 from eventlog.linter.errors import BadColumnValue, BadOperDate, MissingColumn
 
 DATA_SIZE: Final = 3400
@@ -60,18 +58,6 @@ def encode_oper_date(local: datetime) -> bytes:
         raise ValueRange(f"{local} cannot be an OPER_DATE, which counts seconds from 1990-01-01 in 32 bits")
     fraction = min((since.microseconds * 65536 + 500_000) // _MICROSECONDS, 0xFFFF)
     return (seconds << 16 | fraction).to_bytes(6, "big")
-
-
-def server_zone(name: str) -> tzinfo:
-    """The zone that the server's clock runs in: ``UTC`` or an IANA name. Raises ConfigError."""
-    if name.upper() == "UTC":
-        return UTC
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError, TypeError):
-        raise ConfigError(
-            f"timezone {name!r} is unknown; use a name of the time zone database such as UTC or Europe/Moscow"
-        ) from None
 
 
 def to_utc(oper_date: bytes, zone: tzinfo) -> datetime | None:
@@ -291,15 +277,6 @@ class _Destinations(dict[Any, Destination]):
     def __missing__(self, value: tuple[Any, Any, Any]) -> Destination:
         destination = self[value] = Destination(*map(stripped, value))
         return destination
-
-
-def queue_rows_of_mappings(rows: Iterable[Mapping[str, Any]]) -> Iterator[QueueRow]:
-    """Rows given as objects whose members are the columns; each names all of them.
-
-    Raises MissingColumn, BadOperDate, BadColumnValue.
-    """
-    for names, alike in groupby(rows, key=tuple):
-        yield from queue_rows(names, (tuple(row.values()) for row in alike))
 
 
 def column_values(row: QueueRow) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from eventlog.changes.catalog_file import CATALOG, CatalogOption, database_of
 from eventlog.changes.format import Report
 from eventlog.changes.keys import Complete, Key, completed, transactions
+from eventlog.core.moments import time_zone_named
 from eventlog.core.options import ANY, FUNCTION, STRING, CheckedOptions, Kind, choice, integer, option, shared
 from eventlog.errors import (
     ConfigError,
@@ -24,7 +25,7 @@ from eventlog.linter.attributes import TableAttrs, attrs_of_option, attrs_of_tab
 from eventlog.linter.codec import RowCodec, row_codec
 from eventlog.linter.errors import RowEncodeError
 from eventlog.linter.reader import CODEC_CHARSET, DISPATCH_ATTRS, TABLES, TIMEZONE, named_tables, parse_place
-from eventlog.linter.rows import CHAR_WIDTHS, DATA_SIZE, MASK_64, Destination, QueueRow, from_utc, server_zone
+from eventlog.linter.rows import CHAR_WIDTHS, DATA_SIZE, MASK_64, Destination, QueueRow, from_utc
 from eventlog.linter.transactions import COMMIT, DELETE, INSERT, ROLLBACK, UPDATE
 from eventlog.model import Change, ChangeOp, Row, Value, column_name, full_name
 
@@ -176,7 +177,7 @@ class QueueWriter:
         if codec is None:
             raise ConfigError("codec none cannot write rows; use eventlog-emulator-1 or an object with encode")
         self._encode = codec.encode
-        self._zone = server_zone(options.timezone)
+        self._zone = time_zone_named(options.timezone, "timezone")
         self._log = SystemLog(options.dbnode, options.continuation_lengths, address)
         self._names = _described(options)
         self.attrs = {attrs.tabnum: attrs for attrs in self._names.values()}

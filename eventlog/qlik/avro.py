@@ -16,11 +16,12 @@ from math import copysign, inf
 from struct import pack
 from typing import Any, Final
 
+from eventlog.core.moments import EPOCH
 from eventlog.errors import ConfigError, FormatError, NotExpressible, ValueRange
 from eventlog.files.lines import parsed_json
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.errors import BadAvro
-from eventlog.qlik.values import EPOCH, JSON_FORMS, writer
+from eventlog.qlik.values import JSON_FORMS, writer
 
 NULL: Final = b"\0"
 """The null of a union of null and a type."""

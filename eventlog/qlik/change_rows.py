@@ -8,12 +8,13 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, Literal, NamedTuple
 
+from eventlog.core.moments import EPOCH, aware_utc, naive_utc
 from eventlog.core.typed import whole_number
 from eventlog.errors import ConfigError, FormatError, NotExpressible, UnknownOperation, ValueRange, shown
 from eventlog.model import Lob, Row, Value
@@ -153,9 +154,6 @@ def masks_by_history(layout: TableLayout, history: ColumnHistory) -> Callable[[s
 
 OPERATIONS: Final = {"I": "INSERT", "U": "UPDATE", "D": "DELETE", "B": "BEFOREIMAGE", "T": "TRUNCATE"}
 """change_oper to operation."""
-
-EPOCH: Final = datetime(1970, 1, 1)
-"""The timestamp of a change whose time is not known."""
 
 _LETTERS: Final = {operation: letter for letter, operation in OPERATIONS.items()}
 _NO_COLUMNS: Final[frozenset[str]] = frozenset()
@@ -309,18 +307,15 @@ def _moment(value: Any, what: str) -> datetime | None:
     if value is None or value == "":
         return None
     try:
-        moment = _aware(datetime.fromisoformat(value) if isinstance(value, str) else value)
+        stored = datetime.fromisoformat(value) if isinstance(value, str) else value
+        if not isinstance(stored, datetime):
+            raise ValueError  # noqa: TRY004, TRY301 - as for text that is none
+        moment = aware_utc(stored)
     except (ValueError, OverflowError):
         raise FormatError(
             f"timestamp {shown(str(value))} of {what} is not of the form YYYY-MM-DD HH:MM:SS.ffffff"
         ) from None
     return None if moment.replace(tzinfo=None) == EPOCH else moment
-
-
-def _aware(value: Any) -> datetime:
-    if not isinstance(value, datetime):
-        raise ValueError  # noqa: TRY004 - as for text that is none
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -406,7 +401,7 @@ def _stream_position_writer(what: str) -> Callable[[ChangeRow], str | None]:
 
 @lru_cache(maxsize=256)  # the rows of a transaction have one time
 def _naive(moment: datetime | None) -> datetime:
-    return EPOCH if moment is None else moment.astimezone(UTC).replace(tzinfo=None)
+    return EPOCH if moment is None else naive_utc(moment)  # as spec/qlik.md 1.1 has a time that is not known
 
 
 _HEADER_WRITERS: Final[dict[str, Callable[[ChangeRow], Any]]] = {

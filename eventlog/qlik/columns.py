@@ -72,7 +72,6 @@ def columns_of(table: Table) -> tuple[QlikColumn, ...]:
     return tuple(_column_of(column, places.get(column.name, 0)) for column in table.columns)
 
 
-_SIZE = re.compile(r"\(\s*([0-9]+)(?:\s+(?:char|byte))?\s*(?:,\s*(-?[0-9]+)\s*)?\)", re.IGNORECASE)
 _LARGE_CHARACTER = re.compile(r"\b(n?clob|longtext|mediumtext|long)\b", re.IGNORECASE)
 _LARGE_BINARY = re.compile(r"blob|\blong raw\b|\bimage\b", re.IGNORECASE)
 _NATIONAL = re.compile(r"^\s*(n(char|varchar|text|clob)|national)", re.IGNORECASE)
@@ -91,12 +90,10 @@ _WIDEST_CHARACTER: Final = 4  # bytes of a character in UTF-8
 
 def _column_of(column: Column, place: int) -> QlikColumn:
     kind, sql = column.type.kind, column.type.sql
-    size = _SIZE.search(sql)
-    first = int(size[1]) if size else 0
+    first, second = (*column.type.sizes, 0, 0)[:2]
     length = precision = scale = 0
     if kind is Kind.EXACT or (kind is Kind.INTEGER and column.type.bits == 0):
-        name, precision = "NUMERIC", first
-        scale = int(size[2] or 0) if size else 0
+        name, precision, scale = "NUMERIC", first, second
     elif kind is Kind.INTEGER:
         name = _INTEGERS[column.type.bits]
     elif kind is Kind.APPROXIMATE:

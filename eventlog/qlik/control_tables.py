@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from eventlog.core.moments import EPOCH
 from eventlog.core.typed import whole_number
 from eventlog.errors import ConfigError, FormatError, ValueRange, shown, with_location
 from eventlog.files.lines import parsed_json
@@ -36,7 +37,7 @@ class Partitioning:
     """Boundaries are ``base + k * seconds``, in UTC, naive. Raises ConfigError."""
 
     seconds: int = 3600
-    base: datetime = datetime(1970, 1, 1)
+    base: datetime = EPOCH
 
     def __post_init__(self) -> None:
         if isinstance(self.seconds, bool) or not isinstance(self.seconds, int) or self.seconds < 1:

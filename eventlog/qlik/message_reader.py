@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
 
 from eventlog.changes.format import Report
+from eventlog.core.moments import EPOCH
 from eventlog.core.typed import whole_number
 from eventlog.errors import UnknownOperation, shown
 from eventlog.model import Change, ChangeOp, Row, Value, differing, full_name
@@ -33,7 +34,6 @@ _OPERATIONS: Final = {
     "REFRESH": ChangeOp.REFRESH,
     "READ": ChangeOp.REFRESH,
 }
-_EPOCH: Final = datetime(1970, 1, 1)
 _ABSENT: Final = object()
 _MOST_SEEN: Final = 4096
 
@@ -442,7 +442,7 @@ def _moment(text: str | None, names: tuple[str | None, str]) -> datetime | None:
         moment = read_moment(text)
     except (ValueError, OverflowError):
         raise BadEnvelope(f"timestamp {shown(text)} of a message of {names[1]!r} is no date and time") from None
-    return None if moment == _EPOCH else moment.replace(tzinfo=UTC)
+    return None if moment == EPOCH else moment.replace(tzinfo=UTC)
 
 
 def _key(key: Sequence[str], after: Row | None, before: Row | None) -> tuple[tuple[str, Value], ...] | None:

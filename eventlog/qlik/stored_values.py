@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from eventlog.core.moments import naive_utc
 from eventlog.errors import FormatError, ValueRange, shown
 from eventlog.files import tabular
 from eventlog.model import Value
@@ -78,8 +79,7 @@ def _encodable(text: Any, column: QlikColumn) -> str:
 
 def timestamp_text(moment: datetime) -> str:
     """``YYYY-MM-DD HH:MM:SS.ffffff`` of a moment, in UTC if it has a zone."""
-    naive = moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
-    return naive.isoformat(" ", "microseconds")
+    return naive_utc(moment).isoformat(" ", "microseconds")
 
 
 def plain_reader(value: Any) -> Any:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from json.encoder import encode_basestring
 from math import isinf
 from typing import Any, Final, TypeVar
 
-from eventlog.core.typed import WIDEST, decimal_text, to_text, whole_number
+from eventlog.core.moments import EPOCH, naive_utc
+from eventlog.core.typed import WIDEST, decimal_text, is_multi_valued, to_text, whole_number
+from eventlog.core.values import float_or_word
 from eventlog.errors import FormatError, NotExpressible, ValueRange, shown
 from eventlog.model import Lob, Value
 from eventlog.qlik.columns import QlikColumn
@@ -32,7 +34,6 @@ _ZONE: Final = r"(?: ?(Z|z|[+-][0-9]{2}:?[0-9]{2}))?"
 _CLOCK: Final = r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{0,9}))?)?"
 _DATE_TEXT = re.compile(rf"([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(?:[ T]{_CLOCK}{_ZONE})?", re.ASCII)
 _TIME_TEXT = re.compile(_CLOCK + _ZONE, re.ASCII)
-EPOCH: Final = datetime(1970, 1, 1)
 
 
 def read_moment(text: str) -> datetime:
@@ -64,13 +65,9 @@ def _displacement(zone: str | None) -> timedelta:
     return -ahead if zone[0] == "-" else ahead
 
 
-def _naive(moment: datetime) -> datetime:
-    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
-
-
 def _read_datetime(value: Any) -> datetime:
     if isinstance(value, datetime):
-        return _naive(value)
+        return naive_utc(value)
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day)
     if isinstance(value, str):
@@ -207,7 +204,7 @@ def plain_value(value: Any) -> Value:
             raise BadMessageValue(f"{shown(str(value))} is larger than a number of a column without type can be")
         return real
     if isinstance(value, datetime):
-        return _naive(value)
+        return naive_utc(value)
     if isinstance(value, Mapping | list):
         raise BadMessageValue(f"{shown(str(value))} is no value of a column: it is nested")
     plain: Value = value
@@ -215,12 +212,6 @@ def plain_value(value: Any) -> Value:
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
-
-
-def _json_real(value: float) -> Any:
-    if value != value:
-        return "NaN"
-    return ("Infinity" if value > 0 else "-Infinity") if value in (float("inf"), float("-inf")) else value
 
 
 def _as_is(value: Any) -> Any:
@@ -234,8 +225,8 @@ JSON_FORMS: Final[Mapping[str, Convert]] = {
     "NUMERIC": decimal_text,
     "BYTES": lambda data: data.hex().upper(),
     "BLOB": lambda data: data.hex().upper(),
-    "REAL4": _json_real,
-    "REAL8": _json_real,
+    "REAL4": float_or_word,
+    "REAL8": float_or_word,
     "UINT8": str,
 }
 _JSON_TEXTS: Final[Mapping[str, Callable[[Any], str]]] = {
@@ -274,7 +265,7 @@ def writer(column: QlikColumn, form: Callable[[Any], Written]) -> Callable[[Any]
     read, own, bounds = _READERS[column.type], _OWN_TYPES.get(column.type), _RANGES.get(column.type)
 
     def typed(value: Value) -> Any:
-        if isinstance(value, tuple) and not isinstance(value, Lob):
+        if is_multi_valued(value):
             raise NotExpressible(f"column {column.name!r} has several values, and a message has one for each column")
         try:
             return read(value)

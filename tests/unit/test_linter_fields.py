@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from linter_queue import rows_of_objects
 
+from eventlog.core.moments import time_zone_named
 from eventlog.errors import ConfigError, ValueRange
 from eventlog.linter.errors import BadColumnValue, BadOperDate, MissingColumn
 from eventlog.linter.rows import (
@@ -22,8 +24,6 @@ from eventlog.linter.rows import (
     from_utc,
     oper_date_bytes,
     queue_rows,
-    queue_rows_of_mappings,
-    server_zone,
     stripped,
     syslog_addr,
     to_utc,
@@ -60,14 +60,14 @@ def test_a_time_out_of_range_is_refused(moment: datetime) -> None:
     ],
 )
 def test_server_time_becomes_utc_and_of_two_equal_ones_the_first(oper_date: str, utc: datetime | None) -> None:
-    zone = server_zone("Europe/Berlin")
+    zone = time_zone_named("Europe/Berlin", "timezone")
     assert to_utc(bytes.fromhex(oper_date), zone) == utc
     assert from_utc(utc, zone).hex() == oper_date
 
 
 def test_an_unknown_zone_is_a_configuration_error() -> None:
     with pytest.raises(ConfigError, match="Middle/Earth"):
-        server_zone("Middle/Earth")
+        time_zone_named("Middle/Earth", "timezone")
 
 
 def test_numbers_that_sql_returns_negative() -> None:
@@ -124,7 +124,7 @@ def test_columns_are_found_in_any_case_and_order_among_others() -> None:
 @pytest.mark.parametrize("data", [b"\1\2\3\4", "01020304"])
 def test_padding_of_data_is_not_kept(data: Any, extdata: int, len1: int, len2: int, kept: int) -> None:
     given = VALUES | {"EXTDATA": extdata, "LEN1": len1, "LEN2": len2, "DATA": data}
-    (row,) = queue_rows_of_mappings([given])
+    (row,) = rows_of_objects([given])
     assert data_bytes(row.data) == b"\1\2\3\4"[:kept]
 
 
@@ -137,19 +137,19 @@ def test_a_missing_column_is_named(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["CHANNEL", "ROWID_SRC"])
 def test_channel_and_row_id_may_be_missing_or_null(name: str) -> None:
-    (missing,) = queue_rows_of_mappings([{key: value for key, value in VALUES.items() if key != name}])
-    (null,) = queue_rows_of_mappings([VALUES | {name: None}])
+    (missing,) = rows_of_objects([{key: value for key, value in VALUES.items() if key != name}])
+    (null,) = rows_of_objects([VALUES | {name: None}])
     assert missing == null
     assert getattr(null, name.lower()) is None
 
 
 def test_numbers_of_text_exports_are_read() -> None:
     texts = {name: str(value) if isinstance(value, int) else value for name, value in VALUES.items()}
-    assert list(queue_rows_of_mappings([texts])) == list(queue_rows_of_mappings([VALUES]))
+    assert list(rows_of_objects([texts])) == list(rows_of_objects([VALUES]))
 
 
 @pytest.mark.parametrize("name", ["EXTDATA", "TRANSACT_ID", "SYSLOG_ADDR", "TYP", "LEN1", "LEN2"])
 @pytest.mark.parametrize("value", [None, "", "x", 1.5, float("nan"), [1]])
 def test_a_number_that_is_none_is_named(name: str, value: Any) -> None:
     with pytest.raises(BadColumnValue, match=f"column {name} holds"):
-        list(queue_rows_of_mappings([VALUES | {name: value}]))
+        list(rows_of_objects([VALUES | {name: value}]))

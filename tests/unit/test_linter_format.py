@@ -14,6 +14,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from linter_queue import rows_of_objects
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, DatabaseError, FormatError, NotExpressible
@@ -22,7 +23,7 @@ from eventlog.linter.emulator import ATTRS, DOCUMENT, ITEM, READING, Workload, e
 from eventlog.linter.errors import MissingColumn
 from eventlog.linter.format import FORMAT
 from eventlog.linter.reader import QueueReader, ReaderOptions
-from eventlog.linter.rows import QUEUE_COLUMNS, QueueRow, column_values, queue_rows_of_mappings
+from eventlog.linter.rows import QUEUE_COLUMNS, QueueRow, column_values
 from eventlog.model import Change, ChangeOp
 from eventlog.sql.connection import connect_any
 
@@ -256,7 +257,7 @@ def test_a_damaged_queue_gives_a_clear_error_or_clean_changes() -> None:
         reader = QueueReader(ATTRS, options)
         try:
             for part in (lines[: len(lines) // 2], lines):
-                for change in reader.read(queue_rows_of_mappings(part)):
+                for change in reader.read(rows_of_objects(part)):
                     assert change.position is not None
                     outcomes.add("change")
         except FormatError:
@@ -292,5 +293,5 @@ def test_a_damaged_file_gives_a_clear_error_or_clean_changes(
 def test_the_fuzzed_lines_are_read_when_they_are_whole() -> None:
     lines = json.loads(json.dumps([_line(row) for row in ROWS]))
     reader = QueueReader(ATTRS, ReaderOptions(final=True, **EMULATOR))
-    assert list(reader.read(queue_rows_of_mappings(lines))) == CHANGES
+    assert list(reader.read(rows_of_objects(lines))) == CHANGES
     assert csv.field_size_limit() > 2 * 3400
