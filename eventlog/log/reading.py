@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -16,46 +15,38 @@ from eventlog.core.events import QueryBack, decide, ids_of
 from eventlog.core.fold import AT_A_TIME, Group, RowFolder
 from eventlog.core.values import ColumnType, Kind, check_xml
 from eventlog.errors import BadTableKey, BadXmlChar, FormatError, RowError, with_location
+from eventlog.log.options import LogReaderOptions
 from eventlog.model import Change, LogRow, Status, queue_rows
 
 _LETTERS: Final[frozenset[str]] = frozenset(Status)
 
 
-@dataclass(frozen=True, slots=True)
-class Folding:
-    """What decides which rows become which groups (spec/event-log.md 6, 8.3, 9).
-
-    ``status``: the letters of rows that are read. ``driver_user``: rows of this perpetrator are loopback, None = none.
-    """
-
-    fold_distance: int = 1000
-    fold_span: int = 10000
-    status: frozenset[str] = _LETTERS
-    driver_user: str | None = None
-
-
 def rows_to_changes(
     rows: Iterable[LogRow],
     catalog: Catalog,
-    reading: GroupReading,
-    folding: Folding,
+    options: LogReaderOptions,
     query_back: QueryBack | None,
     report: Report,
     source: str,
 ) -> Iterator[Change]:
-    """The changes of rows in ascending order of record_id, in the order of their groups' first rows.
+    """The changes of rows in ascending order of record_id, in the order of their groups' first rows (spec/event-log.md
+    6, 8.3).
 
     ``query_back`` None = no connection: changes of types 5 to 8 come without their row. Bad rows are passed over.
     ``source``: whose rows they are, for messages.
     Raises FormatError for rows that are out of order.
     """
+    schema = options.schema or catalog.schema
+    reading = GroupReading(
+        schema, options.time_zone, options.char_padding, lambda column: report.count(f"truncated {column}")
+    )
     read_group = group_reader(reading)
     log_rows: dict[int, LogRow] = {}
-    folder = RowFolder(folding.fold_distance, folding.fold_span)
-    taken = _taken(_ascending(rows, source, report), folding, report)
-    while window := list(islice(taken, AT_A_TIME)):
+    folder = RowFolder(options.fold_distance, options.fold_span)
+    rows_of_status = _of_status(_ascending(rows, source, report), frozenset(options.status), report)
+    while window := list(islice(rows_of_status, AT_A_TIME)):
         log_rows.update((row.record_id, row) for row in window)
-        groups = folder.take(_checked(window, catalog, folding, report, source))
+        groups = folder.take(_checked(window, catalog, options.driver_user, report, source))
         yield from _changes(groups, log_rows, read_group, query_back, report, source)
         log_rows = {record_id: log_rows[record_id] for record_id in ids_of(folder.rows)}
     yield from _changes(folder.close(None), log_rows, read_group, query_back, report, source)
@@ -76,20 +67,20 @@ def _ascending(rows: Iterable[LogRow], source: str, report: Report) -> Iterator[
         yield row
 
 
-def _taken(rows: Iterable[LogRow], folding: Folding, report: Report) -> Iterator[LogRow]:
+def _of_status(rows: Iterable[LogRow], letters: frozenset[str], report: Report) -> Iterator[LogRow]:
     """Rows of the wanted statuses; CHAR padding is ignored (spec/event-log.md 2)."""
     for row in rows:
         status = row.status.rstrip(" ")
-        if status in folding.status:
+        if status in letters:
             yield row if status == row.status else row._replace(status=status)
         else:
             report.count("rows_not_taken" if status in _LETTERS else "rows_of_reserved_status")
 
 
 def _checked(
-    rows: Sequence[LogRow], catalog: Catalog, folding: Folding, report: Report, source: str
+    rows: Sequence[LogRow], catalog: Catalog, driver_user: str | None, report: Report, source: str
 ) -> list[CheckedRow]:
-    checked = check_rows(queue_rows(rows), catalog, folding.driver_user)
+    checked = check_rows(queue_rows(rows), catalog, driver_user)
     for bad in checked.bad:
         report.skip(RowError(bad.code, f"{source}, record_id {bad.record_id}: {bad.message}"))
     if checked.loopback:

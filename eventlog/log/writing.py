@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import zip_longest
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from eventlog.changes.keys import (
     Key,
@@ -18,61 +16,22 @@ from eventlog.changes.keys import (
     with_key,
     written_columns,
 )
-from eventlog.changes.to_events import ExistingKeys, existing_keys
+from eventlog.changes.to_events import existing_keys
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.moments import time_zone_named
-from eventlog.core.typed import is_multi_valued, moment_reader, to_text, values_of
-from eventlog.errors import BadValue, ConfigError, NotExpressible, shown
+from eventlog.core.typed import is_multi_valued, to_text, values_of
+from eventlog.errors import BadValue, NotExpressible, shown
+from eventlog.log.options import STYLES, LogWriterOptions, Style
 from eventlog.model import Change, ChangeOp, EventType, LogRow, Row, Status, Value, changes_nothing
 
 
-class _Style(NamedTuple):
-    """The types of a style (spec/triggers.md 1); a row type instead of field types where ``by_row``."""
-
-    insert: int
-    update: int
-    by_row: bool = False
-
-
-STYLES: Final = {
-    "field": _Style(EventType.INSERT_FIELD, EventType.UPDATE_FIELD),
-    "remove_all": _Style(EventType.INSERT_FIELD, EventType.UPDATE_FIELD_REMOVE_ALL),
-    "field_query_back": _Style(EventType.INSERT_FIELD_QUERY_BACK, EventType.UPDATE_FIELD_QUERY_BACK),
-    "row_query_back": _Style(EventType.INSERT_ROW_QUERY_BACK, EventType.UPDATE_ROW_QUERY_BACK, by_row=True),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class RowWriting:
-    """How changes are written as rows.
-
-    ``style`` of all tables, ``styles`` of single ones; ``schema`` whose tables the log is of: changes of another one
-    are refused, None = not looked at. ``time_zone`` of event_time; ``existing_keys`` as in ``EventWriting``. Raises
-    ConfigError.
-    """
-
-    style: str = "field"
-    styles: Mapping[str, str] = field(default_factory=dict)
-    schema: str | None = None
-    time_zone: str = "UTC"
-    existing_keys: ExistingKeys | None = None
-
-    def __post_init__(self) -> None:
-        moment_reader(self.time_zone)  # which refuses an unknown one
-        for name in (self.style, *self.styles.values()):
-            if name not in STYLES:
-                raise ConfigError(f"style {name!r} is unknown: use one of {', '.join(STYLES)} (spec/triggers.md 1)")
-
-    def style_of(self, table: str) -> _Style:
-        """The style that a table is written in."""
-        return STYLES[self.styles.get(table, self.style)]
-
-
-def change_to_rows(change: Change, catalog: Catalog | None, options: RowWriting, now: datetime) -> list[LogRow]:
+def change_to_rows(change: Change, catalog: Catalog | None, options: LogWriterOptions, now: datetime) -> list[LogRow]:
     """The rows that say a change, record_id 0: whoever keeps the log numbers them (spec/change-model.md 4).
 
     No rows if it changes nothing. A change that still has to be queried back keeps its types 5 to 8, whatever the
-    style. ``now``, aware: event_time where the commit time is not known. Raises NotExpressible, NeedsRowCodec.
+    style. ``options``: changes of another schema than that of the log are refused, if it is known; ``existing_keys`` is
+    a function of the table there. ``now``, aware: event_time where the commit time is not known. Raises NotExpressible,
+    NeedsRowCodec.
     """
     if options.schema is not None and change.schema not in (None, options.schema):
         raise NotExpressible(
@@ -80,7 +39,9 @@ def change_to_rows(change: Change, catalog: Catalog | None, options: RowWriting,
             f"{options.schema}; convert the tables of {change.schema} to a log of their own"
         )
     object_class = class_of_change(catalog, change)
-    writer = _RowWriter(change, object_class, options.style_of(change.table), _event_time(change, options, now))
+    moment = (change.commit_time or now).astimezone(time_zone_named(options.time_zone))
+    event_time = to_text(moment.replace(tzinfo=None))
+    writer = _RowWriter(change, object_class, STYLES[options.styles.get(change.table, options.style)], event_time)
     if change.op is ChangeOp.TRUNCATE:
         return [row for key in existing_keys(change, options.existing_keys) for row in writer.delete(key)]
     if changes_nothing(change):
@@ -100,17 +61,12 @@ def change_to_rows(change: Change, catalog: Catalog | None, options: RowWriting,
     return writer.update(new, after, written_columns(writer.change))
 
 
-def _event_time(change: Change, options: RowWriting, now: datetime) -> str:
-    zone = time_zone_named(options.time_zone)
-    return to_text((change.commit_time or now).astimezone(zone).replace(tzinfo=None))
-
-
 class _RowWriter(NamedTuple):
     """What the rows of one change are made with."""
 
     change: Change
     object_class: ObjectClass | None
-    style: _Style
+    style: Style
     event_time: str
 
     def delete(self, key: Key) -> list[LogRow]:
@@ -137,8 +93,8 @@ class _RowWriter(NamedTuple):
         kind = self.style.update
         if self.style.by_row:
             many = [name for name in columns if is_multi_valued(after[name])]
-            own = [self._row(kind, key)] if len(many) < len(columns) else []
-            return own + [self._row(EventType.UPDATE_FIELD_QUERY_BACK, key, name) for name in many]
+            of_row = [self._row(kind, key)] if len(many) < len(columns) else []
+            return of_row + [self._row(EventType.UPDATE_FIELD_QUERY_BACK, key, name) for name in many]
         if kind == EventType.UPDATE_FIELD_QUERY_BACK:
             return [self._row(kind, key, name) for name in columns]
         return [row for name in columns for row in self._updated(kind, key, name, after[name])]

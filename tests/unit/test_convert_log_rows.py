@@ -11,7 +11,8 @@ from samples import CATALOG
 
 from eventlog.core.typed import to_text
 from eventlog.errors import ConfigError, NeedsRowCodec, NotExpressible
-from eventlog.log.writing import RowWriting, change_to_rows
+from eventlog.log.options import LogWriterOptions
+from eventlog.log.writing import change_to_rows
 from eventlog.model import Change, ChangeOp, Lob
 
 INSERT, UPDATE, DELETE, TRUNCATE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.TRUNCATE
@@ -27,7 +28,7 @@ def usr(op: ChangeOp, **fields: Any) -> Change:
 
 def rows(change: Change, style: str = "field", **options: Any) -> list[tuple[Any, ...]]:
     """Type, key, column, old, new of the rows, the last three only where they are."""
-    found = change_to_rows(change, CATALOG, RowWriting(style, **options), NOW)
+    found = change_to_rows(change, CATALOG, LogWriterOptions(style, **options), NOW)
     for row in found:
         assert (row.status, row.event_time, row.table_name) == ("N", "2024-05-10 12:00:00", change.table)
     short = [(row.event_type, row.table_key, row.column_name, row.old_value, row.new_value) for row in found]
@@ -198,8 +199,8 @@ def test_a_change_is_written_as_triggers_of_its_style_would(change: Change, styl
 
 def test_a_table_may_have_a_style_of_its_own() -> None:
     assert rows(usr(INSERT, after=JACK), styles={"usr": "row_query_back"}) == [(5, "idu=1")]
-    with pytest.raises(ConfigError, match="style 'fields' is unknown"):
-        RowWriting(styles={"usr": "fields"})
+    with pytest.raises(ConfigError, match='"fields"'):
+        LogWriterOptions(styles={"usr": "fields"})
 
 
 def test_a_truncate_is_a_delete_for_each_key_that_is_given() -> None:
@@ -216,7 +217,7 @@ def test_a_truncate_is_a_delete_for_each_key_that_is_given() -> None:
 def test_event_time_is_the_commit_time_in_the_zone_of_the_log(zone: str, event_time: str) -> None:
     moment = datetime(2024, 2, 29, 23, 30, 0, 250_000, tzinfo=UTC)
     change = usr(DELETE, commit_time=moment, user="ann")
-    (row,) = change_to_rows(change, None, RowWriting(time_zone=zone), NOW)
+    (row,) = change_to_rows(change, None, LogWriterOptions(time_zone=zone), NOW)
     assert (row.event_time, row.perpetrator) == (event_time, "ann")
 
 

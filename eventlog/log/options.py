@@ -1,0 +1,108 @@
+"""The options of reading and writing rows of the event log; those of spec/event-log.md 9 bear their names there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from eventlog.changes.catalog_file import CATALOG, CatalogOption
+from eventlog.changes.format import EXISTING_KEYS
+from eventlog.core import parameters
+from eventlog.core.options import (
+    FLAG,
+    STRING,
+    TEXT_OBJECT,
+    TEXTS,
+    CheckedOptions,
+    Kind,
+    Option,
+    choice,
+    integer,
+    object_of,
+    option,
+    shared,
+)
+from eventlog.model import EventType
+
+
+class Style(NamedTuple):
+    """The types of a style (spec/triggers.md 1); a row type instead of field types where ``by_row``."""
+
+    insert: int
+    update: int
+    by_row: bool = False
+
+
+STYLES: Final = {
+    "field": Style(EventType.INSERT_FIELD, EventType.UPDATE_FIELD),
+    "remove_all": Style(EventType.INSERT_FIELD, EventType.UPDATE_FIELD_REMOVE_ALL),
+    "field_query_back": Style(EventType.INSERT_FIELD_QUERY_BACK, EventType.UPDATE_FIELD_QUERY_BACK),
+    "row_query_back": Style(EventType.INSERT_ROW_QUERY_BACK, EventType.UPDATE_ROW_QUERY_BACK, by_row=True),
+}
+
+_STATUS: Final = "NSWEF"
+
+
+def _parse_status(value: Any) -> str:
+    status: str = STRING.parse(value)
+    if not status or status.strip(_STATUS):
+        raise ValueError
+    return status
+
+
+_STYLE: Final = choice(*STYLES)
+_SCHEMA_NAME: Final = Option(None, STRING, "schema of the live log and its classes")
+_COLUMN_MAP: Final = Option(None, TEXT_OBJECT, "real names of the ten standard columns")
+_FILE_FORMAT: Final = Option(None, STRING, "form of the file, if its name does not say it: jsonl, csv or parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class LogReaderOptions(CheckedOptions):
+    """Options of the reader.
+
+    The tables are those of ``catalog``, else of the database, else everything is text.
+    """
+
+    schema: str | None = option(None, STRING, "schema of the changes; default: that of the catalogue")
+    catalog: CatalogOption = shared(CATALOG)
+    database_url: str | None = option(None, STRING, "URL of the database to read rows back from, for a log in files")
+    schema_name: str | None = shared(_SCHEMA_NAME)
+    log_table: str = shared(parameters.LOG_TABLE)
+    tables: Sequence[str] | None = option(None, TEXTS, "parent tables and views that are classes; default: all")
+    meta_identifiers: bool = shared(parameters.META_IDENTIFIERS)
+    layout: str = shared(parameters.LAYOUT)
+    column_map: Mapping[str, str] | None = shared(_COLUMN_MAP)
+    column_sort: str = shared(parameters.COLUMN_SORT)
+    fold_distance: int = shared(parameters.FOLD_DISTANCE)
+    fold_span: int = shared(parameters.FOLD_SPAN)
+    time_zone: str = shared(parameters.TIME_ZONE)
+    char_padding: str = shared(parameters.CHAR_PADDING)
+    special_times: str = shared(parameters.SPECIAL_TIMES)
+    driver_user: str | None = option(None, STRING, "the publisher's database user, whose rows are left out")
+    status: str = option(_STATUS, Kind(_parse_status, f"letters of {_STATUS}"), "letters of the rows that are read")
+    sort: bool = option(False, FLAG, "the file is not in the order of record_id: sort it in memory")
+    file_format: str | None = shared(_FILE_FORMAT)
+
+
+@dataclass(frozen=True, slots=True)
+class LogWriterOptions(CheckedOptions):
+    """Options of the writer (spec/triggers.md 1)."""
+
+    style: str = option("field", _STYLE, "what is logged of a change, as the style of a watch")
+    styles: Mapping[str, str] = option(
+        {}, object_of(_STYLE, f"an object of {_STYLE.legal}"), "the style of single tables, by table"
+    )
+    schema: str | None = option(
+        None, STRING, "schema of the log; default: that of the catalogue, else of the first change that has one"
+    )
+    catalog: CatalogOption = shared(CATALOG)
+    existing_keys: Any = shared(EXISTING_KEYS)
+    time_zone: str = shared(parameters.TIME_ZONE)
+    first_record_id: int = option(1, integer(), "record_id of the first row of a file; a live table numbers its rows")
+    schema_name: str | None = shared(_SCHEMA_NAME)
+    log_table: str = shared(parameters.LOG_TABLE)
+    layout: str = shared(parameters.LAYOUT)
+    column_map: Mapping[str, str] | None = shared(_COLUMN_MAP)
+    column_sort: str = shared(parameters.COLUMN_SORT)
+    file_format: str | None = shared(_FILE_FORMAT)
