@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -216,17 +217,15 @@ class SinkSettings:
     )  # fmt: skip
 
 
-def _message_option(name: str) -> Any:
-    """An option of the writer of messages, in the kinds of eventlog.toml."""
-    declared = options_of(WriteOptions)[name]
+def _writer_option(writer: type, format: str, name: str) -> Any:
+    """An option of a format's writer, in the kinds of eventlog.toml."""
+    declared = options_of(writer)[name]
     kind = {STRING: TEXT, FLAG: BOOLEAN}.get(declared.kind, declared.kind)
-    return shared(declared, kind=kind, only_for=MESSAGES)
+    return shared(declared, kind=kind, only_for=format)
 
 
-def _debezium_option(name: str) -> Any:
-    """An option of the writer of Debezium's events, in the kinds of eventlog.toml."""
-    declared = options_of(debezium.WriteOptions)[name]
-    return shared(declared, kind=BOOLEAN if declared.kind is FLAG else declared.kind, only_for=DEBEZIUM)
+_message_option: Final = partial(_writer_option, WriteOptions, MESSAGES)
+_debezium_option: Final = partial(_writer_option, debezium.WriteOptions, DEBEZIUM)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.config.settings import DatabaseSettings
 from eventlog.errors import ConfigError
+from eventlog.files.secrets import read_secret
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -67,13 +68,7 @@ def from_directory(url: str, directory: Path) -> str:
 
 def read_url(file: Path, source: str) -> str:
     """The URL that a file holds; ``source`` names the setting. Raises ConfigError."""
-    try:
-        text = file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{source}: {file} cannot be read: {error}") from None
-    if not text:
-        raise ConfigError(f"{source}: {file} is empty; it is to hold the database URL")
-    return text
+    return read_secret(file, source, "the database URL").strip()
 
 
 def _parse_url(text: str) -> URL:

@@ -41,8 +41,8 @@ def referenced_secret(reference: str, source: str, environ: Mapping[str, str]) -
     return environ[place["variable"]]
 
 
-def read_secret(file: Path, source: str) -> str:
-    """The secret that a file holds, without the end of its last line.
+def read_secret(file: Path, source: str, what: str = "the secret") -> str:
+    """The secret that a file holds, without the end of its last line. ``what`` it is, for messages.
 
     Raises ConfigError, which begins with ``source``.
     """
@@ -52,6 +52,6 @@ def read_secret(file: Path, source: str) -> str:
         raise ConfigError(f"{source}: {file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{source}: {file} cannot be read: it is not UTF-8 (byte {error.start})") from None
-    if not text:
-        raise ConfigError(f"{source}: {file} is empty; it is to hold the secret")
+    if not text.strip():
+        raise ConfigError(f"{source}: {file} is empty; it is to hold {what}")
     return text

@@ -292,7 +292,8 @@ def _text(value: Any) -> str:
     raise TypeError
 
 
-def _bytes(value: Any) -> bytes:
+def bytes_of(value: Any) -> bytes:
+    """The bytes that a binary column holds. Raises TypeError for another value."""
     if isinstance(value, Lob):
         return value.data
     if not isinstance(value, bytes):
@@ -305,10 +306,10 @@ _CONVERSIONS: Final[Mapping[int, Callable[[Any], Value]]] = {
     Typ.INTEGER: _integer,
     Typ.REAL: _float,
     Typ.DECIMAL: _decimal,
-    Typ.BYTE: _bytes,
-    Typ.BLOB: _bytes,
+    Typ.BYTE: bytes_of,
+    Typ.BLOB: bytes_of,
     Typ.VARCHAR: _text,
-    Typ.VARBYTE: _bytes,
+    Typ.VARBYTE: bytes_of,
     Typ.BOOLEAN: _boolean,
     Typ.NCHAR: _text,
     Typ.NVARCHAR: _text,

@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from eventlog.core.options import CHARSET
 from eventlog.errors import ConfigError
-from eventlog.linter.attributes import ColumnAttrs, TableAttrs, Typ
+from eventlog.linter.attributes import ColumnAttrs, TableAttrs, Typ, bytes_of
 from eventlog.linter.errors import RowDecodeError, RowEncodeError
-from eventlog.model import Lob, Value
+from eventlog.model import Value
 
 
 @runtime_checkable
@@ -140,12 +140,12 @@ def _slot(column: ColumnAttrs, charset: str, refused: type[RowDecodeError | RowE
             slot = _Slot(_utf16, _to_utf16)
         case Typ.BYTE:
             fits = fits and length > 0
-            slot = _Slot(None, lambda value: _padded(_bytes(value), length, b"\0"))
+            slot = _Slot(None, lambda value: _padded(bytes_of(value), length, b"\0"))
         case Typ.VARBYTE:
-            slot = _Slot(None, _bytes)
+            slot = _Slot(None, bytes_of)
         case Typ.BLOB:
             fits = 0 <= length <= 0xFFFF
-            slot = _Slot(None, lambda value: _exactly(_bytes(value), length))
+            slot = _Slot(None, lambda value: _exactly(bytes_of(value), length))
         case Typ.DATE:
             fits = length == 16
             slot = _Slot(_date, _to_date)
@@ -329,14 +329,6 @@ def _exactly(raw: bytes, length: int) -> bytes:
     if len(raw) != length:
         raise ValueError(f"a BLOB descriptor has {length} bytes, not {len(raw)}")
     return raw
-
-
-def _bytes(value: bytes | Lob) -> bytes:
-    if isinstance(value, Lob):
-        return value.data
-    if not isinstance(value, bytes):
-        raise TypeError
-    return value
 
 
 def _to_utf16(value: str) -> bytes:

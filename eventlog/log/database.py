@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
-from sqlalchemy.sql import quoted_name
 from sqlalchemy.types import TypeEngine
 
 from eventlog.core.catalog import Attribute, Database, ObjectClass
@@ -22,7 +21,7 @@ from eventlog.model import LogRow
 from eventlog.sql.connection import as_database_errors, connect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import locate_log
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.log_table import LogTable, quoted, schema_of
 from eventlog.sql.registry import for_url
 
 _PASSWORD: Final = "that it holds the password, or is the URL of [database] with EVENTLOG_DATABASE_PASSWORD set"  # noqa: S105
@@ -62,7 +61,7 @@ class LiveDatabase:
 
     def rows(self, log: LogTable) -> Iterator[LogRow]:
         """All rows of the log in the order of record_id, read in batches."""
-        record_id = sa.column(quoted_name(log.columns[0], quote=True), sa.BigInteger())
+        record_id = sa.column(quoted(log.columns[0]), sa.BigInteger())
         table = _table(log, [record_id])
         last = 0
         while True:
@@ -75,10 +74,7 @@ class LiveDatabase:
 
     def append(self, log: LogTable, rows: Iterable[LogRow]) -> None:
         """Add rows to the log, which numbers them, in the order given. The caller commits."""
-        columns = [
-            sa.column(quoted_name(name, quote=True), _bind_type(log, position))
-            for position, name in enumerate(log.columns)
-        ]
+        columns = [sa.column(quoted(name), _bind_type(log, position)) for position, name in enumerate(log.columns)]
         insert = sa.insert(_table(log, columns))
         is_moment = log.types[3].kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.DATE)
         remaining = iter(rows)
@@ -111,8 +107,7 @@ def is_url(text: str) -> bool:
 
 
 def _table(log: LogTable, columns: Sequence[sa.ColumnClause[Any]]) -> sa.TableClause:
-    name = quoted_name(log.name, quote=True)
-    return sa.table(name, *columns, schema=None if log.schema is None else quoted_name(log.schema, quote=True))
+    return sa.table(quoted(log.name), *columns, schema=schema_of(log))
 
 
 def _bind_type(log: LogTable, position: int) -> TypeEngine[Any]:

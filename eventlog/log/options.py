@@ -52,6 +52,7 @@ def _parse_status(value: Any) -> str:
 
 
 _STYLE: Final = choice(*STYLES)
+_STYLES: Final = object_of(_STYLE, f"an object of {_STYLE.legal}")
 _SCHEMA_NAME: Final = Option(None, STRING, "schema of the live log and its classes")
 _COLUMN_MAP: Final = Option(None, TEXT_OBJECT, "real names of the ten standard columns")
 _FILE_FORMAT: Final = Option(None, STRING, "form of the file, if its name does not say it: jsonl, csv or parquet")
@@ -90,9 +91,7 @@ class LogWriterOptions(CheckedOptions):
     """Options of the writer (spec/triggers.md 1)."""
 
     style: str = option("field", _STYLE, "what is logged of a change, as the style of a watch")
-    styles: Mapping[str, str] = option(
-        {}, object_of(_STYLE, f"an object of {_STYLE.legal}"), "the style of single tables, by table"
-    )
+    styles: Mapping[str, str] = option({}, _STYLES, "the style of single tables, by table")
     schema: str | None = option(
         None, STRING, "schema of the log; default: that of the catalogue, else of the first change that has one"
     )

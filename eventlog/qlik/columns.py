@@ -18,11 +18,20 @@ from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError
 from eventlog.model import Change, Lob, Row, Value
 
-TYPES: Final = frozenset({
-    "DATE", "TIME", "DATETIME", "BYTES", "BLOB", "REAL4", "REAL8", "INT1", "INT2", "INT4", "INT8", "UINT1", "UINT2",
-    "UINT4", "UINT8", "NUMERIC", "STRING", "WSTRING", "CLOB", "NCLOB", "BOOLEAN",
-})  # fmt: skip
-TEXT_TYPES: Final = frozenset({"STRING", "WSTRING", "CLOB", "NCLOB"})
+CLASSES: Final[Mapping[str, type]] = {
+    "DATE": date,
+    "TIME": time,
+    "DATETIME": datetime,
+    "NUMERIC": Decimal,
+    "BOOLEAN": bool,
+    **dict.fromkeys(("STRING", "WSTRING", "CLOB", "NCLOB"), str),
+    **dict.fromkeys(("BYTES", "BLOB"), bytes),
+    **dict.fromkeys(("REAL4", "REAL8"), float),
+    **dict.fromkeys(("INT1", "INT2", "INT4", "INT8", "UINT1", "UINT2", "UINT4", "UINT8"), int),
+}
+"""The types, and the Python class of the values of each."""
+
+TEXT_TYPES: Final = frozenset(name for name, value_type in CLASSES.items() if value_type is str)
 LOB_TYPES: Final = frozenset({"CLOB", "NCLOB", "BLOB"})
 
 
@@ -30,8 +39,8 @@ LOB_TYPES: Final = frozenset({"CLOB", "NCLOB", "BLOB"})
 class QlikColumn:
     """A column in a metadata message; its place in the list is its ordinal.
 
-    ``type`` one of ``TYPES``; ``length`` the greatest size in bytes, 0 = not known; ``precision``, ``scale`` digits and
-    digits behind the point, of NUMERIC only; ``pk`` the place in the primary key from 1, 0 = not in it. Raises
+    ``type`` one of ``CLASSES``; ``length`` the greatest size in bytes, 0 = not known; ``precision``, ``scale`` digits
+    and digits behind the point, of NUMERIC only; ``pk`` the place in the primary key from 1, 0 = not in it. Raises
     ConfigError for another type.
     """
 
@@ -44,8 +53,8 @@ class QlikColumn:
     nullable: bool = True
 
     def __post_init__(self) -> None:
-        if self.type not in TYPES:
-            raise ConfigError(f"type {self.type!r} of column {self.name!r} is none of {', '.join(sorted(TYPES))}")
+        if self.type not in CLASSES:
+            raise ConfigError(f"type {self.type!r} of column {self.name!r} is none of {', '.join(sorted(CLASSES))}")
 
     @property
     def is_lob(self) -> bool:

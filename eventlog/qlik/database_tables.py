@@ -11,7 +11,6 @@ from typing import Any, Final, Literal, NamedTuple
 import psycopg
 import sqlalchemy as sa
 from psycopg.sql import SQL, Identifier
-from sqlalchemy.sql.elements import quoted_name
 
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, FormatError
 from eventlog.model import full_name
@@ -27,6 +26,7 @@ from eventlog.qlik.sequence import WriterState
 from eventlog.qlik.stored_tables import Reading, StoredTable, layout_of_new, stored_row_reader
 from eventlog.qlik.stored_values import Convert, row_converter
 from eventlog.sql.connection import connect_any
+from eventlog.sql.log_table import quoted
 
 STATE_TABLE: Final = "eventlog_change_sequence"
 """The states of the writers of a database, by task."""
@@ -58,9 +58,9 @@ def database_errors() -> Iterator[None]:
 def clause(table: DatabaseTable, columns: Sequence[str]) -> sa.TableClause:
     """The table as statements name it, quoted, with columns whose values the driver gives as they are."""
     return sa.table(
-        quoted_name(table.name, True),
-        *(sa.column(quoted_name(column, True)) for column in columns),
-        schema=None if table.schema is None else quoted_name(table.schema, True),
+        quoted(table.name),
+        *(sa.column(quoted(column)) for column in columns),
+        schema=None if table.schema is None else quoted(table.schema),
     )
 
 
@@ -334,7 +334,7 @@ class DatabaseStore:
         if table is None:
             columns = (sa.Column(name, _CONTROL_TYPES.get(name, _NAME), quote=True) for name in CONTROL_COLUMNS)
             with database_errors():
-                sa.Table(quoted_name(CONTROL_TABLE, True), sa.MetaData(), *columns).create(self._connection)
+                sa.Table(quoted(CONTROL_TABLE), sa.MetaData(), *columns).create(self._connection)
             table = control_table(sa.inspect(self._connection), CONTROL_TABLE)
         assert table is not None
         control, names = table
@@ -380,7 +380,7 @@ class _TableRows:
             self.layout = layout_of_new(schema, table, columns, options)
             with database_errors():
                 if self.place.schema is not None and self.place.schema not in inspector.get_schema_names():
-                    connection.execute(sa.schema.CreateSchema(quoted_name(self.place.schema, True)))
+                    connection.execute(sa.schema.CreateSchema(quoted(self.place.schema)))
                 change_table(self.place, self.layout, columns).create(connection)
         self.convert = row_converter(
             _converters(self.layout, columns, connection.dialect.name),
@@ -422,15 +422,13 @@ def change_table(place: DatabaseTable, layout: TableLayout, columns: Sequence[Ql
     header_at = {at: name for name, at in layout.headers.items()}
     by_name = {column.name: column for column in columns}
     return sa.Table(
-        quoted_name(place.name, True),
+        quoted(place.name),
         sa.MetaData(),
         *(
-            sa.Column(
-                quoted_name(name, True), header_type(header_at[at]) if at in header_at else data_type(by_name[name])
-            )
+            sa.Column(quoted(name), header_type(header_at[at]) if at in header_at else data_type(by_name[name]))
             for at, name in enumerate(layout.columns)
         ),
-        schema=None if place.schema is None else quoted_name(place.schema, True),
+        schema=None if place.schema is None else quoted(place.schema),
     )
 
 

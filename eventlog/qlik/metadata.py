@@ -17,7 +17,7 @@ from eventlog.errors import FormatError, NotExpressible, shown
 from eventlog.files.lines import parsed_json
 from eventlog.model import Change, full_name
 from eventlog.qlik import masks
-from eventlog.qlik.columns import TYPES, QlikColumn, infer_columns, infer_type, key_of, lobs_of
+from eventlog.qlik.columns import CLASSES, QlikColumn, infer_columns, infer_type, key_of, lobs_of
 from eventlog.qlik.errors import BadMetadata
 from eventlog.qlik.masks import MaskLayout
 from eventlog.qlik.message_options import WriteOptions
@@ -352,4 +352,4 @@ def _column(name: str, about: Mapping[str, Any]) -> QlikColumn:
         _number(about.get(number) or 0) for number in ("length", "precision", "scale", "primaryKeyPosition")
     )
     nullable = about.get("nullable") is not False
-    return QlikColumn(name, kind if kind in TYPES else "STRING", length, precision, scale, place, nullable)
+    return QlikColumn(name, kind if kind in CLASSES else "STRING", length, precision, scale, place, nullable)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, date, datetime, time
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -15,24 +15,11 @@ from eventlog.core.moments import naive_utc
 from eventlog.errors import FormatError, ValueRange, shown
 from eventlog.files import tabular
 from eventlog.model import Value
-from eventlog.qlik.columns import QlikColumn
+from eventlog.qlik.columns import CLASSES, QlikColumn
 from eventlog.qlik.values import json_writer, value_reader
 
 Convert = Callable[[Any], Any]
 """A value -> what is stored, or the other way. Never gets NULL."""
-
-CLASSES: Final[dict[str, type]] = {
-    "DATE": date,
-    "TIME": time,
-    "DATETIME": datetime,
-    "NUMERIC": Decimal,
-    "BOOLEAN": bool,
-    **dict.fromkeys(("STRING", "WSTRING", "CLOB", "NCLOB"), str),
-    **dict.fromkeys(("BYTES", "BLOB"), bytes),
-    **dict.fromkeys(("REAL4", "REAL8"), float),
-    **dict.fromkeys(("INT1", "INT2", "INT4", "INT8", "UINT1", "UINT2", "UINT4", "UINT8"), int),
-}
-"""The Python class of a column's values."""
 
 
 def typed_writer(column: QlikColumn) -> Convert:

@@ -19,7 +19,7 @@ from eventlog.core.typed import WIDEST, decimal_text, is_multi_valued, to_text, 
 from eventlog.core.values import float_or_word
 from eventlog.errors import FormatError, NotExpressible, ValueRange, shown
 from eventlog.model import Lob, Value
-from eventlog.qlik.columns import QlikColumn
+from eventlog.qlik.columns import CLASSES, QlikColumn
 from eventlog.qlik.errors import BadMessageValue
 
 Convert = Callable[[Any], Any]
@@ -145,34 +145,28 @@ def _read_bytes(value: Any) -> bytes:
     return value if isinstance(value, bytes) else bytes.fromhex(value)
 
 
-_READERS: Final[Mapping[str, Convert]] = {
-    "DATE": _read_date,
-    "TIME": _read_time,
-    "DATETIME": _read_datetime,
-    "NUMERIC": _read_decimal,
-    "BOOLEAN": _read_boolean,
-    **dict.fromkeys(("STRING", "WSTRING", "CLOB", "NCLOB"), _read_text),
-    **dict.fromkeys(("BYTES", "BLOB"), _read_bytes),
-    **dict.fromkeys(("REAL4", "REAL8"), _read_real),
-    **dict.fromkeys(("INT1", "INT2", "INT4", "INT8", "UINT1", "UINT2", "UINT4", "UINT8"), _read_integer),
+_READERS: Final[Mapping[type, Convert]] = {
+    date: _read_date,
+    time: _read_time,
+    datetime: _read_datetime,
+    Decimal: _read_decimal,
+    bool: _read_boolean,
+    str: _read_text,
+    bytes: _read_bytes,
+    float: _read_real,
+    int: _read_integer,
 }
 
-
+_BYTES_OF_INTEGERS: Final = (1, 2, 4, 8)
 _RANGES: Final = {
-    "INT1": (-(2**7), 2**7 - 1),
-    "INT2": (-(2**15), 2**15 - 1),
-    "INT4": (-(2**31), 2**31 - 1),
-    "INT8": (-(2**63), 2**63 - 1),
-    "UINT1": (0, 2**8 - 1),
-    "UINT2": (0, 2**16 - 1),
-    "UINT4": (0, 2**32 - 1),
-    "UINT8": (0, 2**64 - 1),
+    **{f"INT{size}": (-(1 << 8 * size - 1), (1 << 8 * size - 1) - 1) for size in _BYTES_OF_INTEGERS},
+    **{f"UINT{size}": (0, (1 << 8 * size) - 1) for size in _BYTES_OF_INTEGERS},
 }
 
 
 def value_reader(column: QlikColumn) -> Callable[[Any], Value]:
     """The function that reads what stands for a column in JSON or Avro. It raises BadMessageValue."""
-    read, bounds = _READERS[column.type], _RANGES.get(column.type)
+    read, bounds = _READERS[CLASSES[column.type]], _RANGES.get(column.type)
 
     def checked(value: Any) -> Value:
         try:
@@ -236,17 +230,6 @@ _JSON_TEXTS: Final[Mapping[str, Callable[[Any], str]]] = {
 }
 """The JSON text of a JSON form; those of all other types are strings."""
 
-_OWN_TYPES: Final[Mapping[str, type]] = {
-    "DATE": date,
-    "TIME": time,
-    "NUMERIC": Decimal,
-    "BOOLEAN": bool,
-    **dict.fromkeys(("STRING", "WSTRING", "CLOB", "NCLOB"), str),
-    **dict.fromkeys(("BYTES", "BLOB"), bytes),
-    **dict.fromkeys(("REAL4", "REAL8"), float),
-}
-"""Types whose values are written without being read first; a datetime may have a zone, and a number a range."""
-
 
 def json_writer(column: QlikColumn) -> Convert:
     """The function that gives the JSON form of a column's values. It raises NotExpressible, ValueRange."""
@@ -262,7 +245,9 @@ def json_text_writer(column: QlikColumn) -> Callable[[Any], str]:
 
 def writer(column: QlikColumn, form: Callable[[Any], Written]) -> Callable[[Any], Written]:
     """Bring a value to its column's type, check its range, and give it its form."""
-    read, own, bounds = _READERS[column.type], _OWN_TYPES.get(column.type), _RANGES.get(column.type)
+    value_type, bounds = CLASSES[column.type], _RANGES.get(column.type)
+    read = _READERS[value_type]
+    as_it_is = None if value_type is datetime else value_type  # a datetime may have a zone
 
     def typed(value: Value) -> Any:
         if is_multi_valued(value):
@@ -273,7 +258,7 @@ def writer(column: QlikColumn, form: Callable[[Any], Written]) -> Callable[[Any]
             raise ValueRange(f"{shown(str(value))} of column {column.name!r} is no {column.type}") from None
 
     if bounds is None:
-        return lambda value: form(value if type(value) is own else typed(value))
+        return lambda value: form(value if type(value) is as_it_is else typed(value))
 
     least, most = bounds
 

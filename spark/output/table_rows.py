@@ -27,10 +27,10 @@ from eventlog.qlik import masks
 from eventlog.qlik.change_rows import TableLayout, new_layout
 from eventlog.qlik.change_table_options import WriteOptions
 from eventlog.qlik.change_tables import TargetTable, images_of, target_table
-from eventlog.qlik.columns import QlikColumn
+from eventlog.qlik.columns import CLASSES, QlikColumn
 from eventlog.qlik.file_tables import file_name
 from eventlog.qlik.sequence import time_prefix
-from eventlog.qlik.stored_values import CLASSES, FileColumn, arrow_type, converter
+from eventlog.qlik.stored_values import FileColumn, arrow_type, converter
 from spark.job import Job, Numbered, catalog
 from spark.output.formats import RECEIVER, BadLine, Columns, Render, Rendered
 

@@ -18,8 +18,7 @@ from eventlog.errors import ConfigError, DatabaseError, FormatError
 from eventlog.model import Change, ChangeOp, Row
 from eventlog.qlik.change_rows import new_layout
 from eventlog.qlik.change_table_format import read, write
-from eventlog.qlik.columns import TYPES as TYPES_OF_COLUMNS
-from eventlog.qlik.columns import columns_from_json
+from eventlog.qlik.columns import CLASSES, columns_from_json
 from eventlog.qlik.database_tables import DatabaseTable, change_table
 from eventlog.qlik.errors import MissingHeader
 from eventlog.sql.connection import connect_any
@@ -305,7 +304,7 @@ def test_types_by_dialect(name: str) -> None:
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_every_column_type_has_a_type_in_every_dialect(name: str) -> None:
-    names = sorted(TYPES_OF_COLUMNS)
+    names = sorted(CLASSES)
     columns = columns_from_json([{"name": type, "type": type} for type in names], what="item")
     columns += columns_from_json([{"name": "short", "type": "BYTES", "length": 16}], what="item")
     layout = new_layout([column.name for column in columns], what="item")
