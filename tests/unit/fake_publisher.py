@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from fake_dialect import FakeDialect
-from samples import CATALOG
+from samples import CATALOG, row
 from shared import Objects, PlainSink, apply_event
 
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
@@ -78,8 +78,8 @@ class FakePublisher:
 
     def log(self, rows: Iterable[LogRow]) -> None:
         marks = ", ".join("?" * len(LogRow._fields))
-        for row in rows:
-            self.connection.exec_driver_sql(f"INSERT INTO eventlog VALUES ({marks})", tuple(row))
+        for one in rows:
+            self.connection.exec_driver_sql(f"INSERT INTO eventlog VALUES ({marks})", tuple(one))
         self.connection.commit()
 
     def statuses(self) -> dict[int, str]:
@@ -245,3 +245,36 @@ def flights_of(state: State) -> Iterator[str]:
         for envelope in flight.envelopes:
             for event in envelope.events:
                 yield event.sent_id
+
+
+def deletes(*objects: str) -> list[LogRow]:
+    """A type 4 row for each object: an event of its own."""
+    return [row(i, 4, f"idu={name}") for i, name in enumerate(objects, 1)]
+
+
+def judge(**levels: str) -> Callable[[Any], str]:
+    """The first answers by event-id, as ``e2="retry error"``; then success."""
+    left = {name.removeprefix("e").replace("_", "."): text.split() for name, text in levels.items()}
+
+    def level(event: Any) -> str:
+        mine = left.get(event.event_id)
+        return mine.pop(0) if mine else "success"
+
+    return level
+
+
+def updates(*steps: tuple[int, str, str, str]) -> list[LogRow]:
+    return [row(i, 2, f"idu={name}", "fname", old, new) for i, name, old, new in steps]
+
+
+class Answering(Receiver):
+    """Gives one answer, then success."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__()
+        self.answer: Answer | None = answer
+
+    def send(self, document: Document) -> Answer:
+        super().send(document)
+        answer, self.answer = self.answer, None
+        return answer or Answer()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +25,7 @@ from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sinks.python import CallableSink
 from eventlog.publisher.stream.capture_files import CaptureFiles
-from eventlog.publisher.stream.position import position_file
+from eventlog.publisher.stream.position import failures_of, position_file
 from eventlog.publisher.stream.run import Following, OpenPosition, follow
 from eventlog.publisher.stream.source import Source
 from eventlog.publisher.wake import StopRequest
@@ -152,3 +154,21 @@ def running(followed: Following, position: OpenPosition, receiver: Receiver) -> 
         thread.join(PATIENCE)
         assert not thread.is_alive()
     assert errors == []
+
+
+def once(stream: Stream, place: Path, receiver: Receiver, **options: Any) -> Any:
+    followed = following(files(stream.path), **options)
+    follow(followed, position_at(place), receiver.sink, StopRequest(), once=True)
+    return followed.counters
+
+
+def failures(place: Path) -> list[dict[str, Any]]:
+    path = failures_of(place)
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)

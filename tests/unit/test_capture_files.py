@@ -26,16 +26,6 @@ from eventlog.publisher.stream.source import Mark, Read, SourceLost
 from eventlog.publisher.wake import StopRequest
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "position.json"
-
-
-@pytest.fixture
-def stream(tmp_path: Path) -> Stream:
-    return Stream(tmp_path / "capture.cdc")
-
-
 def once(path: Path, place: Path) -> list[str]:
     receiver = Receiver()
     follow(following(files(path)), position_at(place), receiver.sink, StopRequest(), once=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -20,54 +18,25 @@ from followed_stream import (
     PATIENCE,
     Receiver,
     Stream,
+    failures,
     files,
     following,
+    once,
     position_at,
-    running,
     saved_at,
 )
 
-from eventlog.errors import AnotherPublisher, ConfigError, FatalAnswer, ReceiverAway
+from eventlog.errors import FatalAnswer, ReceiverAway
 from eventlog.gbase.errors import FramingError
 from eventlog.gbase.options import ReadOptions
-from eventlog.model import Answer, Change, ChangeOp, Level, Verdict
+from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.stream.capture_files import CaptureFiles
-from eventlog.publisher.stream.position import failures_of, position_file
 from eventlog.publisher.stream.run import follow
-from eventlog.publisher.stream.source import Mark, Read, SourceAway, Unread
+from eventlog.publisher.stream.source import Mark, Read
 from eventlog.publisher.wake import StopRequest
-from eventlog.sql.positions import Saved
 
 SUCCESS, WARNING, ERROR, RETRY, FATAL = Level
-
-
-@pytest.fixture
-def stream(tmp_path: Path) -> Stream:
-    return Stream(tmp_path / "capture.cdc")
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "position.json"
-
-
-def once(stream: Stream, place: Path, receiver: Receiver, **options: Any) -> Any:
-    followed = following(files(stream.path), **options)
-    follow(followed, position_at(place), receiver.sink, StopRequest(), once=True)
-    return followed.counters
-
-
-def failures(place: Path) -> list[dict[str, Any]]:
-    path = failures_of(place)
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
@@ -290,122 +259,6 @@ def test_a_stream_that_breaks_is_sent_as_far_as_it_can_be_read(stream: Stream, p
     with pytest.raises(FramingError):
         once(stream, place, receiver)
     assert receiver.heard == ["add 1 new"]
-
-
-# --- the source and the position --------------------------------------------------------------------------------------
-
-
-def test_a_file_is_followed_while_it_grows_and_ends_cleanly(stream: Stream, place: Path) -> None:
-    receiver = Receiver()
-    with running(following(files(stream.path)), position_at(place), receiver):
-        for key in range(1, 6):
-            stream.insert(key)
-            until(lambda: len(receiver.heard) == key)  # noqa: B023
-        long = stream.begin()
-        long.insert(ITEM, {"id": 6, "name": "open"})
-        stream.insert(7)
-        until(lambda: len(receiver.heard) == 6)
-    long.commit()
-    stream.write()
-    again = Receiver()
-    once(stream, place, again)
-    assert again.heard == ["add 6 open"]
-
-
-def test_files_of_a_directory_continue_one_another(tmp_path: Path, place: Path) -> None:
-    (tmp_path / "captures").mkdir()
-    stream = Stream(tmp_path / "whole.cdc")
-    for key in range(1, 21):
-        stream.insert(key)
-    data = stream.path.read_bytes()
-    receiver = Receiver()
-    with running(following(files(tmp_path / "captures")), position_at(place), receiver):
-        for number, start in enumerate(range(0, len(data), 333)):
-            (tmp_path / "captures" / f"{number:03}.cdc").write_bytes(data[start : start + 333])
-        until(lambda: len(receiver.heard) == 20)
-    assert receiver.heard == [f"add {key} new" for key in range(1, 21)]
-
-
-def test_a_position_belongs_to_one_publisher_and_to_one_source(place: Path) -> None:
-    with position_file(place, "gbase") as position:
-        position.save(Saved({"restart": None, "commit": None}, 1))
-        with pytest.raises(AnotherPublisher), position_file(place, "gbase"):
-            pass
-    with position_file(place, "linter") as other, pytest.raises(ConfigError, match="source gbase"):
-        other.load()
-    place.write_text("{}")
-    with position_file(place, "gbase") as broken, pytest.raises(ConfigError, match="holds no position"):
-        broken.load()
-
-
-def test_the_position_does_not_go_back_while_a_capture_is_read_again(tmp_path: Path, place: Path) -> None:
-    stream = Stream(tmp_path / "capture.cdc")
-    for key in range(2000):  # more than one piece of the file
-        stream.insert(key)
-    once(stream, place, Receiver())
-    token = {name: saved_at(place).token[name] for name in ("restart", "commit")}  # which files it was read of is lost
-    marks = [step.token for step in files(stream.path).steps(token, once=True) if isinstance(step, Mark)]
-    assert len(marks) > 2
-    assert {mark["commit"] for mark in marks if mark is not None} == {token["commit"]}
-    assert marks[:-1] == [None] * (len(marks) - 1)
-
-
-def test_no_flight_number_is_used_twice(stream: Stream, place: Path) -> None:
-    seen: list[int] = []
-    for key in range(3):
-        stream.insert(key)
-        once(stream, place, Receiver())
-        seen.append(saved_at(place).flight)
-    assert seen == sorted(set(seen))
-
-
-class Flaky:
-    """A source that fails after every second change, and can be read again from a mark."""
-
-    name = "gbase"
-
-    def __init__(self, changes: list[Change]) -> None:
-        self.changes, self.openings = changes, 0
-
-    def steps(self, token: Any, *, once: bool) -> Any:
-        self.openings += 1
-        for number in range(token or 0, len(self.changes)):
-            yield Read(self.changes[number], str(number))
-            if number == (token or 0) + 1:
-                yield Mark(number, is_idle=True)
-                raise SourceAway("the line is cut")
-        yield Unread("end", "bad", "nothing")
-        yield Mark(len(self.changes), is_idle=True)
-
-
-def test_a_source_that_fails_is_opened_again_at_its_position(place: Path) -> None:
-    changes = [Change("s", "t", ChangeOp.INSERT, (("id", n),), None, {"id": n, "name": "x"}) for n in range(6)]
-    source, receiver = Flaky(changes), Receiver()
-    receiver.enough = lambda receiver: "add 5 x" in receiver.heard
-    follow(following(source), position_at(place), receiver.sink, receiver.stop)
-    assert list(dict.fromkeys(receiver.heard)) == [f"add {n} x" for n in range(6)]
-    assert source.openings > 2
-    with pytest.raises(SourceAway):
-        follow(following(source), position_at(place.with_name("other")), Receiver().sink, StopRequest(), once=True)
-
-
-def test_the_first_mark_is_kept_before_anything_is_sent(place: Path) -> None:
-    changes = [Change("s", "t", ChangeOp.INSERT, (("id", 1),), None, {"id": 1})]
-
-    class Now(Flaky):
-        def steps(self, token: Any, *, once: bool) -> Any:
-            yield Mark("here")
-            assert saved_at_open(place).token == "here"
-            yield Read(self.changes[0], "1")
-            yield Mark("there", is_idle=True)
-
-    follow(following(Now(changes)), position_at(place), Receiver().sink, StopRequest(), once=True)
-    assert saved_at(place).token == "there"
-
-
-def saved_at_open(place: Path) -> Saved:
-    content = json.loads(place.read_text())
-    return Saved(content["token"], content["flight"])
 
 
 # --- heartbeats -------------------------------------------------------------------------------------------------------

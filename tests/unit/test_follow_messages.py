@@ -6,14 +6,27 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from followed_stream import ITEM, OUTPUT, PATIENCE, Receiver, Stream, files, following, position_at, running, saved_at
+from followed_stream import (
+    ITEM,
+    OUTPUT,
+    PATIENCE,
+    Receiver,
+    Stream,
+    failures,
+    files,
+    following,
+    position_at,
+    running,
+    saved_at,
+    until,
+)
 from kafka_cluster import Cluster, cluster, quiet_clients
 from lxml import etree
 
@@ -44,11 +57,6 @@ def brokers() -> Iterator[Cluster]:
     quiet_clients()
     with cluster() as made:
         yield made
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "position.json"
 
 
 def sequence(number: int) -> str:
@@ -87,17 +95,6 @@ def once(source: Topics, place: Path, **options: Any) -> Receiver:
         following(source, **options), position_at(place, source.name), receiver.sink, StopRequest(), once=True
     )  # fmt: skip
     return receiver
-
-
-def failures(place: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in failures_of(place).read_text().splitlines()]
-
-
-def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_what_was_answered_is_not_read_again(brokers: Cluster, place: Path) -> None:

@@ -38,17 +38,6 @@ from eventlog.publisher.stream.source import Backlog, BadToken, Mark, Read
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql.positions import Failure, Saved, position_table
 
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "position.json"
-
-
-@pytest.fixture
-def stream(tmp_path: Path) -> Stream:
-    return Stream(tmp_path / "capture.cdc")
-
-
 # --- status -----------------------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,19 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from followed_stream import ITEM, OPTIONS, PATIENCE, Receiver, Stream, files, following, position_at, running, saved_at
+from followed_stream import (
+    ITEM,
+    OPTIONS,
+    PATIENCE,
+    Receiver,
+    Stream,
+    files,
+    following,
+    position_at,
+    running,
+    saved_at,
+    until,
+)
 
 from eventlog import cli
 from eventlog.changes.format import Report
@@ -39,24 +51,6 @@ from eventlog.publisher.stream.source import SourceAway, SourceLost, Unread
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql import positions
 from eventlog.sql.positions import Failure, Saved, position_table
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "position.json"
-
-
-@pytest.fixture
-def stream(tmp_path: Path) -> Stream:
-    return Stream(tmp_path / "capture.cdc")
-
-
-def until(holds: Any) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
 
 # --- a session --------------------------------------------------------------------------------------------------------
 
