@@ -102,9 +102,9 @@ def change_to_events(
     return [_event(change, object_class, Operation.MODIFY, new, event_id, attributes)]
 
 
-def existing_keys(change: Change, given: ExistingKeys | None) -> Iterable[Key]:
+def existing_keys(change: Change, keys_of: ExistingKeys | None) -> Iterable[Key]:
     """The keys that a TRUNCATE deletes. Raises NotExpressible without them (spec/change-model.md 4)."""
-    keys = None if given is None else given(change.table)
+    keys = None if keys_of is None else keys_of(change.table)
     if keys is None:
         raise NotExpressible(
             f"TRUNCATE of {change.table!r} at {change.position}: one delete a key is written, and its keys are not "

@@ -224,10 +224,10 @@ def _change(event: Mapping[str, Any], data: Mapping[str, Any]) -> Change:
 
 def _member(of: Mapping[str, Any], name: str, kind: type) -> Any:
     """A member of this type, None where it is missing or null."""
-    found = of.get(name)
-    if found is not None and (not isinstance(found, kind) or (kind is int and isinstance(found, bool))):
-        raise FormatError(f"{name} is {shown(repr(found))}, which is no {kind.__name__}")
-    return found
+    member = of.get(name)
+    if member is not None and (not isinstance(member, kind) or (kind is int and isinstance(member, bool))):
+        raise FormatError(f"{name} is {shown(repr(member))}, which is no {kind.__name__}")
+    return member
 
 
 def _cells(data: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, Any]]:

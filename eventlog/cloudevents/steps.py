@@ -12,7 +12,6 @@ from eventlog.changes.keys import key_reader
 from eventlog.cloudevents.event import OPERATION_NAMES, as_text
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.events import Outgoing
-from eventlog.core.typed import ReadValue
 from eventlog.core.values import ValueOptions
 from eventlog.model import ALL, Operation, Value
 
@@ -83,21 +82,15 @@ class _ClassWriter:
         return f'{self._heads[event.operation]}{key}}},"columns":{{{",".join(columns)}}}{tail}}}'
 
     def _writer(self, attribute: Attribute) -> _AttributeWriter | None:
-        found = None
+        writer = None
         if not attribute.multi_valued and attribute.name not in self._key_names:
             read = attribute_reader(attribute.value_type, attribute, self._values)
-            found = f"{_text(attribute.name)}", _value_writer(read)
-        self._attributes[attribute] = found
-        return found
+            writer = _text(attribute.name), _text if read is str else lambda text: _json(read(text))
+        self._attributes[attribute] = writer
+        return writer
 
 
 _text: Final = encode_basestring
-
-
-def _value_writer(read: ReadValue) -> Callable[[str], str]:
-    if read is str:
-        return _text
-    return lambda text: _json(read(text))
 
 
 def _json(value: Value) -> str:

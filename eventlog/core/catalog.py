@@ -348,8 +348,8 @@ class _Builder:
                 )
         return self._object_class(table, attributes, [])
 
-    def _object_class(self, table: Table, own: list[Attribute], children: list[ChildTable]) -> ObjectClass:
-        attributes = (*own, *(child.attribute for child in children))
+    def _object_class(self, table: Table, columns: list[Attribute], children: list[ChildTable]) -> ObjectClass:
+        attributes = (*columns, *(child.attribute for child in children))
         names: dict[str, Attribute] = {}
         for attribute in attributes:
             other = names.setdefault(attribute.name, attribute)

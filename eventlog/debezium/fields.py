@@ -104,18 +104,18 @@ def _decimal(type: ColumnType, mode: str) -> Field:
 
 def _temporal(kind: Kind, mode: str, precision: int) -> Field:
     is_coarse = mode == "connect" or precision <= _MILLISECONDS
-    own = "org.apache.kafka.connect.data" if mode == "connect" else "io.debezium.time"
+    package = "org.apache.kafka.connect.data" if mode == "connect" else "io.debezium.time"
     if kind is Kind.TIMESTAMPTZ:
         return Field(_named("string", "io.debezium.time.ZonedTimestamp"), _zoned, _of_zoned)
     if kind is Kind.DATE:
-        return Field(_named("int32", f"{own}.Date"), _days, _of_days)
+        return Field(_named("int32", f"{package}.Date"), _days, _of_days)
     unit = 1000 if is_coarse else 1
     name = ("" if is_coarse else "Micro") + ("Time" if kind is Kind.TIME else "Timestamp")
     if kind is Kind.TIME:
         return Field(
-            _named("int32" if is_coarse else "int64", f"{own}.{name}"), _time_of_day(unit), _of_day(1000 // unit)
+            _named("int32" if is_coarse else "int64", f"{package}.{name}"), _time_of_day(unit), _of_day(1000 // unit)
         )
-    return Field(_named("int64", f"{own}.{name}"), _since_epoch(unit), _of_epoch(1000 // unit))
+    return Field(_named("int64", f"{package}.{name}"), _since_epoch(unit), _of_epoch(1000 // unit))
 
 
 # --- by the schema that an event brings -------------------------------------------------------------------------------
@@ -133,13 +133,12 @@ def decoder_of(schema: Mapping[str, Any]) -> Decode:
         if abs(scale) > _LARGEST_SCALE:
             raise ValueError(f"a decimal of scale {shown(str(text))}")
         return _of_scale(scale, is_whole=scale == 0)
-    named = _BY_NAME.get(name) if isinstance(name, str) else None
-    if named is not None:
-        return named
-    found = _BY_TYPE.get(type) if isinstance(type, str) else None
-    if found is None:
+    decode = _BY_NAME.get(name) if isinstance(name, str) else None
+    if decode is None:
+        decode = _BY_TYPE.get(type) if isinstance(type, str) else None
+    if decode is None:
         raise ValueError(f"{shown(str(type))} is no type of Connect")
-    return found
+    return decode
 
 
 def plain(value: Any) -> Value:

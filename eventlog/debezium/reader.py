@@ -103,21 +103,21 @@ class EnvelopeReader:
         catalog = self._catalog
         if catalog is None or (None not in (schema, catalog.schema) and schema != catalog.schema):
             return None
-        found = match_name(table, [one.name for one in catalog.classes])
-        return None if found is None else catalog.class_named(found)
+        name = match_name(table, [one.name for one in catalog.classes])
+        return None if name is None else catalog.class_named(name)
 
     def _decoders(self, object_class: ObjectClass | None) -> Mapping[str, Decode]:
         """Of the columns that the catalog has, for events without schema."""
         if object_class is None:
             return {}
-        found = self._typed.get(object_class)
-        if found is None:
+        decoders = self._typed.get(object_class)
+        if decoders is None:
             options = self._options
-            found = self._typed[object_class] = {
+            decoders = self._typed[object_class] = {
                 column.name: field_of(column.type, options.decimal_handling_mode, options.time_precision_mode).decode
                 for column in object_class.table.columns
             }
-        return found
+        return decoders
 
     def _image(
         self, name: str, payload: Mapping[str, Any], schema: Any, known: Mapping[str, Decode]
@@ -217,8 +217,8 @@ def _position(source: Mapping[str, Any]) -> str | None:
         return str(source["lsn"])
     if source.get("file") is not None:
         return f"{source['file']}:{source.get('pos')}"
-    found = source.get("change_lsn", source.get("scn"))
-    return None if found is None else str(found)
+    number = source.get("change_lsn", source.get("scn"))
+    return None if number is None else str(number)
 
 
 def _number(value: Any) -> int | None:

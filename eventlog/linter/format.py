@@ -96,10 +96,10 @@ def read_attrs(path: Path) -> dict[int, TableAttrs]:
     return columns
 
 
-Taken = TypeVar("Taken")
+Tables = TypeVar("Tables")
 
 
-def _tables(path: Path, take: Callable[[Sequence[str], Iterator[Sequence[Any]], Where], Taken]) -> Iterator[Taken]:
+def _tables(path: Path, take: Callable[[Sequence[str], Iterator[Sequence[Any]], Where], Tables]) -> Iterator[Tables]:
     """What ``take`` makes of the rows of a file: of names of columns, rows, and where the last row taken stands.
 
     Objects of JSON lines with the same members are taken together. Raises FormatError.

@@ -62,7 +62,7 @@ class Written(NamedTuple):
 class SystemLog:
     """Where the next operation goes. ``continuation_lengths`` as the option of that name.
 
-    Raises ConfigError, ValueRange for a name that is wider than its column.
+    Raises ValueRange for a name that is wider than its column.
     """
 
     dbnode: str
@@ -70,8 +70,6 @@ class SystemLog:
     address: int = first_address()
 
     def __post_init__(self) -> None:
-        if self.continuation_lengths not in ("per_row", "total"):
-            raise ConfigError(f"continuation_lengths {self.continuation_lengths!r} is unknown; use per_row or total")
         check_width("DBNODE", self.dbnode)
 
     def operation(
@@ -139,7 +137,9 @@ class WriterOptions(CheckedOptions):
     codec: RowCodec | str = option("eventlog-emulator-1", ANY, "codec of the row images")
     charset: str = shared(CODEC_CHARSET)
     timezone: str = shared(TIMEZONE)
-    continuation_lengths: str = option("per_row", STRING, "what LEN1 and LEN2 hold in continuation rows")
+    continuation_lengths: str = option(
+        "per_row", choice("per_row", "total"), "what LEN1 and LEN2 hold in continuation rows"
+    )
     truncate: str = option("raise", choice("raise", "deletes"), "what is written for a TRUNCATE")
     complete: Complete | None = option(None, FUNCTION, "function of schema, table and key that gives the whole row")
     dispatch_attrs: Mapping[Any, Sequence[Mapping[str, Any]]] = shared(DISPATCH_ATTRS)

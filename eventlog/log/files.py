@@ -35,12 +35,10 @@ Refuse: TypeAlias = Callable[[FormatError], None]
 """Called with what is wrong with one row; returns to go on."""
 
 
-def file_format_of(path: str, given: str | None) -> str:
-    """``jsonl``, ``csv`` or ``parquet``: as given, else by the file's name. Raises ConfigError if that does not say."""
-    if given is not None:
-        if given not in FILE_FORMATS:
-            raise ConfigError(f"file_format {given!r} is unknown: use one of {', '.join(FILE_FORMATS)}")
-        return given
+def file_format_of(path: str, option: str | None) -> str:
+    """One of ``FILE_FORMATS``: the option, else by the file's name. Raises ConfigError if that does not say it."""
+    if option is not None:
+        return option
     known = tabular.FORMATS.get(Path(path).suffix.lower())
     if known is None:
         raise ConfigError(

@@ -23,6 +23,7 @@ from eventlog.core.options import (
     option,
     shared,
 )
+from eventlog.log.files import FILE_FORMATS
 from eventlog.model import EventType
 
 
@@ -55,7 +56,7 @@ _STYLE: Final = choice(*STYLES)
 _STYLES: Final = object_of(_STYLE, f"an object of {_STYLE.legal}")
 _SCHEMA_NAME: Final = Option(None, STRING, "schema of the live log and its classes")
 _COLUMN_MAP: Final = Option(None, TEXT_OBJECT, "real names of the ten standard columns")
-_FILE_FORMAT: Final = Option(None, STRING, "form of the file, if its name does not say it: jsonl, csv or parquet")
+_FILE_FORMAT: Final = Option(None, choice(*FILE_FORMATS), "form of the file, if its name does not say it")
 
 
 @dataclass(frozen=True, slots=True)

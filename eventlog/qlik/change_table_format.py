@@ -117,7 +117,7 @@ def _with_columns(changes: Iterable[Change], options: WriteOptions) -> Iterator[
             continue
         seen: dict[str, ColumnsSeen] = {}
         with spooled(_seen(chain((change,), rest), seen, known)) as again:
-            columns = {**{other: own.columns() for other, own in seen.items()}, **columns}
+            columns = {**{table: shown.columns() for table, shown in seen.items()}, **columns}
             yield from ((one, columns[full_name(one.schema, one.table)]) for one in again())
 
 

@@ -176,8 +176,8 @@ class _Prepared(dict[Any, tuple[str, ...]]):
     def __missing__(self, attribute: Any) -> tuple[str, ...]:
         if len(self) >= _NAMES_KEPT:
             self.clear()
-        made = self[attribute] = self._make(attribute)
-        return made
+        prepared = self[attribute] = self._make(attribute)
+        return prepared
 
 
 def _modification(attribute: Any) -> tuple[str, str, str, str, str, str]:

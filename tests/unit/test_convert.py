@@ -188,7 +188,7 @@ def test_a_map_file_that_is_none_is_named(tmp_path: Path, name: str, content: st
         ("xds", {"writer": {"existing_keys": ["item"]}}, "existing_keys is an object"),
         ("xds", {"writer": {"existing_keys": {"item": [1]}}}, "no object of its columns"),
         ("eventlog", {"writer": {"style": "fields"}}, 'style = "fields" is not allowed'),
-        ("eventlog", {"writer": {"file_format": "xlsx"}}, "file_format 'xlsx' is unknown"),
+        ("eventlog", {"writer": {"file_format": "xlsx"}}, 'file_format = "xlsx" is not allowed'),
         ("jsonl", {"catalog": {"dialect": "x", "schema": None, "table": []}}, "unknown member 'table'"),
     ],
 )

@@ -151,9 +151,12 @@ def new_server(switches: Switches | None = None) -> CdcServer:
     return server
 
 
-def open_session(server: CdcServer, position: int = 0) -> int:
-    """A session that captures all tables of the server under their places from 111 on, active at the position."""
-    session = server.cdc_opensess("emulator", 0, 0, 0, 1, 1)
+def open_session(server: CdcServer, position: int = 0, max_recs: int = 0) -> int:
+    """A session that captures all tables of the server under their places from 111 on, active at the position.
+
+    ``max_recs``: records of a read at most, 0 = as the switch says.
+    """
+    session = server.cdc_opensess("emulator", 0, 0, max_recs, 1, 1)
     for label, table in enumerate(server.tables, 111):
         server.cdc_startcapture(session, 0, table, ", ".join(server.tables[table].columns), label)
     server.cdc_activatesess(session, position)
@@ -409,14 +412,11 @@ def stream(seed: int, size: int, switches: Switches | None = None) -> Iterator[b
     # Small logs, so that what was read is forgotten.
     server = CdcServer(switches or Switches(log_size=1 << 20))
     server.create_table("shop:app.item", ITEM)
-    server.create_table("shop:app.all_types", ALL_TYPES)
-    session = server.cdc_opensess("emulator", 0, 0, 1 << 20, 1, 1)
-    for label, table in enumerate(server.tables, 111):
+    server.create_table(ALL, ALL_TYPES)
+    for table in server.tables:
         server.cdc_set_fullrowlogging(table, 1)
-        server.cdc_startcapture(session, 0, table, ", ".join(server.tables[table].columns), label)
-    server.cdc_activatesess(session, 0)
+    session = open_session(server, max_recs=1 << 20)
     workload = Workload(server, seed)
-    buffer = bytearray(server.switches.read_bytes)
     written = 0
     while True:
         done = written >= size
@@ -425,8 +425,7 @@ def stream(seed: int, size: int, switches: Switches | None = None) -> Iterator[b
         else:
             for _ in range(_STEPS):
                 workload.step()
-        while server.has_data(session):
-            piece = bytes(buffer[: server.cdc_read(session, buffer)])
+        for piece in drain(server, session, server.switches.read_bytes):
             written += len(piece)
             yield piece
         if done:
