@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, time
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from eventlog.changes.keys import (
     Key,
@@ -159,7 +159,7 @@ class _Writer(NamedTuple):
             steps = [self._attribute(name, _replaced(after[name])) for name in columns]
             if steps:
                 return _event(self.change, self.object_class, Operation.MODIFY, key, event_id, steps)
-        added = [self._attribute(name, (_Values(Op.ADD, values_of(after[name])),)) for name in columns]
+        added = [self._attribute(name, ((Op.ADD, values_of(after[name])),)) for name in columns]
         attributes = [attribute for attribute in added if attribute.steps[0].values]
         return _event(self.change, self.object_class, Operation.ADD, key, event_id, attributes)
 
@@ -180,10 +180,10 @@ class _Writer(NamedTuple):
         attribute = None if self.object_class is None else _attribute_named(self.object_class, name)
         if attribute is None:
             _check_written(self.change, f"name of the column {name!r}", name)
-        values = [value for step in steps for value in step.values]
+        values = [value for _, several in steps for value in several]
         value_type, write = _value_writer(attribute, values, self.options.values)
         try:
-            written = tuple(Step(step.op, tuple(write(to_text(value)) for value in step.values)) for step in steps)
+            written = tuple(Step(op, tuple(write(to_text(value)) for value in several)) for op, several in steps)
         except RowError as error:
             raise refused_column(self.change, name, error) from error
         if self.options.truncated is not None and any(_loses_fraction(value, value_type) for value in values):
@@ -191,11 +191,8 @@ class _Writer(NamedTuple):
         return AttributeSteps(name, value_type, written)
 
 
-class _Values(NamedTuple):
-    """A step before its values are text."""
-
-    op: Op
-    values: tuple[Value, ...]
+_Values: TypeAlias = tuple[Op, tuple[Value, ...]]
+"""A step before its values are text."""
 
 
 def _attribute_named(object_class: ObjectClass, name: str) -> Attribute | None:
@@ -227,9 +224,9 @@ def _loses_fraction(value: Value, value_type: str) -> bool:
 
 def _replaced(new: Value) -> tuple[_Values, ...]:
     values = values_of(new)
-    return (_Values(Op.REMOVE_ALL, ()), *((_Values(Op.ADD, values),) if values else ()))
+    return ((Op.REMOVE_ALL, ()), *(((Op.ADD, values),) if values else ()))
 
 
 def _from_old_to_new(old: Value, new: Value) -> tuple[_Values, ...]:
-    steps = (_Values(Op.REMOVE, values_of(old)), _Values(Op.ADD, values_of(new)))
-    return tuple(step for step in steps if step.values)
+    steps = ((Op.REMOVE, values_of(old)), (Op.ADD, values_of(new)))
+    return tuple((op, values) for op, values in steps if values)

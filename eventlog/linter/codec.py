@@ -110,54 +110,52 @@ class EmulatorCodec:
 # --- the types --------------------------------------------------------------------------------------------------------
 
 
-class _Slot(NamedTuple):
-    """What turns the raw value of a slot into the Python value (None: it is that already), and back.
+def _slot(
+    column: ColumnAttrs, charset: str, refused: type[RowDecodeError | RowEncodeError]
+) -> tuple[Convert | None, Convert]:
+    """What turns the raw value of a column's slot into the Python value (None: it is that already), and back.
 
-    ``read`` raises ValueError, ``write`` what ``encode`` explains.
+    The first raises ValueError, the other what ``encode`` explains. Raises ``refused`` for a type code or LEN that
+    there is not.
     """
-
-    read: Convert | None
-    write: Convert
-
-
-def _slot(column: ColumnAttrs, charset: str, refused: type[RowDecodeError | RowEncodeError]) -> _Slot:
-    """The slot of a column. Raises ``refused`` for a type code or LEN that there is not."""
+    slot: tuple[Convert | None, Convert]
     length = column.length
     fits = 0 <= length <= _LONGEST
     match column.typ:
         case Typ.CHAR:
             fits = fits and length > 0
-            slot = _Slot(
-                lambda raw: raw.decode(charset).rstrip(" "), lambda value: _padded(value.encode(charset), length, b" ")
+            slot = (
+                lambda raw: raw.decode(charset).rstrip(" "),
+                lambda value: _padded(value.encode(charset), length, b" "),
             )
         case Typ.VARCHAR:
-            slot = _Slot(lambda raw: raw.decode(charset), lambda value: value.encode(charset))
+            slot = (lambda raw: raw.decode(charset), lambda value: value.encode(charset))
         case Typ.NCHAR:
             fits = fits and length > 0 and length % 2 == 0
-            slot = _Slot(lambda raw: _utf16(raw).rstrip(" "), lambda value: _padded(_to_utf16(value), length, b"\0 "))
+            slot = (lambda raw: _utf16(raw).rstrip(" "), lambda value: _padded(_to_utf16(value), length, b"\0 "))
         case Typ.NVARCHAR:
             fits = fits and length % 2 == 0
-            slot = _Slot(_utf16, _to_utf16)
+            slot = (_utf16, _to_utf16)
         case Typ.BYTE:
             fits = fits and length > 0
-            slot = _Slot(None, lambda value: _padded(bytes_of(value), length, b"\0"))
+            slot = (None, lambda value: _padded(bytes_of(value), length, b"\0"))
         case Typ.VARBYTE:
-            slot = _Slot(None, bytes_of)
+            slot = (None, bytes_of)
         case Typ.BLOB:
             fits = 0 <= length <= 0xFFFF
-            slot = _Slot(None, lambda value: _exactly(bytes_of(value), length))
+            slot = (None, lambda value: _exactly(bytes_of(value), length))
         case Typ.DATE:
             fits = length == 16
-            slot = _Slot(_date, _to_date)
+            slot = (_date, _to_date)
         case Typ.DECIMAL:
             fits = length == 16
-            slot = _Slot(_decimal, _to_decimal)
+            slot = (_decimal, _to_decimal)
         case Typ.BOOLEAN:
             fits = 1 <= length <= 5
-            slot = _Slot(_boolean, lambda value: _to_boolean(value, length))
+            slot = (_boolean, lambda value: _to_boolean(value, length))
         case Typ.INTEGER | Typ.REAL:
             fits = (column.typ, length) in _FORMS
-            slot = _Slot(None, struct.Struct(f">{_form(column)}").pack if fits else bytes)
+            slot = (None, struct.Struct(f">{_form(column)}").pack if fits else bytes)
         case _:
             raise refused(f"column {column.name!r} has the unknown type code {column.typ}", column.name)
     if not fits:
@@ -248,7 +246,7 @@ def _segments(runs: Iterable[tuple[ColumnAttrs, ...]], charset: str) -> tuple[_S
 
 
 def _segment(columns: tuple[ColumnAttrs, ...], charset: str) -> _Segment:
-    conversions = [(column.name, _slot(column, charset, RowDecodeError).read) for column in columns]
+    conversions = [(column.name, _slot(column, charset, RowDecodeError)[0]) for column in columns]
     last = columns[-1]
     form = struct.Struct(">" + "".join("B" + _form(column) for column in columns))
     return _Segment(
@@ -307,7 +305,7 @@ def _boolean(raw: bytes) -> bool:
 
 def _writer(column: ColumnAttrs, charset: str) -> tuple[ColumnAttrs, bytes, Convert]:
     """A column, its slot if it is NULL, and what makes the slot of any other value."""
-    raw = _slot(column, charset, RowEncodeError).write
+    _, raw = _slot(column, charset, RowEncodeError)
     if column.typ in _VARIABLE:
         return column, b"\1\0\0", lambda value: _variable(raw(value), column.length)
     return column, b"\1" + bytes(column.length), lambda value: b"\0" + raw(value)

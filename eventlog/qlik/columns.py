@@ -1,7 +1,7 @@
 """Columns as Qlik describes them: the metadata of messages, and what change tables need of them (spec/qlik.md 5.2).
 
 They come from ``columns_of`` a table of the catalog, from the option ``columns`` (``columns_from_json``), or, where
-nothing describes a table, from the rows themselves (``infer_columns``).
+nothing describes a table, from the rows themselves (``ColumnsSeen``).
 """
 
 from __future__ import annotations
@@ -180,20 +180,13 @@ def _column_from_json(value: str | Mapping[str, Any], what: str) -> QlikColumn:
 _LARGEST_INT8: Final = 2**63 - 1
 
 
-def infer_columns(changes: Iterable[Change], key: Sequence[str] = ()) -> tuple[QlikColumn, ...]:
-    """The columns of a table that nothing describes, from its changes: in the order in which they are first seen.
-
-    The key is that of the changes, else ``key``. A column whose values are of several types is a STRING.
-    """
-    seen = ColumnsSeen(tuple(key))
-    for change in changes:
-        seen.see(change)
-    return seen.columns()
-
-
 @dataclass(slots=True)
 class ColumnsSeen:
-    """What the changes of a table have shown of its columns so far, as ``infer_columns`` takes it."""
+    """What the changes of a table that nothing describes have shown of its columns so far.
+
+    ``key``: the key columns, those of the changes if none are given. A column whose values are of several types is a
+    STRING.
+    """
 
     key: tuple[str, ...] = ()
     types: dict[str, str | None] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from eventlog.errors import FormatError, NotExpressible, shown
 from eventlog.files.lines import parsed_json
 from eventlog.model import Change, full_name
 from eventlog.qlik import masks
-from eventlog.qlik.columns import CLASSES, QlikColumn, infer_columns, infer_type, key_of, lobs_of
+from eventlog.qlik.columns import CLASSES, ColumnsSeen, QlikColumn, infer_type, key_of, lobs_of
 from eventlog.qlik.errors import BadMetadata
 from eventlog.qlik.masks import MaskLayout
 from eventlog.qlik.message_options import WriteOptions
@@ -103,21 +103,21 @@ class MessageTable:
 class LearntColumns:
     """The columns of a table that nothing describes, learnt from its changes; new ones come behind the known."""
 
-    __slots__ = ("_examples", "_types", "columns")
+    __slots__ = ("_seen", "_types", "columns")
 
     def __init__(self) -> None:
         self.columns: tuple[QlikColumn, ...] = ()
         self._types: dict[str, str] = {}
-        self._examples: list[Change] = []
+        self._seen = ColumnsSeen()
 
     def learn(self, change: Change) -> bool:
         """Take a change into account. Whether the columns are others now."""
         if self._fits(change):
             return False
-        columns = infer_columns([*self._examples, change])
+        self._seen.see(change)
+        columns = self._seen.columns()
         if columns == self.columns:
             return False
-        self._examples.append(change)
         self.columns, self._types = columns, {column.name: column.type for column in columns}
         return True
 

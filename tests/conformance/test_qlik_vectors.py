@@ -19,7 +19,7 @@ from eventlog.model import Change, ChangeOp
 from eventlog.qlik import masks, sequence
 from eventlog.qlik.change_rows import DEFAULT_HEADERS, ChangeRow, TableLayout, read_layout, row_reader, row_writer
 from eventlog.qlik.change_tables import SourceTable, changes_of_rows, live_view, rows_of, target_table
-from eventlog.qlik.columns import QlikColumn, columns_from_json, infer_columns, lobs_of
+from eventlog.qlik.columns import ColumnsSeen, QlikColumn, columns_from_json, lobs_of
 from eventlog.qlik.control_tables import Partitioning, partition_at, partition_of
 from eventlog.qlik.envelope import Message
 from eventlog.qlik.message_options import ReadOptions, WriteOptions
@@ -190,8 +190,10 @@ def row_from_json(row: Case) -> Case:
 def case_columns(case: Case) -> tuple[QlikColumn, ...]:
     """The columns as the values of the rows show them, LOBs and key as the case says."""
     lobs, key = case.get("lobs", []), case["key"]
-    changes = [Change(None, "t", ChangeOp.INSERT, None, None, row.data) for row in change_rows(case)]
-    types = {column.name: column.type for column in infer_columns(changes)}
+    seen = ColumnsSeen()
+    for row in change_rows(case):
+        seen.see(Change(None, "t", ChangeOp.INSERT, None, None, row.data))
+    types = {column.name: column.type for column in seen.columns()}
     large = {"BYTES": "BLOB"}
     given = [
         {"name": name, "type": large.get(types.get(name), "CLOB") if name in lobs else types.get(name, "STRING")}

@@ -12,7 +12,7 @@ from eventlog.core.catalog import Column, Table
 from eventlog.core.values import ColumnType, Kind, parse_type
 from eventlog.errors import ConfigError
 from eventlog.model import Change, ChangeOp, Lob, Value
-from eventlog.qlik.columns import QlikColumn, columns_from_json, columns_of, infer_columns, key_of, lobs_of
+from eventlog.qlik.columns import ColumnsSeen, QlikColumn, columns_from_json, columns_of, key_of, lobs_of
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,10 @@ def test_wrong_columns_are_refused(columns: Any, key: Any, message: str) -> None
     ],
 )
 def test_types_of_values(values: list[Value], type: str) -> None:
-    changes = [Change(None, "t", ChangeOp.INSERT, (("id", 1),), None, {"c": value}) for value in values]
-    columns = infer_columns(changes)
+    seen = ColumnsSeen()
+    for value in values:
+        seen.see(Change(None, "t", ChangeOp.INSERT, (("id", 1),), None, {"c": value}))
+    columns = seen.columns()
     assert [column.name for column in columns] == ["id", "c"]
     assert columns[1].type == type
     assert key_of(columns) == ("id",)
