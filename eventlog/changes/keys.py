@@ -25,9 +25,14 @@ def class_of(catalog: Catalog | None, table: str) -> ObjectClass | None:
     return None if log_name is None or log_name.child is not None else log_name.object_class
 
 
+def may_be_one(schema: str | None, other: str | None) -> bool:
+    """Whether two schemas are one, as far as they are known."""
+    return schema is None or other is None or schema == other
+
+
 def class_of_change(catalog: Catalog | None, change: Change) -> ObjectClass | None:
     """The class of a change's table, unless the catalogue is of another schema."""
-    if catalog is None or (None not in (change.schema, catalog.schema) and change.schema != catalog.schema):
+    if catalog is None or not may_be_one(change.schema, catalog.schema):
         return None
     return class_of(catalog, change.table)
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from eventlog.core.options import STRING, TEXT, Kind, parse_name, parse_names
+from eventlog.core.options import OBJECT, STRING, TEXT, Kind, parse_name, parse_names
 from eventlog.files.secrets import REFERENCE
 from eventlog.model import LogRow
 
@@ -94,9 +94,7 @@ def _parse_statements(value: Any) -> tuple[str, ...]:
 
 
 def _parse_column_map(value: Any) -> Mapping[str, str]:
-    if not isinstance(value, dict):
-        raise ValueError  # noqa: TRY004
-    real = {str(name).lower(): parse_name(column) for name, column in value.items()}
+    real = {str(name).lower(): parse_name(column) for name, column in OBJECT.parse(value).items()}
     if unknown := sorted(set(real) - set(LogRow._fields)):
         raise ValueError(f"{unknown[0]} is no standard name")
     if missing := [name for name in LogRow._fields if name not in real]:

@@ -124,7 +124,8 @@ def time_zone_named(name: str, option: str = "time_zone") -> tzinfo:
         ) from None
 
 
-def _microseconds(fraction: str) -> int:
+def microseconds(fraction: str) -> int:
+    """The microseconds that the digits of a fraction of a second are; further ones are left out."""
     return int(fraction[:6].ljust(6, "0"))
 
 
@@ -203,7 +204,7 @@ def _time_writer(time_syntax: str) -> Callable[[int, str], Any]:
             write = _time_writer("java")
             return lambda seconds, fraction: f"{write(seconds, '')}.{fraction.rstrip('0') or '0'}"
         case "value":
-            return lambda seconds, fraction: (EPOCH + timedelta(0, seconds, _microseconds(fraction))).time()
+            return lambda seconds, fraction: (EPOCH + timedelta(0, seconds, microseconds(fraction))).time()
         case _:
             raise _unknown_syntax(time_syntax)
 
@@ -244,7 +245,7 @@ def _timestamp_writer(time_syntax: str, time_zone: str) -> Callable[[datetime, s
         case "java" | "full":
             return lambda local, fraction: f"{local.isoformat(' ')}.{fraction.rstrip('0') or '0'}"
         case "value":
-            return lambda local, fraction: local.replace(microsecond=_microseconds(fraction))
+            return lambda local, fraction: local.replace(microsecond=microseconds(fraction))
         case _:
             raise _unknown_syntax(time_syntax)
 

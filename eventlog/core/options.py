@@ -11,13 +11,13 @@ import datetime
 import difflib
 import json
 import re
-import zoneinfo
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from eventlog.core.moments import time_zone_named
 from eventlog.errors import ConfigError, together, with_location
 
 
@@ -293,8 +293,8 @@ def _parse_zone(value: Any) -> str:
     if zone.upper() == "UTC":
         return "UTC"
     try:
-        zoneinfo.ZoneInfo(zone)
-    except (OSError, ValueError, zoneinfo.ZoneInfoNotFoundError):
+        time_zone_named(zone)
+    except ConfigError:
         raise ValueError("this machine knows no such zone") from None
     return zone
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from eventlog.changes.catalog_file import CATALOG, CatalogOption
 from eventlog.changes.keys import Complete
 from eventlog.core.options import FLAG, FUNCTION, LIST_OBJECT, CheckedOptions, Kind, Option, choice, option, shared
+from eventlog.model import full_name
 
 PLACEHOLDER: Final = "__debezium_unavailable_value"
 """Debezium's default of ``unavailable.value.placeholder``."""
@@ -55,7 +56,7 @@ class ReadOptions(CheckedOptions):
 
     def key_of(self, schema: str | None, table: str) -> Sequence[str] | None:
         """The key columns that the options give a table, None = unknown."""
-        return self.keys.get(f"{schema}.{table}") or self.keys.get(table)
+        return self.keys.get(full_name(schema, table)) or self.keys.get(table)
 
 
 @dataclass(frozen=True, slots=True)

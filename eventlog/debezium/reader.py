@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from eventlog.changes.keys import Key
+from eventlog.changes.keys import Key, may_be_one
 from eventlog.core.catalog import Catalog, ObjectClass, match_name
 from eventlog.core.moments import EPOCH_UTC
 from eventlog.debezium.fields import Decode, decoder_of, field_of, plain
@@ -101,7 +101,7 @@ class EnvelopeReader:
 
     def _class_of(self, schema: str | None, table: str) -> ObjectClass | None:
         catalog = self._catalog
-        if catalog is None or (None not in (schema, catalog.schema) and schema != catalog.schema):
+        if catalog is None or not may_be_one(schema, catalog.schema):
             return None
         name = match_name(table, [one.name for one in catalog.classes])
         return None if name is None else catalog.class_named(name)

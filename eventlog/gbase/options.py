@@ -29,6 +29,7 @@ from eventlog.core.options import (
 from eventlog.errors import ConfigError
 from eventlog.gbase.records import DEFAULT_MAX_RECORD
 from eventlog.gbase.values import TextOptions
+from eventlog.model import full_name
 
 
 class Token(NamedTuple):
@@ -153,9 +154,7 @@ class ReadOptions(CheckedOptions):
 
     def key_of(self, schema: str | None, table: str) -> tuple[str, ...] | None:
         """The key columns of a table, None = unknown."""
-        key = self.keys.get(f"{schema}.{table}") if schema is not None else None
-        if key is None:
-            key = self.keys.get(table)
+        key = self.keys.get(full_name(schema, table), self.keys.get(table))
         return None if key is None else tuple(key)
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from eventlog.changes.catalog_file import database_of
 from eventlog.changes.format import Report
-from eventlog.changes.keys import completed, transactions
+from eventlog.changes.keys import completed, may_be_one, transactions
 from eventlog.core.catalog import Table
 from eventlog.core.moments import EPOCH_UTC
 from eventlog.core.values import INTEGER_NAMES
@@ -284,7 +284,7 @@ class _Writer:
         text = options.tables.get(qualified, options.tables.get(name))
         if text is not None:
             return stream_order(parse_columns(text, options.decimal_no_scale))
-        if self._catalog is not None and (schema is None or self._catalog.schema in (None, schema)):
+        if self._catalog is not None and may_be_one(schema, self._catalog.schema):
             for table in self._catalog.tables:
                 if table.name == name:
                     assert isinstance(options.varchar_prefix, int)

@@ -9,14 +9,12 @@ from typing import Any, Final, NamedTuple
 
 from eventlog.changes.catalog_file import CATALOG, CatalogOption, database_of
 from eventlog.changes.format import Report
-from eventlog.changes.keys import Complete, Key, completed, transactions
+from eventlog.changes.keys import Complete, Key, completed, refuse_without_row, transactions
 from eventlog.core.moments import time_zone_named
 from eventlog.core.options import ANY, FUNCTION, STRING, CheckedOptions, Kind, choice, integer, option, shared
 from eventlog.errors import (
     ConfigError,
     FormatError,
-    NeedsQueryBack,
-    NeedsRowCodec,
     NotExpressible,
     SchemaMissing,
     ValueRange,
@@ -258,19 +256,14 @@ class QueueWriter:
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def _operation(self, change: Change, target: _WrittenTable) -> Written:
+        refuse_without_row(change)
         old: dict[str, Value] | None = None
         new: dict[str, Value] | None = None
         if change.op is ChangeOp.DELETE:
-            if change.before is None and change.key is None:
-                raise _no_codec(target)
             known = {**dict(change.key or ()), **(change.before or {})}
             typ, old = DELETE, self._row({**dict.fromkeys(target.names), **known}, change, target)
-        elif change.after is None:
-            if "part1" in change.extras:
-                raise _no_codec(target)
-            raise NeedsQueryBack(f"a change of {target.name} has no row: read it with a connection to its database")
         else:
-            after = {**dict(change.key or ()), **change.after}
+            after = {**dict(change.key or ()), **(change.after or {})}
             images = [after] if change.op is not ChangeOp.UPDATE else [after, change.before or {}]
             whole = completed(change, images, target.names, self._options.complete)
             typ, new = INSERT, self._row(whole[0], change, target)
@@ -356,7 +349,3 @@ def _described(options: WriterOptions) -> dict[tuple[str | None, str], TableAttr
                     free += 1
                 tables[name] = attrs_of_table(numbers.get(name, free), table)
     return tables
-
-
-def _no_codec(target: _WrittenTable) -> NeedsRowCodec:
-    return NeedsRowCodec(f"a change of {target.name} has its row as an image only: read it with a row codec")

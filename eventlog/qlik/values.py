@@ -14,7 +14,7 @@ from json.encoder import encode_basestring
 from math import isinf
 from typing import Any, Final, TypeVar
 
-from eventlog.core.moments import EPOCH, naive_utc
+from eventlog.core.moments import EPOCH, microseconds, naive_utc
 from eventlog.core.typed import WIDEST, decimal_text, is_multi_valued, to_text, whole_number
 from eventlog.core.values import float_or_word
 from eventlog.errors import FormatError, NotExpressible, ValueRange, shown
@@ -49,13 +49,9 @@ def read_moment(text: str) -> datetime:
     if hour is None:
         return moment
     moment = moment.replace(
-        hour=int(hour), minute=int(minute), second=int(second or 0), microsecond=_microseconds(fraction)
+        hour=int(hour), minute=int(minute), second=int(second or 0), microsecond=microseconds(fraction or "")
     )
     return moment - _displacement(zone)
-
-
-def _microseconds(fraction: str | None) -> int:
-    return int(fraction[:6].ljust(6, "0")) if fraction else 0
 
 
 def _displacement(zone: str | None) -> timedelta:
@@ -86,7 +82,7 @@ def _read_time(value: Any) -> time:
     if match is None:
         raise ValueError
     hour, minute, second, fraction, zone = match.groups()
-    clock = time(int(hour), int(minute), int(second or 0), _microseconds(fraction))
+    clock = time(int(hour), int(minute), int(second or 0), microseconds(fraction or ""))
     return clock if zone is None else (datetime.combine(EPOCH, clock) - _displacement(zone)).time()
 
 
