@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 import sqlalchemy as sa
 
+from eventlog.linter.rows import QueueRow, queue_rows
 from eventlog.model import Event, Op, Operation
 
 Run = Callable[..., tuple[int, str, str]]
@@ -85,3 +87,9 @@ class PlainSink:
 
     def close(self) -> None:
         pass
+
+
+def rows_of_objects(objects: Iterable[Mapping[str, Any]]) -> Iterator[QueueRow]:
+    """The rows of objects whose members are the columns; each names all of them."""
+    for names, alike in groupby(objects, key=tuple):
+        yield from queue_rows(names, (tuple(one.values()) for one in alike))

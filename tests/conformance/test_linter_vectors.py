@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from shared import rows_of_objects
 from vector_cases import known_members
 
 from eventlog.changes.format import Report
@@ -24,7 +25,6 @@ from eventlog.linter.rows import (
     decode_oper_date,
     encode_oper_date,
     oper_date_bytes,
-    queue_rows_of_mappings,
     syslog_addr,
 )
 from eventlog.linter.transactions import FIELDS, check_code, parts
@@ -114,7 +114,7 @@ def test_assembly(linter_assembly: Case) -> None:
     same = dict.fromkeys(COLUMNS, 0) | {"OPER_DATE": "000000000000", "DBNODE": "N"}
     same |= dict.fromkeys(("DST_SERVER", "DST_OWNER", "DST_TABLE"), "")
     given = [same | known_members("row", row, (), COLUMNS) for row in case["rows"]]
-    rows = sorted(queue_rows_of_mappings(given), key=lambda row: row.extdata)
+    rows = sorted(rows_of_objects(given), key=lambda row: row.extdata)
     if "error" in case:
         with pytest.raises(EventlogError) as caught:
             assembled(rows)
@@ -136,11 +136,11 @@ def test_queue(linter_queues: Case) -> None:
     report = Report()
     if "error" in case:
         with pytest.raises(EventlogError) as caught:
-            list(reader_of(case, report).read(queue_rows_of_mappings(case["rows"])))
+            list(reader_of(case, report).read(rows_of_objects(case["rows"])))
         assert type(caught.value).__name__ == case["error"]
         return
     reader = reader_of(case, report)
-    changes = [to_json(change) for change in reader.read(queue_rows_of_mappings(case["rows"]))]
+    changes = [to_json(change) for change in reader.read(rows_of_objects(case["rows"]))]
     for change in case["changes"]:
         known_members("change", change, CHANGE, {"extras"})
     assert [{name: change[name] for name in CHANGE} for change in changes] == [

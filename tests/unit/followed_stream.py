@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -165,10 +164,3 @@ def once(stream: Stream, place: Path, receiver: Receiver, **options: Any) -> Any
 def failures(place: Path) -> list[dict[str, Any]]:
     path = failures_of(place)
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)

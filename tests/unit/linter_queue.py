@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
 from typing import Any
 
 from eventlog.changes.format import Report
 from eventlog.linter.emulator import ATTRS
 from eventlog.linter.reader import QueueReader, ReaderOptions
-from eventlog.linter.rows import Destination, QueueRow, queue_rows
+from eventlog.linter.rows import Destination, QueueRow
 from eventlog.model import Change
 
 DATE = bytes.fromhex("42414baf0000")
@@ -43,9 +41,3 @@ def counted(*rows: QueueRow, **options: Any) -> dict[str, int]:
 
 def addresses(changes: list[Change]) -> list[int]:
     return [change.extras["syslog_addr"] for change in changes]
-
-
-def rows_of_objects(objects: Iterable[Mapping[str, Any]]) -> Iterator[QueueRow]:
-    """The rows of objects whose members are the columns; each names all of them."""
-    for names, alike in groupby(objects, key=tuple):
-        yield from queue_rows(names, (tuple(one.values()) for one in alike))

@@ -25,10 +25,10 @@ from followed_stream import (
     position_at,
     running,
     saved_at,
-    until,
 )
 from kafka_cluster import Cluster, cluster, quiet_clients
 from lxml import etree
+from shared import wait_until
 
 from eventlog.changes.format import Report
 from eventlog.changes.to_events import change_to_events
@@ -114,12 +114,12 @@ def test_topics_are_followed_over_brokers_that_hang(brokers: Cluster, place: Pat
     write(brokers, insert(1))
     receiver = Receiver()
     with running(following(topics(brokers)), position_at(place, "qlik-messages"), receiver):
-        until(lambda: len(receiver.heard) == 1)
+        wait_until(lambda: len(receiver.heard) == 1)
         with brokers.stopped():
             time.sleep(0.3)
         for number in range(2, 8):
             write(brokers, insert(number, key=1))
-        until(lambda: len(receiver.heard) == 7)
+        wait_until(lambda: len(receiver.heard) == 7)
     assert receiver.heard == [f"add 1 n{number}" for number in range(1, 8)]
 
 
@@ -138,12 +138,12 @@ def test_a_message_waits_for_its_metadata_and_holds_the_position(brokers: Cluste
     (described,) = [record.value for record in brokers.records("other.metadata")]
     receiver = Receiver()
     with running(following(topics(brokers)), position_at(place, "qlik-messages"), receiver):
-        until(lambda: saved_at_open(place))
+        wait_until(lambda: saved_at_open(place))
         time.sleep(0.3)
         assert receiver.heard == []
         assert sum(saved_at_open(place)["app.item"].values()) == 0
         send(brokers, "eventlog.metadata", described)  # type: ignore[arg-type]  # a topic that was not there before
-        until(lambda: len(receiver.heard) == 2)
+        wait_until(lambda: len(receiver.heard) == 2)
     assert receiver.heard == ["add 1 n1", "add 1 n2"]
 
 
@@ -157,12 +157,12 @@ def test_metadata_that_come_while_a_message_waits_release_it(brokers: Cluster, p
     send(brokers, "eventlog.metadata", b'{"magic":"atMSG","type":"MD","message":{}}')
     receiver = Receiver()
     with running(following(topics(brokers)), position_at(place, "qlik-messages"), receiver):
-        until(lambda: saved_at_open(place))
+        wait_until(lambda: saved_at_open(place))
         write(brokers, insert(2, key=1), metadata_topic="other.metadata")
         time.sleep(0.3)
         assert receiver.heard == []
         send(brokers, "eventlog.metadata", described)  # type: ignore[arg-type]
-        until(lambda: len(receiver.heard) == 2)
+        wait_until(lambda: len(receiver.heard) == 2)
     assert receiver.heard == ["add 1 n1", "add 1 n2"]
     (failure,) = failures(place)  # the metadata message that says nothing
     assert failure["event_id"].startswith("eventlog.metadata:")
@@ -264,11 +264,11 @@ def test_a_running_publisher_goes_on_when_a_message_can_be_read_again(brokers: C
     receiver = Receiver()
     send(brokers, "app.item", POISON["the prefix of a registry that is not given"])
     with running(following(source), position_at(place, source.name), receiver):
-        until(lambda: saved_at_open(place))
+        wait_until(lambda: saved_at_open(place))
         time.sleep(0.3)
         assert sum(saved_at_open(place)["app.item"].values()) == 0
         send(brokers, "app.item", message(1))
-        until(lambda: saved_at_open(place)["app.item"] and sum(saved_at_open(place)["app.item"].values()) == 2)
+        wait_until(lambda: saved_at_open(place)["app.item"] and sum(saved_at_open(place)["app.item"].values()) == 2)
     assert receiver.heard == ["add 1 n1"]
     assert [failure["code"] for failure in failures(place)] == ["unknown_schema"]
 
@@ -344,7 +344,7 @@ def test_what_kafka_had_no_room_for_is_not_taken_for_stored(brokers: Cluster, pl
     def stored() -> set[bytes]:
         return {record.key.partition(b",")[0] for record in brokers.records("t") if record.key is not None}
 
-    until(lambda: stored() >= expected)  # a topic that nobody has written to yet is made by asking
+    wait_until(lambda: stored() >= expected)  # a topic that nobody has written to yet is made by asking
     stop.set()
     thread.join(PATIENCE)
     assert stored() == expected

@@ -17,8 +17,8 @@ from followed_stream import (
     position_at,
     running,
     saved_at,
-    until,
 )
+from shared import wait_until
 
 from eventlog.errors import AnotherPublisher, ConfigError
 from eventlog.model import Change, ChangeOp
@@ -34,11 +34,11 @@ def test_a_file_is_followed_while_it_grows_and_ends_cleanly(stream: Stream, plac
     with running(following(files(stream.path)), position_at(place), receiver):
         for key in range(1, 6):
             stream.insert(key)
-            until(lambda: len(receiver.heard) == key)  # noqa: B023
+            wait_until(lambda: len(receiver.heard) == key)  # noqa: B023
         long = stream.begin()
         long.insert(ITEM, {"id": 6, "name": "open"})
         stream.insert(7)
-        until(lambda: len(receiver.heard) == 6)
+        wait_until(lambda: len(receiver.heard) == 6)
     long.commit()
     stream.write()
     again = Receiver()
@@ -56,7 +56,7 @@ def test_files_of_a_directory_continue_one_another(tmp_path: Path, place: Path) 
     with running(following(files(tmp_path / "captures")), position_at(place), receiver):
         for number, start in enumerate(range(0, len(data), 333)):
             (tmp_path / "captures" / f"{number:03}.cdc").write_bytes(data[start : start + 333])
-        until(lambda: len(receiver.heard) == 20)
+        wait_until(lambda: len(receiver.heard) == 20)
     assert receiver.heard == [f"add {key} new" for key in range(1, 21)]
 
 

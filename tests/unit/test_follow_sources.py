@@ -27,8 +27,8 @@ from followed_stream import (
     position_at,
     running,
     saved_at,
-    until,
 )
+from shared import wait_until
 
 from eventlog import cli
 from eventlog.changes.format import Report
@@ -90,9 +90,9 @@ def test_a_session_is_followed_from_now_on_and_goes_on_where_it_was(stream: Stre
     server, receiver = Server(stream), Receiver()
     stream.insert(1)
     with running(following(server.source()), position_at(place), receiver):
-        until(lambda: server.reads)
+        wait_until(lambda: server.reads)
         stream.insert(2)
-        until(lambda: receiver.heard)
+        wait_until(lambda: receiver.heard)
     stream.insert(3)
     again = Receiver()
     follow(following(server.source()), position_at(place), again.sink, StopRequest(), once=True)
@@ -102,9 +102,9 @@ def test_a_session_is_followed_from_now_on_and_goes_on_where_it_was(stream: Stre
 def test_what_a_session_began_with_is_not_lost_if_it_is_never_answered(stream: Stream, place: Path) -> None:
     server, receiver = Server(stream), Receiver(k2=[OSError("gone")] * 10_000)
     with running(following(server.source()), position_at(place), receiver):
-        until(lambda: server.reads)
+        wait_until(lambda: server.reads)
         stream.insert(2)
-        until(lambda: receiver.envelopes)
+        wait_until(lambda: receiver.envelopes)
     assert receiver.heard == []
     again = Receiver()
     follow(following(server.source()), position_at(place), again.sink, StopRequest(), once=True)
@@ -114,13 +114,13 @@ def test_what_a_session_began_with_is_not_lost_if_it_is_never_answered(stream: S
 def test_a_session_that_dies_is_opened_again(stream: Stream, place: Path) -> None:
     server, receiver = Server(stream), Receiver()
     with running(following(server.source()), position_at(place), receiver):
-        until(lambda: server.reads)
+        wait_until(lambda: server.reads)
         stream.insert(1)
-        until(lambda: len(receiver.heard) == 1)
+        wait_until(lambda: len(receiver.heard) == 1)
         server.refuses = 2
         stream.server.fail("NOSESS")
         stream.insert(2)
-        until(lambda: len(receiver.heard) == 2)
+        wait_until(lambda: len(receiver.heard) == 2)
     assert receiver.heard == ["add 1 new", "add 2 new"]
     assert server.connections >= 4
 
@@ -155,7 +155,7 @@ def test_standard_input_is_followed_to_its_end_and_once_only(stream: Stream, pla
     try:
         with running(following(source), position_at(place), receiver):
             os.write(writer, stream.path.read_bytes())
-            until(lambda: receiver.heard)
+            wait_until(lambda: receiver.heard)
             os.close(writer)
     finally:
         os.close(reader)
@@ -209,7 +209,7 @@ def test_a_queue_is_followed_with_its_position_in_the_same_database(engine: sa.E
     config = load(None, {}, {"source.type": "linter", "source.position_url": url_of(engine)})
     receiver, again = Receiver(), Receiver()
     with running(following(queue(engine)), position_of(config), receiver):
-        until(lambda: set(receiver.meanings) >= event_ids(changes))
+        wait_until(lambda: set(receiver.meanings) >= event_ids(changes))
     assert set(receiver.meanings) == event_ids(changes)
     follow(following(queue(engine)), position_of(config), again.sink, StopRequest(), once=True)
     assert again.heard == []
@@ -298,7 +298,7 @@ def test_a_table_whose_server_drops_the_session_is_opened_again(
     with running(following(files(stream.path)), position_of(config), receiver):
         for key in range(1, 4):
             stream.insert(key)
-            until(lambda: f"add {key} new" in receiver.heard)  # noqa: B023
+            wait_until(lambda: f"add {key} new" in receiver.heard)  # noqa: B023
             with database.begin() as connection:
                 connection.execute(
                     sa.text(
@@ -355,9 +355,9 @@ def test_a_following_command_ends_cleanly_at_sigterm(stream: Stream, tmp_path: P
     stream.insert(1)
     command = [sys.executable, "-c", "from eventlog.cli import main; main()", "-q", "-c", str(config), "publish"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        until(lambda: (tmp_path / "documents").exists() and any((tmp_path / "documents").glob("0*")))
+        wait_until(lambda: (tmp_path / "documents").exists() and any((tmp_path / "documents").glob("0*")))
         stream.insert(2)
-        until(lambda: len(list((tmp_path / "documents").glob("0*"))) == 2)
+        wait_until(lambda: len(list((tmp_path / "documents").glob("0*"))) == 2)
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=PATIENCE)
     assert (process.returncode, said) == (0, "")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from linter_queue import rows_of_objects
+from shared import rows_of_objects
 
 from eventlog.core.moments import time_zone_named
 from eventlog.errors import ConfigError, ValueRange
