@@ -23,7 +23,7 @@ from typing import NamedTuple
 import common
 import psutil
 
-_SAVED = f"{common.SCHEMA}.saved"
+SAVED = f"{common.SCHEMA}.saved"
 
 
 class Run(NamedTuple):
@@ -51,7 +51,7 @@ def main() -> None:
         file = common.configuration(directory)
         common.install(bench)
         common.fill(bench, max(options.rows, *options.scale))
-        bench.run(f"CREATE UNLOGGED TABLE {_SAVED} AS SELECT * FROM {common.LOG} ORDER BY record_id")
+        bench.run(f"CREATE UNLOGGED TABLE {SAVED} AS SELECT * FROM {common.LOG} ORDER BY record_id")
         print(common.machine(bench), flush=True)
         ratio = _against_floor(bench, file, directory, options.rows, options.rounds)
         _against_one_core(bench, file, directory, options.rows, ratio)
@@ -66,10 +66,10 @@ def _against_floor(bench: common.Server, file: Path, directory: Path, rows: int,
     )
     floors, runs = [], []
     for number in range(1, rounds + 1):
-        _load(bench, rows)
+        load(bench, rows)
         floor = _floor(bench)
-        _load(bench, rows)
-        run = _job(bench, file, directory, rows, "local[2]")
+        load(bench, rows)
+        run = job(bench, file, directory, rows, "local[2]")
         floors.append(floor)
         runs.append(run)
         print(f"| {number} | {floor:.2f} | {run.wall:.2f} | {run.converted:.2f} | {run.marked:.2f} "
@@ -83,8 +83,8 @@ def _against_floor(bench: common.Server, file: Path, directory: Path, rows: int,
 
 
 def _against_one_core(bench: common.Server, file: Path, directory: Path, rows: int, two: Sequence[Run]) -> None:
-    _load(bench, rows)
-    one = _job(bench, file, directory, rows, "local[1]")
+    load(bench, rows)
+    one = job(bench, file, directory, rows, "local[1]")
     both = median(run.converted for run in two)
     print(f"one core   converting {one.converted:.2f} s, two {both:.2f} s: {one.converted / both:.2f} times; "
           f"with start and marks {one.wall / median(run.wall for run in two):.2f} times", flush=True)  # fmt: skip
@@ -92,7 +92,7 @@ def _against_one_core(bench: common.Server, file: Path, directory: Path, rows: i
 
 def _against_to_xml(bench: common.Server, directory: Path, rows: int, ours: Sequence[Run]) -> None:
     """Spark's own way, JVM start included: read, group by object and type, to_xml, write text. It marks nothing."""
-    _load(bench, rows)
+    load(bench, rows)
     url_file = directory / "url"
     url_file.write_text(bench.url)
     out = directory / "to_xml"
@@ -127,18 +127,18 @@ def _to_xml_job(url_file: str, out: str) -> None:
 def _by_size(bench: common.Server, file: Path, directory: Path, sizes: Sequence[int]) -> None:
     each = []
     for rows in sizes:
-        _load(bench, rows)
-        run = _job(bench, file, directory, rows, "local[2]")
+        load(bench, rows)
+        run = job(bench, file, directory, rows, "local[2]")
         each.append(run.wall / rows)
         print(f"{rows} rows  {run.wall:.2f} s, {1e6 * run.wall / rows:.2f} us a row, converting {run.converted:.2f}, "
               f"marking {run.marked:.2f}, {run.memory / 2**20:.0f} MiB", flush=True)  # fmt: skip
     print(f"a row of the large log costs {each[1] / each[0] - 1:+.1%}", flush=True)
 
 
-def _load(bench: common.Server, rows: int) -> None:
+def load(bench: common.Server, rows: int) -> None:
     bench.run(
         f"TRUNCATE {common.LOG}",
-        f"INSERT INTO {common.LOG} SELECT * FROM {_SAVED} ORDER BY record_id LIMIT {rows}",
+        f"INSERT INTO {common.LOG} SELECT * FROM {SAVED} ORDER BY record_id LIMIT {rows}",
         f"VACUUM (ANALYZE) {common.LOG}",
         "CHECKPOINT",
     )
@@ -154,7 +154,7 @@ def _floor(bench: common.Server) -> float:
         return time.perf_counter() - began
 
 
-def _job(bench: common.Server, file: Path, directory: Path, rows: int, master: str) -> Run:
+def job(bench: common.Server, file: Path, directory: Path, rows: int, master: str) -> Run:
     out = directory / "documents"
     shutil.rmtree(out, ignore_errors=True)
     command = [str(Path(sys.executable).with_name("eventlog")), "--quiet", "--config", str(file), "backlog", "--json",
@@ -166,7 +166,7 @@ def _job(bench: common.Server, file: Path, directory: Path, rows: int, master: s
     ) as process:  # fmt: skip
         most = 0
         while process.poll() is None:
-            most = max(most, _memory(process.pid))
+            most = max(most, memory(process.pid))
             time.sleep(0.5)
         wall = time.perf_counter() - began
         assert process.stdout is not None
@@ -178,7 +178,7 @@ def _job(bench: common.Server, file: Path, directory: Path, rows: int, master: s
     return Run(wall, report["converting_seconds"], report["marking_seconds"], most)
 
 
-def _memory(pid: int) -> int:
+def memory(pid: int) -> int:
     """What a process and its descendants take together, shared pages counted once."""
     total = 0
     try:
