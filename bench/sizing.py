@@ -98,10 +98,12 @@ def measured(bench: common.Server, documents: Path, command: Sequence[str]) -> R
     shutil.rmtree(documents, ignore_errors=True)
     meter = common.Meter(bench)
     most, ended = [0, 0], threading.Event()
-    with subprocess.Popen(
-        command, env=os.environ | {"EVENTLOG_DATABASE_URL": bench.url}, stdout=subprocess.PIPE, text=True,
-        stderr=subprocess.DEVNULL,
-    ) as process:  # fmt: skip
+    environment = {**os.environ, "EVENTLOG_DATABASE_URL": bench.url, "SPARK_LOCAL_IP": "127.0.0.1",
+                   "PYSPARK_PYTHON": sys.executable}  # fmt: skip
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, stderr=errors) as process,
+    ):
 
         def look() -> None:
             while not ended.wait(1.0):
@@ -113,10 +115,12 @@ def measured(bench: common.Server, documents: Path, command: Sequence[str]) -> R
         printed = process.communicate()[0]
         ended.set()
         watcher.join()
+        errors.seek(0)
+        said = errors.read()[-2000:]
     cost = meter.stop()
     left = bench.value(f"SELECT count(*) FROM {common.LOG} WHERE status <> 'S'")
     if process.returncode or left:
-        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}; {left} rows are not done")
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}; {left} rows are not done\n{said}")
     return Run(cost.wall, most[0], most[1], size(documents), cost.server or 0.0, printed)
 
 

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from eventlog.model import Answer, Level, Verdict
@@ -128,10 +128,11 @@ class Activity(Observer):
     is_ready: bool = False
     reconnects: int = 0
     looked_at: Looked | None = None
-    looked_time: float | None = None
+    looked_time: float = 0.0
     flights_since: Mapping[int, float] = field(default_factory=dict)
     started: float = field(init=False)
     progress_time: float = field(init=False)
+    _started_time: float = field(init=False)
     back_offs: Mapping[str, int] = field(default_factory=lambda: {who.value: 0 for who in WaitFor})
     windows: Histogram = field(default_factory=lambda: Histogram(_SHORT))
     envelopes: Histogram = field(default_factory=lambda: Histogram(_SHORT))
@@ -146,12 +147,13 @@ class Activity(Observer):
     _event_times: dict[str, str | None] = field(default_factory=dict)
     _event_times_due: float = float("-inf")
     _pending: list[str | None] = field(default_factory=list)
+    _answered_times: deque[tuple[str | None, float]] = field(default_factory=lambda: deque(maxlen=_TIMES_KEPT))
 
     def __post_init__(self) -> None:
         now = self.clock()
         self.state = State(Doing.CONNECTING, now)
         self.started = self.wall()
-        self.progress_time = now
+        self.progress_time = self._started_time = now
         self.history = deque(maxlen=max(1, int(HISTORY_SECONDS / self.interval)))
         self._sampled = (now, 0, 0)
 
@@ -232,17 +234,24 @@ class Activity(Observer):
             self._pending.clear()
 
     def _observe_delay(self, event_time: str | None) -> None:
-        """One more time from an event_time until now, by the log's clock as it was read last."""
-        looked = self.looked_at
-        if looked is None or looked.clock is None or self.looked_time is None:
-            return
-        age = event_age(event_time, looked.clock + timedelta(seconds=self.clock() - self.looked_time))
-        if age is not None:
-            self.delays.observe(max(0.0, age))
+        """One more time from an event_time until now, by the log's clock as it was, or will be, looked at."""
+        self._answered_times.append((event_time, self.clock()))
+        if self.looked_at is not None:
+            self._observe_delays(self.looked_at.clock, self.looked_time)
+
+    def _observe_delays(self, log_clock: datetime | None, looked_time: float) -> None:
+        for event_time, answered in self._answered_times:
+            if log_clock is not None:
+                age = event_age(event_time, log_clock + timedelta(seconds=answered - looked_time))
+                if age is not None:
+                    self.delays.observe(max(0.0, age))
+        self._answered_times.clear()
 
     def look_due(self) -> float | None:
-        if self.looked_at is None or self.looked_time is None:
-            return 0.0
+        if self.looked_at is None:
+            # A publisher that is at work looks when an interval has passed: a short run is over before.
+            is_resting = self.state.doing is Doing.RESTING
+            return 0.0 if is_resting else max(0.0, self._started_time + self.interval - self.clock())
         pause = max(self.interval, _LOOKS_SHARE * self.looked_at.seconds)
         return max(0.0, self.looked_time + pause - self.clock())
 
@@ -250,6 +259,8 @@ class Activity(Observer):
         now = self.clock()
         self.flights_since = {flight.number: self.flights_since.get(flight.number, now) for flight in looked.flights}
         self.looked_at, self.looked_time = looked, now
+        with self._lock:
+            self._observe_delays(looked.clock, now)
 
     def flight_seconds(self, number: int) -> float:
         """For how long a flight has been seen that is not done."""
