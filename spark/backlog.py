@@ -42,7 +42,7 @@ from eventlog.qlik.errors import SequenceExhausted
 from eventlog.qlik.file_tables import STATE_FILE
 from eventlog.sql.bulk import Part
 from eventlog.sql.connection import as_database_errors, describe
-from spark.cluster import cores_of_executors, preflight
+from spark.cluster import counting_cores, preflight
 from spark.hold import (
     ACKNOWLEDGED,
     Extent,
@@ -327,8 +327,9 @@ def _open(
     url = context.connection.engine.url
     place = stack.enter_context(place_for(url, context.log, on_this_machine=is_near))
     if started is not None and not is_near:
-        preflight(started, place, directory)
-        return future.result, place, cores_of_executors(started)
+        with counting_cores(started) as cores_of_executors:
+            preflight(started, place, directory)
+            return future.result, place, cores_of_executors()
     cores = cores_of(request.master) if spark_context is None else int(spark_context.defaultParallelism)
     return future.result, place, cores
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 import sys
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -19,26 +22,44 @@ from spark.session import SparkFailed, as_spark_failed, context_of
 
 _GUESS: Final = 8
 """Tasks at once where Spark does not tell (Spark Connect)."""
-_LOOKS: Final = 10
+_LOOKS: Final = 4
+"""Looks in a row that are to give one number."""
+_MOST_LOOKS: Final = 10
 _LOOK_SECONDS: Final = 0.3
 
 
-def cores_of_executors(spark: SparkSession) -> int:
-    """How many tasks the executors that have registered run at once; a guess for Spark Connect, which does not tell.
+@contextmanager
+def counting_cores(spark: SparkSession) -> Iterator[Callable[[], int]]:
+    """Count, while the block runs, how many tasks the executors that have registered run at once.
 
-    Executors register one after the other: a number counts when it stays. One at least is there after ``preflight``.
+    Gives a function that waits for the number. Executors register one after the other: a number counts when it stays.
+    One at least is there after ``preflight``. For Spark Connect, which does not tell, it is a guess.
     """
     context = context_of(spark)
     if context is None:
-        return _GUESS
-    cores, stays = context.defaultParallelism, 0
-    for _ in range(_LOOKS):
-        time.sleep(_LOOK_SECONDS)
-        before, cores = cores, context.defaultParallelism
-        stays = stays + 1 if cores == before else 0
-        if stays == 3:
-            break
-    return int(cores)
+        yield lambda: _GUESS
+        return
+    seen: deque[int] = deque(maxlen=_LOOKS)
+    ended = Event()
+
+    def look() -> None:
+        while not ended.wait(_LOOK_SECONDS):
+            seen.append(int(context.defaultParallelism))
+
+    def number() -> int:
+        for _ in range(_MOST_LOOKS):
+            if len(seen) == _LOOKS and len(set(seen)) == 1:
+                break
+            time.sleep(_LOOK_SECONDS)
+        return seen[-1] if seen else int(context.defaultParallelism)
+
+    thread = Thread(target=look, name="eventlog-executors", daemon=True)
+    thread.start()
+    try:
+        yield number
+    finally:
+        ended.set()
+        thread.join()
 
 
 def preflight(spark: SparkSession, place: Place, directory: Directory) -> None:

@@ -32,8 +32,10 @@ from eventlog.errors import ConfigError, EventlogError
 _OLDEST_JAVA: Final = 17
 _LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)\])?")
 _ATTEMPTS: Final = 4
-_JAVA_OPTIONS: Final = ("-XX:+UseParallelGC", "-XX:TieredStopAtLevel=1")
-"""Of a local job: Java only moves bytes between workers, which does not pay for the second compiler's time."""
+_FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
+"""Java only moves bytes between workers, which does not pay for the second compiler's time."""
+_JAVA_OPTIONS: Final = ("-XX:+UseParallelGC", _FIRST_COMPILER)
+"""Of a local job."""
 
 
 class SparkFailed(EventlogError):
@@ -119,6 +121,10 @@ def open_session(
         }
     elif master is not None:
         settings["spark.master"] = master
+    if master is None or not is_local(master):
+        # What comes before the user's own options; a second choice of a collector would stop Java.
+        settings["spark.executor.defaultJavaOptions"] = _FIRST_COMPILER
+        settings["spark.driver.defaultJavaOptions"] = _FIRST_COMPILER
     for name, value in {**settings, **(conf or {})}.items():
         builder = builder.config(name, value)
     try:
