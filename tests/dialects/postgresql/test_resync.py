@@ -170,7 +170,7 @@ class TestWholeClass:
     def test_the_tables_of_the_log_are_no_classes(self, run: Run, database: sa.Engine) -> None:
         code, _, err = run("resync", "eventlog_resync")
         assert code == 2
-        assert err.rstrip().endswith("the classes are: desk, usr, view_usr")
+        assert err.endswith("the classes are: desk, usr, view_usr [config]\n")
 
     @pytest.mark.parametrize(
         ("name", "part"),
