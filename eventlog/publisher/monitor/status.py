@@ -1,4 +1,4 @@
-"""What ``/status.json`` and ``eventlog status --json`` say: one documented, versioned shape (docs/operate.md).
+"""What ``/status.json`` and ``eventlog status --json`` say: one documented, versioned shape (docs/monitor.md).
 
 A publisher knows itself, and the queue as it last saw it; the command knows the database alone. What one of the two
 cannot know is null. Names are added without a new version; a name that changes its meaning, or goes, raises it.
