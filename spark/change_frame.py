@@ -13,7 +13,6 @@ import pyarrow as pa
 from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
 from eventlog.changes import json_form as change_json
 from eventlog.changes.format import Report
@@ -25,6 +24,7 @@ from eventlog.model import Change, Lob, Row, Value
 from spark.captures import captures
 from spark.session import tune_collector
 from spark.sorting import work_on
+from spark.versions import arrow_schema, arrow_type
 
 _TEXTS: Final = t.ArrayType(t.StringType())
 _BATCH: Final = 1000
@@ -108,7 +108,7 @@ def batch_of(
 
     Raises FormatError for a value that the type of its column does not hold.
     """
-    schema = to_arrow_schema(schema_with(columns), timezone="UTC")
+    schema = arrow_schema(schema_with(columns))
     forms = [change_json.to_json(change) for change in changes]
     data: dict[str, Any] = {name: [form.get(name) for form in forms] for name in SCHEMA.names}
     for name in ("key", *_IMAGES, "extras"):
@@ -151,7 +151,7 @@ def _structs(
 ) -> pa.Array:
     arrays, fields = [], []
     for field in columns.fields:
-        kind = to_arrow_type(field.dataType, timezone="UTC")
+        kind = arrow_type(field.dataType)
         values = [None if image is None else image.get(field.name) for image in images]
         try:
             try:

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from eventlog.changes.format import Report
 from eventlog.core.options import parse_options
@@ -44,6 +44,7 @@ from eventlog.qlik.file_tables import TableFiles
 from eventlog.qlik.sequence import LENGTH, last_sequence_of
 from eventlog.qlik.stored_tables import Reading, reading, stored_row_reader
 from spark.change_frame import SCHEMA, batches_of
+from spark.versions import READS_TIMES, arrow_schema, new_session
 
 _TOGETHER: Final = 10_000
 """Rows of whole objects that are brought up to date together."""
@@ -148,7 +149,7 @@ def _with_time(spark: SparkSession) -> SparkSession:
     """
     if spark.conf.get("spark.sql.timeType.enabled", "false") == "true":
         return spark
-    own = spark.newSession()
+    own = new_session(spark)
     for name, value in {**spark.conf.getAll, "spark.sql.timeType.enabled": "true"}.items():
         if own.conf.isModifiable(name):
             own.conf.set(name, value)
@@ -162,12 +163,22 @@ def _of_format(
     reader = spark.read.option("pathGlobFilter", _NAMES[file_format]).option("recursiveFileLookup", False)
     match file_format:
         case "parquet":
+            _refuse_times(first)
             reader = _with_time(spark).read.option("pathGlobFilter", _NAMES[file_format])
             return reader.option("recursiveFileLookup", False).parquet(place)
         case "csv":
             return reader.options(**_CSV).csv(place)  # type: ignore[arg-type]
         case _:
             return _of_json(reader.text(place).withColumn(_FILE, f.col("_metadata.file_name")), first, options)
+
+
+def _refuse_times(file: Path) -> None:
+    """Raise FormatError for a column that this version of Spark does not know."""
+    times = () if READS_TIMES else [field.name for field in pq.read_schema(file) if pa.types.is_time(field.type)]
+    if times:
+        raise FormatError(
+            f"{file}: column {times[0]!r} is a time of day, which Spark reads from 4.1 on; convert the table row by row"
+        )
 
 
 _FILE: Final = "_file"
@@ -448,7 +459,7 @@ def _bring_up_to_date(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         row_layout = read_layout(columns, header_prefix=prefix, mask_offset=offset, what="the live view")
         read = row_reader(row_layout, byteorder=byteorder, counters=Report().counters, what="the live view")
-        arrow = to_arrow_schema(schema, timezone="UTC")
+        arrow = arrow_schema(schema)
         base: list[dict[str, Any]] = []
         rows: list[ChangeRow] = []
 

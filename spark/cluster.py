@@ -4,7 +4,7 @@ that it needs.
 
 from __future__ import annotations
 
-import sys
+import pickle
 import time
 import uuid
 from collections import deque
@@ -26,6 +26,7 @@ _LOOKS: Final = 4
 """Looks in a row that are to give one number."""
 _MOST_LOOKS: Final = 10
 _LOOK_SECONDS: Final = 0.3
+_SHIP: Final = "ship the driver's environment with --archives, and set PYSPARK_PYTHON to its Python"
 
 
 @contextmanager
@@ -71,9 +72,9 @@ def preflight(spark: SparkSession, place: Place, directory: Directory) -> None:
     asked, answered = f"{TEMPORARY}-{nonce}-driver", f"{TEMPORARY}-{nonce}-executor"
     directory.make()
     directory.write(asked, nonce.encode())
-    check = _checker(place, directory.uri, asked, answered, nonce)
+    check = _checker(pickle.dumps(place), directory.uri, asked, answered, nonce)
     try:
-        with as_spark_failed("nothing was begun; look at the executor's log"):
+        with as_spark_failed(f"nothing was begun. Executors run what PYSPARK_PYTHON names: {_SHIP}"):
             (found,) = spark.range(0, 1, 1, 1).mapInArrow(check, "host string, missing string").collect()
         missing = found.missing
         if not missing and not directory.exists(answered):
@@ -86,33 +87,32 @@ def preflight(spark: SparkSession, place: Place, directory: Directory) -> None:
                 directory.delete(name)
 
 
-def _checker(place: Place, uri: str, asked: str, answered: str, nonce: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """The function that an executor runs. Spark sends it whole, as the package may be missing there."""
-    version, python = eventlog.__version__, sys.version_info[:2]
-    place_parts = place.url, place.url_file
+def _checker(place: bytes, uri: str, asked: str, answered: str, nonce: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """The function that an executor runs. Spark sends it whole, as the package may be missing there; ``place`` is
+    pickled for the same reason. Spark itself refuses another Python than the driver's, and one without Arrow.
+    """
+    version, ship = eventlog.__version__, _SHIP
 
     def check(batches: Iterator[Any]) -> Iterator[Any]:
+        import pickle
         import platform
-        import sys
 
         import pyarrow as pa
 
         def look() -> str:
-            if sys.version_info[:2] != python:
-                here = ".".join(map(str, sys.version_info[:2]))
-                return f"Python is {here} there and {python[0]}.{python[1]} on the driver (PYSPARK_PYTHON)"
             try:
                 import eventlog
 
                 if eventlog.__version__ != version:
                     return f"eventlog is {eventlog.__version__} there and {version} on the driver"
-                from eventlog.errors import EventlogError
+                from eventlog.errors import ConfigError, EventlogError
+                from eventlog.sql.bulk import Part
                 from eventlog.sql.connection import connect
-                from spark.log_source import worker_url
+                from spark.log_source import read_batches, worker_url
                 from spark.output.directory import Directory
                 from spark.stages import fold, read, write  # noqa: F401 - what tasks will import
             except ImportError as error:
-                return f"{error}: ship the driver's environment with --archives, and set PYSPARK_PYTHON to its Python"
+                return f"{error}: {ship}"
             try:
                 directory = Directory(uri)
                 if not directory.exists(asked) or directory.read(asked).decode() != nonce:
@@ -121,7 +121,8 @@ def _checker(place: Place, uri: str, asked: str, answered: str, nonce: str) -> C
             except (EventlogError, OSError) as error:
                 return f"the directory cannot be used: {error}"
             try:
-                engine = connect(worker_url(*place_parts))
+                log = pickle.loads(place)  # noqa: S301 - what the driver has sent along
+                engine = connect(worker_url(log.url, log.url_file))
                 with engine.connect():
                     pass
                 engine.dispose()
@@ -130,6 +131,12 @@ def _checker(place: Place, uri: str, asked: str, answered: str, nonce: str) -> C
                 return f"{error} (executors know the database by {known_by})"
             except Exception as error:
                 return f"the database cannot be reached from there: {type(error).__name__}: {error}"
+            try:  # as parts are read, by a driver of its own
+                list(read_batches(log, None, None, Part(0, 0, 0), ("record_id",)))
+            except ConfigError as error:
+                return f"{error}: {ship}"
+            except EventlogError as error:
+                return str(error)
             return ""
 
         for _ in batches:

@@ -16,18 +16,8 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    InputPartition,
-    IsNotNull,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql import datasource as ds  # whose filters came with PySpark 4.1; before, Spark pushes none down
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampNTZType
 from sqlalchemy import URL
 
@@ -161,23 +151,23 @@ class _LogReader(DataSourceReader):
         except ValueError:
             raise ConfigError(f"option {name} = {text!r} of format eventlog is no integer") from None
 
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
+    def pushFilters(self, filters: list[ds.Filter]) -> Iterator[ds.Filter]:  # noqa: N802 - Spark's name
         """Take what the database can do: one status letter, and bounds of record_id."""
         for each in filters:
             match each:
-                case EqualTo(("status",), str(letter)) if _is_letter(letter) and self.status in (None, letter):
+                case ds.EqualTo(("status",), str(letter)) if _is_letter(letter) and self.status in (None, letter):
                     self.status = letter
-                case IsNotNull(("record_id",)):
+                case ds.IsNotNull(("record_id",)):
                     pass  # follows from its bounds
-                case EqualTo(("record_id",), int(value)):
+                case ds.EqualTo(("record_id",), int(value)):
                     self.first, self.last = max(self.first, value), min(self.last, value)
-                case GreaterThan(("record_id",), int(value)):
+                case ds.GreaterThan(("record_id",), int(value)):
                     self.first = max(self.first, value + 1)
-                case GreaterThanOrEqual(("record_id",), int(value)):
+                case ds.GreaterThanOrEqual(("record_id",), int(value)):
                     self.first = max(self.first, value)
-                case LessThan(("record_id",), int(value)):
+                case ds.LessThan(("record_id",), int(value)):
                     self.last = min(self.last, value - 1)
-                case LessThanOrEqual(("record_id",), int(value)):
+                case ds.LessThanOrEqual(("record_id",), int(value)):
                     self.last = min(self.last, value)
                 case _:
                     yield each

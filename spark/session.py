@@ -23,11 +23,12 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from eventlog.errors import ConfigError, EventlogError
+from spark.versions import new_session
 
 _OLDEST_JAVA: Final = 17
 _LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)\])?")
@@ -58,7 +59,7 @@ def running_session() -> SparkSession | None:
 
 def own_session(running: SparkSession) -> SparkSession:
     """A session of our own beside one that runs: its settings are ours, and the other's stay as they are."""
-    own = running.newSession()
+    own = new_session(running)
     for name, value in _OWN_SETTINGS.items():
         own.conf.set(name, value)
     return own
@@ -70,13 +71,6 @@ def context_of(spark: SparkSession) -> SparkContext | None:
         return spark.sparkContext
     except (PySparkException, AttributeError):
         return None
-
-
-def by_number(frame: DataFrame, partitions: int, column: str) -> DataFrame:
-    """Rows of one number in one partition. Before PySpark 4.1 those of several numbers may share one."""
-    if hasattr(frame, "repartitionById"):
-        return frame.repartitionById(partitions, column)
-    return frame.repartition(partitions, column)
 
 
 def open_session(

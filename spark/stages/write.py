@@ -6,6 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import chain, groupby
+from operator import attrgetter
 from typing import Final
 
 import pyarrow as pa
@@ -46,19 +48,15 @@ def write_part(job: Job, count: Callable[[int], None], batches: Iterator[pa.Reco
     """
     tune_collector()
     directory = Directory(job.output.directory)
-    parts: dict[int, _Part] = {}
-    for batch in batches:
-        for blob in of_batch(batch):
-            parts.setdefault(blob.target, _Part(blob.target)).take(blob, directory)
-    reports = []
-    for number in sorted(parts):
-        part = parts.pop(number)
+    for number, blobs in groupby(chain.from_iterable(map(of_batch, batches)), key=attrgetter("target")):
+        part = _Part(number)
+        for blob in blobs:
+            part.take(blob, directory)
         if not part.ranges:  # all its rows were left alone
             continue
         report = part.write(job, directory)
         count(sum(file.events for file in report.files))
-        reports.append(json.dumps(asdict(report)))
-    yield pa.RecordBatch.from_pydict({"report": pa.array(reports, pa.string())})
+        yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(report))]})
 
 
 class _Part:

@@ -1,0 +1,161 @@
+"""What an executor lacks is said in one line before a job begins, and how much runs at once is asked, not guessed."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from pyspark.sql import SparkSession
+
+import eventlog
+from eventlog.sql.connection import connect
+from eventlog.sql.locate import locate_log
+from eventlog.sql.registry import for_url
+from spark import cluster
+from spark.cluster import cores_of_executors, preflight
+from spark.log_source import Place
+from spark.output.directory import Directory
+from spark.session import SparkFailed, context_of
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = {path.name: path for place in sys.path if place.endswith("site-packages") for path in Path(place).iterdir()}
+
+
+@pytest.fixture
+def place(log: sa.Engine, tmp_path: Path) -> Place:
+    file = tmp_path / "url"
+    file.write_text(log.url.render_as_string(hide_password=False))
+    with connect(log.url).connect() as connection:
+        return Place("", str(file), locate_log(connection, for_url(log.url), name="eventlog", schema="hr"))
+
+
+def refusal(spark: SparkSession, place: Place, directory: Directory) -> str:
+    """The line that the preflight ends with; nothing of it is left in the directory."""
+    with pytest.raises(SparkFailed) as failed:
+        preflight(spark, place, directory)
+    assert directory.names() == []
+    line = str(failed.value)
+    assert "\n" not in line
+    return line
+
+
+def test_an_executor_that_has_all_is_passed_and_nothing_is_left_in_the_directory(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    directory = Directory(str(tmp_path / "out"))
+    preflight(spark, place, directory)
+    assert directory.names() == []
+
+
+def test_another_version_of_eventlog_is_named(
+    spark: SparkSession, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = eventlog.__version__
+    monkeypatch.setattr(eventlog, "__version__", "0.0.7")
+    said = refusal(spark, place, Directory(str(tmp_path / "out")))
+    assert re.search(rf"executor on \S+ cannot take part: eventlog is {there} there and 0\.0\.7 on the driver", said)
+
+
+def test_another_directory_under_the_same_name_is_told_of(
+    spark: SparkSession, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, elsewhere = Directory(str(tmp_path / "out")), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.setattr(directory, "uri", str(elsewhere))
+    assert f"{elsewhere} is not the directory of the driver" in refusal(spark, place, directory)
+
+
+def test_a_database_that_is_not_reached_is_named_with_the_ways_to_tell_it(
+    spark: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    Path(str(place.url_file)).write_text("postgresql://somebody@127.0.0.1:1/none")
+    said = refusal(spark, place, Directory(str(tmp_path / "out")))
+    assert "cannot connect to database 'none' at 127.0.0.1:1" in said
+    assert "executors know the database by EVENTLOG_DATABASE_URL_FILE" in said
+
+
+# --- packages ---------------------------------------------------------------------------------------------------------
+
+
+def python_with(place: Path, sources: Sequence[Path]) -> str:
+    """A Python that knows its own library and these packages alone, as executors run it."""
+    folder = place / "packages"
+    folder.mkdir()
+    for source in sources:
+        (folder / source.name).symlink_to(source)
+    bare = Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
+    script = place / "python"
+    script.write_text(f'#!/bin/sh\ncd {place}\nPYTHONPATH="$PYTHONPATH:{folder}" exec {bare} "$@"\n')
+    script.chmod(0o755)
+    return str(script)
+
+
+def packages_but(*left_out: str) -> list[Path]:
+    found = [path for name, path in PACKAGES.items() if path.suffix != ".pth" and not name.startswith(left_out)]
+    return [*found, ROOT / "eventlog", ROOT / "spark"]
+
+
+def arrow() -> list[Path]:
+    return [path for name, path in PACKAGES.items() if name.startswith(("pyarrow", "numpy"))]
+
+
+@pytest.mark.parametrize(
+    ("packages", "said"),
+    [
+        (list, r"the Spark job failed: .*pyarrow"),
+        (arrow, r"the executor on \S+ cannot take part: No module named 'eventlog'"),
+        (lambda: packages_but("pyspark", "adbc_driver_postgresql"),
+         r"the executor on \S+ cannot take part: .*adbc_driver_postgresql"),
+    ],
+    ids=["none", "Arrow alone", "all but the driver of the database"],
+)  # fmt: skip
+def test_a_package_that_is_missing_is_named_with_what_to_do(
+    spark: SparkSession, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packages: Any, said: str
+) -> None:
+    monkeypatch.setattr(context_of(spark), "pythonExec", python_with(tmp_path, packages()))
+    line = refusal(spark, place, Directory(str(tmp_path / "out")))
+    assert re.search(said, line), line
+    assert "ship the driver's environment with --archives" in line
+
+
+def test_an_executor_needs_neither_pandas_nor_a_pyspark_of_its_own(
+    spark: SparkSession, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(context_of(spark), "pythonExec", python_with(tmp_path, packages_but("pyspark", "pandas")))
+    preflight(spark, place, Directory(str(tmp_path / "out")))
+
+
+# --- cores ------------------------------------------------------------------------------------------------------------
+
+
+class Registering:
+    """A context whose executors register one after the other."""
+
+    def __init__(self, cores: Sequence[int]) -> None:
+        self._cores: Iterator[int] = iter(cores)
+        self._last = 0
+
+    @property
+    def defaultParallelism(self) -> int:
+        self._last = next(self._cores, self._last)
+        return self._last
+
+
+@pytest.mark.parametrize(("registered", "cores"), [([2], 2), ([2, 4, 4, 6, 8], 8), (range(1, 99), 11)])
+def test_cores_are_those_of_the_executors_that_have_registered_when_no_more_come(
+    monkeypatch: pytest.MonkeyPatch, registered: Sequence[int], cores: int
+) -> None:
+    monkeypatch.setattr(cluster.time, "sleep", lambda _seconds: None)
+    session: Any = SimpleNamespace(sparkContext=Registering(registered))
+    assert cores_of_executors(session) == cores
+
+
+def test_cores_are_a_guess_for_a_session_that_does_not_tell() -> None:
+    session: Any = object()
+    assert cores_of_executors(session) == 8
