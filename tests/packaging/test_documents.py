@@ -91,10 +91,10 @@ def test_every_reference_to_the_specification_leads_to_a_section() -> None:
 
 
 def commands(page: Path) -> list[list[str]]:
-    """The command lines of ``eventlog`` in the shell blocks of a page, and in its text with at least one option."""
+    """The command lines of ``eventlog`` in the shell blocks of a page, and in its text."""
     text = page.read_text(encoding="utf-8")
     lines = [line for block in fenced(page, "sh") for line in block.replace("\\\n", " ").splitlines()]
-    lines += re.findall(r"`(eventlog [^`]*?--?\w[^`|]*)`", re.sub(r"(?s)```.*?```", "", text))
+    lines += re.findall(r"`(eventlog [^`|]*)`", re.sub(r"(?s)```.*?```", "", text))
     parts = [part.strip().partition(" | ")[0] for line in lines for part in line.split("&&")]
     return [shlex.split(part, comments=True)[1:] for part in parts if part.startswith("eventlog ")]
 
