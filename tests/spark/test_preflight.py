@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
+from shared import wait_until
 
 import eventlog
 from eventlog.sql.connection import connect
 from eventlog.sql.locate import locate_log
 from eventlog.sql.registry import for_url
 from spark import cluster
-from spark.cluster import cores_of_executors, preflight
+from spark.cluster import counting_cores, preflight
 from spark.log_source import Place
 from spark.output.directory import Directory
 from spark.session import SparkFailed, context_of
@@ -135,27 +136,31 @@ def test_an_executor_needs_neither_pandas_nor_a_pyspark_of_its_own(
 
 
 class Registering:
-    """A context whose executors register one after the other."""
+    """A context whose executors register one after the other. ``looks``: how often it was asked."""
 
     def __init__(self, cores: Sequence[int]) -> None:
-        self._cores: Iterator[int] = iter(cores)
-        self._last = 0
+        self._cores = cores
+        self.looks = 0
 
     @property
     def defaultParallelism(self) -> int:
-        self._last = next(self._cores, self._last)
-        return self._last
+        self.looks += 1
+        return self._cores[min(self.looks, len(self._cores)) - 1]
 
 
-@pytest.mark.parametrize(("registered", "cores"), [([2], 2), ([2, 4, 4, 6, 8], 8), (range(1, 99), 11)])
+@pytest.mark.parametrize(("registered", "cores"), [([2], 2), ([2, 4, 4, 6, 8], 8)])
 def test_cores_are_those_of_the_executors_that_have_registered_when_no_more_come(
     monkeypatch: pytest.MonkeyPatch, registered: Sequence[int], cores: int
 ) -> None:
-    monkeypatch.setattr(cluster.time, "sleep", lambda _seconds: None)
-    session: Any = SimpleNamespace(sparkContext=Registering(registered))
-    assert cores_of_executors(session) == cores
+    monkeypatch.setattr(cluster, "_LOOK_SECONDS", 0.01)
+    context = Registering(registered)
+    session: Any = SimpleNamespace(sparkContext=context)
+    with counting_cores(session) as number:
+        wait_until(lambda: context.looks >= len(registered) + 4, "no more executors come")
+        assert number() == cores
 
 
 def test_cores_are_a_guess_for_a_session_that_does_not_tell() -> None:
     session: Any = object()
-    assert cores_of_executors(session) == 8
+    with counting_cores(session) as number:
+        assert number() == 8
