@@ -13,9 +13,17 @@ from sqlalchemy import URL
 
 from eventlog.changes.from_events import OPERATIONS, ReadOutgoing, event_to_change, outgoing_reader
 from eventlog.changes.json_form import utc_text
-from eventlog.cloudevents.event import DATA_TYPE, CloudEvent, as_text, data_of, subject_of, type_writer
+from eventlog.cloudevents.event import (
+    DATA_TYPE,
+    CloudEvent,
+    DataOf,
+    as_text,
+    data_of,
+    data_writer,
+    subject_of,
+    type_writer,
+)
 from eventlog.cloudevents.options import BATCHED, BINARY
-from eventlog.cloudevents.steps import DataOf, data_writer
 from eventlog.core.catalog import Catalog
 from eventlog.core.events import Outgoing, association_of, public_event
 from eventlog.core.values import ValueOptions
