@@ -37,29 +37,24 @@ from eventlog.model import (
     column_name,
 )
 
+_DEFAULTS: Final = ValueOptions()
+
 ExistingKeys = Callable[[str], Iterable[Key] | None]
 """Table -> the keys of its rows, None if they are not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventWriting:
-    """How changes are written as events: the options of spec/event-log.md 9 under their names.
+    """How changes are written as events: the options of spec/event-log.md 9, ``values`` those that shape values.
 
     ``existing_keys`` gives the keys that a TRUNCATE deletes; without it a TRUNCATE is refused. ``truncated`` is told
     the columns (``schema.table.column``) whose fractions of a second are not written.
     """
 
-    time_syntax: str = "integer"
-    time_zone: str = "UTC"
-    char_padding: str = "trim"
+    values: ValueOptions = _DEFAULTS
     insert_query_back: str = "modify"
     existing_keys: ExistingKeys | None = None
     truncated: Callable[[str], None] | None = None
-
-    @property
-    def values(self) -> ValueOptions:
-        """Those that shape values."""
-        return ValueOptions(self.time_syntax, self.time_zone, self.char_padding)
 
 
 _AS_IT_COMES: Final = EventWriting()

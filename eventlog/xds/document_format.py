@@ -142,11 +142,10 @@ def _document(data: bytes, limit: int, path: Path, number: int | None) -> Docume
 def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
     """Changes as documents of up to ``batch_size`` events: lines of a file, or files of a directory; whole or not."""
     chosen = parse_options(DocumentWriterOptions, options, "the xds writer")
-    catalog = _catalog(chosen, _values(chosen))
+    values = _values(chosen)
+    catalog = _catalog(chosen, values)
     writing = EventWriting(
-        chosen.time_syntax,
-        chosen.time_zone,
-        chosen.char_padding,
+        values,
         chosen.insert_query_back,
         keys_of(chosen.existing_keys, catalog),
         lambda column: report.count(f"truncated {column}"),

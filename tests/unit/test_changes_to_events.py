@@ -243,7 +243,7 @@ def test_special_times_come_back_as_their_text(syntax: str, column: str, old: An
     change = Change(
         "indirect", "price", UPDATE, (("id", 1),), {"id": 1, column: old}, {"id": 1, column: new}, frozenset((column,))
     )
-    (event,) = change_to_events(change, "1", PRICE, EventWriting(time_syntax=syntax))
+    (event,) = change_to_events(change, "1", PRICE, EventWriting(ValueOptions(syntax)))
     document = line_form([write_event(event)], Header())
     (read,) = read_events(document).events
     back = event_to_change(read, PRICE, ValueOptions(syntax))

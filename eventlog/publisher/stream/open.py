@@ -42,10 +42,9 @@ def following(config: Config, counters: Counters, report: Report) -> Following:
         raise ConfigError(f"format.type = {config.format.type} is for a log; a source is published as xds")
     source = source_of(config.source, report)
     check_options(config)
-    values = value_options(config)
     return Following(
         source,
-        EventWriting(values.time_syntax, values.time_zone, values.char_padding, config.format.insert_query_back),
+        EventWriting(value_options(config), config.format.insert_query_back),
         _catalog(config),
         xds_format(config),
         publisher_options(config, ""),
