@@ -111,7 +111,7 @@ class Case:
 
     def column(self, field_name: str) -> str:
         """The SQL name of the log's column that holds a field of ``LogRow``."""
-        return self.dialect.quote(facts.column_of(self.log, field_name))
+        return self.dialect.quote(self.log.column(field_name))
 
 
 class Check(NamedTuple):

@@ -15,6 +15,7 @@ from eventlog.core.catalog import Catalog, Column, Database
 from eventlog.core.values import Kind
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import fetch, fetch_chunks
+from eventlog.sql.text import qualified, quote_identifier
 
 WRITES: Final = "eventlog_writes"
 """Key of ``Connection.info``: the transactions of this session are going to write (``eventlog.sql.connection``)."""
@@ -124,11 +125,11 @@ class SqlDatabase(ABC):
 
     def quote(self, name: str) -> str:
         """A name as an SQL identifier, always quoted (spec/triggers.md 9)."""
-        return '"' + name.replace('"', '""') + '"'
+        return quote_identifier(name)
 
     def qualified(self, schema: str | None, name: str) -> str:
-        """A name with its schema as SQL; without one it is found in the session's current schema."""
-        return self.quote(name) if schema is None else f"{self.quote(schema)}.{self.quote(name)}"
+        """A name with its schema as SQL; a name without one is found in the session's current schema."""
+        return qualified(schema, name, self.quote)
 
     def fold_name(self, name: str) -> str:
         """A name that is written without quotes, as the database keeps it."""

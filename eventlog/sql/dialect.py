@@ -462,7 +462,7 @@ class Dialect(SqlDatabase):
         """SQL: the row has this status letter, as a literal, so that the queue's index serves; None = any."""
         if status is None:
             return "1 = 1"
-        return f"{self.quote(log.columns[LogRow._fields.index('status')])} = '{check_letter(status)}'"
+        return f"{self.quote(log.column('status'))} = '{check_letter(status)}'"
 
     @abstractmethod
     def read_part(

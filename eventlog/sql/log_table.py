@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from sqlalchemy.sql import quoted_name
 
-from eventlog.core.values import ColumnType
+from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError
+from eventlog.model import LogRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,24 @@ class LogTable:
     types: tuple[ColumnType, ...] = ()
     max_identifier: int = 63
     upper: bool = False
+
+    def column(self, field: str) -> str:
+        """The real name of the column that holds a field of ``LogRow``."""
+        return self.columns[LogRow._fields.index(field)]
+
+    def type_of(self, field: str) -> ColumnType | None:
+        """The type of that column, None if it is not known."""
+        return self.types[LogRow._fields.index(field)] if self.types else None
+
+    @property
+    def has_zoned_time(self) -> bool:
+        """Whether event_time knows its zone, so that it holds the moment itself."""
+        column_type = self.type_of("event_time")
+        return column_type is not None and column_type.kind is Kind.TIMESTAMPTZ
+
+    def own_name(self, pattern: str) -> str:
+        """The name of what belongs to the log, after a pattern such as ``proc_{}_quote`` (spec/triggers.md 9)."""
+        return named_after(pattern, self.name, self.max_identifier, upper=self.upper)
 
     def _companion(self, ending: str, max_bytes: int) -> str:
         return cut_name(self.name + (ending.upper() if self.upper else ending), max_bytes)
@@ -77,6 +96,20 @@ def cut_name(name: str, max_bytes: int) -> str:
         return name
     digest = hashlib.sha256(encoded).hexdigest()[:6]
     return encoded[: max_bytes - 7].decode(errors="ignore") + "_" + digest
+
+
+def named_after(pattern: str, name: str, max_bytes: int, *, upper: bool) -> str:
+    """Our name after ``pattern`` and the name of a table, cut to its length (spec/triggers.md 9).
+
+    ``upper``: in upper case if the table's is, since the database keeps names that are not quoted so.
+    """
+    whole = pattern.format(name)
+    return cut_name(whole.upper() if upper and name == name.upper() else whole, max_bytes)
+
+
+def storable(text: str) -> str:
+    """A text for people without NUL, which no text column takes, and lone surrogates, which no encoding takes."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 
 def split_name(name: str) -> tuple[str | None, str]:

@@ -18,7 +18,7 @@ from sqlalchemy.schema import CreateTable
 
 from eventlog.errors import AnotherPublisher, DatabaseError
 from eventlog.sql.connection import as_database_errors, connect, describe, refuse_pooling, will_write
-from eventlog.sql.log_table import LogTable, split_name
+from eventlog.sql.log_table import LogTable, split_name, storable
 from eventlog.sql.registry import for_url, load, parse_url
 
 DEFAULT_TABLE: Final = "eventlog_position"
@@ -176,9 +176,5 @@ def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TableP
 
 
 def _storable(failure: Failure) -> dict[str, str | None]:
-    """Without NUL, which no text column takes, and without lone surrogates, which no encoding takes."""
-    texts = {
-        name: None if text is None else text.replace("\0", "�").encode("utf-8", "replace").decode()
-        for name, text in failure._asdict().items()
-    }
+    texts = {name: None if text is None else storable(text) for name, text in failure._asdict().items()}
     return {**texts, "event_id": (texts["event_id"] or "")[:255]}

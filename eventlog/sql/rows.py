@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from eventlog.errors import ConfigError
 from eventlog.model import EventType, LogRow, Status
-from eventlog.sql.log_table import LogTable, quoted, schema_of
+from eventlog.sql.log_table import LogTable, quoted, schema_of, storable
 from eventlog.sql.registry import load
 from eventlog.sql.windows import Ranges
 
@@ -52,7 +52,7 @@ def rows_of(log: LogTable) -> sa.TableClause:
 
 def column_of(log: LogTable, field: str) -> sa.ColumnElement[Any]:
     """The column of ``rows_of`` that holds a field of ``LogRow``."""
-    return rows_of(log).c[log.columns[LogRow._fields.index(field)]]
+    return rows_of(log).c[log.column(field)]
 
 
 def tail(conn: Connection, log: LogTable) -> int | None:
@@ -244,14 +244,9 @@ def add_errors(conn: Connection, log: LogTable, lines: Sequence[tuple[int, str, 
     """Write lines (record_id, code, message) to ``<log>_error``; what no text column takes in a message is replaced."""
     if lines:
         rows = [
-            {"record_id": record_id, "code": code, "message": _storable(message)} for record_id, code, message in lines
+            {"record_id": record_id, "code": code, "message": storable(message)} for record_id, code, message in lines
         ]
         conn.execute(sa.insert(_errors(log)), rows)
-
-
-def _storable(message: str) -> str:
-    """Without NUL, which no text column takes, and without lone surrogates, which no encoding takes."""
-    return message.replace("\0", "�").encode("utf-8", "replace").decode()
 
 
 def next_flight(conn: Connection, log: LogTable) -> int:

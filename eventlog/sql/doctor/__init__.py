@@ -62,8 +62,3 @@ def age(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.1f} seconds"
-
-
-def literal(text: str) -> str:
-    """A text as SQL writes it, for statements that are shown and not run."""
-    return "'" + text.replace("'", "''") + "'"

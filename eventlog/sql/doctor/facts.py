@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 from sqlalchemy import Connection
 
 from eventlog.model import LogRow
-from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
 
 if TYPE_CHECKING:
@@ -201,12 +201,10 @@ _BIND: Final = re.compile(r"(?<![:\w\\]):([a-z_]+)\b")
 
 def _names(dialect: Dialect, log: LogTable) -> dict[str, str]:
     """What stands in braces in a statement: quoted names."""
-    indexes = {name: f"idx_{log.name}_{number}" for name, number in (("reading_index", 1), ("row_index", 4))}
-    if log.upper and log.name == log.name.upper():
-        indexes = {name: index.upper() for name, index in indexes.items()}
     return {
         **dict(zip(LogRow._fields, map(dialect.quote, log.columns), strict=True)),
-        **{name: dialect.quote(cut_name(index, log.max_identifier)) for name, index in indexes.items()},
+        "reading_index": dialect.quote(log.own_name("idx_{}_1")),
+        "row_index": dialect.quote(log.own_name("idx_{}_4")),
         "schema": dialect.quote(log.schema or ""),
         "log": dialect.qualified(log.schema, log.name),
         "error": dialect.qualified(log.schema, log.error_table),
@@ -222,14 +220,9 @@ def _values(dialect: Dialect, log: LogTable) -> dict[str, object]:
         "log": sql_name,
         "log_schema": log.schema,
         "log_name": log.name,
-        "record_id_column": column_of(log, "record_id"),
+        "record_id_column": log.column("record_id"),
         "marker": f" log {sql_name}",  # the end of the comments that our triggers have
     }
-
-
-def column_of(log: LogTable, field: str) -> str:
-    """The name of the log's column that holds a field of ``LogRow``."""
-    return log.columns[LogRow._fields.index(field)]
 
 
 def _plain(value: Any) -> Any:

@@ -12,7 +12,7 @@ from eventlog.core.catalog import Catalog
 from eventlog.core.checks import BadRow
 from eventlog.errors import RowError, first_of
 from eventlog.model import Status
-from eventlog.sql.doctor import Finding, Limits, age, literal, row_count
+from eventlog.sql.doctor import Finding, Limits, age, row_count
 from eventlog.sql.doctor.facts import (
     Ahead,
     Due,
@@ -23,9 +23,9 @@ from eventlog.sql.doctor.facts import (
     SpelledKey,
     StatusRows,
     Storage,
-    column_of,
 )
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.text import literal
 from eventlog.sql.windows import Queue
 
 # --- the session ------------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def judge_indexes(
     row_index: Sequence[str],
 ) -> Iterator[Finding]:
     """The indexes that the publisher reads and marks by (spec/triggers.md 7), and the SQL that makes them."""
-    record_id, status = column_of(log, "record_id"), column_of(log, "status")
+    record_id, status = log.column("record_id"), log.column("status")
     serves_reading = serves_rows = False
     for _, group in groupby((column for column in columns if column.is_valid), key=lambda column: column.name):
         index = list(group)

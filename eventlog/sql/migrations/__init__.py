@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 import sqlalchemy as sa
-from alembic import command, op
+from alembic import command, context, op
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -253,9 +253,24 @@ def _alembic_errors() -> Iterator[None]:
 # --- the statements of a migration: those of a dialect's own, and what becomes of all of them -------------------------
 
 
+def log_and_dialect() -> tuple[LogTable, Dialect]:
+    """The log that the migration under way is for, and the dialect of its database."""
+    attributes = context.config.attributes
+    return attributes["log"], attributes["dialect"]
+
+
 def execute(statements: Iterable[str]) -> None:
     """``run_or_print`` in the migration that is under way."""
     run_or_print(op.get_context(), statements)
+
+
+def wake_companions() -> None:
+    """Make the trigger that wakes the publisher of a log that somebody else made, where this session may."""
+    log, dialect = log_and_dialect()
+    if dialect.wake is None or not context.config.attributes["companions_only"]:
+        return
+    if context.is_offline_mode() or dialect.wake.may_create(op.get_bind(), log):
+        execute(dialect.wake.create(log))
 
 
 class _AsItStands(Executable, ClauseElement):

@@ -141,7 +141,7 @@ class Oracle(Dialect):
         return self.walk_condition(walk, query_back.references(walk), query_back.behind(walk) if goes_on else None)
 
     def missing_resync_rights(self, conn: Connection, log: LogTable, resumable: bool) -> list[str]:
-        missing = sessions.lacking(conn, log, log.name, ("INSERT",), log.columns[LogRow._fields.index("status")])
+        missing = sessions.lacking(conn, log, log.name, ("INSERT",), log.column("status"))
         if resumable:
             needed = ("SELECT", "INSERT", "UPDATE", "DELETE")
             missing += sessions.lacking(conn, log, log.resync_table, needed, "POSITION")

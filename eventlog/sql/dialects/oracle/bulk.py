@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import URL, Connection
 
-from eventlog.core.values import Kind
 from eventlog.errors import ConfigError, DatabaseError
-from eventlog.model import LogRow
 from eventlog.sql.bulk import Part, arrow_schema
 from eventlog.sql.dialects.oracle.session import SESSION, fetch
 from eventlog.sql.dialects.oracle.text import qualified, quote_identifier
@@ -96,7 +94,7 @@ def select_rows(log: LogTable, snapshot: str | None, has_status: str, fields: Se
     """
     selected = ", ".join(f"{_selected(log, field)} AS {quote_identifier(field)}" for field in fields)
     as_of = "" if snapshot is None else f" AS OF SCN {_scn(snapshot)}"
-    record_id = _column(log, "record_id")
+    record_id = quote_identifier(log.column("record_id"))
     return (
         f"SELECT {selected} FROM {qualified(log.schema, log.name)}{as_of}"  # noqa: S608 - quoted names, digits
         f" WHERE {has_status} AND {record_id} BETWEEN :first AND :last ORDER BY {record_id}"
@@ -104,8 +102,7 @@ def select_rows(log: LogTable, snapshot: str | None, has_status: str, fields: Se
 
 
 def _selected(log: LogTable, field: str) -> str:
-    column = _column(log, field)
-    type_ = log.types[LogRow._fields.index(field)] if log.types else None
+    column = quote_identifier(log.column(field))
     match field:
         case "record_id":
             return f"CAST({column} AS NUMBER(18))"
@@ -114,13 +111,8 @@ def _selected(log: LogTable, field: str) -> str:
                 f"CAST(CASE WHEN ABS({column}) < 1000 THEN {column} WHEN {column} IS NOT NULL THEN 0 END AS NUMBER(18))"
             )
         case "event_time":
-            zoned = type_ is not None and type_.kind is Kind.TIMESTAMPTZ
-            return f"CAST({f'SYS_EXTRACT_UTC({column})' if zoned else column} AS TIMESTAMP(6))"
+            return f"CAST({f'SYS_EXTRACT_UTC({column})' if log.has_zoned_time else column} AS TIMESTAMP(6))"
         case "status":
             return f"RTRIM({column}, ' ')"
         case _:
             return column
-
-
-def _column(log: LogTable, field: str) -> str:
-    return quote_identifier(log.columns[LogRow._fields.index(field)])

@@ -11,9 +11,8 @@ from typing import Final
 
 from eventlog.core import table_key
 from eventlog.core.catalog import Column
-from eventlog.core.values import Kind
 from eventlog.errors import TriggerError
-from eventlog.model import EventType, LogRow
+from eventlog.model import EventType
 from eventlog.sql.dialects.oracle.text import (
     base64_function,
     change_function,
@@ -21,7 +20,6 @@ from eventlog.sql.dialects.oracle.text import (
     differs,
     joined,
     key_text,
-    literal,
     own_name,
     qualified,
     quote_function,
@@ -38,6 +36,7 @@ from eventlog.sql.dialects.oracle.types import (
     text_bytes,
 )
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.text import literal
 from eventlog.sql.triggers.compare import Compiled, CompiledTrigger, TableName, marked
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers
 from eventlog.sql.triggers.plan import first_free
@@ -176,13 +175,12 @@ def _log_for(log: LogTable, class_name: str, key: Iterable[Column], by_value: Se
     beyond 4000 bytes a text is bound as a LONG, with all that a LONG may not.
     """
     _, *columns = log.columns  # record_id is the database's to number
-    is_zoned = bool(log.types) and log.types[LogRow._fields.index("event_time")].kind is Kind.TIMESTAMPTZ
     has_long = any(map(is_long, by_value))
     return {
         "table": qualified(log.schema, log.name),
         "columns": ", ".join(map(quote_identifier, columns)),
         # A zoned column takes the moment itself: without its zone it would be taken for one of the session's.
-        "now": "SYSTIMESTAMP" if is_zoned else "SYS_EXTRACT_UTC(SYSTIMESTAMP)",
+        "now": "SYSTIMESTAMP" if log.has_zoned_time else "SYS_EXTRACT_UTC(SYSTIMESTAMP)",
         "class_name": class_name,
         "key_type": _text_type(map(_key_part_bytes, key)),
         "value_type": "CLOB" if has_long else _text_type(_longest(by_value)),

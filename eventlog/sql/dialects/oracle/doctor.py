@@ -13,11 +13,12 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.sql.dialects.oracle.session import call, current_user, error_code, fetch, may_run
-from eventlog.sql.dialects.oracle.text import literal, own_name, qualified
+from eventlog.sql.dialects.oracle.text import own_name, qualified
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers, all_triggers
 from eventlog.sql.doctor.facts import AnswerFunction, LogTrigger, Numbering, Orphan, Unreadable
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
+from eventlog.sql.text import literal
 
 # --- the log ----------------------------------------------------------------------------------------------------------
 

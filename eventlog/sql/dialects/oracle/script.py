@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from eventlog.errors import TriggerError
-from eventlog.sql.dialects.oracle.text import literal, qualified
+from eventlog.sql.dialects.oracle.text import qualified
+from eventlog.sql.text import literal
 
 PROLOGUE: Final = (
     "SET DEFINE OFF",  # else & in a text would ask for a value

@@ -16,7 +16,6 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.errors import DatabaseError
-from eventlog.model import LogRow
 from eventlog.sql import statements as driver
 from eventlog.sql.dialects.oracle.text import qualified, quote_identifier
 from eventlog.sql.log_table import LogTable
@@ -166,7 +165,7 @@ def missing_rights(conn: Connection, log: LogTable, deletes: bool) -> list[str]:
 
     Each is tried by a statement that changes nothing: rights come by roles and by system privileges as well.
     """
-    status = log.columns[LogRow._fields.index("status")]
+    status = log.column("status")
     inflight = ("SELECT", "INSERT", "UPDATE", "DELETE")
     missing = lacking(conn, log, log.name, ("SELECT", "UPDATE", *(["DELETE"] if deletes else [])), status)
     missing += lacking(conn, log, log.error_table, ("INSERT",), "RECORD_ID")

@@ -10,12 +10,13 @@ import string
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from eventlog.core import table_key
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
 from eventlog.errors import ConfigError
+from eventlog.sql import text
 from eventlog.sql.dialects.oracle.types import Family, family
-from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.log_table import LogTable, named_after
+from eventlog.sql.text import key_parts, literal
 
 MAX_IDENTIFIER: Final = 128
 """Bytes of the longest name, since 12.2."""
@@ -25,11 +26,11 @@ _UPPER: Final = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
 def quote_identifier(name: str) -> str:
     """A name as an SQL identifier, always quoted (spec/triggers.md 9).
 
-    Raises ConfigError for a name that Oracle cannot have: quotation marks cannot be written inside of them there.
+    Raises ConfigError for a name that Oracle cannot have: no name holds a quotation mark there.
     """
     if not name or '"' in name or "\0" in name:
         raise ConfigError(f"{name!r} cannot be a name in Oracle, where no name holds a quotation mark: correct it")
-    return f'"{name}"'
+    return text.quote_identifier(name)
 
 
 def fold_name(name: str) -> str:
@@ -50,14 +51,13 @@ def spelled(name: str) -> str:
 
 
 def qualified(schema: str | None, name: str) -> str:
-    """A name with its schema as SQL; without one it is found in the session's current schema."""
-    return quote_identifier(name) if schema is None else f"{quote_identifier(schema)}.{quote_identifier(name)}"
+    """A name with its schema as SQL; a name without one is found in the session's current schema."""
+    return text.qualified(schema, name, quote_identifier)
 
 
 def own_name(pattern: str, name: str) -> str:
     """Our name after ``pattern``, such as ``proc_{}_quote`` (spec/triggers.md 9), in upper case if ``name`` is."""
-    whole = pattern.format(name)
-    return cut_name(whole.upper() if name == name.upper() else whole, MAX_IDENTIFIER)
+    return named_after(pattern, name, MAX_IDENTIFIER, upper=True)
 
 
 def quote_function(log: LogTable, home: str | None = None) -> str:
@@ -74,11 +74,6 @@ def _function(pattern: str, log: LogTable, home: str | None) -> str:
     # Without the schema where it is the caller's: in EVENTLOG.PROC_EVENTLOG_QUOTE, PL/SQL takes EVENTLOG for the table
     # of that name, and not for the schema (PLS-00302).
     return qualified(log.schema if log.schema != home else None, own_name(pattern, log.name))
-
-
-def literal(text: str) -> str:
-    """A text as an SQL literal."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def joined(separator: str, parts: Iterable[str]) -> str:
@@ -225,15 +220,9 @@ def key_text(key: Sequence[Column], refs: Sequence[str], quote: str, base64: str
     ``refs``: SQL of the references to the key columns, in key order; ``quote``: SQL name of the function that quotes a
     text where needed, and takes NULL for the empty text, which is the same here.
     """
-    parts = []
-    for position, (column, ref) in enumerate(zip(key, refs, strict=True)):
-        value = key_value(column, ref, base64)
-        if column.type.kind not in _NEVER_QUOTED:
-            value = f"{quote}({value})"
-        parts += [literal("+" * (position > 0) + table_key.quote(column.name) + "="), value]
-    return joined(" || ", parts)
 
+    def value(column: Column, ref: str) -> str:
+        unquoted = key_value(column, ref, base64)
+        return unquoted if column.type.kind in _NEVER_QUOTED else f"{quote}({unquoted})"
 
-def needs_quoting(key: Iterable[Column]) -> bool:
-    """True if ``key_text`` of these columns calls the quoting function."""
-    return any(column.type.kind not in _NEVER_QUOTED for column in key)
+    return joined(" || ", key_parts(key, refs, value))

@@ -19,11 +19,12 @@ from eventlog.sql.dialects.postgresql import query_back, resync, tables, text, w
 from eventlog.sql.dialects.postgresql import reflect as reflection
 from eventlog.sql.dialects.postgresql import snapshot as snapshots
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
-from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, qualified
+from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER
 from eventlog.sql.dialects.postgresql.triggers import PostgresTriggers
-from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import fetch, statements
 from eventlog.sql.statements import fetch_chunks as fetch_pieces
+from eventlog.sql.text import qualified
 from eventlog.sql.windows import Batch, Ranges, Selection, Walk, Window
 
 if TYPE_CHECKING:
@@ -342,7 +343,7 @@ class PostgreSQL(Dialect):
             for kind, name, right in needed
             if not _has_right(conn, kind, self.qualified(log.schema, name), right)
         ]
-        status = log.columns[LogRow._fields.index("status")]
+        status = log.column("status")
         asked = "SELECT has_column_privilege(%(name)s, %(column)s::text, 'UPDATE')"
         if not conn.exec_driver_sql(asked, {"name": self.qualified(log.schema, log.name), "column": status}).scalar():
             missing.append(f"UPDATE on column {status} of table {log.name}")
@@ -360,8 +361,7 @@ class PostgreSQL(Dialect):
         return [tables.of_log(log), render_quote_function(log)]
 
     def drop_after_log(self, log: LogTable) -> list[str]:
-        name = self.qualified(log.schema, cut_name(f"proc_{log.name}_quote", log.max_identifier))
-        return [f"DROP FUNCTION IF EXISTS {name}(text)"]
+        return [f"DROP FUNCTION IF EXISTS {text.quote_function(log)}(text)"]
 
     def after_companions(self, log: LogTable) -> list[str]:
         # A sequence of its own, not an identity: the number is needed before the line that it stands in is written.

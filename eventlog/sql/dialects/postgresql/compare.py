@@ -21,14 +21,9 @@ from eventlog.sql.dialects.postgresql.compile import (
     render_quote_function,
 )
 from eventlog.sql.dialects.postgresql.installed import MARKER, Installed, columns_of, marker_of
-from eventlog.sql.dialects.postgresql.text import (
-    literal,
-    qualified,
-    quote_function,
-    quote_function_name,
-    quote_identifier,
-)
+from eventlog.sql.dialects.postgresql.text import QUOTE_FUNCTION, literal, quote_function
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.text import qualified, quote_identifier
 from eventlog.sql.triggers.compare import TableName, declared_otherwise, digest_of, gone, sha256
 from eventlog.sql.triggers.plan import Action, TableSql
 
@@ -255,7 +250,7 @@ def compare_quoting(log: LogTable, installed: Installed, *, is_needed: bool, is_
 
     In a log of ours it belongs to the log (`eventlog db upgrade`), and nothing is done here.
     """
-    name = f"{log.schema}.{quote_function_name(log)}"
+    name = f"{log.schema}.{log.own_name(QUOTE_FUNCTION)}"
     row = installed.quoting
     if not is_needed:
         return [] if row is None else [Action("drop", name, "no key needs it", tuple(_drop_functions([row])))]

@@ -12,7 +12,6 @@ from typing import Final
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
 from eventlog.errors import TriggerError
-from eventlog.model import LogRow
 from eventlog.sql.dialects.postgresql.installed import Facts, Installed, marker_of
 from eventlog.sql.dialects.postgresql.text import (
     MAX_IDENTIFIER,
@@ -20,14 +19,13 @@ from eventlog.sql.dialects.postgresql.text import (
     is_one_spelling,
     key_text,
     literal,
-    qualified,
     quote_function,
-    quote_identifier,
     relation,
     session_settings,
     value_text,
 )
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.text import field, fields, qualified, quote_identifier
 from eventlog.sql.triggers.compare import TableName, sha256
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
 from eventlog.sql.triggers.plan import first_free, free_name
@@ -304,7 +302,7 @@ def _class_body(
             for column, ref in zip(triggers.key, refs, strict=True)
         ]
         if not all(map(is_one_spelling, triggers.key)):
-            text = key_of(_fields("t", triggers.key))
+            text = key_of(fields("t", triggers.key))
             conditions.append(f'({text}) COLLATE pg_catalog."C" = ({key_of(refs)}) COLLATE pg_catalog."C"')
         if and_also is not None:
             conditions.append(and_also)
@@ -356,7 +354,7 @@ def _child_body(place: _Place, triggers: ChildTriggers, by_statement: frozenset[
     is_one = triggers.is_spelled_alike(is_one_spelling)
 
     def key_of_owner(row: str) -> str:
-        return key_text(triggers.log_key, _fields(row, triggers.key), quote)
+        return key_text(triggers.log_key, fields(row, triggers.key), quote)
 
     def owns(refs: Sequence[str]) -> str:
         return " AND ".join(
@@ -411,23 +409,13 @@ def _equality(facts: Facts, table: TableName, column: Column) -> str:
 def _log_for(log: LogTable, class_name: str) -> dict[str, str]:
     _, *columns = log.columns  # record_id is the database's to number
     # A zoned column takes the moment itself: without its zone it would be taken for one of the session's.
-    is_zoned = bool(log.types) and log.types[LogRow._fields.index("event_time")].kind is Kind.TIMESTAMPTZ
     return {
         "table": qualified(log.schema, log.name),
         "columns": ", ".join(map(quote_identifier, columns)),
-        "now": "pg_catalog.clock_timestamp()" + ("" if is_zoned else " AT TIME ZONE 'UTC'"),
-        "now_type": "pg_catalog.timestamptz" if is_zoned else "pg_catalog.timestamp",
+        "now": "pg_catalog.clock_timestamp()" + ("" if log.has_zoned_time else " AT TIME ZONE 'UTC'"),
+        "now_type": "pg_catalog.timestamptz" if log.has_zoned_time else "pg_catalog.timestamp",
         "class_name": class_name,
     }
-
-
-def field(row: str, column: Column) -> str:
-    """SQL of a column of a row."""
-    return f"{row}.{quote_identifier(column.name)}"
-
-
-def _fields(row: str, columns: Iterable[Column]) -> list[str]:
-    return [field(row, column) for column in columns]
 
 
 def _column_is_changed(column: Column) -> str:
@@ -467,7 +455,7 @@ _TEMPLATES: Final = Templates(
         "is_changed": is_changed,
         "value_text": value_text,
         "field": field,
-        "fields": _fields,
+        "fields": fields,
         "numbered": lambda row, letter, columns: [f"{row}.{letter}{place}" for place, _ in enumerate(columns, 1)],
     },
 )

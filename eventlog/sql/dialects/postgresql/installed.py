@@ -17,9 +17,10 @@ from sqlalchemy import Connection, Row, TextClause, text
 
 from eventlog.core.catalog import Database
 from eventlog.errors import LogTableError
-from eventlog.sql.dialects.postgresql.text import qualified, quote_function_name
+from eventlog.sql.dialects.postgresql.text import QUOTE_FUNCTION
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
+from eventlog.sql.text import qualified
 from eventlog.sql.triggers.compare import TableName
 
 MARKER: Final = re.compile(r"eventlog sha256:[0-9a-f]{64} (?=log |columns \{)")
@@ -104,7 +105,7 @@ def find_log(conn: Connection, log: LogTable) -> LogTable:
 
 
 def _log_row(conn: Connection, log: LogTable) -> Row[Any] | None:
-    names = {"schema": log.schema, "name": log.name, "quote_function": quote_function_name(log)}
+    names = {"schema": log.schema, "name": log.name, "quote_function": log.own_name(QUOTE_FUNCTION)}
     return conn.execute(sql("log"), names).first()
 
 

@@ -26,8 +26,9 @@ from eventlog.core.catalog import Attribute, Column, ObjectClass
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.sql.dialect import CurrentRow, NoSuchValue, child_of
 from eventlog.sql.dialects.postgresql.log import usual_plans
-from eventlog.sql.dialects.postgresql.text import key_value, quote_identifier, relation, value_text
+from eventlog.sql.dialects.postgresql.text import key_value, relation, value_text
 from eventlog.sql.statements import fetch
+from eventlog.sql.text import field
 
 _TEXT_KINDS: Final = (Kind.CHARACTER, Kind.FIXED)
 
@@ -76,11 +77,11 @@ def _table(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
     for attribute in attributes:
         child = child_of(cls, attribute)
         if child is None:
-            selected.append(value_text(attribute.column, f"p.{quote_identifier(attribute.column.name)}"))
+            selected.append(value_text(attribute.column, field("p", attribute.column)))
             continue
         name = f"c{len(joins)}"
         selected.append(f"{name}.texts")
-        text = value_text(child.attribute.column, f"c.{quote_identifier(child.attribute.column.name)}")
+        text = value_text(child.attribute.column, field("c", child.attribute.column))
         # Joined with the parent only where the key is compared with the parent's own value.
         parent = _key_join(schema, cls) if any(_by_parent(column) for column in cls.key) else ""
         conditions = " AND ".join(
@@ -95,7 +96,7 @@ def _table(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
 
 
 def _view(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]) -> str:
-    texts = [value_text(attribute.column, f"p.{quote_identifier(attribute.column.name)}") for attribute in attributes]
+    texts = [value_text(attribute.column, field("p", attribute.column)) for attribute in attributes]
     selected = ["k.n", *(f"array_agg({text})" for text in texts)]
     return f"SELECT {', '.join(selected)}\nFROM k\n{_key_join(schema, cls)}\nGROUP BY k.n"
 
@@ -107,7 +108,7 @@ def _key_join(schema: str | None, cls: ObjectClass) -> str:
 
 def _is_key(column: Column, i: int) -> str:
     """SQL: the row of the class has this key value."""
-    ref = f"p.{quote_identifier(column.name)}"
+    ref = field("p", column)
     if column.type.kind is Kind.OTHER:
         # No cast of a text to such a type is sure to succeed, and its "=" may be coarser than its text.
         return f'({key_value(column, ref)}) COLLATE "C" = k.k{i}'
@@ -123,13 +124,13 @@ def _by_parent(column: Column) -> bool:
 
 def _owned(column: Column, owner: Column, i: int) -> str:
     """SQL: the child's row belongs to this key, as the foreign key has it: its "=" may be coarser than the text."""
-    ref = f"c.{quote_identifier(owner.name)}"
+    ref = field("c", owner)
     if not _by_parent(column):
         key = f"k.k{i}"
         if column.type.kind in _TEXT_KINDS and owner.type.kind is not column.type.kind:
             key += "::bpchar" if owner.type.kind is Kind.FIXED else "::text"
         return f"{ref} = {key}"
-    parent = f"p.{quote_identifier(column.name)}"
+    parent = field("p", column)
     if column.type.sql == owner.type.sql:
         # As records: by the type's own "=", which need not be on the search path.
         return f"ROW({ref})::pg_catalog.record OPERATOR(pg_catalog.=) ROW({parent})::pg_catalog.record"

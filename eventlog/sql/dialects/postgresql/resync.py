@@ -20,11 +20,11 @@ from eventlog.sql.dialects.postgresql.text import (
     is_one_spelling,
     key_text,
     needs_quoting,
-    qualified,
-    quote_identifier,
+    quote_function,
     relation,
 )
-from eventlog.sql.log_table import cut_name
+from eventlog.sql.statements import run_as_it_stands
+from eventlog.sql.text import quote_identifier
 from eventlog.sql.triggers.templates import Templates
 from eventlog.sql.windows import Walk
 
@@ -35,15 +35,14 @@ def with_quote_function(conn: Connection, walk: Walk) -> Walk:
     A log that somebody else made has none; then the session gets one of its own.
     """
     log = walk.log
-    function = cut_name(f"proc_{log.name}_quote", log.max_identifier)
-    name = qualified(log.schema, function)
-    asked = {"function": f"{name}(text)"}
-    needed = needs_quoting(walk.cls.key)
-    if needed and conn.exec_driver_sql("SELECT to_regprocedure(%(function)s)", asked).scalar() is None:
-        temporary = replace(log, schema="pg_temp")
-        conn.exec_driver_sql(render_quote_function(temporary), execution_options={"no_parameters": True})
-        name = qualified("pg_temp", function)
-    return replace(walk, quote_function=name)
+    signature = {"function": f"{quote_function(log)}(text)"}
+    if (
+        needs_quoting(walk.cls.key)
+        and conn.exec_driver_sql("SELECT to_regprocedure(%(function)s)", signature).scalar() is None
+    ):
+        log = replace(log, schema="pg_temp")
+        run_as_it_stands(conn, render_quote_function(log))
+    return replace(walk, quote_function=quote_function(log))
 
 
 def batch_statement(walk: Walk, condition: str, words: Mapping[str, str]) -> str:

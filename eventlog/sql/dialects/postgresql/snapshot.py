@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import URL, Connection
 
-from eventlog.core.values import Kind
 from eventlog.errors import ConfigError, DatabaseError
-from eventlog.model import LogRow
 from eventlog.sql.bulk import Part, arrow_schema
-from eventlog.sql.dialects.postgresql.text import qualified, quote_identifier
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.registry import reason_of
+from eventlog.sql.text import qualified, quote_identifier
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,19 +74,18 @@ def select_rows(log: LogTable, has_status: str, part: Part, fields: Sequence[str
     finite), all others are text.
     """
     selected = ", ".join(f"{_typed(log, field)} AS {field}" for field in fields)
-    record_id = _column(log, "record_id")
+    record_id = quote_identifier(log.column("record_id"))
     return (
-        f"SELECT {selected} FROM {_name(log)} WHERE {has_status}"  # noqa: S608 - quoted names, integers
+        f"SELECT {selected} FROM {qualified(log.schema, log.name)} WHERE {has_status}"  # noqa: S608 - quoted names, integers
         f" AND {record_id} BETWEEN {part.first:d} AND {part.last:d} ORDER BY {record_id}"
     )
 
 
 def _typed(log: LogTable, field: str) -> str:
-    column = _column(log, field)
-    column_type = log.types[LogRow._fields.index(field)] if log.types else None
+    column = quote_identifier(log.column(field))
+    column_type = log.type_of(field)
     if field == "event_time":
-        zoned = column_type is not None and column_type.kind is Kind.TIMESTAMPTZ
-        time = f"({column} AT TIME ZONE 'UTC')" if zoned else f"{column}::timestamp"
+        time = f"({column} AT TIME ZONE 'UTC')" if log.has_zoned_time else f"{column}::timestamp"
         return f"CASE WHEN isfinite({column}) THEN {time} END"
     if field == "record_id":
         return f"{column}::bigint"
@@ -100,14 +97,6 @@ def _typed(log: LogTable, field: str) -> str:
         return f"{column}::bigint"
     # numeric, which is wider than bigint and knows NaN: what bigint cannot hold is no event type
     return f"CASE WHEN {column} BETWEEN {-_LAST} AND {_LAST} THEN {column}::bigint WHEN {column} IS NOT NULL THEN 0 END"
-
-
-def _column(log: LogTable, field: str) -> str:
-    return quote_identifier(log.columns[LogRow._fields.index(field)])
-
-
-def _name(log: LogTable) -> str:
-    return qualified(log.schema, log.name)
 
 
 _BATCH_BYTES: Final = 8 * 2**20

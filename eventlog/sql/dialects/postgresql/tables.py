@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from eventlog.sql.dialects.postgresql import wake
-from eventlog.sql.dialects.postgresql.text import literal, qualified, quote_identifier
-from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.dialects.postgresql.text import literal
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.text import qualified, quote_identifier
 
 _LOG: Final = {
     # A row is written twice: as N, and when it is marked. The mark cannot be a HOT update, since the partial index
@@ -79,7 +80,7 @@ _LETTER: Final = "'^[A-Za-z]$'"
 
 def function(log: LogTable) -> str:
     """The quoted name of the function that refuses."""
-    return qualified(log.schema, cut_name(f"proc_{log.name}_status", log.max_identifier))
+    return qualified(log.schema, log.own_name("proc_{}_status"))
 
 
 def predicate(log: LogTable) -> str:
@@ -136,7 +137,7 @@ def _end() -> str:
 
 
 def _index(log: LogTable, where: str) -> list[str]:
-    name = cut_name(f"idx_{log.name}_1", log.max_identifier)
+    name = log.own_name("idx_{}_1")
     return [
         f"DROP INDEX IF EXISTS {qualified(log.schema, name)}",
         f"CREATE INDEX {quote_identifier(name)} ON {qualified(log.schema, log.name)} (record_id) WHERE {where}",

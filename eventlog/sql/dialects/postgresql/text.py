@@ -11,19 +11,14 @@ import string
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from eventlog.core import table_key
 from eventlog.core.catalog import Column, Table
 from eventlog.core.values import Kind
-from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.text import key_parts, qualified
 
 MAX_IDENTIFIER: Final = 63
 """Bytes of the longest name."""
 _LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
-
-
-def quote_identifier(name: str) -> str:
-    """A name as an SQL identifier, always quoted (spec/triggers.md 9)."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def fold_name(name: str) -> str:
@@ -33,19 +28,13 @@ def fold_name(name: str) -> str:
     return name.translate(_LOWER)
 
 
-def qualified(schema: str | None, name: str) -> str:
-    """A name with its schema as SQL; without one as the search path finds it."""
-    return quote_identifier(name) if schema is None else f"{quote_identifier(schema)}.{quote_identifier(name)}"
-
-
-def quote_function_name(log: LogTable) -> str:
-    """The name of the key quoting function of a log, in the log's schema (spec/triggers.md 9)."""
-    return cut_name(f"proc_{log.name}_quote", MAX_IDENTIFIER)
+QUOTE_FUNCTION: Final = "proc_{}_quote"
+"""The name of the key quoting function of a log, in the log's schema (``LogTable.own_name``)."""
 
 
 def quote_function(log: LogTable) -> str:
-    """SQL name of the key quoting function of a log."""
-    return qualified(log.schema, quote_function_name(log))
+    """SQL name of the key quoting function of a log (spec/triggers.md 9)."""
+    return qualified(log.schema, log.own_name(QUOTE_FUNCTION))
 
 
 def relation(schema: str | None, table: Table) -> str:
@@ -164,14 +153,12 @@ def key_text(key: Sequence[Column], refs: Sequence[str], quote_function: str) ->
     ``refs``: SQL of the references to the key columns, in key order; ``quote_function``: SQL name of the
     function that quotes a text where needed.
     """
-    parts = []
-    for position, (column, ref) in enumerate(zip(key, refs, strict=True)):
-        value = key_value(column, ref)
-        if column.type.kind not in _NEVER_QUOTED:
-            value = f"{quote_function}({value})"
-        parts.append(literal("+" * (position > 0) + table_key.quote(column.name) + "="))
-        parts.append(f"({value})")
-    return " OPERATOR(pg_catalog.||) ".join(parts)
+
+    def value(column: Column, ref: str) -> str:
+        unquoted = key_value(column, ref)
+        return f"({unquoted})" if column.type.kind in _NEVER_QUOTED else f"({quote_function}({unquoted}))"
+
+    return " OPERATOR(pg_catalog.||) ".join(key_parts(key, refs, value, literal))
 
 
 def needs_quoting(key: Iterable[Column]) -> bool:

@@ -39,8 +39,9 @@ from eventlog.sql.dialects.postgresql.installed import (
     read_installed,
     sql,
 )
-from eventlog.sql.dialects.postgresql.text import needs_quoting, qualified
+from eventlog.sql.dialects.postgresql.text import needs_quoting
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.text import qualified
 from eventlog.sql.triggers.base import ALL_GO, Triggers
 from eventlog.sql.triggers.compare import by_table
 from eventlog.sql.triggers.declared import ChildTriggers, TableTriggers

@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, literal, qualified, quote_identifier
-from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, literal
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
+from eventlog.sql.text import qualified, quote_identifier
 
 _CLASS: Final = int.from_bytes(b"Ewak")
 """First half of the lock's key; the second is the log's OID. Another lock than the one of ``lock``."""
@@ -86,7 +87,7 @@ def _key(log: LogTable) -> dict[str, object]:
 
 
 def _trigger(log: LogTable) -> str:
-    return cut_name(f"_tgr_{log.name}_i_1", log.max_identifier)
+    return log.own_name("_tgr_{}_i_1")
 
 
 def _statement(log: LogTable, name: str) -> str:
@@ -98,7 +99,7 @@ def _names(log: LogTable) -> Mapping[str, str]:
     return {
         "log": qualified(log.schema, log.name),
         "trigger": quote_identifier(_trigger(log)),
-        "function": qualified(log.schema, cut_name(f"proc_{log.name}_wake", log.max_identifier)),
+        "function": qualified(log.schema, log.own_name("proc_{}_wake")),
         "channel": literal(channel(log)),
         "lock_class": str(_CLASS),
     }

@@ -16,17 +16,9 @@ from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
 from eventlog.errors import TriggerError
 from eventlog.model import EventType
-from eventlog.sql.dialects.sqlite.text import (
-    MAX_IDENTIFIER,
-    UTC_NOW,
-    is_changed,
-    is_one_spelling,
-    key_text,
-    literal,
-    quote_identifier,
-    value_text,
-)
+from eventlog.sql.dialects.sqlite.text import MAX_IDENTIFIER, UTC_NOW, is_changed, is_one_spelling, key_text, value_text
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.text import field, fields, literal, quote_identifier
 from eventlog.sql.triggers.compare import Compiled, CompiledTrigger, marked
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
 from eventlog.sql.triggers.plan import free_name, one_line
@@ -106,7 +98,7 @@ def log_in_marker(log: LogTable) -> str:
 
 def _class_parts(log: LogTable, triggers: ClassTriggers, declared: Sequence[TableTriggers]) -> list[_Part]:
     key = triggers.log_key
-    old, new = _fields("OLD", triggers.key), _fields("NEW", triggers.key)
+    old, new = fields("OLD", triggers.key), fields("NEW", triggers.key)
     rekeyed = " OR ".join(map(is_changed, old, new))
     changed = [is_changed(field("OLD", column), field("NEW", column)) for column in triggers.columns]
     columns = triggers.columns
@@ -147,11 +139,11 @@ def _class_parts(log: LogTable, triggers: ClassTriggers, declared: Sequence[Tabl
 def _child_parts(log: LogTable, triggers: ChildTriggers) -> list[_Part]:
     is_one = triggers.is_spelled_alike(is_one_spelling)
     owner = quote_identifier(triggers.owner.name)
-    owner_key = key_text(triggers.log_key, _fields("o", triggers.key))
+    owner_key = key_text(triggers.log_key, fields("o", triggers.key))
     by_value = triggers.event_type == EventType.UPDATE_FIELD and triggers.column.type.kind is not Kind.BINARY
 
     def refs(row: str) -> list[str]:
-        return _fields(row, triggers.owner_columns)
+        return fields(row, triggers.owner_columns)
 
     def owned(row: str) -> str:
         # The owner's side first: by its collation a foreign key compares.
@@ -217,15 +209,6 @@ def _log_for(log: LogTable, class_name: str) -> dict[str, str]:
         "now": UTC_NOW,
         "class_name": class_name,
     }
-
-
-def field(row: str, column: Column) -> str:
-    """SQL of a column of a row."""
-    return f"{row}.{quote_identifier(column.name)}"
-
-
-def _fields(row: str, columns: Iterable[Column]) -> list[str]:
-    return [field(row, column) for column in columns]
 
 
 def _all_there(refs: Iterable[str]) -> str:

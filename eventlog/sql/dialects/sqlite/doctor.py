@@ -10,11 +10,11 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from eventlog.sql.dialects.sqlite.session import file_of
-from eventlog.sql.dialects.sqlite.text import quote_identifier
 from eventlog.sql.dialects.sqlite.triggers import SQLiteTriggers, all_triggers
 from eventlog.sql.doctor.facts import AnswerFunction, IndexColumn, LogTrigger, Orphan
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
+from eventlog.sql.text import quote_identifier
 
 _SQL: Final = statements(__package__, "doctor.sql")
 

@@ -21,8 +21,9 @@ from sqlalchemy import Connection
 
 from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
 from eventlog.core.values import Kind, ValueOptions, converter
-from eventlog.sql.dialects.sqlite.text import quote_identifier, value_text
+from eventlog.sql.dialects.sqlite.text import value_text
 from eventlog.sql.statements import fetch
+from eventlog.sql.text import field, quote_identifier
 
 _KEYS: Final = 1000
 """Of one statement."""
@@ -77,7 +78,7 @@ def _rows_statement(cls: ObjectClass, attributes: tuple[Attribute, ...], number:
 def _child_statement(cls: ObjectClass, child: ChildTable, number: int) -> str:
     # The owner's side first: by its collation a foreign key compares.
     owned = " AND ".join(
-        f"p.{quote_identifier(key.name)} = c.{quote_identifier(owner)}"
+        f"{field('p', key)} = c.{quote_identifier(owner)}"
         for key, owner in zip(cls.key, child.owner_columns, strict=True)
     )
     return (
@@ -98,7 +99,7 @@ def _class_join(cls: ObjectClass) -> str:
 
 
 def _is_key(column: Column, i: int) -> str:
-    ref = f"p.{quote_identifier(column.name)}"
+    ref = field("p", column)
     if column.type.kind in (Kind.CHARACTER, Kind.FIXED) and not column.deterministic:
         # The first condition finds it by index, the second one exactly.
         return f"{ref} = k.k{i} AND {ref} COLLATE BINARY = k.k{i}"
@@ -106,7 +107,7 @@ def _is_key(column: Column, i: int) -> str:
 
 
 def _selected(row: str, column: Column) -> str:
-    ref = f"{row}.{quote_identifier(column.name)}"
+    ref = field(row, column)
     return ref if column.type.kind is Kind.BINARY else value_text(column, ref)
 
 

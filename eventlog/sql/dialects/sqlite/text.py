@@ -1,13 +1,13 @@
-"""Pieces of SQLite SQL: identifiers, literals, values as log text, change test, keys (spec/triggers.md 4, 5, 6)."""
+"""Pieces of SQLite SQL: times, values as log text, change test, keys (spec/triggers.md 4, 5, 6)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from eventlog.core import table_key
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
+from eventlog.sql.text import key_parts
 
 MAX_IDENTIFIER: Final = 10_000
 """Bytes. SQLite itself has no limit."""
@@ -24,16 +24,6 @@ UTC_NOW: Final = strftime("'now'")
 def instant(time: str) -> str:
     """SQL of a time in one form, so that texts compare as times do; no time at all comes first."""
     return f"coalesce({strftime(time)}, '')"
-
-
-def quote_identifier(name: str) -> str:
-    """A name as an identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    """A text as a literal."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -119,14 +109,13 @@ def key_text(key: Sequence[Column], refs: Sequence[str]) -> str:
 
     ``refs``: SQL of the references to the key columns, in key order.
     """
-    parts = []
-    for position, (column, ref) in enumerate(zip(key, refs, strict=True)):
-        value = key_value(column, ref)
-        parts.append(literal("+" * (position > 0) + table_key.quote(column.name) + "="))
+
+    def value(column: Column, ref: str) -> str:
         # A number of no range may be held as an infinite float, and any column as a text.
-        bare = column.type.kind in _NEVER_QUOTED and (column.type.bits or column.type.kind is Kind.BOOLEAN)
-        parts.append(f"({value})" if bare else quoted(value))
-    return " || ".join(parts)
+        is_bare = column.type.kind in _NEVER_QUOTED and (column.type.bits or column.type.kind is Kind.BOOLEAN)
+        return f"({key_value(column, ref)})" if is_bare else quoted(key_value(column, ref))
+
+    return " || ".join(key_parts(key, refs, value))
 
 
 def is_one_spelling(column: Column) -> bool:

@@ -12,8 +12,8 @@ from sqlalchemy import Connection
 
 from eventlog.errors import LogTableError, TriggerError
 from eventlog.sql.dialects.sqlite.compile import columns_of, compile_triggers, log_in_marker
-from eventlog.sql.dialects.sqlite.text import quote_identifier
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.text import quote_identifier
 from eventlog.sql.triggers.base import MarkedTriggers
 from eventlog.sql.triggers.compare import Compiled, Installed, StoredTrigger, TableName, by_place
 from eventlog.sql.triggers.declared import TableTriggers

@@ -8,12 +8,11 @@ both tables.
 from __future__ import annotations
 
 import sqlalchemy as sa
-from alembic import context, op
+from alembic import op
 from sqlalchemy.sql import quoted_name
 
-from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, cut_name, quoted, schema_of
-from eventlog.sql.migrations import execute
+from eventlog.sql.migrations import execute, log_and_dialect
 
 revision = "0001"
 down_revision = None
@@ -22,8 +21,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    log: LogTable = context.config.attributes["log"]
-    dialect: Dialect = context.config.attributes["dialect"]
+    log, dialect = log_and_dialect()
     types, now = dialect.column_types, sa.text(dialect.utc_now)
     op.create_table(
         quoted(log.error_table),
@@ -58,8 +56,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    log: LogTable = context.config.attributes["log"]
-    dialect: Dialect = context.config.attributes["dialect"]
+    log, dialect = log_and_dialect()
     execute(dialect.drop_after_companions(log))
     op.drop_table(quoted(log.inflight_table), schema=schema_of(log))
     op.drop_table(quoted(log.error_table), schema=schema_of(log))

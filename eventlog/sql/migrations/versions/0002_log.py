@@ -10,9 +10,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import context, op
 
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable, cut_name, quoted, schema_of
-from eventlog.sql.migrations import execute
+from eventlog.sql.log_table import cut_name, quoted, schema_of
+from eventlog.sql.migrations import execute, log_and_dialect
 
 revision = "0002"
 down_revision = None
@@ -21,8 +20,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    log: LogTable = context.config.attributes["log"]
-    dialect: Dialect = context.config.attributes["dialect"]
+    log, dialect = log_and_dialect()
     types = dialect.column_types
     execute(dialect.before_log(log))
     op.create_table(
@@ -74,8 +72,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    log: LogTable = context.config.attributes["log"]
-    dialect: Dialect = context.config.attributes["dialect"]
+    log, dialect = log_and_dialect()
     execute(dialect.drop_after_log(log))
     # Somebody may have dropped it by hand: what is left of it goes all the same.
     if context.is_offline_mode() or sa.inspect(op.get_bind()).has_table(quoted(log.name), schema_of(log)):

@@ -5,11 +5,7 @@ Grants: none. The function runs with its owner's rights, whoever writes the log;
 
 from __future__ import annotations
 
-from alembic import context
-
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable
-from eventlog.sql.migrations import execute
+from eventlog.sql.migrations import execute, log_and_dialect
 
 revision = "0003"
 down_revision = "0002"
@@ -18,12 +14,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    log: LogTable = context.config.attributes["log"]
-    dialect: Dialect = context.config.attributes["dialect"]
+    log, dialect = log_and_dialect()
     execute(dialect.wake.create(log) if dialect.wake is not None else ())
 
 
 def downgrade() -> None:
-    log: LogTable = context.config.attributes["log"]
-    dialect: Dialect = context.config.attributes["dialect"]
+    log, dialect = log_and_dialect()
     execute(dialect.wake.drop(log) if dialect.wake is not None else ())

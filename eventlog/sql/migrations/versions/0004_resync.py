@@ -6,11 +6,10 @@ Grants: who runs ``eventlog resync`` needs SELECT, INSERT, UPDATE, DELETE on it,
 from __future__ import annotations
 
 import sqlalchemy as sa
-from alembic import context, op
+from alembic import op
 
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable, cut_name, quoted, schema_of
-from eventlog.sql.migrations import execute
+from eventlog.sql.log_table import cut_name, quoted, schema_of
+from eventlog.sql.migrations import execute, log_and_dialect
 
 revision = "0004"
 down_revision = "0001"
@@ -19,8 +18,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    log: LogTable = context.config.attributes["log"]
-    dialect: Dialect = context.config.attributes["dialect"]
+    log, dialect = log_and_dialect()
     types = dialect.column_types
     index = cut_name(f"idx_{log.name}_3", log.max_identifier)
     # No primary key: a table with one would be a class of its schema.
@@ -48,5 +46,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    log: LogTable = context.config.attributes["log"]
+    log, _ = log_and_dialect()
     op.drop_table(quoted(log.resync_table), schema=schema_of(log))

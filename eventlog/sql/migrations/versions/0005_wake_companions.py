@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from alembic import context, op
 
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable
-from eventlog.sql.migrations import execute
+from eventlog.sql.migrations import execute, log_and_dialect, wake_companions
 
 revision = "0005"
 down_revision = "0004"
@@ -20,18 +18,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    log: LogTable = context.config.attributes["log"]
-    dialect: Dialect = context.config.attributes["dialect"]
-    if dialect.wake is None or not context.config.attributes["companions_only"]:
-        return
-    if not context.is_offline_mode() and not dialect.wake.may_create(op.get_bind(), log):
-        return
-    execute(dialect.wake.create(log))
+    wake_companions()
 
 
 def downgrade() -> None:
-    log: LogTable = context.config.attributes["log"]
-    dialect: Dialect = context.config.attributes["dialect"]
-    if dialect.wake is None or not (context.is_offline_mode() or dialect.wake.may_create(op.get_bind(), log)):
-        return
-    execute(dialect.wake.drop(log))
+    log, dialect = log_and_dialect()
+    if dialect.wake is not None and (context.is_offline_mode() or dialect.wake.may_create(op.get_bind(), log)):
+        execute(dialect.wake.drop(log))

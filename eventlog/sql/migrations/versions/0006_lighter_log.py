@@ -10,12 +10,9 @@ Grants: none.
 from __future__ import annotations
 
 import sqlalchemy as sa
-from alembic import context
 
 from eventlog.errors import DatabaseError
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable
-from eventlog.sql.migrations import execute
+from eventlog.sql.migrations import execute, log_and_dialect
 
 revision = "0006"
 down_revision = "0003"
@@ -26,8 +23,7 @@ _LOCKED = "55P03"
 
 
 def upgrade() -> None:
-    log: LogTable = context.config.attributes["log"]
-    dialect: Dialect = context.config.attributes["dialect"]
+    log, dialect = log_and_dialect()
     try:
         execute(dialect.guard_by_index(log))
     except sa.exc.DBAPIError as error:
@@ -40,6 +36,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    log: LogTable = context.config.attributes["log"]
-    dialect: Dialect = context.config.attributes["dialect"]
+    log, dialect = log_and_dialect()
     execute(dialect.guard_by_checks(log))

@@ -6,11 +6,7 @@ owner. Without it the trigger of 0005 goes on to wake, at a higher price for the
 
 from __future__ import annotations
 
-from alembic import context, op
-
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable
-from eventlog.sql.migrations import execute
+from eventlog.sql.migrations import wake_companions
 
 revision = "0007"
 down_revision = "0005"
@@ -19,13 +15,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    log: LogTable = context.config.attributes["log"]
-    dialect: Dialect = context.config.attributes["dialect"]
-    if dialect.wake is None or not context.config.attributes["companions_only"]:
-        return
-    if not context.is_offline_mode() and not dialect.wake.may_create(op.get_bind(), log):
-        return
-    execute(dialect.wake.create(log))
+    wake_companions()
 
 
 def downgrade() -> None:

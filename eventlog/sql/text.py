@@ -1,0 +1,49 @@
+"""SQL text as the standard has it: names, literals, and the text of a key. Each dialect builds its own of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from eventlog.core import table_key
+from eventlog.core.catalog import Column
+
+
+def quote_identifier(name: str) -> str:
+    """A name as an SQL identifier, always quoted (spec/triggers.md 9)."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def qualified(schema: str | None, name: str, quote: Callable[[str], str] = quote_identifier) -> str:
+    """A name with its schema as SQL; a name without one is found in the session's current schema."""
+    return quote(name) if schema is None else f"{quote(schema)}.{quote(name)}"
+
+
+def literal(text: str) -> str:
+    """A text as an SQL literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def field(row: str, column: Column) -> str:
+    """SQL of a column of a row, such as ``OLD."id"``."""
+    return f"{row}.{quote_identifier(column.name)}"
+
+
+def fields(row: str, columns: Sequence[Column]) -> list[str]:
+    """SQL of columns of a row."""
+    return [field(row, column) for column in columns]
+
+
+def key_parts(
+    key: Sequence[Column],
+    refs: Sequence[str],
+    value: Callable[[Column, str], str],
+    literal: Callable[[str], str] = literal,
+) -> Iterator[str]:
+    """The pieces of SQL that make the canonical table_key of a row, to be concatenated (spec/triggers.md 4).
+
+    ``refs``: SQL of the references to the key columns, in key order; ``value``: SQL of a column's value as it stands in
+    the key.
+    """
+    for position, (column, ref) in enumerate(zip(key, refs, strict=True)):
+        yield literal("+" * (position > 0) + table_key.quote(column.name) + "=")
+        yield value(column, ref)
