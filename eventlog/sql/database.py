@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
-from datetime import datetime
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Protocol
 
@@ -113,13 +112,9 @@ class SqlDatabase(ABC):
     def session_id(self, conn: Connection) -> str:
         """A text that no other session has at the same time."""
 
-    @abstractmethod
     def current_user(self, conn: Connection) -> str:
         """The user that triggers log as perpetrator, an empty text if they log none."""
-
-    @abstractmethod
-    def local_time(self, conn: Connection) -> datetime:
-        """The local time of the server, of its own zone and not of the session's."""
+        return ""
 
     # Names and values
 

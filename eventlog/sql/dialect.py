@@ -9,9 +9,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from datetime import datetime
 from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import sqlalchemy as sa
 from sqlalchemy import URL, Connection
@@ -19,7 +20,7 @@ from sqlalchemy.types import TypeEngine
 
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
-from eventlog.core.values import ColumnType, Kind
+from eventlog.core.values import ColumnType
 from eventlog.errors import BadValue
 from eventlog.model import LogRow, QueueRow, queue_rows
 from eventlog.sql.bulk import Part, check_letter, cut
@@ -80,8 +81,16 @@ class Dialect(SqlDatabase):
         """
 
     @abstractmethod
-    def log_times(self, column: str, column_type: ColumnType | None, now: str) -> Mapping[str, str]:
-        """The words of ``log_sql`` that tell of event_time. ``now``: ``utc_now`` or ``local_now``."""
+    def log_times(self, column: str, now: str, *, is_zoned: bool) -> Mapping[str, str]:
+        """The words of ``log_sql`` that tell of event_time.
+
+        ``now``: ``utc_now`` or ``local_now``; ``is_zoned``: the column knows its zone, and holds the moment itself.
+        """
+
+    def local_time(self, conn: Connection) -> datetime:
+        """The local time of the server, of its own zone and not of the session's."""
+        now = sa.literal_column(self.local_now, sa.TIMESTAMP())
+        return cast(datetime, conn.execute(sa.select(now)).scalar_one())
 
     def bindable(self, sql: str) -> str:
         """SQL text as it stands in a statement with parameters."""
@@ -96,11 +105,9 @@ class Dialect(SqlDatabase):
 
     def log_fields(self, log: LogTable, fields: Sequence[str]) -> str:
         """The word ``{fields}`` of ``log_sql``."""
-        types = dict(zip(LogRow._fields, log.types, strict=False))
-        columns = {
-            field: self.bindable(self.quote(column)) for field, column in zip(LogRow._fields, log.columns, strict=True)
-        }
-        return ", ".join(self.log_field(field, columns[field], types.get(field)) for field in fields)
+        return ", ".join(
+            self.log_field(field, self.bindable(self.quote(log.column(field))), log.type_of(field)) for field in fields
+        )
 
     def choose_plans(self, conn: Connection) -> None:
         """Say how the statements of the log are to be planned, before it is read or marked."""
@@ -178,6 +185,7 @@ class Dialect(SqlDatabase):
 
     # The current rows of many keys of one class (spec/event-log.md 7.2, spec/xds.md 4.3)
 
+    @abstractmethod
     def query_back(
         self,
         conn: Connection,
@@ -191,20 +199,6 @@ class Dialect(SqlDatabase):
         A single-valued table column has one value, an attribute of a child table or a view one for each row. An object
         that does not exist is left out; the keys are compared exactly, whatever the collation (spec/event-log.md 7.2).
         """
-        asked = list(self.key_values(cls, keys))
-        single = tuple(attribute for attribute in attributes if child_of(cls, attribute) is None)
-        rows: dict[str, CurrentRow] = {}
-        for n, texts in self.read_objects(conn, schema, cls, single, [values for _, values in asked]):
-            row = rows.setdefault(asked[n][0], {attribute.name: [] for attribute in attributes})
-            for attribute, text in zip(single, texts, strict=True):
-                row[attribute.name].append(text)
-        present = [(key, values) for key, values in asked if key in rows]
-        for attribute in attributes:
-            child = child_of(cls, attribute)
-            if child is not None and present:
-                for n, text in self.read_children(conn, schema, cls, child, [values for _, values in present]):
-                    rows[present[n][0]][attribute.name].append(text)
-        return rows
 
     def key_values(self, cls: ObjectClass, keys: Iterable[str]) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """Those of these canonical keys that a row can have, each with its values as they are bound."""
@@ -223,35 +217,18 @@ class Dialect(SqlDatabase):
         It raises BadValue or NoSuchValue for a text that no value of the column can have.
         """
 
-    def read_objects(
-        self,
-        conn: Connection,
-        schema: str | None,
-        cls: ObjectClass,
-        attributes: tuple[Attribute, ...],
-        keys: Sequence[tuple[Any, ...]],
-    ) -> Iterator[tuple[int, Sequence[str | None]]]:
-        """The rows of the class with these keys: the place of the row's key among them, and the attributes' values.
-
-        A database that reads objects and their children at once overrides ``query_back`` instead.
-        """
-        raise NotImplementedError(f"the dialect {self.name} has neither read_objects nor a query_back of its own")
-
-    def read_children(
-        self, conn: Connection, schema: str | None, cls: ObjectClass, child: ChildTable, keys: Sequence[tuple[Any, ...]]
-    ) -> Iterator[tuple[int, str | None]]:
-        """The values of a child table that belong to objects with these keys: the key's place, and the value."""
-        raise NotImplementedError(f"the dialect {self.name} has neither read_children nor a query_back of its own")
-
     # One publisher a log (spec/event-log.md 12)
 
     @abstractmethod
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
         """Take the log for this session; True if it has it now. The lock ends with the session, not the transaction."""
 
-    @abstractmethod
     def is_locked(self, conn: Connection, log: LogTable) -> bool:
-        """Whether any session has the log."""
+        """Whether any session has the log. A database that cannot tell takes it for a moment."""
+        if self.holds_lock(conn, log) or not self.try_lock(conn, log):
+            return True
+        self.unlock(conn, log)
+        return False
 
     @abstractmethod
     def holds_lock(self, conn: Connection, log: LogTable) -> bool:
@@ -351,35 +328,36 @@ class Dialect(SqlDatabase):
         """What the other methods need. The caller commits, and goes on in the same session."""
         return Walk(log, schema, cls, selection)
 
+    @abstractmethod
     def write_batch(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> Batch:
         """Log the next ``limit`` objects behind ``position`` (canonical table_key text, None = from the beginning)."""
-        keys = self.keys_behind(conn, walk, position, limit)
-        self.write_keys(conn, walk.log, walk.selection, keys)
-        return Batch(rows=len(keys), missing=0, position=keys[-1] if keys else position, is_last=len(keys) < limit)
 
-    def keys_behind(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> list[str]:
-        """The canonical keys of the next ``limit`` objects behind ``position``, in the order of the walk.
-
-        A database that reads keys and writes rows at once overrides ``write_batch`` instead.
-        """
-        raise NotImplementedError(f"the dialect {self.name} has neither keys_behind nor a write_batch of its own")
-
-    def walk_condition(self, walk: Walk, refs: Sequence[str], behind: str | None) -> str:
-        """SQL that holds for what is still to be written.
-
-        ``refs``: SQL of the key columns; ``behind``: SQL that the key comes after the position, None = no position.
-        """
+    def walk_condition(self, walk: Walk, *, goes_on: bool) -> str:
+        """SQL that holds for what is still to be written. ``goes_on``: from a position, whose values are bound."""
         conditions = []
         if walk.selection.where is not None:
             # On lines of its own: it may end in a comment.
             conditions.append(f"(\n{self.bindable(walk.selection.where)}\n)")
         if walk.cls.is_view or self.keys_may_be_null:
-            conditions += [f"{ref} {self.is_not_null}" for ref in refs]
-        if behind is not None:
-            conditions.append(behind)
+            conditions += [f"{ref} {self.is_not_null}" for ref in self.walk_key(walk)]
+        if goes_on:
+            conditions.append(self.behind(walk))
         return " AND ".join(conditions) or "1 = 1"
 
-    def position_binds(self, cls: ObjectClass, position: str | None) -> dict[str, object]:
+    def walk_rows(self, walk: Walk) -> str:
+        """SQL of the relation that is walked."""
+        return self.bindable(self.qualified(walk.schema, walk.cls.table.name))
+
+    def walk_key(self, walk: Walk) -> list[str]:
+        """SQL of its key columns."""
+        return [self.bindable(self.quote(column.name)) for column in walk.cls.key]
+
+    def behind(self, walk: Walk) -> str:
+        """SQL: a row's key comes after the position, whose values are bound (``position_binds``)."""
+        refs = self.walk_key(walk)
+        return f"({', '.join(refs)}) > ({', '.join(f':k{i}' for i, _ in enumerate(refs))})"
+
+    def position_binds(self, cls: ObjectClass, position: str | None) -> Mapping[str, object]:
         """The values of a position's key as they are bound: ``k0``, ``k1``, ... None = no position."""
         keys = () if position is None else (position,)
         return {f"k{i}": value for _, values in self.key_values(cls, keys) for i, value in enumerate(values)}
@@ -389,13 +367,16 @@ class Dialect(SqlDatabase):
     is_not_null: str = "IS NOT NULL"
     """What follows a reference to test it; a value may be a row of NULLs."""
 
-    @abstractmethod
     def estimate(self, conn: Connection, walk: Walk, position: str | None) -> int:
         """How many objects are expected behind ``position``. Also tries out the operator's predicate."""
+        return self.count(conn, walk, position)
 
     def count(self, conn: Connection, walk: Walk, position: str | None) -> int:
         """How many objects there are behind ``position``."""
-        return self.estimate(conn, walk, position)
+        condition = self.walk_condition(walk, goes_on=position is not None)
+        statement = f"SELECT COUNT(*) FROM {self.walk_rows(walk)} WHERE {condition}"  # noqa: S608 - the operator's own
+        ((rows,),) = self.fetch(conn, statement, self.position_binds(walk.cls, position))
+        return int(rows)
 
     def write_keys(self, conn: Connection, log: LogTable, selection: Selection, keys: Sequence[str]) -> None:
         """Log the objects with these canonical keys, in their order.
@@ -481,13 +462,11 @@ def log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[
         field: dialect.bindable(dialect.quote(column))
         for field, column in zip(LogRow._fields, log.columns, strict=True)
     }
-    time_type = dict(zip(LogRow._fields, log.types, strict=False)).get("event_time")
     # A column that knows its zone holds the moment itself.
-    is_zoned = time_type is not None and time_type.kind is Kind.TIMESTAMPTZ
-    now = dialect.local_now if event_time_zone == "local" and not is_zoned else dialect.utc_now
+    now = dialect.local_now if event_time_zone == "local" and not log.has_zoned_time else dialect.utc_now
     return {
         "log": dialect.bindable(dialect.qualified(log.schema, log.name)),
         "fields": dialect.log_fields(log, LogRow._fields),
         **columns,
-        **dialect.log_times(columns["event_time"], time_type, now),
+        **dialect.log_times(columns["event_time"], now, is_zoned=log.has_zoned_time),
     }

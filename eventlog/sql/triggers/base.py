@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
+import sqlalchemy as sa
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Catalog, Database
-from eventlog.errors import DatabaseError, TriggerError
+from eventlog.errors import DatabaseError, LogTableError, TriggerError
 from eventlog.sql.connection import as_database_errors
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.log_table import LogTable, named_after, quoted, schema_of
 from eventlog.sql.registry import load
 from eventlog.sql.statements import run_as_it_stands
+from eventlog.sql.text import qualified
 from eventlog.sql.triggers.compare import (
     Compiled,
     CompiledTrigger,
     Installed,
     StoredTrigger,
     TableName,
+    by_place,
     by_table,
     declared_otherwise,
     digest_of,
+    marked,
 )
 from eventlog.sql.triggers.declared import TableTriggers, declared_triggers, warnings_of
 from eventlog.sql.triggers.plan import (
@@ -36,6 +40,7 @@ from eventlog.sql.triggers.plan import (
     InstalledTrigger,
     TableSql,
     TriggerPlan,
+    first_free,
     one_line,
 )
 from eventlog.sql.triggers.watch import Watch
@@ -195,6 +200,11 @@ class Triggers(ABC):
         return "\n".join([*lines, *self.script_end])
 
 
+def missing_log(log: LogTable) -> LogTableError:
+    """What to raise where triggers are asked for, and there is no log."""
+    return LogTableError(f"the log {log} is missing: run `eventlog db upgrade` first")
+
+
 def refuse_the_log(log: LogTable, schema: str | None, declared: Iterable[TableTriggers]) -> None:
     """Raise TriggerError for triggers of the log itself."""
     for triggers in declared:
@@ -206,28 +216,26 @@ class MarkedTriggers(Triggers):
     """Triggers that hold, in a comment of their own text, the hash of what was compiled (``compare.MARKER``).
 
     Their names are a schema's, and they go with their table when that is renamed. What a database of this kind must
-    write is how its triggers are compiled, read and dropped.
+    write is the text of its triggers, how they are read and dropped, and what they do not see.
     """
 
     replaces: bool = False
     """Whether CREATE takes the place of a trigger of the same name, so that no moment is without one."""
+    blank_digest: str = ""
+    """What stands for the hash in the text that is hashed."""
 
     @abstractmethod
-    def read_installed(self, conn: Connection, log: LogTable) -> Installed:
-        """The triggers of a log, and those of others beside them."""
+    def texts(
+        self, home: str | None, log: LogTable, triggers: TableTriggers, declared: Sequence[TableTriggers]
+    ) -> Iterable[tuple[str, Callable[[str, str], str]]]:
+        """For each trigger of a declaration its operation (i, u, d), and what makes its SQL of its name and its marker.
 
-    @abstractmethod
-    def compile_declared(
-        self,
-        schema: str | None,
-        log: LogTable,
-        declared: Sequence[TableTriggers],
-        taken: Collection[TableName] = (),
-    ) -> list[Compiled]:
-        """What is declared, as SQL, in its order. ``schema``: of the classes; ``taken``: triggers that are not ours.
-
-        Raises TriggerError for what the database has no trigger for.
+        ``home``: the schema of the table. Raises TriggerError for what the database has no trigger for.
         """
+
+    @abstractmethod
+    def all_triggers(self, conn: Connection) -> list[StoredTrigger]:
+        """The triggers of all tables, in the order of tables and names; the text of ours among them."""
 
     @abstractmethod
     def drop_trigger(self, schema: str | None, name: str) -> str:
@@ -255,8 +263,12 @@ class MarkedTriggers(Triggers):
         """Sentences on what fails when these triggers go."""
         return ()
 
+    def columns_told(self, triggers: TableTriggers) -> Mapping[str, str]:
+        """The columns, name -> type, that a trigger's text tells to be compiled for; none if it tells none."""
+        return {}
+
     def columns_of(self, trigger: StoredTrigger) -> Mapping[str, str]:
-        """The columns, name -> type, that one of ours was compiled for; none if its text does not tell them."""
+        """The same of one that is installed."""
         return {}
 
     def difference(self, stored: StoredTrigger, compiled: CompiledTrigger) -> str | None:
@@ -268,7 +280,61 @@ class MarkedTriggers(Triggers):
         """The statements that let a trigger fire which is made in the place of this one."""
         return ()
 
+    def log_in_marker(self, log: LogTable) -> str:
+        """The log as the markers of its triggers name it, in one line."""
+        return qualified(log.schema, log.name)
+
+    def folded(self, name: str) -> str:
+        """The same for all spellings of a trigger's name that the database takes for one."""
+        return name
+
     # What the core asks for
+
+    def find_log(self, conn: Connection, log: LogTable) -> LogTable:
+        if not sa.inspect(conn).has_table(quoted(log.name), schema_of(log)):
+            raise missing_log(log)
+        return log
+
+    def read_installed(self, conn: Connection, log: LogTable) -> Installed:
+        """The triggers of a log, and those of others beside them."""
+        return by_place(self.all_triggers(conn), self.log_in_marker(log))
+
+    def compile_declared(
+        self,
+        schema: str | None,
+        log: LogTable,
+        declared: Sequence[TableTriggers],
+        taken: Collection[TableName] = (),
+    ) -> list[Compiled]:
+        """What is declared, as SQL, in its order. ``schema``: of the classes; ``taken``: triggers that are not ours.
+
+        Raises TriggerError for what the database has no trigger for.
+        """
+        used = {(home, self.folded(name)) for home, name in taken}
+        compiled = []
+        for one in declared:
+            home, table = one.schema or schema, one.table.name
+            triggers = []
+            for operation, text in self.texts(home, log, one, declared):
+                name = self._free_name(log, home, table, operation, used)
+                used.add((home or "", self.folded(name)))
+                statement, digest = marked(
+                    partial(text, name),
+                    lambda digest: f"eventlog sha256:{digest} log {self.log_in_marker(log)}",
+                    self.blank_digest,
+                )
+                triggers.append(CompiledTrigger(name, operation, statement, digest))
+            present = frozenset(column.name for column in one.table.columns)
+            compiled.append(Compiled(home, table, tuple(triggers), self.columns_told(one), present))
+        return compiled
+
+    def _free_name(
+        self, log: LogTable, home: str | None, table: str, operation: str, used: Collection[TableName]
+    ) -> str:
+        def name_of(number: int) -> str:
+            return named_after(f"tgr_{{}}_{operation}_{number}", table, log.max_identifier, upper=log.upper)
+
+        return first_free(name_of, lambda name: (home or "", self.folded(name)) in used)
 
     def tables_sql(
         self, schema: str | None, log: LogTable, declared: Sequence[TableTriggers], _facts: Mapping[str, Any]

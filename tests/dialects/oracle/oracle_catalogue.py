@@ -12,11 +12,11 @@ from eventlog.core.catalog import Attribute, Catalog, Column, Database, ForeignK
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import EventType, LogRow
 from eventlog.sql import migrations
-from eventlog.sql.dialects.oracle import DIALECT, bulk, ddl, session
-from eventlog.sql.dialects.oracle.compile import compile_triggers
+from eventlog.sql.dialects.oracle import DIALECT, bulk, session, tables
 from eventlog.sql.dialects.oracle.query_back import child_statement, own_statement
 from eventlog.sql.dialects.oracle.reflect import fingerprint_statement
 from eventlog.sql.dialects.oracle.session import IDENTITY
+from eventlog.sql.dialects.oracle.triggers import OracleTriggers
 from eventlog.sql.dialects.oracle.types import column_type
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.registry import load
@@ -170,6 +170,7 @@ ODD_LOG = LogTable(
     tuple(f"c{place}" for place in range(1, 11)),
     tuple(ColumnType(Kind.TIMESTAMPTZ if name == "event_time" else Kind.CHARACTER) for name in LogRow._fields),
     128,
+    True,
 )
 
 WATCHES: Mapping[str, tuple[LogTable, Watch]] = {
@@ -214,7 +215,7 @@ def attributes_of(name: str) -> tuple[Attribute, ...]:
 def triggers_of(to: LogTable, watch: Watch) -> tuple[str, ...]:
     catalog = build_catalog(DATABASE, exclude=exclusions(DATABASE, [watch], [cls.name for cls in CATALOG.classes]))
     declared, _ = declared_triggers(DATABASE, catalog, [watch])
-    compiled = compile_triggers(DATABASE.schema, to, declared)
+    compiled = OracleTriggers().compile_declared(DATABASE.schema, to, declared)
     return tuple(trigger.statement for one in compiled for trigger in one.triggers)
 
 
@@ -222,7 +223,7 @@ def cases() -> Cases:
     """All cases, by name."""
     return {
         **{f"trigger_{name}": triggers_of(*case) for name, case in WATCHES.items()},
-        "functions": (*ddl.create_functions(LOG), *ddl.drop_functions(ODD_LOG)),
+        "functions": (*tables.create_functions(LOG), *tables.drop_functions(ODD_LOG)),
         "sequences": (*DIALECT.before_log(LOG), *DIALECT.after_companions(LOG), *DIALECT.drop_before_log(LOG)),
         "log_statements": tuple(_log_statements()),
         "query_back": tuple(_query_back()),

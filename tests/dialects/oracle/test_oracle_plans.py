@@ -15,9 +15,8 @@ from eventlog.core.catalog import Column, Table, build_catalog
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql.dialects.oracle import DIALECT
-from eventlog.sql.dialects.oracle.compile import compile_triggers
-from eventlog.sql.dialects.oracle.ddl import create_functions
 from eventlog.sql.dialects.oracle.script import ddl_lock_timeout
+from eventlog.sql.dialects.oracle.tables import create_functions
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers
 from eventlog.sql.registry import load
 from eventlog.sql.triggers.compare import Compiled, Installed, StoredTrigger
@@ -36,7 +35,7 @@ def compared(compiled: Sequence[Compiled], there: Installed) -> Action:
 
 def compiled_link() -> list[Compiled]:
     declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK")])
-    return compile_triggers("APP", LOG, declared)
+    return TRIGGERS.compile_declared("APP", LOG, declared)
 
 
 def installed(*triggers_: StoredTrigger) -> Installed:
@@ -138,7 +137,7 @@ class Schema:
     def apply(self, *watched: str) -> list[str]:
         """The statements that watching these tables runs."""
         declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch(table) for table in watched])
-        compiled = compile_triggers("APP", LOG, declared)
+        compiled = TRIGGERS.compile_declared("APP", LOG, declared)
         statements = [text for action in TRIGGERS.actions(compiled, self.installed()) for text in action.statements]
         for statement in statements:
             self.run(statement)
@@ -148,7 +147,7 @@ class Schema:
 @pytest.mark.parametrize("renamed", [[("LINK", "LINK_OLD")], [("LINK", "X"), ("EMP", "LINK"), ("X", "EMP")]])
 def test_a_renamed_table_gives_the_names_of_its_triggers_to_the_new_one(renamed: list[tuple[str, str]]) -> None:
     declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK"), Watch("EMP")])
-    schema = Schema(compile_triggers("APP", LOG, declared))
+    schema = Schema(TRIGGERS.compile_declared("APP", LOG, declared))
     for old, new in renamed:
         schema.rename(old, new)
     assert schema.apply("LINK", "EMP")
@@ -161,7 +160,7 @@ def test_a_renamed_table_gives_the_names_of_its_triggers_to_the_new_one(renamed:
 def test_always_is_said_to_have_no_effect() -> None:
     for watch, said in ((Watch("LINK"), 0), (Watch("LINK", always=True), 1)):
         declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [watch])
-        warnings = TRIGGERS.warnings(LOG, declared, compile_triggers("APP", LOG, declared), installed())
+        warnings = TRIGGERS.warnings(LOG, declared, TRIGGERS.compile_declared("APP", LOG, declared), installed())
         assert sum("always has no effect on LINK" in warning for warning in warnings) == said
         assert "what GoldenGate or another apply process writes" in TRIGGERS.not_captured(declared)
 
@@ -173,7 +172,7 @@ def foreign(event: str = "INSERT OR UPDATE OR DELETE", schema: str = "APP") -> S
 def order_warnings(trigger: StoredTrigger, *follows: tuple[str, str]) -> list[str]:
     declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK")])
     there = installed(replace(trigger, follows=frozenset(follows)))
-    warnings = TRIGGERS.warnings(LOG, declared, compile_triggers("APP", LOG, declared), there)
+    warnings = TRIGGERS.warnings(LOG, declared, TRIGGERS.compile_declared("APP", LOG, declared), there)
     return [warning.partition("give it FOLLOWS ")[2] for warning in warnings if "give it FOLLOWS" in warning]
 
 
@@ -226,7 +225,7 @@ def test_a_user_who_is_shown_no_triggers_is_not_told_that_they_are_missing() -> 
 
 def test_a_name_that_somebody_else_has_is_left_to_him() -> None:
     declared, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [Watch("LINK")])
-    (made,) = compile_triggers("APP", LOG, declared, {("APP", "TGR_LINK_I_1")})
+    (made,) = TRIGGERS.compile_declared("APP", LOG, declared, {("APP", "TGR_LINK_I_1")})
     assert [trigger.name for trigger in made.triggers] == ["TGR_LINK_I_2", "TGR_LINK_U_1", "TGR_LINK_D_1"]
 
 
@@ -247,7 +246,7 @@ def test_a_class_that_no_trigger_can_hold_is_refused_with_advice() -> None:
     database_ = type(DATABASE)("oracle", "APP", (wide,))
     declared, _ = declared_triggers(database_, build_catalog(database_), [Watch("WIDE")])
     with pytest.raises(TriggerError, match="32768"):
-        compile_triggers("APP", LOG, declared)
+        TRIGGERS.compile_declared("APP", LOG, declared)
 
 
 def test_applying_runs_each_statement_and_looks_whether_it_compiled() -> None:
@@ -305,7 +304,7 @@ def types_of(watched: Table, field: str = "table_key") -> set[str]:
     """The types of a field of the log rows that the triggers of a table keep."""
     database_ = type(DATABASE)("oracle", "APP", (watched,))
     declared, _ = declared_triggers(database_, build_catalog(database_), [Watch(watched.name)])
-    (made,) = compile_triggers("APP", LOG, declared)
+    (made,) = TRIGGERS.compile_declared("APP", LOG, declared)
     found = [re.search(rf"^        {field} ([^,\n]+)", one.statement, re.MULTILINE) for one in made.triggers]
     return {one[1] for one in found if one is not None}
 

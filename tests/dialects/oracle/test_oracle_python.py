@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -27,8 +28,8 @@ from eventlog.sql.dialects.oracle import DIALECT, bulk, doctor, session
 from eventlog.sql.dialects.oracle.query_back import bound, key_reader
 from eventlog.sql.dialects.oracle.reflect import database
 from eventlog.sql.dialects.oracle.session import CHUNKS, chunks, may_run
-from eventlog.sql.dialects.oracle.text import fold_name, key_value, named, own_name, quote_identifier, spelled
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.dialects.oracle.text import fold_name, key_value, named, quote_identifier, spelled
+from eventlog.sql.log_table import LogTable, named_after
 from eventlog.sql.registry import for_url, load
 from eventlog.sql.statements import statements
 from eventlog.sql.windows import Batch, DueWindow, Selection, Walk, Window
@@ -59,11 +60,12 @@ def test_a_name_that_could_leave_its_quotes_is_refused(name: str) -> None:
 
 
 def test_names_of_ours_have_at_most_128_bytes_and_the_case_of_what_they_are_of() -> None:
-    assert own_name("proc_{}_quote", "EVENTLOG") == "PROC_EVENTLOG_QUOTE"
-    assert own_name("proc_{}_quote", "Log") == "proc_Log_quote"
-    cut = own_name("tgr_{}_i_1", "A" * 128)
+    name = partial(named_after, max_bytes=DIALECT.max_identifier, upper=True)
+    assert name("proc_{}_quote", "EVENTLOG") == "PROC_EVENTLOG_QUOTE"
+    assert name("proc_{}_quote", "Log") == "proc_Log_quote"
+    cut = name("tgr_{}_i_1", "A" * 128)
     assert len(cut) == 128
-    assert cut != own_name("tgr_{}_u_1", "A" * 128)
+    assert cut != name("tgr_{}_u_1", "A" * 128)
 
 
 def test_updating_is_asked_by_name_only_where_it_finds_it() -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sqlalchemy import URL, Connection
 
@@ -13,11 +12,12 @@ from eventlog.core.catalog import Column
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import LogRow
 from eventlog.sql.bulk import Part
-from eventlog.sql.dialect import Dialect, LogRows
-from eventlog.sql.dialects.oracle import bulk, ddl, doctor, query_back, script, text
+from eventlog.sql.dialect import LogRows
+from eventlog.sql.dialects.oracle import bulk, doctor, query_back, script, tables, text
 from eventlog.sql.dialects.oracle import reflect as reflection
 from eventlog.sql.dialects.oracle import session as sessions
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers, shows_triggers
+from eventlog.sql.dialects.stepwise import StepwiseDialect
 from eventlog.sql.doctor.facts import Answer
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
@@ -31,7 +31,7 @@ _SHORT: Final = 50
 """How many record_ids a range has that is read id by id."""
 
 
-class Oracle(Dialect):
+class Oracle(StepwiseDialect):
     """Oracle by python-oracledb in its thin mode."""
 
     name = "oracle"
@@ -62,7 +62,7 @@ class Oracle(Dialect):
     lacks = frozenset({Kind.TIME, Kind.UUID})
     triggers = OracleTriggers()
     answers: ClassVar = doctor.ANSWERS
-    column_types: ClassVar = ddl.TYPES
+    column_types: ClassVar = tables.TYPES
     queue_index = ("status", "record_id")
     log_sql = statements(__package__, "log.sql")
     last_record_id = 10**38 - 1
@@ -87,28 +87,29 @@ class Oracle(Dialect):
     reflect = staticmethod(reflection.reflect)
     fingerprint = staticmethod(reflection.fingerprint)
     try_lock = staticmethod(sessions.try_lock)
-    is_locked = staticmethod(sessions.is_locked)
     holds_lock = staticmethod(sessions.holds_lock)
     unlock = staticmethod(sessions.unlock)
     identity = staticmethod(sessions.identity)
     missing_rights = staticmethod(sessions.missing_rights)
     key_reader = staticmethod(query_back.key_reader)
+    walk_key = staticmethod(query_back.walk_key)
+    behind = staticmethod(query_back.behind)
     read_objects = staticmethod(query_back.read_objects)
     read_children = staticmethod(query_back.read_children)
     export_snapshot = staticmethod(bulk.export)
     join_snapshot = staticmethod(bulk.join)
     sees_triggers = staticmethod(shows_triggers)
-    record_id = staticmethod(ddl.record_id)
-    is_letter = staticmethod(ddl.is_letter)
-    before_log = staticmethod(ddl.create_numbers)
-    drop_before_log = staticmethod(ddl.drop_numbers)
-    after_log = staticmethod(ddl.create_functions)
-    drop_after_log = staticmethod(ddl.drop_functions)
-    after_companions = staticmethod(ddl.create_flights)
-    drop_after_companions = staticmethod(ddl.drop_flights)
-    next_flight = staticmethod(ddl.next_flight)
-    run = staticmethod(ddl.run)
-    half_made = staticmethod(ddl.half_made)
+    record_id = staticmethod(tables.record_id)
+    is_letter = staticmethod(tables.is_letter)
+    before_log = staticmethod(tables.create_numbers)
+    drop_before_log = staticmethod(tables.drop_numbers)
+    after_log = staticmethod(tables.create_functions)
+    drop_after_log = staticmethod(tables.drop_functions)
+    after_companions = staticmethod(tables.create_flights)
+    drop_after_companions = staticmethod(tables.drop_flights)
+    next_flight = staticmethod(tables.next_flight)
+    run = staticmethod(tables.run)
+    half_made = staticmethod(tables.half_made)
     as_script = staticmethod(script.rerunnable)
     guarded = staticmethod(script.guarded)
 
@@ -129,16 +130,10 @@ class Oracle(Dialect):
 
     def keys_statement(self, walk: Walk, *, goes_on: bool) -> str:
         """The statement of ``keys_behind``."""
-        return query_back.keys_statement(walk, self._condition(walk, goes_on=goes_on))
+        return query_back.keys_statement(walk, self.walk_condition(walk, goes_on=goes_on))
 
-    def estimate(self, conn: Connection, walk: Walk, position: str | None) -> int:
-        relation = self.qualified(walk.schema, walk.cls.table.name)
-        condition = self._condition(walk, goes_on=position is not None)
-        statement = f"SELECT COUNT(*) FROM {relation} p WHERE {condition}"  # noqa: S608 - the operator's own predicate
-        return int(sessions.fetch(conn, statement, self.position_binds(walk.cls, position))[0][0])
-
-    def _condition(self, walk: Walk, *, goes_on: bool) -> str:
-        return self.walk_condition(walk, query_back.references(walk), query_back.behind(walk) if goes_on else None)
+    def walk_rows(self, walk: Walk) -> str:
+        return f"{super().walk_rows(walk)} p"
 
     def missing_resync_rights(self, conn: Connection, log: LogTable, resumable: bool) -> list[str]:
         missing = sessions.lacking(conn, log, log.name, ("INSERT",), log.column("status"))
@@ -161,9 +156,8 @@ class Oracle(Dialect):
             return f"CAST({number} AS NUMBER(4))"
         return column
 
-    def log_times(self, column: str, column_type: ColumnType | None, now: str) -> Mapping[str, str]:
+    def log_times(self, column: str, now: str, *, is_zoned: bool) -> Mapping[str, str]:
         # The moment itself, whatever zone it is told in; texts of it are in UTC.
-        is_zoned = column_type is not None and column_type.kind is Kind.TIMESTAMPTZ
         return {
             "time": f"SYS_EXTRACT_UTC({column})" if is_zoned else column,
             "now": now,
@@ -190,10 +184,6 @@ class Oracle(Dialect):
             statement = self.log_statement(log, "read_ids", ids=", ".join(f":{bind}" for bind in binds))
             rows += self.log_rows(conn, statement, binds)
         return sorted(rows)
-
-    def local_time(self, conn: Connection) -> datetime:
-        ((now,),) = sessions.fetch(conn, f"SELECT {self.local_now} FROM DUAL")  # noqa: S608 - a constant
-        return cast(datetime, now)
 
 
 DIALECT: Final = Oracle()

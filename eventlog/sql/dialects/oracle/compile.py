@@ -6,7 +6,8 @@ operation, since the source of one may have 32 KiB.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from eventlog.core import table_key
@@ -20,7 +21,6 @@ from eventlog.sql.dialects.oracle.text import (
     differs,
     joined,
     key_text,
-    own_name,
     qualified,
     quote_function,
     quote_identifier,
@@ -37,9 +37,7 @@ from eventlog.sql.dialects.oracle.types import (
 )
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.text import literal
-from eventlog.sql.triggers.compare import Compiled, CompiledTrigger, TableName, marked
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers
-from eventlog.sql.triggers.plan import first_free
 from eventlog.sql.triggers.templates import Templates
 
 OPERATIONS: Final[Mapping[str, str]] = {"i": "INSERT", "u": "UPDATE", "d": "DELETE"}
@@ -49,52 +47,26 @@ _FLUSH: Final = 1000
 """Log rows that a compound trigger keeps in memory before it writes them."""
 
 
-def compile_triggers(
-    schema: str | None, log: LogTable, declared: Iterable[TableTriggers], taken: Collection[TableName] = ()
-) -> list[Compiled]:
-    """What is declared, as SQL. ``schema``: that of the classes; ``taken``: schema and name of triggers not ours.
-
-    Raises TriggerError for what no trigger can hold.
-    """
-    used = set(taken)
-    compiled = []
-    for one in declared:
-        home, table = one.schema or schema, one.table.name
-        triggers = []
-        for letter, operation in OPERATIONS.items():
-            name = _free_name(table, letter, {name for schema, name in used if schema == (home or "")})
-            used.add((home or "", name))
-            triggers.append(_trigger(home, log, one, name, operation))
-        compiled.append(Compiled(home, table, tuple(triggers), {}, frozenset()))
-    return compiled
+def trigger_texts(
+    home: str | None, log: LogTable, triggers: TableTriggers, _declared: Sequence[TableTriggers]
+) -> Iterator[tuple[str, Callable[[str, str], str]]]:
+    """What ``MarkedTriggers.texts`` gives. Raises TriggerError for a trigger that Oracle does not take."""
+    for letter, operation in OPERATIONS.items():
+        yield letter, partial(_trigger, home, log, triggers, operation)
 
 
-def _free_name(table: str, letter: str, used: Collection[str]) -> str:
-    return first_free(lambda number: own_name(f"tgr_{{}}_{letter}_{number}", table), used.__contains__)
-
-
-def marker_of(log: LogTable, digest: str) -> str:
-    """The comment in the source of a trigger: whose it is, and the hash of what was compiled."""
-    return f"eventlog sha256:{digest} log {qualified(log.schema, log.name)}"
-
-
-_NO_DIGEST: Final = "0" * 64
-
-
-def _trigger(home: str | None, log: LogTable, triggers: TableTriggers, name: str, operation: str) -> CompiledTrigger:
-    render_one = _class_trigger if isinstance(triggers, ClassTriggers) else _child_trigger
-
-    def rendered(marker: str) -> str:
-        return render_one(home, log, triggers, name, operation, marker)  # type: ignore[arg-type]
-
-    statement, digest = marked(rendered, lambda digest: marker_of(log, digest), blank=_NO_DIGEST)
-    if len(statement.encode()) > MAX_SOURCE:
+def _trigger(home: str | None, log: LogTable, triggers: TableTriggers, operation: str, name: str, marker: str) -> str:
+    if isinstance(triggers, ClassTriggers):
+        text = _class_trigger(home, log, triggers, name, operation, marker)
+    else:
+        text = _child_trigger(home, log, triggers, name, operation, marker)
+    if len(text.encode()) > MAX_SOURCE:
         raise TriggerError(
             f"watch {triggers.class_name}: the trigger for {operation} of {triggers.table.name} has "
-            f"{len(statement.encode())} bytes, and Oracle takes {MAX_SOURCE}: leave columns out with exclude, or use "
+            f"{len(text.encode())} bytes, and Oracle takes {MAX_SOURCE}: leave columns out with exclude, or use "
             "style = row_query_back"
         )
-    return CompiledTrigger(name, operation, statement, digest)
+    return text
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------------

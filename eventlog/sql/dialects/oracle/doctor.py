@@ -13,8 +13,8 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.sql.dialects.oracle.session import call, current_user, error_code, fetch, may_run
-from eventlog.sql.dialects.oracle.text import own_name, qualified
-from eventlog.sql.dialects.oracle.triggers import OracleTriggers, all_triggers
+from eventlog.sql.dialects.oracle.text import qualified
+from eventlog.sql.dialects.oracle.triggers import OracleTriggers
 from eventlog.sql.doctor.facts import AnswerFunction, LogTrigger, Numbering, Orphan, Unreadable
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
@@ -25,7 +25,7 @@ from eventlog.sql.text import literal
 
 def numberings(conn: Connection, log: LogTable) -> list[Numbering]:
     """The sequence that gives record_ids, if it is the one that `eventlog db upgrade` makes (spec/triggers.md 7)."""
-    names = {"owner": log.schema, "name": own_name("seq_{}_1", log.name)}
+    names = {"owner": log.schema, "name": log.own_name("seq_{}_1")}
     answer = []
     for owner, name, cache, step, cycles, ordered, of_session in fetch(
         conn, statements(__package__, "doctor.sql")["numberings"], names
@@ -77,7 +77,7 @@ def _installed_triggers(conn: Connection, log: LogTable) -> Iterator[LogTrigger]
 
 def _orphans(conn: Connection) -> Iterator[Orphan]:
     """Triggers of ours whose log is gone."""
-    for trigger in all_triggers(conn):
+    for trigger in OracleTriggers().all_triggers(conn):
         if trigger.log is not None and not may_run(conn, f"SELECT 1 FROM {trigger.log} WHERE 1 = 0"):  # noqa: S608 - quoted
             mend = f"DROP TRIGGER {qualified(trigger.schema, trigger.name)}"
             yield Orphan(".".join(trigger.table), trigger.name, trigger.log, mend)
@@ -85,7 +85,7 @@ def _orphans(conn: Connection) -> Iterator[Orphan]:
 
 def _without_triggers(conn: Connection, schema: str, tables: Sequence[str], **_: Any) -> Iterator[tuple[str]]:
     """Those of the tables that have no trigger at all."""
-    watched = {trigger.table for trigger in all_triggers(conn)}
+    watched = {trigger.table for trigger in OracleTriggers().all_triggers(conn)}
     for table in tables:
         if (schema, table) not in watched:
             yield (table,)

@@ -244,7 +244,7 @@ def _moment(digits: str, has_fraction: bool) -> str:
 
 def keys_statement(walk: Walk, condition: str) -> str:
     """The statement that reads the next keys."""
-    key, refs = walk.cls.key, references(walk)
+    key, refs = walk.cls.key, walk_key(walk)
     texts = ", ".join(
         f"{selected(column, ref, is_key=True)} AS t{i}" for i, (column, ref) in enumerate(zip(key, refs, strict=True))
     )
@@ -258,7 +258,7 @@ def keys_statement(walk: Walk, condition: str) -> str:
     )
 
 
-def references(walk: Walk) -> list[str]:
+def walk_key(walk: Walk) -> list[str]:
     """SQL of the key columns."""
     return [f"p.{quote_identifier(column.name)}" for column in walk.cls.key]
 
@@ -266,7 +266,7 @@ def references(walk: Walk) -> list[str]:
 def _ordered(walk: Walk) -> list[str]:
     return [
         key_value(column, ref) if by_text(column) else ref
-        for column, ref in zip(walk.cls.key, references(walk), strict=True)
+        for column, ref in zip(walk.cls.key, walk_key(walk), strict=True)
     ]
 
 

@@ -232,14 +232,6 @@ def try_lock(conn: Connection, log: LogTable) -> bool:
     return has_it
 
 
-def is_locked(conn: Connection, log: LogTable) -> bool:
-    """Whether any session has the log. Takes it for a moment: a publisher that starts just then is to start again."""
-    if holds_lock(conn, log) or not try_lock(conn, log):
-        return True
-    unlock(conn, log)
-    return False
-
-
 def holds_lock(conn: Connection, log: LogTable) -> bool:
     """Whether this session has the log."""
     beside = conn.connection.info.get(_BESIDE)

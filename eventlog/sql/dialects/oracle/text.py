@@ -15,7 +15,7 @@ from eventlog.core.values import Kind
 from eventlog.errors import ConfigError
 from eventlog.sql import text
 from eventlog.sql.dialects.oracle.types import Family, family
-from eventlog.sql.log_table import LogTable, named_after
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.text import key_parts, literal
 
 MAX_IDENTIFIER: Final = 128
@@ -55,25 +55,25 @@ def qualified(schema: str | None, name: str) -> str:
     return text.qualified(schema, name, quote_identifier)
 
 
-def own_name(pattern: str, name: str) -> str:
-    """Our name after ``pattern``, such as ``proc_{}_quote`` (spec/triggers.md 9), in upper case if ``name`` is."""
-    return named_after(pattern, name, MAX_IDENTIFIER, upper=True)
+QUOTE_FUNCTION: Final = "proc_{}_quote"
+BASE64_FUNCTION: Final = "proc_{}_base64"
+"""The names of the functions of a log (``LogTable.own_name``)."""
 
 
 def quote_function(log: LogTable, home: str | None = None) -> str:
     """SQL name of the function that quotes a text in a key, as it is called from the schema ``home``."""
-    return _function("proc_{}_quote", log, home)
+    return _function(QUOTE_FUNCTION, log, home)
 
 
 def base64_function(log: LogTable, home: str | None = None) -> str:
     """SQL name of the function that gives the base64 of a RAW, as it is called from the schema ``home``."""
-    return _function("proc_{}_base64", log, home)
+    return _function(BASE64_FUNCTION, log, home)
 
 
 def _function(pattern: str, log: LogTable, home: str | None) -> str:
     # Without the schema where it is the caller's: in EVENTLOG.PROC_EVENTLOG_QUOTE, PL/SQL takes EVENTLOG for the table
     # of that name, and not for the schema (PLS-00302).
-    return qualified(log.schema if log.schema != home else None, own_name(pattern, log.name))
+    return qualified(log.schema if log.schema != home else None, log.own_name(pattern))
 
 
 def joined(separator: str, parts: Iterable[str]) -> str:

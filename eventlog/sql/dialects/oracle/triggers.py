@@ -7,7 +7,7 @@ hand shows by comparing the rest of the source.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
@@ -15,16 +15,23 @@ from typing import Final
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.errors import DatabaseError, LogTableError
-from eventlog.sql.dialects.oracle.compile import compile_triggers
-from eventlog.sql.dialects.oracle.ddl import create_functions, number_sequence, run
+from eventlog.errors import DatabaseError
+from eventlog.sql.dialects.oracle.compile import OPERATIONS, trigger_texts
 from eventlog.sql.dialects.oracle.script import PROLOGUE, ddl_lock_timeout, drop_trigger, terminated
 from eventlog.sql.dialects.oracle.session import current_user, error_code, fetch
-from eventlog.sql.dialects.oracle.text import base64_function, own_name, qualified, quote_function, quote_identifier
+from eventlog.sql.dialects.oracle.tables import create_functions, number_sequence, run
+from eventlog.sql.dialects.oracle.text import (
+    BASE64_FUNCTION,
+    QUOTE_FUNCTION,
+    base64_function,
+    qualified,
+    quote_function,
+    quote_identifier,
+)
 from eventlog.sql.dialects.oracle.types import Family, family
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import run_as_it_stands, statements
-from eventlog.sql.triggers.base import MarkedTriggers
+from eventlog.sql.triggers.base import MarkedTriggers, missing_log
 from eventlog.sql.triggers.compare import (
     Compiled,
     CompiledTrigger,
@@ -32,11 +39,12 @@ from eventlog.sql.triggers.compare import (
     StoredTrigger,
     TableName,
     behind_marker,
-    by_place,
     by_table,
 )
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers
 from eventlog.sql.triggers.plan import Action, InstalledTrigger, TriggerPlan
+
+_SQL: Final = statements(__package__, "installed.sql")
 
 _BUSY: Final = frozenset({54, 4021})
 """Resource busy; time-out while waiting to lock an object."""
@@ -46,26 +54,40 @@ class OracleTriggers(MarkedTriggers):
     """Oracle commits every statement of a plan: what is done before an error stays, and a new plan goes on."""
 
     replaces = True
+    blank_digest = "0" * 64
+    texts = staticmethod(trigger_texts)
     script_head = (*PROLOGUE, "")
     script_end = ()
 
     def find_log(self, conn: Connection, log: LogTable) -> LogTable:
-        rows = fetch(conn, statements(__package__, "installed.sql")["log"], {"owner": log.schema, "name": log.name})
+        rows = fetch(conn, _SQL["log"], {"owner": log.schema, "name": log.name})
         if not rows:
-            raise LogTableError(f"the log {log} is missing: run `eventlog db upgrade` first")
+            raise missing_log(log)
         return replace(log, schema=rows[0][0], name=rows[0][1])
 
-    def read_installed(self, conn: Connection, log: LogTable) -> Installed:
-        return by_place(all_triggers(conn), qualified(log.schema, log.name))
-
-    def compile_declared(
-        self,
-        schema: str | None,
-        log: LogTable,
-        declared: Sequence[TableTriggers],
-        taken: Collection[TableName] = (),
-    ) -> list[Compiled]:
-        return compile_triggers(schema, log, declared, taken)
+    def all_triggers(self, conn: Connection) -> list[StoredTrigger]:
+        sources: defaultdict[TableName, str] = defaultdict(str)
+        for schema, name, type_, line in fetch(conn, _SQL["sources"]):
+            if type_ == "TRIGGER":
+                sources[schema, name] += line or ""
+        rows = fetch(conn, _SQL["triggers"])
+        follows: defaultdict[TableName, set[TableName]] = defaultdict(set)
+        for schema, name, other_schema, other in fetch(conn, _SQL["ordering"]):
+            follows[schema, name].add((other_schema, other))
+        return [
+            StoredTrigger(
+                schema,
+                name,
+                table=(owner, table),
+                text=sources.get((schema, name), ""),
+                is_enabled=status == "ENABLED",
+                is_valid=validity == "VALID",
+                type=type_,
+                event=event,
+                follows=frozenset(follows.get((schema, name), ())),
+            )
+            for schema, name, owner, table, type_, event, status, validity in rows
+        ]
 
     def drop_trigger(self, schema: str | None, name: str) -> str:
         return drop_trigger(schema, name)
@@ -92,8 +114,8 @@ class OracleTriggers(MarkedTriggers):
 
     def first_actions(self, conn: Connection, log: LogTable) -> list[Action]:
         # A log that somebody else made has no functions.
-        names = {"quote": own_name("proc_{}_quote", log.name), "base64": own_name("proc_{}_base64", log.name)}
-        rows = fetch(conn, statements(__package__, "installed.sql")["functions"], {"owner": log.schema, **names})
+        names = {"quote": log.own_name(QUOTE_FUNCTION), "base64": log.own_name(BASE64_FUNCTION)}
+        rows = fetch(conn, _SQL["functions"], {"owner": log.schema, **names})
         if {row[0] for row in rows} >= set(names.values()):
             return []
         return [Action("create", str(log), "its functions are missing", tuple(create_functions(log)))]
@@ -101,10 +123,10 @@ class OracleTriggers(MarkedTriggers):
     def warnings(
         self, log: LogTable, declared: Sequence[TableTriggers], compiled: Sequence[Compiled], installed: Installed
     ) -> Iterable[str]:
-        for triggers, made in zip(declared, compiled, strict=True):
+        for triggers, sql in zip(declared, compiled, strict=True):
             yield from _deferrable(triggers)
             yield from _always(triggers)
-            yield from _grants(log, made)
+            yield from _grants(log, sql)
         for of_table in by_table(compiled):
             yield from _order([trigger for one in of_table for trigger in one.triggers], of_table[0], installed)
 
@@ -162,35 +184,9 @@ class OracleTriggers(MarkedTriggers):
         return [one._replace(trigger_sql=f"CREATE OR REPLACE {one.trigger_sql}") for one in triggers]
 
 
-def all_triggers(conn: Connection) -> list[StoredTrigger]:
-    """The triggers of all tables, in the order of tables and names; the text of ours among them."""
-    sources: defaultdict[TableName, str] = defaultdict(str)
-    for schema, name, type_, line in fetch(conn, statements(__package__, "installed.sql")["sources"]):
-        if type_ == "TRIGGER":
-            sources[schema, name] += line or ""
-    rows = fetch(conn, statements(__package__, "installed.sql")["triggers"])
-    follows: defaultdict[TableName, set[TableName]] = defaultdict(set)
-    for schema, name, other_schema, other in fetch(conn, statements(__package__, "installed.sql")["ordering"]):
-        follows[schema, name].add((other_schema, other))
-    return [
-        StoredTrigger(
-            schema,
-            name,
-            table=(owner, table),
-            text=sources.get((schema, name), ""),
-            is_enabled=status == "ENABLED",
-            is_valid=validity == "VALID",
-            type=type_,
-            event=event,
-            follows=frozenset(follows.get((schema, name), ())),
-        )
-        for schema, name, owner, table, type_, event, status, validity in rows
-    ]
-
-
 def shows_triggers(conn: Connection, schema: str) -> bool:
     """Whether this session is shown the triggers on a schema's tables: where it is not, none of them is missing."""
-    return bool(fetch(conn, statements(__package__, "installed.sql")["sees_triggers"], {"owner": schema}))
+    return bool(fetch(conn, _SQL["sees_triggers"], {"owner": schema}))
 
 
 # --- what people should know of declared triggers (spec/triggers.md 1, 7) ---------------------------------------------
@@ -220,7 +216,7 @@ def _order(ours: Sequence[CompiledTrigger], compiled: Compiled, installed: Insta
         before = [
             qualified(compiled.schema if compiled.schema != trigger.schema else None, one.name)
             for one in ours
-            if one.operation in trigger.event and (compiled.schema or "", one.name) not in trigger.follows
+            if OPERATIONS[one.operation] in trigger.event and (compiled.schema or "", one.name) not in trigger.follows
         ]
         if before:
             yield (

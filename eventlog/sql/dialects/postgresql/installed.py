@@ -16,11 +16,11 @@ from typing import Any, Final, cast
 from sqlalchemy import Connection, Row, TextClause, text
 
 from eventlog.core.catalog import Database
-from eventlog.errors import LogTableError
 from eventlog.sql.dialects.postgresql.text import QUOTE_FUNCTION
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
 from eventlog.sql.text import qualified
+from eventlog.sql.triggers.base import missing_log
 from eventlog.sql.triggers.compare import TableName
 
 MARKER: Final = re.compile(r"eventlog sha256:[0-9a-f]{64} (?=log |columns \{)")
@@ -100,7 +100,7 @@ def find_log(conn: Connection, log: LogTable) -> LogTable:
     """The log as it is there. Raises LogTableError if it is not."""
     row = _log_row(conn, log)
     if row is None:
-        raise LogTableError(f"the log {log} is missing: run `eventlog db upgrade` first")
+        raise missing_log(log)
     return replace(log, schema=row.schema, name=row.name)
 
 

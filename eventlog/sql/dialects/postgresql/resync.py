@@ -49,7 +49,7 @@ def batch_statement(walk: Walk, condition: str, words: Mapping[str, str]) -> str
     """The statement that writes the next objects for which a condition holds. ``words``: those of ``log_sql``."""
     by_value = _by_value(walk.cls)
     places = [f"k{i}" for i in range(len(walk.cls.key))]
-    key_refs = references(walk.cls)
+    key_refs = _key_refs(walk)
     return _TEMPLATES.render(
         "resync.sql.j2",
         **words,
@@ -57,25 +57,20 @@ def batch_statement(walk: Walk, condition: str, words: Mapping[str, str]) -> str
         is_view=walk.cls.is_view,
         key=key_refs,
         key_text=_key_text(walk, [f"batch.{place}" for place in places] if by_value else key_refs),
-        relation=rows_of(walk),
+        relation=walk_rows(walk),
         condition=condition,
         order=", ".join(places),
     )
 
 
-def rows_of(walk: Walk) -> str:
+def walk_rows(walk: Walk) -> str:
     """SQL of the relation that is walked."""
     return _escaped(relation(walk.schema, walk.cls.table))
 
 
-def references(cls: ObjectClass) -> list[str]:
-    """SQL of the key columns."""
-    return [_escaped(quote_identifier(column.name)) for column in cls.key]
-
-
 def behind(walk: Walk) -> str:
     """SQL: the row's key comes after the position, whose values are bound."""
-    refs = references(walk.cls)
+    refs = _key_refs(walk)
     if not _by_value(walk.cls):
         return f'({_key_text(walk, refs)}) COLLATE pg_catalog."C" OPERATOR(pg_catalog.>) %(position)s::text'
     values = ", ".join(_value(column, f"%(k{i})s::text") for i, column in enumerate(walk.cls.key))
@@ -89,6 +84,10 @@ def position_binds(cls: ObjectClass, position: str | None) -> dict[str, object]:
     if not _by_value(cls):
         return {"position": position}
     return {f"k{i}": part.value for i, part in enumerate(table_key.parse(position))}
+
+
+def _key_refs(walk: Walk) -> list[str]:
+    return [_escaped(quote_identifier(column.name)) for column in walk.cls.key]
 
 
 def _by_value(cls: ObjectClass) -> bool:

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Mapping
+from typing import ClassVar, Final
 
 import sqlalchemy as sa
-from sqlalchemy import URL, Connection
+from sqlalchemy import Connection
 
+from eventlog.core.catalog import ObjectClass
 from eventlog.core.values import ColumnType
 from eventlog.model import LogRow
-from eventlog.sql.bulk import Part
-from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.sqlite import doctor, query_back, session, text
 from eventlog.sql.dialects.sqlite import reflect as reflection
 from eventlog.sql.dialects.sqlite.text import MAX_IDENTIFIER, UTC_NOW, instant, key_text, strftime
 from eventlog.sql.dialects.sqlite.triggers import SQLiteTriggers
+from eventlog.sql.dialects.stepwise import StepwiseDialect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import fetch, statements
 from eventlog.sql.windows import Ranges, Walk
 
-if TYPE_CHECKING:
-    import pyarrow as pa
 
-
-class SQLite(Dialect):
+class SQLite(StepwiseDialect):
     """SQLite by the driver of Python's library."""
 
     name = "sqlite"
@@ -80,43 +76,27 @@ class SQLite(Dialect):
     # A class is walked by its key's values; a view, whose rows may have one key, by the canonical text itself.
 
     def keys_behind(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> list[str]:
-        refs = [self.quote(column.name) for column in walk.cls.key]
-        order = "1" if walk.cls.is_view else ", ".join(refs)
-        distinct = "DISTINCT " if walk.cls.is_view else ""
-        condition, values = self._condition(walk, refs, position)
+        refs = self.walk_key(walk)
+        distinct, order = ("DISTINCT ", "1") if walk.cls.is_view else ("", ", ".join(refs))
         statement = (
-            f"SELECT {distinct}{key_text(walk.cls.key, refs)} FROM {self.quote(walk.cls.name)}"  # noqa: S608 - quoted
-            f" WHERE {condition} ORDER BY {order} LIMIT :limit"
+            f"SELECT {distinct}{key_text(walk.cls.key, refs)} FROM {self.walk_rows(walk)}"  # noqa: S608 - quoted
+            f" WHERE {self.walk_condition(walk, goes_on=position is not None)} ORDER BY {order} LIMIT :limit"
         )
-        return [key for (key,) in fetch(conn, statement, {**values, "limit": limit})]
+        return [key for (key,) in fetch(conn, statement, {**self.position_binds(walk.cls, position), "limit": limit})]
 
-    def estimate(self, conn: Connection, walk: Walk, position: str | None) -> int:
-        condition, values = self._condition(walk, [self.quote(column.name) for column in walk.cls.key], position)
-        statement = f"SELECT count(*) FROM {self.quote(walk.cls.name)} WHERE {condition}"  # noqa: S608 - the operator's
-        ((rows,),) = fetch(conn, statement, values)
-        return int(rows)
+    def behind(self, walk: Walk) -> str:
+        return (
+            f"{key_text(walk.cls.key, self.walk_key(walk))} > :position" if walk.cls.is_view else super().behind(walk)
+        )
 
-    def _condition(self, walk: Walk, refs: Sequence[str], position: str | None) -> tuple[str, Mapping[str, object]]:
-        if position is None:
-            return self.walk_condition(walk, refs, None), {}
-        if walk.cls.is_view:
-            behind = f"{key_text(walk.cls.key, refs)} > :position"
-            return self.walk_condition(walk, refs, behind), {"position": position}
-        binds = self.position_binds(walk.cls, position)
-        behind = f"({', '.join(refs)}) > ({', '.join(f':{bind}' for bind in binds)})"
-        return self.walk_condition(walk, refs, behind), binds
+    def position_binds(self, cls: ObjectClass, position: str | None) -> Mapping[str, object]:
+        return {"position": position} if cls.is_view and position is not None else super().position_binds(cls, position)
 
     def missing_resync_rights(self, conn: Connection, log: LogTable, resumable: bool) -> list[str]:
         return self.missing_rights(conn, log, False)
 
     def session_id(self, conn: Connection) -> str:
         return f"{os.getpid()}-{id(conn.connection.dbapi_connection)}"
-
-    def current_user(self, conn: Connection) -> str:
-        return ""  # no users: triggers log none as perpetrator
-
-    def local_time(self, conn: Connection) -> datetime:
-        return datetime.now()
 
     def log_field(self, field: str, column: str, column_type: ColumnType | None) -> str:
         if field == "record_id":
@@ -125,7 +105,7 @@ class SQLite(Dialect):
             return f"CASE typeof({column}) WHEN 'integer' THEN {column} WHEN 'null' THEN NULL ELSE 0 END"
         return f"CAST({column} AS TEXT)"
 
-    def log_times(self, column: str, column_type: ColumnType | None, now: str) -> Mapping[str, str]:
+    def log_times(self, column: str, now: str, *, is_zoned: bool) -> Mapping[str, str]:
         return {
             "now": now,
             "new_time": UTC_NOW,
@@ -158,18 +138,8 @@ class SQLite(Dialect):
         conn.exec_driver_sql(f"DELETE FROM {table}")  # noqa: S608 - quoted identifiers
         return int(number)
 
-    def read_part(
-        self, url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
-    ) -> Iterator[pa.RecordBatch]:
-        columns = dict(zip(LogRow._fields, map(self.quote, log.columns), strict=True))
-        selected = {field: self.log_field(field, columns[field], None) for field in fields}
-        selected |= {"event_time": strftime(columns["event_time"]), "status": f"rtrim({columns['status']}, ' ')"}
-        statement = (
-            f"SELECT {', '.join(selected[field] for field in fields)} FROM {self.quote(log.name)}"  # noqa: S608 - quoted
-            f" WHERE {self.has_status(log, status)} AND {columns['record_id']} BETWEEN {part.first:d} AND {part.last:d}"
-            f" ORDER BY {columns['record_id']}"
-        )
-        return session.read_part(url, snapshot, statement, fields)
+    def part_field(self, field: str, column: str, column_type: ColumnType | None) -> str:
+        return strftime(column) if field == "event_time" else super().part_field(field, column, column_type)
 
     def is_letter(self, column: str) -> str:
         return f"{self.quote(column)} GLOB '[A-Za-z]'"

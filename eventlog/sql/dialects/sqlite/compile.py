@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
 from eventlog.errors import TriggerError
 from eventlog.model import EventType
-from eventlog.sql.dialects.sqlite.text import MAX_IDENTIFIER, UTC_NOW, is_changed, is_one_spelling, key_text, value_text
+from eventlog.sql.dialects.sqlite.text import UTC_NOW, is_changed, is_one_spelling, key_text, value_text
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.text import field, fields, literal, quote_identifier
-from eventlog.sql.triggers.compare import Compiled, CompiledTrigger, marked
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
-from eventlog.sql.triggers.plan import free_name, one_line
 from eventlog.sql.triggers.templates import Templates
 
 _QUERIED_BACK: Final[Mapping[EventType, EventType]] = {
@@ -31,55 +29,37 @@ _QUERIED_BACK: Final[Mapping[EventType, EventType]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A trigger without its name: which operation fires it, on what condition, and what it does."""
-
-    operation: str
-    when: str
-    condition: str
-    body: str
+_Body = tuple[str, str, str, str]
+"""A trigger without its name: its operation, which statement fires it, on what condition, and what it does."""
 
 
-def compile_triggers(log: LogTable, declared: Sequence[TableTriggers], taken: Iterable[str] = ()) -> list[Compiled]:
-    """What is declared, as SQL, in its order. ``taken``: names of triggers that are not ours.
-
-    Raises TriggerError for a capture that SQLite does not have.
-    """
-    used = {name.lower() for name in taken}
-    compiled = []
-    for one in declared:
-        if one.capture != "row":
-            raise TriggerError(
-                f"watch {one.class_name}: SQLite has no triggers that see a whole statement; use capture = row"
-            )
-        table, columns = one.table.name, one.columns_told()
-        parts = _class_parts(log, one, declared) if isinstance(one, ClassTriggers) else _child_parts(log, one)
-        triggers = []
-        for part in parts:
-            name = free_name(f"tgr_{table}_{part.operation}", MAX_IDENTIFIER, lambda name: name.lower() in used)
-            used.add(name.lower())
-            triggers.append(_trigger(log, table, name, part, columns))
-        present = frozenset(column.name for column in one.table.columns)
-        compiled.append(Compiled(None, table, tuple(triggers), columns, present))
-    return compiled
+def trigger_texts(
+    _home: str | None, log: LogTable, triggers: TableTriggers, declared: Sequence[TableTriggers]
+) -> Iterator[tuple[str, Callable[[str, str], str]]]:
+    """What ``MarkedTriggers.texts`` gives. Raises TriggerError for a capture that SQLite does not have."""
+    if triggers.capture != "row":
+        raise TriggerError(
+            f"watch {triggers.class_name}: SQLite has no triggers that see a whole statement; use capture = row"
+        )
+    if isinstance(triggers, ClassTriggers):
+        bodies = _class_bodies(log, triggers, declared)
+    else:
+        bodies = _child_bodies(log, triggers)
+    for operation, when, condition, body in bodies:
+        yield operation, partial(_trigger, triggers, when, condition, body)
 
 
-def _trigger(log: LogTable, table: str, name: str, part: _Part, columns: Mapping[str, str]) -> CompiledTrigger:
-    def text(marker: str) -> str:
-        return _render(
-            "trigger.sql.j2",
-            name=name,
-            table=table,
-            when=part.when,
-            condition=part.condition,
-            body=part.body,
-            marker=marker,
-            columns=json.dumps(columns, ensure_ascii=False),
-        ).rstrip()
-
-    statement, digest = marked(text, lambda digest: f"eventlog sha256:{digest} log {log_in_marker(log)}")
-    return CompiledTrigger(name, part.operation, statement, digest)
+def _trigger(triggers: TableTriggers, when: str, condition: str, body: str, name: str, marker: str) -> str:
+    return _render(
+        "trigger.sql.j2",
+        name=name,
+        table=triggers.table.name,
+        when=when,
+        condition=condition,
+        body=body,
+        marker=marker,
+        columns=json.dumps(triggers.columns_told(), ensure_ascii=False),
+    ).rstrip()
 
 
 def columns_of(statement: str) -> dict[str, str]:
@@ -88,15 +68,10 @@ def columns_of(statement: str) -> dict[str, str]:
     return dict(json.loads(line[1])) if line else {}
 
 
-def log_in_marker(log: LogTable) -> str:
-    """The log as the markers of its triggers name it, in one line."""
-    return one_line(quote_identifier(log.name))
-
-
 # --- bodies -----------------------------------------------------------------------------------------------------------
 
 
-def _class_parts(log: LogTable, triggers: ClassTriggers, declared: Sequence[TableTriggers]) -> list[_Part]:
+def _class_bodies(log: LogTable, triggers: ClassTriggers, declared: Sequence[TableTriggers]) -> Iterator[_Body]:
     key = triggers.log_key
     old, new = fields("OLD", triggers.key), fields("NEW", triggers.key)
     rekeyed = " OR ".join(map(is_changed, old, new))
@@ -127,16 +102,15 @@ def _class_parts(log: LogTable, triggers: ClassTriggers, declared: Sequence[Tabl
             children=[child.attribute for child in following(triggers, declared)],
         )
 
-    parts = [_Part("i", "AFTER INSERT", _all_there(new), body("insert"))]
+    yield "i", "AFTER INSERT", _all_there(new), body("insert")
     if changed:
         condition = f"NOT ({rekeyed}) AND {_all_there(new)} AND ({' OR '.join(changed)})"
-        parts.append(_Part("u", "AFTER UPDATE", condition, body("update")))
-    parts.append(_Part("u", "AFTER UPDATE", rekeyed, body("rekey")))
-    parts.append(_Part("d", "AFTER DELETE", _all_there(old), body("delete")))
-    return parts
+        yield "u", "AFTER UPDATE", condition, body("update")
+    yield "u", "AFTER UPDATE", rekeyed, body("rekey")
+    yield "d", "AFTER DELETE", _all_there(old), body("delete")
 
 
-def _child_parts(log: LogTable, triggers: ChildTriggers) -> list[_Part]:
+def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
     is_one = triggers.is_spelled_alike(is_one_spelling)
     owner = quote_identifier(triggers.owner.name)
     owner_key = key_text(triggers.log_key, fields("o", triggers.key))
@@ -183,17 +157,11 @@ def _child_parts(log: LogTable, triggers: ChildTriggers) -> list[_Part]:
             new_is_value=is_value("NEW"),
         )
 
-    return [
-        _Part("i", "AFTER INSERT", is_value("NEW"), body("insert")),
-        _Part(
-            "u",
-            "AFTER UPDATE",
-            f"NOT ({moved}) AND {_all_there(refs('NEW'))} AND {value_changed}",
-            body("update"),
-        ),
-        _Part("u", "AFTER UPDATE", moved, body("move")),
-        _Part("d", "AFTER DELETE", is_value("OLD"), body("delete")),
-    ]
+    stays = f"NOT ({moved}) AND {_all_there(refs('NEW'))}"
+    yield "i", "AFTER INSERT", is_value("NEW"), body("insert")
+    yield "u", "AFTER UPDATE", f"{stays} AND {value_changed}", body("update")
+    yield "u", "AFTER UPDATE", moved, body("move")
+    yield "d", "AFTER DELETE", is_value("OLD"), body("delete")
 
 
 def _of(column: Column, event_type: EventType) -> EventType:

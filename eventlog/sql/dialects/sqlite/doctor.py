@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from eventlog.sql.dialects.sqlite.session import file_of
-from eventlog.sql.dialects.sqlite.triggers import SQLiteTriggers, all_triggers
+from eventlog.sql.dialects.sqlite.triggers import SQLiteTriggers
 from eventlog.sql.doctor.facts import AnswerFunction, IndexColumn, LogTrigger, Orphan
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
@@ -38,14 +38,14 @@ def _installed_triggers(conn: Connection, log: LogTable) -> Iterator[LogTrigger]
 def _orphans(conn: Connection) -> Iterator[Orphan]:
     """Triggers of ours whose log is gone."""
     tables = {quote_identifier(row.name) for row in conn.exec_driver_sql(_SQL["tables"])}
-    for trigger in all_triggers(conn):
+    for trigger in SQLiteTriggers().all_triggers(conn):
         if trigger.log is not None and trigger.log not in tables:
             yield Orphan(trigger.table[1], trigger.name, trigger.log, f"DROP TRIGGER {quote_identifier(trigger.name)}")
 
 
 def _without_triggers(conn: Connection, tables: Sequence[str], **_: Any) -> list[tuple[str]]:
     """Those of the tables that have no trigger at all."""
-    with_triggers = {trigger.table[1] for trigger in all_triggers(conn)}
+    with_triggers = {trigger.table[1] for trigger in SQLiteTriggers().all_triggers(conn)}
     return [(table,) for table in tables if table not in with_triggers]
 
 

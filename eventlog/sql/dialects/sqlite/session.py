@@ -10,7 +10,6 @@ import errno
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -19,12 +18,11 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from sqlalchemy import URL, Connection
 
 from eventlog.errors import ConfigError, DatabaseError
-from eventlog.sql.bulk import arrow_batch
 from eventlog.sql.database import WRITES
 from eventlog.sql.log_table import LogTable
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 LEAST_VERSION: Final = (3, 38, 0)
 """Of the SQLite library: RETURNING, pragma_table_list, JSON functions."""
@@ -219,10 +217,9 @@ def _flock(file: IO[Any], *, shared: bool) -> bool:
 
 def _is_at(file: IO[Any], path: Path) -> bool:
     try:
-        there, own = path.stat(), os.fstat(file.fileno())
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:
         return False
-    return (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)
 
 
 def identity(conn: Connection, log: LogTable) -> str:
@@ -236,7 +233,6 @@ def identity(conn: Connection, log: LogTable) -> str:
 # in the order of commits, and no row at or below the highest one that was seen can come later. Nobody marks rows while
 # a job holds the log, so its parts, which end at that row, hold the same rows N for whoever reads them.
 
-_BATCH_ROWS: Final = 20_000
 _PREFIX: Final = "sqlite-schema-"
 
 
@@ -249,18 +245,3 @@ def join_snapshot(conn: Connection, snapshot: str) -> None:
     """Nothing to be done but to see that tables are still what they were. Raises DatabaseError if they are not."""
     if export_snapshot(conn) != snapshot:
         raise DatabaseError("the tables have changed since the job began: run the command again")
-
-
-def read_part(url: URL, snapshot: str | None, statement: str, fields: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of a statement, in one transaction of a connection of its own. Raises DatabaseError."""
-    # connection loads the dialects, of which this is one.
-    from eventlog.sql.connection import as_database_errors, connect
-
-    with connect(url).connect() as conn, as_database_errors(conn):
-        if snapshot is not None:
-            join_snapshot(conn, snapshot)
-        result = conn.exec_driver_sql(statement)
-        assert result.cursor is not None
-        while rows := result.cursor.fetchmany(_BATCH_ROWS):
-            yield arrow_batch(fields, rows)
-        result.close()

@@ -6,46 +6,43 @@ are compared. A transaction has the whole file for itself.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection
 
-from eventlog.errors import LogTableError, TriggerError
-from eventlog.sql.dialects.sqlite.compile import columns_of, compile_triggers, log_in_marker
+from eventlog.errors import TriggerError
+from eventlog.sql.dialects.sqlite.compile import columns_of, trigger_texts
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.text import quote_identifier
 from eventlog.sql.triggers.base import MarkedTriggers
-from eventlog.sql.triggers.compare import Compiled, Installed, StoredTrigger, TableName, by_place
+from eventlog.sql.triggers.compare import Compiled, Installed, StoredTrigger
 from eventlog.sql.triggers.declared import TableTriggers
+from eventlog.sql.triggers.plan import one_line
 
 
 class SQLiteTriggers(MarkedTriggers):
     """Triggers without functions, users and schemas."""
 
     script_head = ("-- sqlite3 -bail FILE < this script", "BEGIN IMMEDIATE;")
+    texts = staticmethod(trigger_texts)
 
-    def find_log(self, conn: Connection, log: LogTable) -> LogTable:
-        there = conn.exec_driver_sql(
-            "SELECT 1 FROM main.sqlite_schema WHERE type IN ('table', 'view') AND name = ?", (log.name,)
+    def all_triggers(self, conn: Connection) -> list[StoredTrigger]:
+        rows = conn.exec_driver_sql(
+            "SELECT tbl_name, name, sql FROM main.sqlite_schema WHERE type = 'trigger' ORDER BY tbl_name, name"
         )
-        if there.first() is None:
-            raise LogTableError(f"the log {log} is missing: run `eventlog db upgrade` first")
-        return log
+        return [StoredTrigger("", name, ("", table), sql) for table, name, sql in rows]
 
-    def read_installed(self, conn: Connection, log: LogTable) -> Installed:
-        return by_place(all_triggers(conn), log_in_marker(log))
+    def log_in_marker(self, log: LogTable) -> str:
+        return one_line(quote_identifier(log.name))
 
-    def compile_declared(
-        self,
-        schema: str | None,
-        log: LogTable,
-        declared: Sequence[TableTriggers],
-        taken: Collection[TableName] = (),
-    ) -> list[Compiled]:
-        return compile_triggers(log, declared, {name for _, name in taken})
+    def folded(self, name: str) -> str:
+        return name.lower()
 
     def drop_trigger(self, schema: str | None, name: str) -> str:
         return f"DROP TRIGGER {quote_identifier(name)}"
+
+    def columns_told(self, triggers: TableTriggers) -> Mapping[str, str]:
+        return triggers.columns_told()
 
     def columns_of(self, trigger: StoredTrigger) -> Mapping[str, str]:
         return columns_of(trigger.text)
@@ -75,11 +72,3 @@ class SQLiteTriggers(MarkedTriggers):
             "who made a change: SQLite has no users",
             "writes of a connection that has switched triggers off (SQLITE_DBCONFIG_ENABLE_TRIGGER)",
         )
-
-
-def all_triggers(conn: Connection) -> list[StoredTrigger]:
-    """The triggers of the file, in the order of tables and names."""
-    rows = conn.exec_driver_sql(
-        "SELECT tbl_name, name, sql FROM main.sqlite_schema WHERE type = 'trigger' ORDER BY tbl_name, name"
-    )
-    return [StoredTrigger("", name, ("", table), sql) for table, name, sql in rows]

@@ -16,7 +16,6 @@ from eventlog.sql.dialects.oracle.script import drop_trigger, made_by, unless
 from eventlog.sql.dialects.oracle.session import fetch
 from eventlog.sql.dialects.oracle.text import (
     base64_function,
-    own_name,
     qualified,
     quote_function,
     quote_identifier,
@@ -34,9 +33,12 @@ _INTEGER: Final[TypeEngine[Any]] = _number(38, 0)
 _DIGIT: Final[TypeEngine[Any]] = _number(1, 0)
 
 
+_NUMBERS: Final = "seq_{}_1"
+
+
 def number_sequence(log: LogTable) -> str:
     """SQL name of the sequence that gives record_ids."""
-    return qualified(log.schema, own_name("seq_{}_1", log.name))
+    return qualified(log.schema, log.own_name(_NUMBERS))
 
 
 def create_functions(log: LogTable) -> list[str]:
@@ -74,7 +76,7 @@ def record_id(log: LogTable, comment: str) -> sa.Column[Any]:
 
 def half_made(conn: Connection, log: LogTable) -> bool:
     """Whether a table of the log's name is there from a migration of ours that broke off: its sequence is there too."""
-    binds = {"owner": log.schema, "name": own_name("seq_{}_1", log.name)}
+    binds = {"owner": log.schema, "name": log.own_name(_NUMBERS)}
     return bool(fetch(conn, statements(__package__, "installed.sql")["sequence"], binds))
 
 
