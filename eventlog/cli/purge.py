@@ -20,7 +20,7 @@ from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.held import read_recorded
 from eventlog.publisher.open import find_log
 from eventlog.sql import purge as batches
-from eventlog.sql.purge import Batch
+from eventlog.sql.purge import Purged
 
 UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -61,8 +61,8 @@ def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: b
         report = Report(str(log), dry)
         if not dry:
             batches.check_rights(conn, dialect, log)
-        cutoff = batches.cutoff(conn, dialect, log, config.publisher.event_time_zone, limit)
-        report.cutoff = cutoff.event_time.isoformat(" ", "seconds")
+        event_time, error_time = batches.cutoff(conn, dialect, log, config.publisher.event_time_zone, limit)
+        report.cutoff = event_time.isoformat(" ", "seconds")
         first, last = batches.extent(conn, log) or (1, 0)
         conn.commit()
         if not dry:
@@ -71,16 +71,16 @@ def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: b
                 f"This removes from the log {log} all rows of status S and W {older}, and their error lines.", yes=yes
             )
 
-        def rows(after: int | None) -> Batch | None:
+        def rows(after: int | None) -> Purged | None:
             # Rows that came after the start are too new.
             after = first - 1 if after is None else after
             if after >= last:
                 return None
             in_flight = recorded_ids(read_recorded(conn, log).flights)
-            return batches.purge_rows(conn, log, after, size, cutoff.event_time, in_flight, dry=dry)
+            return batches.purge_rows(conn, log, after, size, event_time, in_flight, dry=dry)
 
-        def error_lines(after: int | None) -> Batch | None:
-            return batches.purge_errors(conn, log, after, size, cutoff, dry=dry)
+        def error_lines(after: int | None) -> Purged | None:
+            return batches.purge_errors(conn, log, after, size, event_time, error_time, dry=dry)
 
         with progress("Purge", last - first + 1, context.quiet or as_json, "record_ids") as advance:
             done = first - 1
@@ -103,7 +103,7 @@ def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: b
         )
 
 
-def each_batch(conn: Connection, take: Callable[[int | None], Batch | None], pause: float) -> Iterator[Batch]:
+def each_batch(conn: Connection, take: Callable[[int | None], Purged | None], pause: float) -> Iterator[Purged]:
     """The batches of ``take``, each committed, ``pause`` seconds apart. ``take`` gets where the batch before ended."""
     batch = take(None)
     while batch is not None:

@@ -277,11 +277,11 @@ def _deleted_writer(
     opened: Opened, line: Unfinished, report: Report, size: int, files: ExitStack
 ) -> tuple[WriteBatch, int]:
     """What writes a batch of deletes, and how many keys are still to be looked for. The log is read once, here."""
-    history = batches.history(opened.conn, opened.log, opened.catalog, opened.cls)
+    names, rows, since = batches.history(opened.conn, opened.log, opened.catalog, opened.cls)
     report.compared = 0
-    if history.rows:
-        report.known_since = history.since or "an unknown time"
-    keys = batches.known(opened.conn, opened.log, history.names, int(line.position or 0)) if history.rows else iter(())
+    if rows:
+        report.known_since = since or "an unknown time"
+    keys = batches.known(opened.conn, opened.log, names, int(line.position or 0)) if rows else iter(())
     total = 0
 
     def counted() -> Iterator[tuple[int, str]]:

@@ -55,10 +55,10 @@ class PositionTables(NamedTuple):
 
 def tables(name: str) -> PositionTables:
     """The table of this name (``schema.name`` or ``name``), and that of failures, ``<name>_error``."""
-    schema, own = split_name(name)
+    schema, table_name = split_name(name)
     metadata = sa.MetaData(schema=schema)
     position = sa.Table(
-        own,
+        table_name,
         metadata,
         sa.Column("source", sa.String(32), primary_key=True, comment="Format of the source"),
         sa.Column("token", sa.Text, comment="JSON: from where it is to be read again; null = from its beginning"),
@@ -67,7 +67,7 @@ def tables(name: str) -> PositionTables:
         comment="How far eventlog publish --from has come: all before it has been answered",
     )
     failures = sa.Table(
-        f"{own}_error",
+        f"{table_name}_error",
         metadata,
         sa.Column("source", sa.String(32), nullable=False, comment="Format of the source"),
         sa.Column("event_id", sa.String(255), nullable=False, comment="Of the event, or the place of the change"),
@@ -75,7 +75,8 @@ def tables(name: str) -> PositionTables:
         sa.Column("code", sa.String(64), nullable=False, comment="Why: receiver, or the code of an error"),
         sa.Column("message", sa.Text, nullable=False, comment="Why, for people"),
         sa.Column("content", sa.Text, comment="The event as XDS, or the change as JSON"),
-        comment=f"What of the source of {own} did not reach the receiver: one line a failure, never changed afterwards",
+        comment=f"What of the source of {table_name} did not reach the receiver: one line a failure, "
+        "never changed afterwards",
     )
     return PositionTables(position, failures)
 
@@ -153,24 +154,25 @@ def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TableP
     The table is locked against a second publisher until the block is left. Raises ConfigError, DatabaseError,
     AnotherPublisher.
     """
-    url, own = parse_url(url), tables(name)
+    url, source_tables = parse_url(url), tables(name)
+    position = source_tables.position
     dialect = for_url(url)
     dialect.prepare(url)
     engine = connect(url, secret=POSITION_SECRET)
     try:
         with engine.connect() as connection, as_database_errors(connection):
             will_write(connection)
-            for table in own:
+            for table in source_tables:
                 table.create(connection, checkfirst=True)
             connection.commit()
-            if not dialect.try_lock(connection, LogTable(own.position.schema, own.position.name, ())):
+            if not dialect.try_lock(connection, LogTable(position.schema, position.name, ())):
                 raise AnotherPublisher(
-                    f"the position in {own.position.fullname} is another publisher's, which runs; "
+                    f"the position in {position.fullname} is another publisher's, which runs; "
                     "stop it, or give this one another position_table"
                 )
             connection.commit()
             refuse_pooling(connection, dialect, describe(engine.url))
-            yield TablePosition(connection, own, source)
+            yield TablePosition(connection, source_tables, source)
     finally:
         engine.dispose()
 

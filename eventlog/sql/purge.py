@@ -25,26 +25,21 @@ REMOVED: Final = (Status.SUCCESS, Status.WARNING)
 """The letters of rows that are done for good."""
 
 
-class Cutoff(NamedTuple):
-    """What is older goes: ``event_time`` in the terms of the log's event_time, ``error_time`` in UTC."""
-
-    event_time: datetime
-    error_time: datetime
-
-
-class Batch(NamedTuple):
-    """The highest record_id that was looked at, how many lines were, and how many of them went (or would go)."""
+class Purged(NamedTuple):
+    """What one batch did: the highest record_id it looked at, how many lines, and how many of them went (or would)."""
 
     last: int
     looked_at: int
     removed: int
 
 
-def cutoff(conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str, age: timedelta) -> Cutoff:
-    """The moments before which lines are older than ``age``, by the database's clock."""
+def cutoff(
+    conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str, age: timedelta
+) -> tuple[datetime, datetime]:
+    """The moments before which rows and error lines are older than ``age``: in the terms of event_time, and in UTC."""
     here = datetime.fromisoformat(dialect.due_until(conn, log, event_time_zone))
     utc = conn.execute(sa.select(sa.literal_column(dialect.utc_now, sa.TIMESTAMP()))).scalar_one()
-    return Cutoff(_before(here, age), _before(utc, age))
+    return _before(here, age), _before(utc, age)
 
 
 def _before(now: datetime, age: timedelta) -> datetime:
@@ -78,7 +73,7 @@ def extent(conn: Connection, log: LogTable) -> tuple[int, int] | None:
 
 def purge_rows(
     conn: Connection, log: LogTable, after: int, size: int, older_than: datetime, kept: Collection[int], *, dry: bool
-) -> Batch | None:
+) -> Purged | None:
     """One batch of the log behind record_id ``after``; None at its end.
 
     Removes rows S and W whose event_time lies before ``older_than``, but for the record_ids ``kept``. ``dry``: counts
@@ -92,13 +87,23 @@ def purge_rows(
     old = [record_id.between(after + 1, last), *_is_old(log, older_than)]
     if spared := [one for one in kept if after < one <= last]:
         old.append(record_id.not_in(spared))
-    return Batch(last, number, _remove(conn, rows_of(log), old, dry))
+    return Purged(last, number, _remove(conn, rows_of(log), old, dry))
 
 
 def purge_errors(
-    conn: Connection, log: LogTable, after: int | None, size: int, older_than: Cutoff, *, dry: bool
-) -> Batch | None:
-    """The same of the error table, whose lines go when they are older and their rows are gone, or go as well."""
+    conn: Connection,
+    log: LogTable,
+    after: int | None,
+    size: int,
+    event_time: datetime,
+    error_time: datetime,
+    *,
+    dry: bool,
+) -> Purged | None:
+    """The same of the error table: a line goes that is older than ``error_time``, if its row is gone or goes as well.
+
+    A row goes that is older than ``event_time``.
+    """
     errors = _errors(log)
     record_id = errors.c.record_id
     behind = sa.true() if after is None else record_id > after
@@ -106,10 +111,10 @@ def purge_errors(
     if batch is None:
         return None
     number, last = batch
-    stays = sa.not_(sa.and_(*_is_old(log, older_than.event_time)))
+    stays = sa.not_(sa.and_(*_is_old(log, event_time)))
     row = sa.select(sa.literal(1)).select_from(rows_of(log)).where(column_of(log, "record_id") == record_id, stays)
-    old = [behind, record_id <= last, errors.c.error_time < older_than.error_time, ~sa.exists(row)]
-    return Batch(last, number, _remove(conn, errors, old, dry))
+    old = [behind, record_id <= last, errors.c.error_time < error_time, ~sa.exists(row)]
+    return Purged(last, number, _remove(conn, errors, old, dry))
 
 
 def _is_old(log: LogTable, older_than: datetime) -> list[sa.ColumnElement[bool]]:

@@ -75,20 +75,20 @@ def begin(conn: Connection, log: LogTable, selection: Selection, *, resume: bool
     Raises ConfigError if there is one without ``resume`` (``restart`` gives it up), or none to resume.
     """
     table = _table(log)
-    there = find(conn, log, selection)
+    line = find(conn, log, selection)
     if resume:
-        if there is None:
+        if line is None:
             raise ConfigError(_nothing_to_resume(conn, log, selection))
-        return there
-    if there is not None:
+        return line
+    if line is not None:
         if not restart:
             raise ConfigError(
-                f"a resync of {selection.class_name} ({selection}) is not finished: {there.rows} rows are written, "
-                f"{_place(there.position)}; --resume goes on from there, --restart begins again"
+                f"a resync of {selection.class_name} ({selection}) is not finished: {line.rows} rows are written, "
+                f"{_place(line.position)}; --resume goes on from there, --restart begins again"
             )
         conn.execute(sa.delete(table).where(_is(log, selection)))
-    line = {"digest": selection.digest, "class_name": selection.class_name, "selection": str(selection)}
-    conn.execute(sa.insert(table).values(**line, rows_written=0))
+    values = {"digest": selection.digest, "class_name": selection.class_name, "selection": str(selection)}
+    conn.execute(sa.insert(table).values(**values, rows_written=0))
     return Unfinished(str(selection), None, 0)
 
 
@@ -119,21 +119,18 @@ def existing(
     conn: Connection, dialect: Dialect, schema: str | None, cls: ObjectClass, keys: Iterable[str]
 ) -> tuple[list[str], list[str]]:
     """Of these canonical keys those that have an object and those that have none, in their order, each once."""
-    asked = list(dict.fromkeys(keys))
-    rows = dialect.query_back(conn, schema, cls, asked, ()) if asked else {}
-    return [key for key in asked if key in rows], [key for key in asked if key not in rows]
+    distinct = list(dict.fromkeys(keys))
+    rows = dialect.query_back(conn, schema, cls, distinct, ()) if distinct else {}
+    return [key for key in distinct if key in rows], [key for key in distinct if key not in rows]
 
 
-class History(NamedTuple):
-    """What a log has of a class: the ``names`` it goes by there, and the earliest event_time of its ``rows``."""
+def history(
+    conn: Connection, log: LogTable, catalog: Catalog, cls: ObjectClass
+) -> tuple[tuple[str, ...], int, str | None]:
+    """What the log has of a class: the names it goes by there, how many rows, and their earliest event_time.
 
-    names: tuple[str, ...]
-    rows: int
-    since: str | None
-
-
-def history(conn: Connection, log: LogTable, catalog: Catalog, cls: ObjectClass) -> History:
-    """What the log has of a class, whatever the rows' status; rows of its child tables too."""
+    The rows of its child tables are among them; their status does not matter.
+    """
     name = column_of(log, "table_name")
     statement = sa.select(name, sa.func.count(), sa.func.min(column_of(log, "event_time"))).group_by(name)
     of_class = [
@@ -142,9 +139,8 @@ def history(conn: Connection, log: LogTable, catalog: Catalog, cls: ObjectClass)
         if row[0] and (meant := catalog.log_name(row[0])) is not None and meant.object_class is cls
     ]
     times = sorted(str(since) for _, _, since in of_class if since is not None)
-    return History(
-        tuple(name for name, _, _ in of_class), sum(rows for _, rows, _ in of_class), next(iter(times), None)
-    )
+    names = tuple(name for name, _, _ in of_class)
+    return names, sum(rows for _, rows, _ in of_class), next(iter(times), None)
 
 
 def known(conn: Connection, log: LogTable, names: Sequence[str], after: int) -> Iterator[tuple[int, str]]:

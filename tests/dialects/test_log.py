@@ -166,15 +166,14 @@ def test_old_rows_are_purged_with_their_error_lines(log: Log) -> None:
     log.dialect.mark(conn, table, "S", [(first, first + 3)])
     add_errors(conn, table, [(first, "bad_value", "x"), (last, "bad_value", "y")])
     later = datetime.now(UTC).replace(tzinfo=None) + timedelta(hours=1)
-    cutoff = purge.Cutoff(later, later)
     assert purge.extent(conn, table) == (first, last)
     batch = purge.purge_rows(conn, table, first - 1, 100, later, [first + 1], dry=False)
-    assert batch == purge.Batch(last, 10, 3)
-    errors = purge.purge_errors(conn, table, None, 100, cutoff, dry=False)
+    assert batch == purge.Purged(last, 10, 3)
+    errors = purge.purge_errors(conn, table, None, 100, later, later, dry=False)
     assert errors is not None
     assert errors.removed == 1
-    now = purge.cutoff(conn, log.dialect, table, "utc", timedelta(0))
-    assert abs(now.error_time - (later - timedelta(hours=1))) < timedelta(minutes=1)
+    _, now = purge.cutoff(conn, log.dialect, table, "utc", timedelta(0))
+    assert abs(now - (later - timedelta(hours=1))) < timedelta(minutes=1)
 
 
 def test_one_publisher_a_log(platform: Platform) -> None:

@@ -98,9 +98,9 @@ def compare_watches(context: AutogenContext, upgrade_ops: UpgradeOps, _schemas: 
     changes = list(upgrade_ops.ops)
     wanted = [_compile(case, definition) for definition in _definitions(case, watches, changes)]
     _refuse_shared(wanted)
-    gone, made = _differences(case, wanted)
-    first = [*(_log_operations(case) if watches else ()), *(UnwatchTableOp(one.definition) for one in gone)]
-    last = [WatchTableOp(one.definition) for one in made]
+    to_drop, to_make = _differences(case, wanted)
+    first = [*(_log_operations(case) if watches else ()), *(UnwatchTableOp(one.definition) for one in to_drop)]
+    last = [WatchTableOp(one.definition) for one in to_make]
     upgrade_ops.ops[:] = [*first, *changes, *last]
     for operation in (*first, *last):
         _log.info("Detected %s", " ".join(str(part) for part in operation.to_diff_tuple() if part is not None))
@@ -118,17 +118,17 @@ def _differences(case: _Case, wanted: Sequence[_Compiled]) -> tuple[list[_Compil
     """The watches to be taken away, as they were made, and those to be made; one that has changed is among both."""
     installed = _installed(case)
     history = _history(case)
-    made = [one for one in wanted if not one.tables or any(installed.get(t) != d for t, d in one.tables.items())]
+    to_make = [one for one in wanted if not one.tables or any(installed.get(t) != d for t, d in one.tables.items())]
     declared = {table for one in wanted for table in one.tables}
-    gone = _makers(case, history, made, [table for table in installed if table not in declared])
+    to_drop = _makers(case, history, to_make, [table for table in installed if table not in declared])
     for one in wanted:
         # A child table that is none any more is taken away with all that its watch has made.
-        if one not in made and any(one.tables.keys() & other.tables.keys() for other in gone):
-            made.append(one)
-    taken = {table for one in gone for table in one.tables}
-    here = {table for one in made for table in one.tables}
-    gone += _makers(case, history, made, [table for table in installed if table in here - taken])
-    return gone, made
+        if one not in to_make and any(one.tables.keys() & other.tables.keys() for other in to_drop):
+            to_make.append(one)
+    taken = {table for one in to_drop for table in one.tables}
+    here = {table for one in to_make for table in one.tables}
+    to_drop += _makers(case, history, to_make, [table for table in installed if table in here - taken])
+    return to_drop, to_make
 
 
 # --- what is declared -------------------------------------------------------------------------------------------------

@@ -38,6 +38,16 @@ class LogDefinition:
     revisions: tuple[str, ...]
     before: tuple[str, ...] = ()
 
+    @property
+    def label(self) -> tuple[str, str | None]:
+        """What Alembic shows of an operation on it."""
+        return self.log, self.schema
+
+    def arguments(self) -> tuple[str, dict[str, Any]]:
+        """The first argument of the operation's call in a migration, and its keywords."""
+        keywords = {"schema": self.schema, "revisions": list(self.revisions), "before": list(self.before)}
+        return self.log, {name: value for name, value in keywords.items() if value}
+
 
 def log_definition(
     log: str, schema: str | None = None, revisions: Sequence[str] = (), before: Sequence[str] = ()
@@ -62,6 +72,15 @@ class WatchDefinition:
     tables: tuple[Table, ...] | None
     template_version: int = templates.CURRENT
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def label(self) -> tuple[str, str]:
+        """What Alembic shows of an operation on it."""
+        return self.watch.table, self.log
+
+    def arguments(self) -> tuple[str, dict[str, Any]]:
+        """The first argument of the operation's call in a migration, and its keywords."""
+        return self.watch.table, to_literals(self)
 
 
 def compile_definition(definition: WatchDefinition, dialect_name: str) -> tuple[TableSql, ...]:

@@ -10,7 +10,7 @@ import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import sqlalchemy as sa
 from alembic.autogenerate import renderers
@@ -27,33 +27,31 @@ from eventlog.sql.alembic.definition import (
     compile_definition,
     from_literals,
     log_definition,
-    to_literals,
     with_facts,
 )
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.migrations import run_or_print
 
+Definition = TypeVar("Definition", LogDefinition, WatchDefinition)
 
-class _LogOp(MigrateOperation):
-    """An operation on a log. Its way back holds the same definition, so that it can be turned round again."""
+
+class _Operation(MigrateOperation, Generic[Definition]):
+    """An operation on a log, or on the triggers of a class.
+
+    Its way back holds the same definition, so that it can be turned round again.
+    """
 
     name: ClassVar[str]
 
-    def __init__(self, definition: LogDefinition) -> None:
+    def __init__(self, definition: Definition) -> None:
         self.definition = definition
 
     def to_diff_tuple(self) -> tuple[Any, ...]:
-        return (self.name, self.definition.log, self.definition.schema)
-
-    def arguments(self) -> tuple[str, dict[str, Any]]:
-        """The first argument of the call in a migration, and its keywords."""
-        log = self.definition
-        keywords = {"schema": log.schema, "revisions": list(log.revisions), "before": list(log.before)}
-        return log.log, {name: value for name, value in keywords.items() if value}
+        return (self.name, *self.definition.label)
 
 
 @Operations.register_operation("create_event_log")
-class CreateEventLogOp(_LogOp):
+class CreateEventLogOp(_Operation[LogDefinition]):
     """The log with its companions, as far as its ``revisions``."""
 
     name = "create_event_log"
@@ -81,7 +79,7 @@ class CreateEventLogOp(_LogOp):
 
 
 @Operations.register_operation("drop_event_log")
-class DropEventLogOp(_LogOp):
+class DropEventLogOp(_Operation[LogDefinition]):
     """The way back of ``CreateEventLogOp``."""
 
     name = "drop_event_log"
@@ -107,24 +105,8 @@ class DropEventLogOp(_LogOp):
         return CreateEventLogOp(self.definition)
 
 
-class _WatchOp(MigrateOperation):
-    """An operation on the triggers of a class; its way back holds the same definition."""
-
-    name: ClassVar[str]
-
-    def __init__(self, definition: WatchDefinition) -> None:
-        self.definition = definition
-
-    def to_diff_tuple(self) -> tuple[Any, ...]:
-        return (self.name, self.definition.watch.table, self.definition.log)
-
-    def arguments(self) -> tuple[str, dict[str, Any]]:
-        """The first argument of the call in a migration, and its keywords."""
-        return self.definition.watch.table, to_literals(self.definition)
-
-
 @Operations.register_operation("watch_table")
-class WatchTableOp(_WatchOp):
+class WatchTableOp(_Operation[WatchDefinition]):
     """The triggers of a class and of its child tables or base tables."""
 
     name = "watch_table"
@@ -147,7 +129,7 @@ class WatchTableOp(_WatchOp):
 
 
 @Operations.register_operation("unwatch_table")
-class UnwatchTableOp(_WatchOp):
+class UnwatchTableOp(_Operation[WatchDefinition]):
     """The way back of ``WatchTableOp``."""
 
     name = "unwatch_table"
@@ -273,9 +255,9 @@ _WIDTH: Final = 100
 @renderers.dispatch_for(DropEventLogOp)
 @renderers.dispatch_for(WatchTableOp)
 @renderers.dispatch_for(UnwatchTableOp)
-def _render(context: AutogenContext, operation: _LogOp | _WatchOp) -> str:
+def _render(context: AutogenContext, operation: _Operation[LogDefinition] | _Operation[WatchDefinition]) -> str:
     context.imports.add("import eventlog.alembic  # noqa: F401 - its operations")
-    first, keywords = operation.arguments()
+    first, keywords = operation.definition.arguments()
     lines = [f"{context.opts.get('alembic_module_prefix') or ''}{operation.name}(", f"    {first!r},"]
     for name, value in keywords.items():
         lines += _literal(f"{name}=", value, "    ")

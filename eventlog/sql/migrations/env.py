@@ -6,15 +6,15 @@ from alembic import context
 
 from eventlog.sql.migrations import every_statement
 
-given = context.config.attributes
+attributes = context.config.attributes
 shared = {
-    "version_table": given["version_table"],
-    "version_table_schema": given["version_table_schema"],
+    "version_table": attributes["version_table"],
+    "version_table_schema": attributes["version_table_schema"],
     "transaction_per_migration": False,
 }
 if context.is_offline_mode():
     context.configure(
-        dialect_name=given["dialect"].name,
+        dialect_name=attributes["dialect"].name,
         dialect_opts={"paramstyle": "named"},
         literal_binds=True,
         transactional_ddl=False,  # the whole script is one transaction: Dialect.prologue, epilogue
@@ -25,6 +25,6 @@ if context.is_offline_mode():
     with context.begin_transaction():
         context.run_migrations()
 else:
-    context.configure(connection=given["connection"], **shared)
-    with context.begin_transaction(), every_statement(given["connection"], given["dialect"].guarded):
+    context.configure(connection=attributes["connection"], **shared)
+    with context.begin_transaction(), every_statement(attributes["connection"], attributes["dialect"].guarded):
         context.run_migrations()

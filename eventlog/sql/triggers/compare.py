@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 MARKER: Final = re.compile("-- eventlog sha256:([0-9a-f]{64}) log (.*)")
 """The comment in the text of our triggers: the hash of what was compiled, and the log that they write, as SQL."""
@@ -155,17 +155,10 @@ Columns = Mapping[str, str]
 """Column name -> its type as the database spells it, in the table's order."""
 
 
-class Differences(NamedTuple):
-    """What became of columns. ``renamed``: old and new name, a guess; ``retyped``: name, old and new type."""
-
-    gained: tuple[str, ...]
-    lost: tuple[str, ...]
-    renamed: tuple[tuple[str, str], ...]
-    retyped: tuple[tuple[str, str, str], ...]
-
-
-def differences(before: Columns, now: Columns) -> Differences:
-    """What became of the columns of one table.
+def _differences(
+    before: Columns, now: Columns
+) -> tuple[list[tuple[str, str]], list[str], list[str], list[tuple[str, str, str]]]:
+    """What became of the columns of one table: renamed (old and new name), lost, gained, retyped (old and new type).
 
     A column that is gone counts as renamed if one of its type has come in its place, behind the same column: a
     catalogue does not tell that from a column dropped and another one added.
@@ -181,7 +174,7 @@ def differences(before: Columns, now: Columns) -> Differences:
             lost.remove(old)
             gained.remove(new)
     retyped = [(name, before[name], now[name]) for name in before if name in now and before[name] != now[name]]
-    return Differences(tuple(gained), tuple(lost), tuple(renamed), tuple(retyped))
+    return renamed, lost, gained, retyped
 
 
 def _neighbour(name: str, columns: Columns, others: Columns) -> str | None:
@@ -192,12 +185,12 @@ def _neighbour(name: str, columns: Columns, others: Columns) -> str | None:
 
 def in_words(before: Columns, now: Columns) -> tuple[str, ...]:
     """What became of the columns that a publisher knows, each without its subject: ``column x (text) is new``."""
-    changes = differences(before, now)
+    renamed, lost, gained, retyped = _differences(before, now)
     return (
-        *map(_renamed, changes.renamed),
-        *(f"column {name} is gone" for name in changes.lost),
-        *(f"column {name} ({now[name]}) is new" for name in changes.gained),
-        *map(_retyped, changes.retyped),
+        *map(_renamed, renamed),
+        *(f"column {name} is gone" for name in lost),
+        *(f"column {name} ({now[name]}) is new" for name in gained),
+        *map(_retyped, retyped),
     )
 
 
@@ -207,13 +200,14 @@ def declared_otherwise(before: Columns, now: Columns, present: Collection[str]) 
     ``before`` is empty if it is not known; ``present``: all columns of the table, watched or not.
     """
     unwatched = [name for name in before if name not in now and name in present]
-    changes = differences({name: before[name] for name in before if name not in unwatched}, now if before else {})
+    watched = {name: before[name] for name in before if name not in unwatched}
+    renamed, lost, gained, retyped = _differences(watched, now if before else {})
     words = (
-        *map(_renamed, changes.renamed),
-        *(f"column {name} is gone" for name in changes.lost),
+        *map(_renamed, renamed),
+        *(f"column {name} is gone" for name in lost),
         *(f"column {name} is watched no longer" for name in unwatched),
-        *(f"column {name} ({now[name]}) is new to the watch, and not captured yet" for name in changes.gained),
-        *map(_retyped, changes.retyped),
+        *(f"column {name} ({now[name]}) is new to the watch, and not captured yet" for name in gained),
+        *map(_retyped, retyped),
     )
     return words or ("the watch, its table or the templates have changed",)
 

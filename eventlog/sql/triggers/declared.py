@@ -17,13 +17,8 @@ from eventlog.model import EventType
 from eventlog.sql.log_table import split_name
 from eventlog.sql.triggers.watch import INSERT_TYPES, UPDATE_TYPES, Capture, Style, Watch, exclusions
 
-
-@dataclass(frozen=True, slots=True)
-class BaseTable:
-    """A table that a view is made of. ``schema`` None: that of the view."""
-
-    table: Table
-    schema: str | None = None
+BaseTable = tuple[Table, str | None]
+"""A table that a view is made of, and its schema."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,7 +107,7 @@ class ChildTriggers:
     def own_key(self) -> tuple[Column, ...]:
         """``log_key`` as the child's row spells it: of the types of ``owner_columns``."""
         pairs = zip(self.log_key, self.owner_columns, strict=True)
-        return tuple(Column(named.name, own.type, own.deterministic) for named, own in pairs)
+        return tuple(Column(key.name, column.type, column.deterministic) for key, column in pairs)
 
     def is_spelled_alike(self, is_one_spelling: Callable[[Column], bool]) -> bool:
         """Whether owner and child write the same text for values of the key that are equal."""
@@ -237,7 +232,7 @@ def _base_tables(
 def _base_table(database: Database, name: str) -> BaseTable | None:
     tables = {table.name: table for table in database.tables if table.kind == "table"}
     exact = match_name(name, tables)
-    return None if exact is None else BaseTable(tables[exact], database.schema)
+    return None if exact is None else (tables[exact], database.schema)
 
 
 # --- one watch --------------------------------------------------------------------------------------------------------
@@ -314,7 +309,8 @@ class _Source:
     ``names``: base column -> view column.
     """
 
-    base: BaseTable
+    table: Table
+    schema: str | None
     key: tuple[Column, ...]
     columns: tuple[Column, ...]
     names: Mapping[str, str]
@@ -322,9 +318,8 @@ class _Source:
     @property
     def makes_objects(self) -> bool:
         """Whether a row of it is an object, and its key is that of one row."""
-        table = self.base.table
         columns = {column.name for column in self.key}
-        return _is_unique(table, self.key) or columns == set(table.primary_key)
+        return _is_unique(self.table, self.key) or columns == set(self.table.primary_key)
 
 
 def _view(
@@ -348,8 +343,9 @@ def _view(
 
 
 def _source(cls: ObjectClass, watch: Watch, base: BaseTable, columns: Mapping[str, str]) -> _Source:
-    where = f"watch {watch.table}, base {base.table.name}"
-    by_name = {column.name: column for column in base.table.columns}
+    table, schema = base
+    where = f"watch {watch.table}, base {table.name}"
+    by_name = {column.name: column for column in table.columns}
     order = {column.name: place for place, column in enumerate(cls.table.columns)}
     by_view: dict[str, Column] = {}
     for base_name, wanted in columns.items():
@@ -369,7 +365,8 @@ def _source(cls: ObjectClass, watch: Watch, base: BaseTable, columns: Mapping[st
         )
     keys = {column.name for column in cls.key}
     return _Source(
-        base=base,
+        table=table,
+        schema=schema,
         key=tuple(by_view[column.name] for column in cls.key),
         columns=tuple(by_view[name] for name in sorted(by_view, key=order.__getitem__) if name not in keys),
         names={column.name: name for name, column in by_view.items()},
@@ -390,16 +387,16 @@ def _owner(cls: ObjectClass, watch: Watch, sources: Sequence[_Source]) -> _Sourc
 def _object_source(cls: ObjectClass, watch: Watch, source: _Source, columns: tuple[Column, ...]) -> ClassTriggers:
     decides = not source.columns
     keys = {column.name for column in source.key}
-    others = tuple(column for column in source.base.table.columns if column.name not in keys)
+    others = tuple(column for column in source.table.columns if column.name not in keys)
     return ClassTriggers(
         class_name=cls.name,
-        table=source.base.table,
+        table=source.table,
         key=source.key,
         columns=others if decides else columns,
         insert_type=INSERT_TYPES[watch.style] if columns else EventType.INSERT_ROW_QUERY_BACK,
         update_type=EventType.UPDATE_ROW_QUERY_BACK if decides else UPDATE_TYPES[watch.style],
         names=source.names,
-        schema=source.base.schema,
+        schema=source.schema,
         capture=watch.capture,
         always=watch.always,
         decides=decides,
@@ -411,16 +408,16 @@ def _object_source(cls: ObjectClass, watch: Watch, source: _Source, columns: tup
 def _value_source(cls: ObjectClass, watch: Watch, source: _Source, column: Column, owner: _Source) -> ChildTriggers:
     return ChildTriggers(
         class_name=cls.name,
-        table=source.base.table,
-        owner=owner.base.table,
+        table=source.table,
+        owner=owner.table,
         key=owner.key,
         owner_columns=source.key,
         column=column,
         attribute=source.names[column.name],
-        event_type=_child_type(source.base.table, source.key, column, watch.style),
+        event_type=_child_type(source.table, source.key, column, watch.style),
         names=owner.names,
-        schema=source.base.schema,
-        owner_schema=owner.base.schema,
+        schema=source.schema,
+        owner_schema=owner.schema,
         capture=watch.capture,
         always=watch.always,
     )

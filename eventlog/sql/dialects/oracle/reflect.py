@@ -24,16 +24,16 @@ def reflect(conn: Connection, schema: str | None) -> Database:
     Columns of types without a text form are left out. A foreign key to a table of another schema names it
     ``schema.table``. Raises DatabaseError if the schema is missing.
     """
-    asked = None if schema is None else spelled(schema)
-    schemas = fetch(conn, statements(__package__, "reflect.sql")["schema"], {"owner": asked})
+    name = None if schema is None else spelled(schema)
+    schemas = fetch(conn, statements(__package__, "reflect.sql")["schema"], {"owner": name})
     if not schemas:
-        what = "the connection has no current schema" if asked is None else f"there is no schema {asked!r}"
+        what = "the connection has no current schema" if name is None else f"there is no schema {name!r}"
         raise DatabaseError(f"{what} in this database; set schema_name to one that exists")
     owner = str(schemas[0][0])
     rows = {
-        name: fetch(conn, statement, {"owner": owner})
-        for name, statement in statements(__package__, "reflect.sql").items()
-        if name != "schema"
+        query: fetch(conn, statement, {"owner": owner})
+        for query, statement in statements(__package__, "reflect.sql").items()
+        if query != "schema"
     }
     return database(owner, rows["columns"], rows["keys"], rows["unique_indexes"], rows["foreign_keys"])
 
@@ -80,9 +80,9 @@ def fingerprint_statement(size: int) -> str:
 def fingerprint(conn: Connection, catalog: Catalog) -> str:
     """A text that is another one once a column or the key of a class's tables is; hashes of the data dictionary."""
     return "/".join(
-        str(found)
+        str(digest)
         for tables in chunks(sorted(catalog.log_names))
-        for (found,) in fetch(
+        for (digest,) in fetch(
             conn,
             fingerprint_statement(len(tables)),
             {"owner": catalog.schema, **{f"t{n}": name for n, name in enumerate(tables)}},

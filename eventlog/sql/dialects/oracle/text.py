@@ -148,10 +148,9 @@ def changed(column: Column, old: str, new: str) -> str:
     By a local function of the trigger, of which there is one a family: ``change_function``. What a trigger cannot
     compare counts as changed if the UPDATE names it (spec/triggers.md 6.1).
     """
-    its = family(column)
-    if its is Family.UNREADABLE:
+    if family(column) is Family.UNREADABLE:
         return named(column)
-    return f"{change_function(its)}({old}, {new})"
+    return f"{change_function(family(column))}({old}, {new})"
 
 
 def named(column: Column) -> str:
@@ -180,14 +179,14 @@ _CHANGE_FUNCTIONS: Final = {
 }
 
 
-def change_function(its: Family) -> str:
+def change_function(of: Family) -> str:
     """The name of the local function that compares two values of a family."""
-    return _CHANGE_FUNCTIONS[its]
+    return _CHANGE_FUNCTIONS[of]
 
 
-def differs(its: Family) -> str:
+def differs(of: Family) -> str:
     """PL/SQL that is true if the values old_value and new_value of a family, neither of them NULL, differ."""
-    match its:
+    match of:
         case Family.TEXT | Family.NATIONAL:
             return "UTL_RAW.CAST_TO_RAW(old_value) <> UTL_RAW.CAST_TO_RAW(new_value)"
         case Family.CLOB | Family.NCLOB:

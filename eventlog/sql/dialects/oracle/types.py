@@ -143,8 +143,7 @@ def is_locator(column: Column) -> bool:
 
 def text_bytes(column: Column) -> int | None:
     """Bytes of the longest log text that a value can have; None where the type does not tell."""
-    its = family(column)
-    match its:
+    match family(column):
         case Family.CLOB | Family.NCLOB | Family.UNREADABLE:
             return None
         case Family.RAW:

@@ -129,8 +129,8 @@ class PostgreSQL(Dialect):
         attributes: Sequence[Attribute],
     ) -> dict[str, CurrentRow]:
         # In one statement, with the child tables.
-        asked = list(self.key_values(cls, keys))
-        return query_back.query_back(conn, schema, cls, asked, tuple(attributes)) if asked else {}
+        keys_and_texts = list(self.key_values(cls, keys))
+        return query_back.query_back(conn, schema, cls, keys_and_texts, tuple(attributes)) if keys_and_texts else {}
 
     def start_walk(
         self, conn: Connection, log: LogTable, schema: str | None, cls: ObjectClass, selection: Selection

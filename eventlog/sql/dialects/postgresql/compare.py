@@ -15,12 +15,12 @@ from sqlalchemy import Row
 from eventlog.errors import first_of
 from eventlog.sql.dialects.postgresql.compile import (
     ANY_BYTE,
-    Compiled,
-    CompiledTrigger,
+    CompiledFunction,
+    FunctionTrigger,
     render_partition_triggers,
     render_quote_function,
 )
-from eventlog.sql.dialects.postgresql.installed import MARKER, Installed, columns_of, marker_of
+from eventlog.sql.dialects.postgresql.installed import MARKER, InstalledFunctions, columns_of, marker_of
 from eventlog.sql.dialects.postgresql.text import QUOTE_FUNCTION, literal, quote_function
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.text import qualified, quote_identifier
@@ -31,7 +31,7 @@ _NAMED: Final = 5
 """New partitions that a reason names; the rest is counted."""
 
 
-def table_sql(compiled: Sequence[Compiled]) -> TableSql:
+def table_sql(compiled: Sequence[CompiledFunction]) -> TableSql:
     """All that is declared for one table, as SQL for a database that has none of it, and the way back."""
     first = compiled[0]
     table = qualified(first.schema, first.table)
@@ -50,10 +50,13 @@ def table_sql(compiled: Sequence[Compiled]) -> TableSql:
 
 def digest_of_markers(markers: Iterable[str]) -> str:
     """One hash of those in the comments of a table's functions."""
-    return digest_of(found[0].split()[1].removeprefix("sha256:") for found in map(MARKER.match, markers) if found)
+    beginnings = filter(None, map(MARKER.match, markers))
+    return digest_of(beginning[0].split()[1].removeprefix("sha256:") for beginning in beginnings)
 
 
-def compare_table(compiled: Sequence[Compiled], installed: Installed, others: Iterable[Compiled] = ()) -> Action:
+def compare_table(
+    compiled: Sequence[CompiledFunction], installed: InstalledFunctions, others: Iterable[CompiledFunction] = ()
+) -> Action:
     """What is to be done for one table, given all that is declared for it.
 
     ``others``: what is declared for other tables too. A function whose name they need is theirs from now on: it is what
@@ -64,7 +67,7 @@ def compare_table(compiled: Sequence[Compiled], installed: Installed, others: It
     old = installed.on(*place)
     functions = installed.functions_on(*place)
     # Those of partitions that this role may not touch are left as they are.
-    partitions = [one.table for made in compiled for one in made.partitions.values() if one is not None]
+    partitions = [trigger.table for one in compiled for trigger in one.partitions.values() if trigger is not None]
     of_partitions = [row for partition in partitions for row in installed.on(*partition)]
     if not old and not {row.name for row in functions} & {one.function for one in compiled}:
         statements = (*_drop_triggers(of_partitions), *_create_all(compiled))
@@ -80,30 +83,30 @@ def compare_table(compiled: Sequence[Compiled], installed: Installed, others: It
 
 
 def _compare_partitions(
-    table: str, compiled: Sequence[Compiled], oids: Mapping[str, int], old: Iterable[Row[Any]]
+    table: str, compiled: Sequence[CompiledFunction], oids: Mapping[str, int], old: Iterable[Row[Any]]
 ) -> Action:
     """What is to be done for the partitions of a table whose own triggers are as declared."""
-    there = {(row.schema, row.table_name, row.name): row for row in old}
+    unmatched = {(row.schema, row.table_name, row.name): row for row in old}
     new: dict[str, None] = {}
     reasons: list[str] = []
     gone: list[Row[Any]] = []
     statements: list[str] = []
-    for made in compiled:
-        for one in filter(None, made.partitions.values()):
-            row = there.pop((*one.table, one.name), None)
+    for one in compiled:
+        for trigger in filter(None, one.partitions.values()):
+            row = unmatched.pop((*trigger.table, trigger.name), None)
             if row is None:
-                new[one.table[1]] = None
-            elif row.function == oids[made.function] and _is_as_compiled(made, one, row):
+                new[trigger.table[1]] = None
+            elif row.function == oids[one.function] and _is_as_compiled(one, trigger, row):
                 continue
             else:
                 how = "is disabled" if row.enabled == "D" else "was changed by hand"
                 reasons.append(f"trigger {row.name} of partition {row.table_name} {how}")
                 gone.append(row)
-            statements += (one.statement, *_settle(one, made.marker))
+            statements += (trigger.statement, *_settle(trigger, one.marker))
     if new:
         named = first_of(list(new), _NAMED)
         reasons.insert(0, f"TRUNCATE of {'partition' if len(new) == 1 else 'partitions'} {named} is not captured yet")
-    for row in there.values():
+    for row in unmatched.values():
         reasons.append(f"trigger {row.name} of partition {row.table_name} is one too many")
         gone.append(row)
     if not reasons:
@@ -111,7 +114,9 @@ def _compare_partitions(
     return Action("replace", table, "; ".join(reasons), (*_drop_triggers(gone), *statements))
 
 
-def _differences(compiled: Sequence[Compiled], old: Sequence[Row[Any]], functions: Sequence[Row[Any]]) -> Iterable[str]:
+def _differences(
+    compiled: Sequence[CompiledFunction], old: Sequence[Row[Any]], functions: Sequence[Row[Any]]
+) -> Iterable[str]:
     present = {row.name: row for row in functions}
     oids = {}
     for one in compiled:
@@ -152,7 +157,7 @@ def _differences(compiled: Sequence[Compiled], old: Sequence[Row[Any]], function
         yield f"trigger {name} is one too many"
 
 
-def _is_as_compiled(compiled: Compiled, trigger: CompiledTrigger, row: Row[Any]) -> bool:
+def _is_as_compiled(compiled: CompiledFunction, trigger: FunctionTrigger, row: Row[Any]) -> bool:
     return (
         row.marker == compiled.marker
         and row.type == trigger.type
@@ -174,11 +179,11 @@ def _condition(definition: str | None) -> str | None:
     return ANY_BYTE if plain == "(old.* *<> new.*)" else condition
 
 
-def _create_all(compiled: Iterable[Compiled]) -> tuple[str, ...]:
+def _create_all(compiled: Iterable[CompiledFunction]) -> tuple[str, ...]:
     return tuple(statement for one in compiled for statement in _create(one))
 
 
-def _create(compiled: Compiled) -> Iterable[str]:
+def _create(compiled: CompiledFunction) -> Iterable[str]:
     function = qualified(compiled.schema, compiled.function)
     yield compiled.statement
     # Whoever may execute it could put it on a table of his own and write what he likes into the log.
@@ -193,7 +198,7 @@ def _create(compiled: Compiled) -> Iterable[str]:
         yield from _settle(partition, compiled.marker)
 
 
-def _settle(trigger: CompiledTrigger, marker: str) -> Iterable[str]:
+def _settle(trigger: FunctionTrigger, marker: str) -> Iterable[str]:
     """Say whose a new trigger is, and when it fires."""
     name, table = quote_identifier(trigger.name), qualified(*trigger.table)
     yield f"COMMENT ON TRIGGER {name} ON {table} IS {literal(marker)}"
@@ -210,7 +215,7 @@ def _drop_functions(rows: Iterable[Row[Any]]) -> list[str]:
     return [f"DROP FUNCTION {qualified(row.schema, row.name)}({row.arguments})" for row in rows]
 
 
-def drop_all(installed: Installed, *, kept: Iterable[Compiled], reason: str) -> list[Action]:
+def drop_all(installed: InstalledFunctions, *, kept: Iterable[CompiledFunction], reason: str) -> list[Action]:
     """What takes our triggers and functions away, but for those of the tables of ``kept`` and its functions."""
     actions = []
     kept = tuple(kept)
@@ -234,7 +239,7 @@ def drop_all(installed: Installed, *, kept: Iterable[Compiled], reason: str) -> 
     return actions
 
 
-def _with_partitions(installed: Installed, tables: Iterable[TableName]) -> dict[TableName, list[Row[Any]]]:
+def _with_partitions(installed: InstalledFunctions, tables: Iterable[TableName]) -> dict[TableName, list[Row[Any]]]:
     """Our triggers on these tables, by table; those of partitions with the table whose function they call."""
     rows = [row for table in sorted(tables) for row in installed.on(*table)]
     roots = {row.function: (row.schema, row.table_name) for row in reversed(rows) if not row.is_partition}
@@ -245,7 +250,7 @@ def _with_partitions(installed: Installed, tables: Iterable[TableName]) -> dict[
     return by_root
 
 
-def compare_quoting(log: LogTable, installed: Installed, *, is_needed: bool, is_there: bool) -> list[Action]:
+def compare_quoting(log: LogTable, installed: InstalledFunctions, *, is_needed: bool, is_there: bool) -> list[Action]:
     """What is to be done for the key quoting function of a log that somebody else made.
 
     In a log of ours it belongs to the log (`eventlog db upgrade`), and nothing is done here.

@@ -12,7 +12,7 @@ from typing import Final
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
 from eventlog.errors import TriggerError
-from eventlog.sql.dialects.postgresql.installed import Facts, Installed, marker_of
+from eventlog.sql.dialects.postgresql.installed import Facts, InstalledFunctions, marker_of
 from eventlog.sql.dialects.postgresql.text import (
     MAX_IDENTIFIER,
     is_changed,
@@ -53,7 +53,7 @@ _STATEMENT_SETTINGS: Final = {"enable_seqscan": "off", "jit": "off"}
 
 
 @dataclass(frozen=True, slots=True)
-class CompiledTrigger:
+class FunctionTrigger:
     """One trigger. ``type`` and ``enabled`` as in pg_trigger, ``old_table`` and ``new_table`` its transition tables."""
 
     table: TableName
@@ -67,7 +67,7 @@ class CompiledTrigger:
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledFunction:
     """One function and its triggers on one table, as SQL; their hash in ``marker``, which is the triggers' comment.
 
     ``function_marker``: the function's comment, which tells the ``columns`` too (name -> type) that they were compiled
@@ -83,7 +83,7 @@ class Compiled:
     body: str
     settings: tuple[str, ...]
     statement: str
-    triggers: tuple[CompiledTrigger, ...]
+    triggers: tuple[FunctionTrigger, ...]
     marker: str
     function_marker: str
     columns: Mapping[str, str]
@@ -91,7 +91,7 @@ class Compiled:
     by_statement: frozenset[str]
     is_replicated: bool
     is_partitioned: bool
-    partitions: Mapping[TableName, CompiledTrigger | None]
+    partitions: Mapping[TableName, FunctionTrigger | None]
 
     @property
     def place(self) -> TableName:
@@ -99,8 +99,8 @@ class Compiled:
 
 
 def compile_triggers(
-    schema: str, log: LogTable, facts: Facts, installed: Installed, declared: Sequence[TableTriggers]
-) -> list[Compiled]:
+    schema: str, log: LogTable, facts: Facts, installed: InstalledFunctions, declared: Sequence[TableTriggers]
+) -> list[CompiledFunction]:
     """What is declared, as SQL, in its order. ``schema``: that of the classes.
 
     Raises TriggerError for a capture that cannot be.
@@ -118,18 +118,18 @@ def compile_triggers(
     compiled = []
     for one in declared:
         table = (one.schema or schema, one.table.name)
-        place = _Place(schema, table[0], log, facts)
+        place = _Context(schema, table[0], log, facts)
         by_statement = statement_operations(table[0], one, facts)
-        parts = [_Part((*_OPERATIONS, "t"), by_statement)]
+        parts = [_Coverage((*_OPERATIONS, "t"), by_statement)]
         if one.always and by_statement:
             # An apply worker fires row triggers only, a table's first synchronization both: so a row trigger that fires
             # for what is replicated, and a statement's for all else, and no change is logged twice.
-            parts.append(_Part([letter for letter in _OPERATIONS if letter in by_statement], is_replicated=True))
+            parts.append(_Coverage([letter for letter in _OPERATIONS if letter in by_statement], is_replicated=True))
         for part in parts:
             function = _take_name(f"proc_{table[1]}", table[:1], functions)
             sql_name = qualified(table[0], function)
             names = {letter: _take_name(f"_tgr_{table[1]}_{letter}", table, triggers) for letter in part.operations}
-            partitions: dict[TableName, CompiledTrigger | None] = {}
+            partitions: dict[TableName, FunctionTrigger | None] = {}
             for partition, may_be_made in facts.partitions.get(table, {}).items() if "t" in names else ():
                 name = _take_name(f"_tgr_{partition[1]}_t", partition, triggers)
                 trigger = _truncate_trigger(name, partition, sql_name, part.enabled("t", one.always))
@@ -146,7 +146,7 @@ def _take_name(beginning: str, place: tuple[str, ...], taken: set[tuple[str, ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _Coverage:
     """What one function of a table logs: ``operations`` (t is TRUNCATE), those of ``by_statement`` a statement.
 
     ``is_replicated``: only what a replication applies, row by row.
@@ -166,7 +166,7 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Context:
     """Where triggers are compiled for. ``schema``: of the classes; ``home``: of the table."""
 
     schema: str
@@ -201,14 +201,14 @@ def moving_with(triggers: TableTriggers, declared: Iterable[TableTriggers]) -> l
 
 
 def _compile(
-    place: _Place,
+    place: _Context,
     triggers: TableTriggers,
     moving: Iterable[ChildTriggers],
     function: str,
     names: Mapping[str, str],
-    part: _Part,
-    partitions: Mapping[TableName, CompiledTrigger | None],
-) -> Compiled:
+    part: _Coverage,
+    partitions: Mapping[TableName, FunctionTrigger | None],
+) -> CompiledFunction:
     by_statement = part.by_statement
     if isinstance(triggers, ClassTriggers):
         body = _class_body(place, triggers, moving, by_statement)
@@ -236,7 +236,7 @@ def _compile(
     # The types count too: a publisher reads the values by them, even where the SQL is the same.
     whole = "\n".join([statement, *(trigger.statement for trigger in compiled), *always, repr(columns)])
     digest = sha256(whole)
-    return Compiled(
+    return CompiledFunction(
         schema=place.home,
         table=triggers.table.name,
         function=function,
@@ -255,17 +255,17 @@ def _compile(
     )
 
 
-def _truncate_trigger(name: str, table: TableName, function: str, enabled: str) -> CompiledTrigger:
+def _truncate_trigger(name: str, table: TableName, function: str, enabled: str) -> FunctionTrigger:
     statement = (
         f"CREATE TRIGGER {quote_identifier(name)}\nBEFORE TRUNCATE ON {qualified(*table)} FOR EACH STATEMENT\n"
         f"EXECUTE FUNCTION {function}()"
     )
-    return CompiledTrigger(table, name, BEFORE | TRUNCATE, enabled, None, None, None, statement)
+    return FunctionTrigger(table, name, BEFORE | TRUNCATE, enabled, None, None, None, statement)
 
 
 def _trigger(
-    name: str, table: TableName, function: str, operation: str, part: _Part, always: bool, is_whole: bool
-) -> CompiledTrigger:
+    name: str, table: TableName, function: str, operation: str, part: _Coverage, always: bool, is_whole: bool
+) -> FunctionTrigger:
     type_, when, transition = _OPERATIONS[operation]
     by_statement = operation in part.by_statement
     if not by_statement:
@@ -281,14 +281,14 @@ def _trigger(
         f"EXECUTE FUNCTION {function}()",
     ]
     enabled, rows = part.enabled(operation, always), (transition.get("OLD"), transition.get("NEW"))
-    return CompiledTrigger(table, name, type_, enabled, condition, *rows, "\n".join(lines))
+    return FunctionTrigger(table, name, type_, enabled, condition, *rows, "\n".join(lines))
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------------
 
 
 def _class_body(
-    place: _Place, triggers: ClassTriggers, moving: Iterable[ChildTriggers], by_statement: frozenset[str]
+    place: _Context, triggers: ClassTriggers, moving: Iterable[ChildTriggers], by_statement: frozenset[str]
 ) -> str:
     table, quote = relation(place.home, triggers.table), quote_function(place.log)
 
@@ -345,7 +345,7 @@ def _class_body(
     )
 
 
-def _child_body(place: _Place, triggers: ChildTriggers, by_statement: frozenset[str]) -> str:
+def _child_body(place: _Context, triggers: ChildTriggers, by_statement: frozenset[str]) -> str:
     facts, quote = place.facts, quote_function(place.log)
     child = (place.home, triggers.table.name)
     owner_place = (triggers.owner_schema or place.schema, triggers.owner.name)
@@ -364,9 +364,9 @@ def _child_body(place: _Place, triggers: ChildTriggers, by_statement: frozenset[
 
     def key_of(refs: Sequence[str]) -> str:
         """SQL: the key of the row's owner, NULL if it has none."""
-        own = key_text(triggers.own_key, refs, quote)
+        key = key_text(triggers.own_key, refs, quote)
         # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts, if the owner is there yet.
-        return own if is_one else f"COALESCE({standing(refs)}, {own})"
+        return key if is_one else f"COALESCE({standing(refs)}, {key})"
 
     def standing(refs: Sequence[str]) -> str:
         """SQL: the key of the row's owner if that is in its table now, else NULL."""
@@ -430,7 +430,7 @@ def render_quote_function(log: LogTable) -> str:
     return _TEMPLATES.render("quote_function.sql.j2", function=quote_function(log))
 
 
-def render_partition_triggers(compiled: Compiled, *, drop: bool) -> str:
+def render_partition_triggers(compiled: CompiledFunction, *, drop: bool) -> str:
     """The statement that makes the TRUNCATE triggers of the partitions that are there, or takes them away."""
     return _TEMPLATES.render(
         "partition_triggers.sql.j2",

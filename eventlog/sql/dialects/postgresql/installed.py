@@ -69,7 +69,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class InstalledFunctions:
     """Trigger functions of one log, by oid; all triggers by table; the names of ours among them.
 
     ``quoting``: the key quoting function, if it was made with the triggers and not with the log.
@@ -115,7 +115,7 @@ def read_facts(conn: Connection, log: LogTable, schemas: Sequence[str]) -> Facts
     def rows(name: str) -> Sequence[Row[Any]]:
         return conn.execute(sql(name), {"schemas": list(schemas)}).all()
 
-    there = _log_row(conn, log)
+    log_row = _log_row(conn, log)
     tables = rows("tables")
     partitions: defaultdict[TableName, dict[TableName, bool]] = defaultdict(dict)
     for row in rows("partitions"):
@@ -131,13 +131,13 @@ def read_facts(conn: Connection, log: LogTable, schemas: Sequence[str]) -> Facts
         lockable=frozenset((row.schema, row.name) for row in tables if row.is_lockable),
         filtered=frozenset((row.schema, row.name) for row in tables if row.is_filtered),
         partitions=dict(partitions),
-        owner="" if there is None else there.owner,
-        log_is_writable=there is None or there.is_writable,
-        has_quote_function=there is None or there.has_quote_function,
+        owner="" if log_row is None else log_row.owner,
+        log_is_writable=log_row is None or log_row.is_writable,
+        has_quote_function=log_row is None or log_row.has_quote_function,
     )
 
 
-def read_installed(conn: Connection, log: LogTable) -> Installed:
+def read_installed(conn: Connection, log: LogTable) -> InstalledFunctions:
     """The triggers and functions of a log, and the triggers of others beside them."""
     functions = {row.oid: row for row in conn.execute(sql("functions")) if owns(log, row.marker)}
     quoting = next((row for row in functions.values() if not row.is_trigger), None)
@@ -148,7 +148,7 @@ def read_installed(conn: Connection, log: LogTable) -> Installed:
         triggers[row.schema, row.table_name].append(row)
         if owns(log, row.marker) or row.function in functions:
             ours.add((row.schema, row.table_name, row.name))
-    return Installed(functions, dict(triggers), frozenset(ours), quoting)
+    return InstalledFunctions(functions, dict(triggers), frozenset(ours), quoting)
 
 
 def sql(name: str) -> TextClause:
@@ -199,7 +199,7 @@ def facts_of(conn: Connection, database: Database, log: LogTable, tables: Collec
     return {name: value for name, value in literals.items() if value}
 
 
-def from_literals(schema: str, literals: Mapping[str, Any]) -> tuple[Facts, Installed]:
+def from_literals(schema: str, literals: Mapping[str, Any]) -> tuple[Facts, InstalledFunctions]:
     """The facts again, and the names of functions and triggers that are taken."""
     triggers: dict[tuple[str, str], list[Any]] = {}
     for table, name in literals.get("triggers", ()):
@@ -215,4 +215,4 @@ def from_literals(schema: str, literals: Mapping[str, Any]) -> tuple[Facts, Inst
         heirs=frozenset((schema, name) for name in literals.get("heirs", ())),
         function_names={(schema, name): -1 for name in literals.get("functions", ())},
     )
-    return facts, Installed({}, triggers, frozenset(), None)
+    return facts, InstalledFunctions({}, triggers, frozenset(), None)

@@ -6,9 +6,9 @@ long done, and its few rows N come and go faster than ANALYZE. So the planner is
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
@@ -46,13 +46,7 @@ def fetch_chunks(
 # What a window would be read by instead: all its rows, sorted, of which the limit then takes the first.
 _OTHER_PLANS: Final = ("enable_seqscan", "enable_bitmapscan", "enable_sort")
 _BY_INDEX: Final = "eventlog_by_index"
-
-
-class _ByIndex(NamedTuple):
-    """In which transaction or savepoint other plans were switched off, and how these settings were before."""
-
-    transaction: object
-    before: Sequence[str]
+"""Key of ``Connection.info``: the transaction or savepoint in which they were switched off, and the settings before."""
 
 
 def index_plans(conn: Connection) -> None:
@@ -63,21 +57,19 @@ def index_plans(conn: Connection) -> None:
         return
     read = ", ".join(f"current_setting('{name}')" for name in _OTHER_PLANS)
     row = conn.exec_driver_sql(f"SELECT {read}, {_written()}", dict.fromkeys(_OTHER_PLANS, "off")).one()
-    conn.info[_BY_INDEX] = _ByIndex(conn.get_nested_transaction() or conn.get_transaction(), row[: len(_OTHER_PLANS)])
+    conn.info[_BY_INDEX] = conn.get_nested_transaction() or conn.get_transaction(), row[: len(_OTHER_PLANS)]
 
 
 def usual_plans(conn: Connection) -> None:
     """Put back what the log's statements have switched off in this transaction: other tables have other plans."""
     if _is_said(conn):
-        before = conn.info.pop(_BY_INDEX).before
+        _, before = conn.info.pop(_BY_INDEX)
         conn.exec_driver_sql(f"SELECT {_written()}", dict(zip(_OTHER_PLANS, before, strict=True)))
 
 
 def _is_said(conn: Connection) -> bool:
-    said: _ByIndex | None = conn.info.get(_BY_INDEX)
-    if said is None or said.transaction is None:
-        return False
-    return said.transaction in (conn.get_transaction(), conn.get_nested_transaction())
+    transaction, _ = conn.info.get(_BY_INDEX, (None, ()))
+    return transaction is not None and transaction in (conn.get_transaction(), conn.get_nested_transaction())
 
 
 def _written() -> str:

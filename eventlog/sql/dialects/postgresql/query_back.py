@@ -37,18 +37,18 @@ def query_back(
     conn: Connection,
     schema: str | None,
     cls: ObjectClass,
-    asked: Sequence[tuple[str, tuple[str, ...]]],
+    keys: Sequence[tuple[str, tuple[str, ...]]],
     attributes: tuple[Attribute, ...],
 ) -> dict[str, CurrentRow]:
     """The values now of ``attributes`` of the objects with these keys, each with the texts that are sent for it."""
     usual_plans(conn)
-    columns = zip(*(texts for _, texts in asked), strict=True)
+    columns = zip(*(texts for _, texts in keys), strict=True)
     parameters = {f"k{i}": list(column) for i, column in enumerate(columns)}
     names = [attribute.name for attribute in attributes]
     lists = [cls.is_view or child_of(cls, attribute) is not None for attribute in attributes]
     rows: dict[str, CurrentRow] = {}
     for n, *values in fetch(conn, _statement(schema, cls, attributes), parameters):
-        rows[asked[n - 1][0]] = {
+        rows[keys[n - 1][0]] = {
             name: (value or []) if is_list else [value]
             for name, value, is_list in zip(names, values, lists, strict=True)
         }

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -15,7 +15,6 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Database
 from eventlog.errors import DatabaseError, TriggerError, together
-from eventlog.sql.dialects.postgresql import plan_warnings
 from eventlog.sql.dialects.postgresql.compare import (
     compare_quoting,
     compare_table,
@@ -25,13 +24,21 @@ from eventlog.sql.dialects.postgresql.compare import (
 )
 from eventlog.sql.dialects.postgresql.compile import (
     BEFORE,
+    DELETE,
+    INSERT,
+    INSTEAD,
+    ROW,
     SEARCH_PATH,
     TRUNCATE,
+    UPDATE,
+    CompiledFunction,
     compile_triggers,
     moving_with,
 )
 from eventlog.sql.dialects.postgresql.installed import (
+    MARKER,
     Facts,
+    InstalledFunctions,
     facts_of,
     find_log,
     from_literals,
@@ -44,7 +51,7 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.text import qualified
 from eventlog.sql.triggers.base import ALL_GO, Triggers
 from eventlog.sql.triggers.compare import by_table
-from eventlog.sql.triggers.declared import ChildTriggers, TableTriggers
+from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers
 from eventlog.sql.triggers.plan import NO_LONGER_WATCHED, Action, InstalledTrigger, TableSql, TriggerPlan
 
 _NOT_AVAILABLE: Final = "55P03"
@@ -86,8 +93,8 @@ class PostgresTriggers(Triggers):
             *drop_all(installed, kept=compiled, reason=NO_LONGER_WATCHED),
             *(action for action in quoting if action.kind == "drop"),
         ]
-        warnings = plan_warnings.warnings(schema, declared, compiled, facts, installed)
-        return TriggerPlan(tuple(actions), tuple(warnings), plan_warnings.not_captured(schema, declared, facts))
+        warnings = _warnings(schema, declared, compiled, facts, installed)
+        return TriggerPlan(tuple(actions), tuple(warnings), _not_captured(schema, declared, facts))
 
     def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
         log = self.find_log(conn, log)
@@ -175,3 +182,121 @@ def _refuse_what_cannot_run(schema: str, log: LogTable, facts: Facts, declared: 
         )
     if reasons:
         raise together([TriggerError(reason) for reason in reasons])
+
+
+# --- what people should know of declared triggers (spec/triggers.md 1, 7.1) -------------------------------------------
+
+
+def _warnings(
+    schema: str,
+    declared: Sequence[TableTriggers],
+    compiled: Sequence[CompiledFunction],
+    facts: Facts,
+    installed: InstalledFunctions,
+) -> list[str]:
+    """Sentences on what is declared; ``compiled`` stands in the same order."""
+    sentences: list[str] = []
+    of_each = [one for one in compiled if not one.is_replicated]
+    for triggers, one in zip(declared, of_each, strict=True):
+        sentences += _keys(triggers, one)
+        sentences += _replicated(triggers, one)
+        sentences += _filtered(schema, triggers, one, facts)
+        sentences += _order(one, installed)
+        sentences += _partitions(one, installed)
+    return list(dict.fromkeys(sentences))
+
+
+def _keys(triggers: TableTriggers, compiled: CompiledFunction) -> Iterable[str]:
+    if not (isinstance(triggers, ClassTriggers) and triggers.keys_may_shift):
+        return
+    how = (
+        "logged a statement"
+        if "u" in compiled.by_statement
+        else "still logged row by row, since the table is "
+        + ("partitioned" if triggers.table.partitioned else "in an inheritance tree")
+    )
+    yield (
+        f"the primary key of {triggers.table.name} is DEFERRABLE: an UPDATE is {how}; with the check deferred to "
+        "commit the order of two sessions' changes of one key is not promised"
+    )
+
+
+def _replicated(triggers: TableTriggers, compiled: CompiledFunction) -> Iterable[str]:
+    if triggers.always and compiled.by_statement:
+        what = "changes" if len(compiled.by_statement) > 1 else "UPDATEs"
+        yield (
+            f"{triggers.table.name}: {what} are logged a statement, but what a replication applies is logged row by "
+            "row, since an apply worker fires row triggers only"
+        )
+
+
+def _filtered(schema: str, triggers: TableTriggers, compiled: CompiledFunction, facts: Facts) -> Iterable[str]:
+    read = {(compiled.schema, compiled.table)}
+    if isinstance(triggers, ChildTriggers):
+        read.add((triggers.owner_schema or schema, triggers.owner.name))
+    for place in sorted(read & facts.filtered):
+        yield (
+            f"row level security filters {'.'.join(place)} for the role that applies the triggers, and they do not see "
+            "all of its rows: apply as its owner, or as a role with BYPASSRLS"
+        )
+
+
+def _order(compiled: CompiledFunction, installed: InstalledFunctions) -> Iterable[str]:
+    first = min(trigger.name.encode() for trigger in compiled.triggers)
+    for row in installed.triggers.get((compiled.schema, compiled.table), ()):
+        is_after = not row.type & (BEFORE | INSTEAD)
+        is_foreign = row.marker is None or not MARKER.match(row.marker)
+        if not is_after or row.enabled == "D" or not is_foreign:
+            continue
+        meets = [
+            trigger
+            for trigger in compiled.triggers
+            if not trigger.type & BEFORE and row.type & trigger.type & (INSERT | DELETE | UPDATE)
+        ]
+        by_statement = [trigger for trigger in meets if not trigger.type & ROW]
+        is_row = bool(row.type & ROW)
+        if is_row and by_statement:
+            yield (
+                f"trigger {row.name} of {compiled.table} fires for each row, before ours for the statement: what it "
+                "writes is logged before the change it answers"
+            )
+        elif row.name.encode() < first and (is_row or by_statement) and meets:
+            yield (
+                f"trigger {row.name} of {compiled.table} fires before ours: what it writes is logged before the change "
+                "it answers; give it a name that sorts behind _tgr_"
+            )
+
+
+def _partitions(compiled: CompiledFunction, installed: InstalledFunctions) -> Iterable[str]:
+    for partition, trigger in compiled.partitions.items():
+        if trigger is None and not installed.on(*partition):
+            yield (
+                f"TRUNCATE of partition {'.'.join(partition)} of {compiled.table} is not captured: the role that "
+                "applies the triggers does not own it, or may not read all of its rows; apply as its owner"
+            )
+
+
+def _not_captured(schema: str, declared: Sequence[TableTriggers], facts: Facts) -> tuple[str, ...]:
+    """Sentences on what the declared triggers do not see."""
+    if not declared:
+        return ()
+    places = {(triggers.schema or schema, triggers.table.name): triggers.table for triggers in declared}
+    return (
+        *(
+            f"{table.name}: DETACH and DROP of a partition; TRUNCATE of a partition alone, or of several by a cascade, "
+            "if they came after triggers apply"
+            for table in places.values()
+            if table.partitioned
+        ),
+        *(
+            f"{table.name}: writes to the tables that inherit from it"
+            for place, table in places.items()
+            if place in facts.with_heirs
+        ),
+        *(
+            ["writes of a replication apply worker or with session_replication_role = replica"]
+            if not all(triggers.always for triggers in declared)
+            else []
+        ),
+        "rows that TRUNCATE removes and a repeatable read snapshot does not see",
+    )
