@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from examinations import CONFIG, Doctor
+from examinations import fill as fill_with_triggers
+from resyncs import Receiver
+from resyncs import fill as fill_with_classes
+from shared import Run
 from sqlalchemy import Connection, Engine
-from trigger_log import Watched, run
+from trigger_log import Watched
+from trigger_log import run as run_sql
 
+from eventlog import cli
 from eventlog.sql import migrations
 from eventlog.sql.connection import connect
 from eventlog.sql.dialects.postgresql import DIALECT
@@ -41,6 +51,53 @@ def opened(conn: Connection) -> LogTable:
 @pytest.fixture
 def writer(usr: Watched) -> Iterator[str]:
     name = "eventlog_test_writer"
-    run(usr.conn, f"DROP ROLE IF EXISTS {name}", f"CREATE ROLE {name}", f"GRANT ALL ON usr, usr_phone TO {name}")
+    run_sql(usr.conn, f"DROP ROLE IF EXISTS {name}", f"CREATE ROLE {name}", f"GRANT ALL ON usr, usr_phone TO {name}")
     yield name
     usr.conn.rollback()
+
+
+@pytest.fixture
+def hr(filled_database: Any, empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    """A database with the schema of ``resyncs`` and its log, which command lines use."""
+    with filled_database(fill_with_classes) as database:
+        monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))
+        monkeypatch.setenv("EVENTLOG_DATABASE_SCHEMA_NAME", "hr")
+        yield database
+
+
+@pytest.fixture
+def publish(run: Run) -> Callable[[], Receiver]:
+    """Publish what is queued to a receiver that is kept."""
+    receiver = Receiver()
+
+    def publish() -> Receiver:
+        code, out, _ = run("--quiet", "publish", "--once")
+        assert code == 0
+        receiver.take(out)
+        return receiver
+
+    return publish
+
+
+@pytest.fixture
+def examined(filled_database: Any, empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
+    """A database with the schema of ``examinations``, a log and its triggers, and a directory with its configuration."""
+    Path("eventlog.toml").write_text(CONFIG)
+    with filled_database(fill_with_triggers) as database:
+        monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))
+        yield database
+
+
+@pytest.fixture
+def doctor(examined: sa.Engine, capfd: pytest.CaptureFixture[str]) -> Doctor:
+    """Run ``eventlog doctor --json``: its exit code, and its findings by code."""
+
+    def doctor(*arguments: str) -> tuple[int, dict[str, list[dict[str, Any]]]]:
+        capfd.readouterr()
+        code = cli.run([*arguments, "doctor", "--json"])
+        found: dict[str, list[dict[str, Any]]] = {}
+        for finding in json.loads(capfd.readouterr().out)["findings"]:
+            found.setdefault(finding["code"], []).append(finding)
+        return code, found
+
+    return doctor

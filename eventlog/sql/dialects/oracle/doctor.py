@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.sql.dialects.oracle.session import call, current_user, error_code, fetch, may_run
+from eventlog.sql.dialects.oracle.tables import NUMBERS
 from eventlog.sql.dialects.oracle.text import qualified
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers
 from eventlog.sql.doctor.facts import AnswerFunction, LogTrigger, Numbering, Orphan, Unreadable
@@ -20,15 +21,17 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
 from eventlog.sql.text import literal
 
+_SQL: Final = statements(__package__, "doctor.sql")
+
 # --- the log ----------------------------------------------------------------------------------------------------------
 
 
 def numberings(conn: Connection, log: LogTable) -> list[Numbering]:
     """The sequence that gives record_ids, if it is the one that `eventlog db upgrade` makes (spec/triggers.md 7)."""
-    names = {"owner": log.schema, "name": log.own_name("seq_{}_1")}
+    names = {"owner": log.schema, "name": log.own_name(NUMBERS)}
     answer = []
     for owner, name, cache, step, cycles, ordered, of_session in fetch(
-        conn, statements(__package__, "doctor.sql")["numberings"], names
+        conn, _SQL["numberings"], names
     ):
         sequence = qualified(owner, name)
         # The cache is the instance's, and sessions take their numbers from it one by one.
@@ -51,7 +54,7 @@ _NO_COLUMN: Final = 904
 
 def _is_scaled(conn: Connection, names: dict[str, str | None]) -> bool:
     try:
-        return bool(fetch(conn, statements(__package__, "doctor.sql")["scaled"], names))
+        return bool(fetch(conn, _SQL["scaled"], names))
     except DBAPIError as error:
         if error_code(error) != _NO_COLUMN:
             raise
@@ -110,7 +113,7 @@ def _unreadable(
 
 def _rights_to_apply(conn: Connection, schema: str, **_: Any) -> Iterator[tuple[str]]:
     """What this session's user lacks to apply triggers to tables of a schema, in words."""
-    privileges = {row[0] for row in fetch(conn, statements(__package__, "doctor.sql")["rights"])}
+    privileges = {row[0] for row in fetch(conn, _SQL["rights"])}
     if "CREATE ANY TRIGGER" in privileges:
         return
     user = current_user(conn)

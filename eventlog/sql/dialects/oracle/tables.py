@@ -33,12 +33,13 @@ _INTEGER: Final[TypeEngine[Any]] = _number(38, 0)
 _DIGIT: Final[TypeEngine[Any]] = _number(1, 0)
 
 
-_NUMBERS: Final = "seq_{}_1"
+NUMBERS: Final = "seq_{}_1"
+"""The name of the sequence that gives record_ids (``LogTable.own_name``)."""
 
 
 def number_sequence(log: LogTable) -> str:
     """SQL name of the sequence that gives record_ids."""
-    return qualified(log.schema, log.own_name(_NUMBERS))
+    return qualified(log.schema, log.own_name(NUMBERS))
 
 
 def create_functions(log: LogTable) -> list[str]:
@@ -76,7 +77,7 @@ def record_id(log: LogTable, comment: str) -> sa.Column[Any]:
 
 def half_made(conn: Connection, log: LogTable) -> bool:
     """Whether a table of the log's name is there from a migration of ours that broke off: its sequence is there too."""
-    binds = {"owner": log.schema, "name": log.own_name(_NUMBERS)}
+    binds = {"owner": log.schema, "name": log.own_name(NUMBERS)}
     return bool(fetch(conn, statements(__package__, "installed.sql")["sequence"], binds))
 
 

@@ -1,0 +1,158 @@
+"""What ``eventlog doctor`` says of rows, keys and classes, on a real PostgreSQL (spec/event-log.md 2, 4.3, 5, 11)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from examinations import CONFIG, GOOD, LOG, NOW, Doctor, rows
+from shared import execute
+
+from eventlog import cli
+from eventlog.sql.dialects.postgresql import DIALECT
+
+# --- rows N that are not picked up ------------------------------------------------------------------------------------
+
+
+def test_reserved_letters_are_named_with_their_rows(examined: sa.Engine, doctor: Doctor) -> None:
+    rows(examined, GOOD.replace("'N'", "'n'"), GOOD.replace("'N'", "'x'"), GOOD.replace("'N'", "'S'"))
+    code, found = doctor()
+    texts = [one["text"] for one in found["status_reserved"]]
+    assert code == 1
+    assert [text[:40] for text in texts] == [
+        "1 row of status 'n' (record_id 1): not l",
+        "1 row of status 'x' (record_id 2): not l",
+    ]
+    for one in found["status_reserved"]:
+        execute(examined, one["mend"][0])
+    assert "status_reserved" not in doctor()[1]
+
+
+def test_failed_rows_are_named_until_they_are_requeued(examined: sa.Engine, doctor: Doctor) -> None:
+    rows(examined, GOOD.replace("'N'", "'E'"), GOOD.replace("'N'", "'F'"))
+    _, found = doctor()
+    assert [one["mend"] for one in found["rows_failed"]] == [
+        ["eventlog show 1", "eventlog requeue --status E"],
+        ["eventlog show 2", "eventlog requeue --status F"],
+    ]
+
+
+def test_loopback_rows_are_named(examined: sa.Engine, doctor: Doctor) -> None:
+    user = "session_user"
+    rows(examined, GOOD.replace("'app'", user), GOOD)
+    assert doctor()[1]["loopback"][0]["severity"] == "info"
+    _, found = doctor("--set", "publisher.loopback_rows=leave")
+    (finding,) = found["loopback"]
+    assert finding["severity"] == "warning"
+    assert finding["text"].startswith("1 row of status N (from record_id 1 on) made by ")
+    assert "loopback" not in doctor("--set", "publisher.allow_loopback=yes")[1]
+
+
+def test_rows_that_are_not_due_are_named_with_the_next_time(examined: sa.Engine, doctor: Doctor) -> None:
+    rows(examined, GOOD, GOOD.replace(NOW, f"{NOW} + interval '3 days'"))
+    _, found = doctor("--set", "publisher.handle_future_events=yes")
+    (finding,) = found["not_due"]
+    assert finding["text"].startswith("1 row of status N not due yet")
+    assert "(in 3 days)" in finding["text"]
+    assert "event_time" not in found
+    # Without that option they are published now, and the clock that they were written by is wrong.
+    _, found = doctor()
+    assert "not_due" not in found
+    assert found["event_time"][0]["text"].startswith("row 2 has event_time ")
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        ("'N', 4, 'usr_phone', 'idu=1', NULL, NULL, NULL", "bad_event_type"),
+        ("'N', 2, 'nobody', 'idu=1', 'fname', 'Ada', NULL", "unknown_table"),
+        ("'N', 2, 'usr', 'idu=x', 'fname', 'Ada', NULL", "bad_table_key"),
+        ("'N', 2, 'usr', 'idu=1', 'gone', 'Ada', NULL", "unknown_column"),
+        ("'N', 2, 'usr', 'idu=1', 'fname', chr(7), NULL", "bad_xml_char"),
+    ],
+)
+def test_rows_that_would_become_e_are_named_by_what_they_fail(
+    examined: sa.Engine, doctor: Doctor, value: str, code: str
+) -> None:
+    rows(examined, GOOD, f"{value}, {NOW}")
+    (finding,) = doctor()[1]["bad_rows"]
+    assert finding["text"].startswith(f"1 row of status N bad ({code}): record_id 2; they would become E.")
+    assert finding["mend"][0] == "eventlog show 2"
+
+
+def test_rows_without_a_positive_record_id_are_named(examined: sa.Engine, doctor: Doctor) -> None:
+    execute(
+        examined,
+        "INSERT INTO hr.eventlog (record_id, event_type, table_name, table_key) VALUES (0, 4, 'usr', 'idu=1'),"
+        " (-5, 4, 'usr', 'idu=1')",
+    )
+    code, found = doctor()
+    assert code == 1
+    assert found["record_id"][0]["text"].startswith('2 rows of status N whose "record_id" is NULL or not positive')
+    execute(examined, found["record_id"][0]["mend"][0])
+    assert "record_id" not in doctor()[1]
+
+
+def test_what_is_in_flight_is_no_fault_while_a_publisher_runs(examined: sa.Engine, doctor: Doctor) -> None:
+    rows(examined, GOOD, GOOD)
+    execute(
+        examined, """INSERT INTO hr.eventlog_inflight (flight_no, composition) VALUES (7, '[[1,[["1",[[1,2]]]]]]')"""
+    )
+    _, found = doctor()
+    assert found["in_flight_left"][0]["text"].startswith("1 event of 2 rows in flight")
+    assert found["no_publisher"][0]["mend"] == ["eventlog publish"]
+    with examined.connect() as publisher:
+        assert DIALECT.try_lock(publisher, LOG)
+        code, found = doctor()
+        assert (code, found["in_flight"][0]["severity"], found["queue"][0]["severity"]) == (0, "info", "info")
+        execute(examined, "UPDATE hr.eventlog_inflight SET started = started - interval '1 hour'")
+        code, found = doctor()
+        assert (code, found["in_flight"][0]["severity"]) == (1, "warning")
+
+
+def test_a_disabled_publisher_is_named(doctor: Doctor) -> None:
+    assert "publisher_disabled" in doctor("--set", "publisher.publisher_disabled=yes")[1]
+
+
+# --- keys, classes ----------------------------------------------------------------------------------------------------
+
+
+def test_keys_that_are_not_canonical_are_named_with_their_canonical_text(examined: sa.Engine, doctor: Doctor) -> None:
+    rows(
+        examined,
+        GOOD,
+        GOOD.replace("idu=1", ' IDU = "01" '),
+        GOOD.replace("'usr'", "'usr_phone'").replace("idu=1", '"idu"=1'),
+    )
+    (finding,) = doctor()[1]["key_not_canonical"]
+    assert finding["text"].startswith(
+        "2 rows of class usr spell table_key other than canonically: ' IDU = \"01\" ' for 'idu=1'"
+    )
+
+
+def test_a_watched_table_without_key_is_named_and_the_others_are_examined(examined: sa.Engine, doctor: Doctor) -> None:
+    execute(examined, "CREATE TABLE hr.bare (a integer NOT NULL UNIQUE, b text)")
+    Path("eventlog.toml").write_text(CONFIG + '[[watch]]\ntable = "bare"\n[[watch]]\ntable = "nowhere"\n')
+    rows(examined, GOOD.replace("idu=1", "idu=01"))
+    code, found = doctor()
+    assert code == 1
+    assert found["class_without_key"][0]["mend"] == ['ALTER TABLE "hr"."bare" ADD PRIMARY KEY ("a")']
+    assert "nowhere" in found["class_missing"][0]["text"]
+    assert "key_not_canonical" in found
+
+
+def test_tables_without_key_of_a_whole_schema_are_mentioned_only(examined: sa.Engine, doctor: Doctor) -> None:
+    execute(examined, "CREATE TABLE hr.bare (a integer, b text); CREATE TABLE hr.other (a integer PRIMARY KEY)")
+    Path("eventlog.toml").write_text(CONFIG.split("[[watch]]")[0])
+    _, found = doctor()
+    assert [one["severity"] for one in found["class_without_key"]] == ["info"]
+    assert [one["text"][:34] for one in found["trigger_missing"]] == ["class other has no trigger of any k"[:34]]
+
+
+def test_deferrable_keys_are_named(examined: sa.Engine, doctor: Doctor) -> None:
+    execute(examined, "CREATE TABLE hr.seat (id integer PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, who text)")
+    Path("eventlog.toml").write_text(CONFIG + '[[watch]]\ntable = "seat"\n')
+    cli.run(["--quiet", "triggers", "apply"])
+    (finding,) = doctor()[1]["deferrable_key"]
+    assert "seat" in finding["text"]

@@ -1,0 +1,141 @@
+"""What ``eventlog doctor`` says of triggers and rights, on a real PostgreSQL (spec/triggers.md 7, 7.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from examinations import CONFIG, GOOD, Doctor, rows
+from shared import execute
+
+from eventlog import cli
+
+# --- triggers ---------------------------------------------------------------------------------------------------------
+
+
+def test_missing_triggers_are_an_error(examined: sa.Engine, doctor: Doctor) -> None:
+    cli.run(["--quiet", "triggers", "drop"])
+    code, found = doctor()
+    assert code == 1
+    assert {one["text"].split(":")[0] for one in found["trigger_missing"]} == {"hr.usr", "hr.usr_phone"}
+
+
+def test_one_missing_trigger_is_an_error_too(examined: sa.Engine, doctor: Doctor) -> None:
+    execute(examined, "DROP TRIGGER _tgr_usr_u_1 ON hr.usr")
+    (finding,) = doctor()[1]["trigger_drifted"]
+    assert (finding["severity"], "_tgr_usr_u_1" in finding["text"]) == ("error", True)
+
+
+def test_disabled_triggers_are_named_with_the_statement_that_enables_them(examined: sa.Engine, doctor: Doctor) -> None:
+    execute(examined, "ALTER TABLE hr.usr DISABLE TRIGGER _tgr_usr_u_1")
+    code, found = doctor()
+    (finding,) = found["trigger_disabled"]
+    assert (code, "trigger_drifted" in found) == (1, False)
+    execute(examined, finding["mend"][0])
+    assert doctor()[0] == 0
+
+
+def test_drift_is_named_with_its_reason(examined: sa.Engine, doctor: Doctor) -> None:
+    execute(examined, "ALTER TABLE hr.usr ADD COLUMN mail text")
+    (finding,) = doctor()[1]["trigger_drifted"]
+    assert finding["mend"] == ["eventlog triggers plan", "eventlog triggers apply"]
+
+
+def test_triggers_that_are_no_longer_watched_are_named(examined: sa.Engine, doctor: Doctor) -> None:
+    execute(examined, "CREATE TABLE hr.grp (idg integer PRIMARY KEY, name text)")
+    Path("eventlog.toml").write_text(CONFIG.replace('"usr"', '"grp"'))
+    _, found = doctor()
+    assert [one["severity"] for one in found["trigger_orphaned"]] == ["warning", "warning"]
+
+
+def test_triggers_whose_log_is_gone_are_an_error(examined: sa.Engine, doctor: Doctor) -> None:
+    execute(examined, "DROP TABLE hr.eventlog CASCADE")
+    code, found = doctor()
+    # One cause, one finding: all its triggers, a line of SQL a table, and no second one that there is no log.
+    assert (code, set(found)) == (1, {"trigger_orphaned"})
+    (finding,) = found["trigger_orphaned"]
+    assert finding["text"] == (
+        'the log "hr"."eventlog" is gone, and 8 triggers still write it: every change of hr.usr, hr.usr_phone fails'
+    )
+    assert finding["mend"][0].startswith("eventlog db upgrade")
+    with pytest.raises(sa.exc.DBAPIError):
+        execute(examined, "INSERT INTO hr.usr VALUES (1, 'Ada', NULL)")
+    for line in finding["mend"][1:]:
+        execute(examined, line.removeprefix("or "))
+    execute(examined, "INSERT INTO hr.usr VALUES (1, 'Ada', NULL)")
+
+
+def test_partitions_whose_trigger_is_disabled_are_named(examined: sa.Engine, doctor: Doctor) -> None:
+    execute(
+        examined,
+        "CREATE TABLE hr.sale (id integer PRIMARY KEY, what text) PARTITION BY RANGE (id);"
+        "CREATE TABLE hr.sale_1 PARTITION OF hr.sale FOR VALUES FROM (1) TO (100);"
+        "CREATE TABLE hr.sale_2 PARTITION OF hr.sale FOR VALUES FROM (100) TO (200)",
+    )
+    Path("eventlog.toml").write_text(CONFIG.replace('"usr"', '"sale"'))
+    cli.run(["--quiet", "triggers", "apply"])
+    assert "partition_trigger" not in doctor()[1]
+    execute(examined, "ALTER TABLE hr.sale_2 DISABLE TRIGGER _tgr_sale_u_1")
+    (finding,) = doctor()[1]["partition_trigger"]
+    assert "hr.sale_2" in finding["text"]
+    execute(examined, finding["mend"][0])
+    assert "partition_trigger" not in doctor()[1]
+
+
+# --- rights -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nobody(examined: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A user without any right, who is who connects."""
+    name = f"nobody_{examined.url.database}"
+    execute(examined, f"CREATE ROLE {name} LOGIN PASSWORD 'x'")
+    monkeypatch.setenv(
+        "EVENTLOG_DATABASE_URL", examined.url.set(username=name, password="x").render_as_string(hide_password=False)
+    )
+    yield name
+    execute(examined, f"DROP OWNED BY {name}; DROP ROLE {name}")
+
+
+def test_rights_that_are_missing_come_with_their_grants(examined: sa.Engine, doctor: Doctor, nobody: str) -> None:
+    code, found = doctor()
+    assert code == 1
+    grants = found["rights_publish"][0]["mend"]
+    assert grants[0] == f'GRANT USAGE ON SCHEMA "hr" TO "{nobody}"'
+    execute(examined, ";".join(grants))
+    _, found = doctor()
+    assert "rights_publish" not in found
+    assert {one["text"].split(" (")[0] for one in found["rights_read"]} == {
+        f"user {nobody} may not read usr",
+        f"user {nobody} may not read usr_phone",
+    }
+    execute(examined, ";".join(one["mend"][0] for one in found["rights_read"]))
+    _, found = doctor()
+    assert "rights_read" not in found
+    # What a publisher's user need not be able to do is no fault.
+    assert found["rights_triggers"][0]["severity"] == "info"
+    assert found["triggers_not_compared"][0]["severity"] == "info"
+    assert doctor()[0] == 0
+
+
+def test_a_publishers_user_sees_missing_and_disabled_triggers(examined: sa.Engine, doctor: Doctor, nobody: str) -> None:
+    grants = doctor()[1]["rights_publish"][0]["mend"]
+    execute(examined, ";".join(grants) + f";GRANT SELECT ON ALL TABLES IN SCHEMA hr TO {nobody}")
+    execute(examined, "ALTER TABLE hr.usr DISABLE TRIGGER _tgr_usr_d_1")
+    for letter in "iudt":
+        execute(examined, f"DROP TRIGGER _tgr_usr_phone_{letter}_1 ON hr.usr_phone")
+    _, found = doctor()
+    assert "_tgr_usr_d_1" in found["trigger_disabled"][0]["text"]
+    assert found["trigger_missing"][0]["text"].startswith("hr.usr_phone: ")
+
+
+def test_a_right_that_one_check_needs_is_a_finding_and_not_the_end(
+    examined: sa.Engine, doctor: Doctor, nobody: str
+) -> None:
+    execute(examined, ";".join(doctor()[1]["rights_publish"][0]["mend"]))
+    execute(examined, f"REVOKE SELECT ON hr.eventlog_inflight FROM {nobody}")
+    rows(examined, GOOD.replace("'N'", "'x'"))
+    _, found = doctor()
+    assert "SELECT on table eventlog_inflight" in found["rights_publish"][0]["text"]

@@ -1,0 +1,156 @@
+"""How a log is found and checked on a real server, whoever made it (spec/event-log.md 1.2 to 1.4, 12)."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import Connection
+from written_log import EVERYTHING, ids
+
+from eventlog.errors import LogTableError
+from eventlog.model import LogRow
+from eventlog.sql import migrations
+from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.locate import check_rights, locate_log
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.rows import (
+    add_errors,
+    count_by_status,
+    next_flight,
+    read_inflight,
+    requeue,
+    strike_inflight,
+    tail,
+    update_inflight,
+    write_inflight,
+)
+from eventlog.sql.windows import Window, to_ranges
+
+# Opening
+
+
+def test_a_log_is_found_by_its_schema_and_without_case(conn: Connection) -> None:
+    conn.execute(sa.text('CREATE SCHEMA "Other"'))
+    migrations.upgrade(conn, log_table="Log", schema="Other")
+    for name, schema in [('"Other".Log', None), ("Other.Log", "public"), ("log", "Other"), ("LOG", "Other")]:
+        assert (found := locate_log(conn, DIALECT, name=name, schema=schema)).name == "Log"
+        assert found.schema == "Other"
+    assert locate_log(conn, DIALECT, name="EVENTLOG") == locate_log(conn, DIALECT, name="public.eventlog")
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("DROP TABLE eventlog", "no log table 'eventlog' in schema 'public': make it with `eventlog db upgrade`"),
+        ("DROP TABLE eventlog_error", "no companion table public.eventlog_error: make it with `eventlog db upgrade`"),
+        ("DROP TABLE eventlog_inflight", "no companion table public.eventlog_inflight"),
+        (
+            "ALTER TABLE eventlog ALTER COLUMN perpetrator TYPE integer USING 1",
+            'log table public.eventlog: column "perpetrator" cannot be perpetrator: integer, character needed',
+        ),
+        (
+            "ALTER TABLE eventlog DROP COLUMN new_value",
+            "log table public.eventlog: the log has 9 columns, so none at position 10 can be new_value",
+        ),
+    ],
+)
+def test_a_log_that_lacks_something_is_refused(conn: Connection, statement: str, message: str) -> None:
+    conn.execute(sa.text(statement))
+    with pytest.raises(LogTableError) as refused:
+        locate_log(conn, DIALECT, name="eventlog")
+    assert message in str(refused.value)
+
+
+GRANTS = {
+    "USAGE on schema public": "GRANT USAGE ON SCHEMA public TO PUBLIC",
+    "SELECT on table eventlog": "GRANT SELECT ON eventlog TO PUBLIC",
+    "DELETE on table eventlog": "GRANT DELETE ON eventlog TO PUBLIC",
+    "UPDATE on column status of table eventlog": "GRANT UPDATE (status) ON eventlog TO PUBLIC",
+    "INSERT on table eventlog_error": "GRANT INSERT ON eventlog_error TO PUBLIC",
+    "DELETE on table eventlog_inflight": "GRANT ALL ON eventlog_inflight TO PUBLIC",
+    "USAGE on sequence eventlog_flight": "GRANT USAGE ON SEQUENCE eventlog_flight TO PUBLIC",
+}
+
+
+def locate_with_rights(conn: Connection) -> LogTable:
+    log = locate_log(conn, DIALECT, name="eventlog", schema="public")
+    check_rights(conn, DIALECT, log, delete=True)
+    return log
+
+
+def test_every_right_that_is_missing_is_named_until_there_is_none(conn: Connection) -> None:
+    conn.execute(sa.text("REVOKE ALL ON SCHEMA public FROM PUBLIC"))
+    # SET ROLE to a role that the server has anyway, and that owns nothing
+    for right, grant in GRANTS.items():
+        conn.execute(sa.text("SET ROLE pg_monitor"))
+        with pytest.raises(LogTableError, match=right) as refused, conn.begin_nested():
+            locate_with_rights(conn)
+        assert "have its owner grant" in str(refused.value)
+        conn.execute(sa.text("RESET ROLE"))
+        conn.execute(sa.text(grant))
+    conn.execute(sa.text("SET ROLE pg_monitor"))
+    opened = locate_with_rights(conn)
+    # and they are enough
+    flight = next_flight(conn, opened)
+    write_inflight(conn, opened, flight, "{}")
+    update_inflight(conn, opened, flight, "[]")
+    assert read_inflight(conn, opened) == [(flight, "[]")]
+    strike_inflight(conn, opened, flight)
+    add_errors(conn, opened, [(1, "receiver", "no")])
+    assert DIALECT.read_window(conn, opened, EVERYTHING) == []
+    assert DIALECT.mark(conn, opened, "S", [(1, 9)]) == DIALECT.delete(conn, opened, [(1, 9)]) == 0
+
+
+# A log that somebody else made
+
+
+FOREIGN = """CREATE TABLE foreign_log (
+    rid numeric(38), tkey char(20), st char(4), et numeric(2), at timestamptz,
+    who varchar(10), tab char(10), col text, ov text, nv text)"""
+
+
+def test_a_log_of_another_layout_and_other_types_works_alike(conn: Connection) -> None:
+    conn.execute(sa.text(FOREIGN))
+    migrations.upgrade(conn, log_table="foreign_log", companions_only=True)
+    opened = locate_log(conn, DIALECT, name="foreign_log", layout="3.5")
+    assert opened.columns == ("rid", "st", "et", "at", "who", "tab", "tkey", "col", "ov", "nv")
+    insert = sa.text(
+        "INSERT INTO foreign_log (rid, st, et, tkey, tab, who, at)"
+        " VALUES (:rid, :st, CAST(:et AS numeric), 'idu=1', 'usr', 'eventlog', '2024-05-06 09:08:09+02')"
+    )
+    for rid, st, et in [(3, "N", "4"), (1, "N", None), (2, "N", "NaN"), (None, "N", "1"), (4, "S", "1"), (0, "N", "1")]:
+        conn.execute(insert, {"rid": rid, "st": st, "et": et})
+    conn.execute(insert, {"rid": 2**63, "st": "N", "et": "1"})
+    rows = DIALECT.read_window(conn, opened, EVERYTHING)
+    assert [(type(row.record_id), *row[:3]) for row in rows] == [
+        (int, 1, "N", None),
+        (int, 2, "N", 0),
+        (int, 3, "N", 4),
+    ]
+    assert rows[2][3:7] == ("2024-05-06 07:08:09+00", "eventlog", "usr", "idu=1")
+    assert DIALECT.read_window(conn, opened, Window(0, None, None, "eventlog")) == []
+    assert DIALECT.mark(conn, opened, "S", [(1, 2)]) == 2
+    assert ids(DIALECT.read_rows(conn, opened, to_ranges([1, 3, 4]))) == [1, 3, 4]
+    assert DIALECT.delete(conn, opened, [(1, 9)]) == 1
+    assert DIALECT.queue(conn, opened, "utc").rows == 3  # those that cannot be addressed
+    assert count_by_status(conn, opened) == {"N": 3, "S": 3}
+
+
+def test_names_that_attack_the_statements_are_only_names(conn: Connection) -> None:
+    name = 'l"; DROP TABLE eventlog; -- %s %% {x} :y'
+    columns = [f'{field} "%s {{0}} :z' for field in LogRow._fields]
+    quoted = ['"' + column.replace('"', '""') + '"' for column in columns]
+    types = ["bigint", "char(1)", "smallint", "timestamp", *["text"] * 6]
+    table = '"' + name.replace('"', '""') + '"'
+    body = ", ".join(f"{column} {sql}" for column, sql in zip(quoted, types, strict=True))
+    conn.connection.cursor().execute(f"CREATE TABLE {table} ({body})")
+    migrations.upgrade(conn, log_table=table, companions_only=True)
+    opened = locate_log(conn, DIALECT, name=name)
+    conn.connection.cursor().execute(f"INSERT INTO {table} ({', '.join(quoted[:3])}) VALUES (1, 'N', 2), (2, 'N', 2)")
+    assert ids(DIALECT.read_window(conn, opened, Window(0, None, None, "x"))) == [1, 2]
+    assert DIALECT.mark(conn, opened, "E", [(1, 1)]) == DIALECT.delete(conn, opened, [(1, 2)]) == 1
+    assert requeue(conn, opened, "E").set_back == 1
+    assert tail(conn, opened) == 1
+    write_inflight(conn, opened, next_flight(conn, opened), "{}")
+    add_errors(conn, opened, [(1, "receiver", "no")])
+    assert DIALECT.try_lock(conn, opened)
