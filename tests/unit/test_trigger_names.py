@@ -133,7 +133,10 @@ def test_a_view_is_watched_by_its_base_tables() -> None:
     [("password_hash", True), ("PWD", True), ("apiToken", True), ("salt", True), ("fname", False), ("passport", False)],
 )
 def test_columns_that_look_like_secrets_are_named(name: str, is_secret: bool) -> None:
-    triggers = ClassTriggers("t", USR, (USR.columns[0],), (column(name),), EventType(1), EventType(2))
+    triggers = ClassTriggers(
+        watch=Watch("usr"), class_name="t", table=USR, key=USR.columns[:1], columns=(column(name),),
+        insert_type=EventType.INSERT_FIELD, update_type=EventType.UPDATE_FIELD,
+    )  # fmt: skip
     assert secret_names(triggers) == ((name,) if is_secret else ())
 
 

@@ -42,6 +42,7 @@ from eventlog.sql.alembic.operations import CreateEventLogOp, UnwatchTableOp, Wa
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.text import quote_identifier
 from eventlog.sql.triggers.watch import Watch
 
 _log = logging.getLogger("eventlog.alembic")
@@ -238,7 +239,7 @@ def _installed(case: _Case) -> Mapping[str, str]:
 
 def _log_operations(case: _Case) -> Iterable[MigrateOperation]:
     """What makes the log, or brings one that our migrations made up to date."""
-    name = '"' + case.log.name.replace('"', '""') + '"' if set('."') & set(case.log.name) else case.log.name
+    name = quote_identifier(case.log.name) if set('."') & set(case.log.name) else case.log.name
     reached = migrations.current(case.connection, log_table=name, schema=case.log.schema)
     newest = migrations.heads()
     exists = sa.inspect(case.connection).has_table(case.log.name, case.log.schema)

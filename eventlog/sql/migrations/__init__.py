@@ -58,16 +58,16 @@ def upgrade(
     """
     wanted = _revision(revision, companions_only)
     if sql is not None:
-        name = _dialect_name(target, dialect_name)
-        log = _offline_log(log_table, schema, registry.load(name))
-        with _alembic_errors(), _script(sql, registry.load(name)) as printed:
-            command.upgrade(_config(log, None, name, printed, companions_only), wanted, sql=True)
+        dialect = _dialect(target, dialect_name)
+        log = _offline_log(log_table, schema, dialect)
+        with _alembic_errors(), _script(sql, dialect) as printed:
+            command.upgrade(_config(log, dialect, None, printed, companions_only), wanted, sql=True)
         return
     with _connection(target) as conn:
         log = _online_log(conn, log_table, schema)
         _check_before_upgrade(conn, log, companions_only)
         with _alembic_errors():
-            command.upgrade(_config(log, conn, conn.dialect.name, None, companions_only), wanted)
+            command.upgrade(_config(log, _dialect(conn), conn, None, companions_only), wanted)
 
 
 def downgrade(
@@ -86,20 +86,20 @@ def downgrade(
     upgraded. Else as ``upgrade``.
     """
     if sql is not None:
-        name = _dialect_name(target, dialect_name)
-        log = _offline_log(log_table, schema, registry.load(name))
+        dialect = _dialect(target, dialect_name)
+        log = _offline_log(log_table, schema, dialect)
         branches = [_COMPANIONS_BRANCH] if companions_only else [_LOG_BRANCH, _COMPANIONS_BRANCH]
-        with _alembic_errors(), _script(sql, registry.load(name)) as printed:
-            config = _config(log, None, name, printed)
+        with _alembic_errors(), _script(sql, dialect) as printed:
+            config = _config(log, dialect, None, printed)
             for branch in branches:
                 command.downgrade(config, f"{branch}@head:{branch}@{revision}", sql=True)
             if revision == "base":
-                _drop_at_the_end(printed, _quoted(config.attributes["dialect"], log))
+                _drop_at_the_end(printed, dialect.qualified(log.schema, log.version_table))
         return
     with _connection(target) as conn:
         log = _online_log(conn, log_table, schema)
         with _alembic_errors():
-            command.downgrade(_config(log, conn, conn.dialect.name, None), revision)
+            command.downgrade(_config(log, _dialect(conn), conn, None), revision)
         if not _heads(conn, log):
             _version_table(log).drop(conn, checkfirst=True)
 
@@ -128,7 +128,7 @@ def _connection(target: Engine | Connection | None) -> Iterator[Connection]:
 
 
 def _online_log(conn: Connection, log_table: str, schema: str | None) -> LogTable:
-    dialect = registry.load(conn.dialect.name)
+    dialect = _dialect(conn)
     log = _offline_log(log_table, schema, dialect)
     if "schemas" not in dialect.capabilities:
         return log
@@ -198,11 +198,6 @@ def _version_table(log: LogTable) -> sa.Table:
     return sa.Table(quoted(log.version_table), sa.MetaData(), schema=schema_of(log))
 
 
-def _quoted(dialect: Dialect, log: LogTable) -> str:
-    table = dialect.quote(log.version_table)
-    return table if log.schema is None else f"{dialect.quote(log.schema)}.{table}"
-
-
 def _drop_at_the_end(printed: io.StringIO, table: str) -> None:
     """Drop the version table once, at the end of the script: Alembic before 1.20 does it behind each branch."""
     text = re.sub(rf"^DROP TABLE {re.escape(table)}\s*?(;|\n\n/)\n+", "", printed.getvalue(), flags=re.MULTILINE)
@@ -218,14 +213,14 @@ def _revision(revision: str | tuple[str, ...], companions_only: bool) -> Any:
 
 
 def _config(
-    log: LogTable, conn: Connection | None, dialect_name: str, sql: TextIO | None, companions_only: bool = False
+    log: LogTable, dialect: Dialect, conn: Connection | None, sql: TextIO | None, companions_only: bool = False
 ) -> Config:
     config = Config() if sql is None else Config(output_buffer=sql)
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes.update(
         connection=conn,
-        dialect=registry.load(dialect_name),
+        dialect=dialect,
         log=log,
         companions_only=companions_only,
         version_table=quoted(log.version_table),
@@ -234,12 +229,13 @@ def _config(
     return config
 
 
-def _dialect_name(target: Engine | Connection | None, dialect_name: str | None) -> str:
-    if dialect_name is not None:
-        return dialect_name
+def _dialect(target: Engine | Connection | None, name: str | None = None) -> Dialect:
+    """The dialect of this name, None = that of the database."""
+    if name is not None:
+        return registry.load(name)
     if target is None:
         raise ConfigError("the SQL of migrations needs a database or the name of one, such as postgresql")
-    return target.dialect.name
+    return registry.load(target.dialect.name)
 
 
 @contextmanager

@@ -15,41 +15,47 @@ from eventlog.core.catalog import Catalog, ChildTable, Column, Database, ObjectC
 from eventlog.errors import TriggerError, together
 from eventlog.model import EventType
 from eventlog.sql.log_table import split_name
-from eventlog.sql.triggers.watch import INSERT_TYPES, UPDATE_TYPES, Capture, Style, Watch, exclusions
+from eventlog.sql.triggers.watch import INSERT_TYPES, UPDATE_TYPES, Style, Watch, exclusions
 
 BaseTable = tuple[Table, str | None]
 """A table that a view is made of, and its schema."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ClassTriggers:
-    """What the triggers of a class's own table log, or of a base table that makes objects of a view.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Declared:
+    """What is declared for one table: rows of a class, by a key whose columns stand in key order.
 
-    ``key`` in key order; ``columns``: the non-key columns that are logged; ``insert_type`` and ``update_type``: the
-    event types of INSERT and UPDATE. Without columns an INSERT is one row of type 5. ``names``: what the log calls a
-    column where it is not its own name; ``schema``: the table's, None = the class's. ``decides``: the table only
-    decides whether an object is in the view, and its columns are looked at for changes alone. ``lob_values`` and
-    ``lob_always`` as in ``Watch``.
+    ``names``: what the log calls a column where it is not its own name; ``schema``: the table's, None = the class's.
     """
 
+    watch: Watch
     class_name: str
     table: Table
     key: tuple[Column, ...]
-    columns: tuple[Column, ...]
-    insert_type: EventType
-    update_type: EventType
     names: Mapping[str, str] = field(default_factory=dict)
     schema: str | None = None
-    capture: Capture = "row"
-    always: bool = False
-    decides: bool = False
-    lob_values: bool = False
-    lob_always: bool = False
 
     @property
     def log_key(self) -> tuple[Column, ...]:
         """``key`` under the names that the log has for its columns."""
-        return tuple(_renamed(column, self.names) for column in self.key)
+        return tuple(
+            Column(self.names.get(column.name, column.name), column.type, column.deterministic) for column in self.key
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ClassTriggers(_Declared):
+    """What the triggers of a class's own table log, or of a base table that makes objects of a view.
+
+    ``columns``: the non-key columns that are logged; ``insert_type`` and ``update_type``: the event types of INSERT and
+    UPDATE. Without columns an INSERT is one row of type 5. ``decides``: the table only decides whether an object is in
+    the view, and its columns are looked at for changes alone.
+    """
+
+    columns: tuple[Column, ...]
+    insert_type: EventType
+    update_type: EventType
+    decides: bool = False
 
     @property
     def log_names(self) -> dict[str, str]:
@@ -76,32 +82,20 @@ class ClassTriggers:
         return not _is_unique(self.table, self.key)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ChildTriggers:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ChildTriggers(_Declared):
     """What the triggers of a child table log: rows of its owner's class and key, for ``attribute``.
 
-    ``owner_columns`` stand in the order of the owner's ``key``; ``event_type`` is 2 or 8; ``names``: what the log calls
-    the owner's key columns where it is not their own name. ``schema`` and ``owner_schema``: None = the class's.
+    ``owner_columns`` stand in the order of the owner's ``key``, whose columns ``names`` tells; ``event_type`` is 2 or
+    8. ``owner_schema``: None = the class's.
     """
 
-    class_name: str
-    table: Table
     owner: Table
-    key: tuple[Column, ...]
     owner_columns: tuple[Column, ...]
     column: Column
     attribute: str
     event_type: EventType
-    names: Mapping[str, str] = field(default_factory=dict)
-    schema: str | None = None
     owner_schema: str | None = None
-    capture: Capture = "row"
-    always: bool = False
-
-    @property
-    def log_key(self) -> tuple[Column, ...]:
-        """``key`` under the names that the log has for its columns."""
-        return tuple(_renamed(column, self.names) for column in self.key)
 
     @property
     def own_key(self) -> tuple[Column, ...]:
@@ -120,10 +114,6 @@ class ChildTriggers:
 
 
 TableTriggers = ClassTriggers | ChildTriggers
-
-
-def _renamed(column: Column, names: Mapping[str, str]) -> Column:
-    return Column(names.get(column.name, column.name), column.type, column.deterministic)
 
 
 def _told(table: Table, shown: Collection[Column]) -> dict[str, str]:
@@ -256,16 +246,13 @@ def compile_watch(
         raise TriggerError(f"watch {watch.table}: {cls.name} is a table, and only a view has base tables")
     columns = tuple(attribute.column for attribute in attributes if attribute.table == cls.table.name)
     class_triggers = ClassTriggers(
+        watch=watch,
         class_name=cls.name,
         table=cls.table,
         key=cls.key,
         columns=columns,
         insert_type=INSERT_TYPES[watch.style] if columns else EventType.INSERT_ROW_QUERY_BACK,
         update_type=UPDATE_TYPES[watch.style],
-        capture=watch.capture,
-        always=watch.always,
-        lob_values=watch.lob_values,
-        lob_always=watch.lob_always,
     )
     return class_triggers, *(_child(cls, child, watch) for child in cls.children if child.attribute in attributes)
 
@@ -273,6 +260,7 @@ def compile_watch(
 def _child(cls: ObjectClass, child: ChildTable, watch: Watch) -> ChildTriggers:
     owner_columns = tuple(child.table.column(name) for name in child.owner_columns)
     return ChildTriggers(
+        watch=watch,
         class_name=cls.name,
         table=child.table,
         owner=cls.table,
@@ -281,8 +269,6 @@ def _child(cls: ObjectClass, child: ChildTable, watch: Watch) -> ChildTriggers:
         column=child.attribute.column,
         attribute=child.attribute.name,
         event_type=_child_type(child.table, owner_columns, child.attribute.column, watch.style),
-        capture=watch.capture,
-        always=watch.always,
     )
 
 
@@ -389,6 +375,7 @@ def _object_source(cls: ObjectClass, watch: Watch, source: _Source, columns: tup
     keys = {column.name for column in source.key}
     others = tuple(column for column in source.table.columns if column.name not in keys)
     return ClassTriggers(
+        watch=watch,
         class_name=cls.name,
         table=source.table,
         key=source.key,
@@ -397,16 +384,13 @@ def _object_source(cls: ObjectClass, watch: Watch, source: _Source, columns: tup
         update_type=EventType.UPDATE_ROW_QUERY_BACK if decides else UPDATE_TYPES[watch.style],
         names=source.names,
         schema=source.schema,
-        capture=watch.capture,
-        always=watch.always,
         decides=decides,
-        lob_values=watch.lob_values,
-        lob_always=watch.lob_always,
     )
 
 
 def _value_source(cls: ObjectClass, watch: Watch, source: _Source, column: Column, owner: _Source) -> ChildTriggers:
     return ChildTriggers(
+        watch=watch,
         class_name=cls.name,
         table=source.table,
         owner=owner.table,
@@ -418,8 +402,6 @@ def _value_source(cls: ObjectClass, watch: Watch, source: _Source, column: Colum
         names=owner.names,
         schema=source.schema,
         owner_schema=owner.schema,
-        capture=watch.capture,
-        always=watch.always,
     )
 
 

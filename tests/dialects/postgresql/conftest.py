@@ -81,7 +81,7 @@ def publish(run: Run) -> Callable[[], Receiver]:
 
 @pytest.fixture
 def examined(filled_database: Any, empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
-    """A database with the schema of ``examinations``, a log and its triggers, and a directory with its configuration."""
+    """A database as ``examinations`` fills it, and a directory with its configuration."""
     Path("eventlog.toml").write_text(CONFIG)
     with filled_database(fill_with_triggers) as database:
         monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))

@@ -75,13 +75,13 @@ def _trigger(home: str | None, log: LogTable, triggers: TableTriggers, operation
 def _class_trigger(
     home: str | None, log: LogTable, triggers: ClassTriggers, name: str, operation: str, marker: str
 ) -> str:
-    loggable = [column for column in triggers.columns if is_loggable(column, triggers.lob_values)]
+    loggable = [column for column in triggers.columns if is_loggable(column, triggers.watch.lob_values)]
     log_key = triggers.log_key
     compared = [*triggers.key, *triggers.columns] if operation == "UPDATE" else []
     by_value = triggers.insert_type == EventType.INSERT_FIELD
     written = loggable if by_value and operation != "DELETE" else []
     # A locator of :OLD or :NEW is written with its row, never kept until the end of the statement.
-    by_statement = triggers.capture == "statement" and not any(map(is_locator, written))
+    by_statement = triggers.watch.capture == "statement" and not any(map(is_locator, written))
     return render(
         "class_trigger.sql.j2",
         name=qualified(home, name),
@@ -98,7 +98,7 @@ def _class_trigger(
         by_statement=by_statement,
         flush=_FLUSH,
         is_nullable=triggers.is_nullable,
-        lob_always=triggers.lob_always,
+        lob_always=triggers.watch.lob_always,
         families=_families(compared, [Family.TEXT] if operation == "UPDATE" else []),
         loggable=loggable,
         plain=[column for column in triggers.columns if is_loggable(column, lob_values=False)],
@@ -116,7 +116,7 @@ def _class_trigger(
 def _child_trigger(
     home: str | None, log: LogTable, triggers: ChildTriggers, name: str, operation: str, marker: str
 ) -> str:
-    by_statement = triggers.capture == "statement"
+    by_statement = triggers.watch.capture == "statement"
     by_value = triggers.event_type == EventType.UPDATE_FIELD and is_loggable(triggers.column, lob_values=False)
     event_type = EventType.UPDATE_FIELD if by_value else EventType.UPDATE_FIELD_QUERY_BACK
     own_key = triggers.own_key

@@ -30,9 +30,7 @@ def numberings(conn: Connection, log: LogTable) -> list[Numbering]:
     """The sequence that gives record_ids, if it is the one that `eventlog db upgrade` makes (spec/triggers.md 7)."""
     names = {"owner": log.schema, "name": log.own_name(NUMBERS)}
     answer = []
-    for owner, name, cache, step, cycles, ordered, of_session in fetch(
-        conn, _SQL["numberings"], names
-    ):
+    for owner, name, cache, step, cycles, ordered, of_session in fetch(conn, _SQL["numberings"], names):
         sequence = qualified(owner, name)
         # The cache is the instance's, and sessions take their numbers from it one by one.
         numbering = Numbering(sequence, 1, int(step), cycles == "Y")

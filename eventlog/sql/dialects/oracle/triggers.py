@@ -202,7 +202,7 @@ def _deferrable(triggers: TableTriggers) -> Iterable[str]:
 
 
 def _always(triggers: TableTriggers) -> Iterable[str]:
-    if triggers.always:
+    if triggers.watch.always:
         yield (
             f"always has no effect on {triggers.table.name}: whether triggers fire for what an apply process writes is "
             "set by DBMS_DDL.SET_TRIGGER_FIRING_PROPERTY"

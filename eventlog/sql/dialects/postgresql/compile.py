@@ -121,7 +121,7 @@ def compile_triggers(
         place = _Context(schema, table[0], log, facts)
         by_statement = statement_operations(table[0], one, facts)
         parts = [_Coverage((*_OPERATIONS, "t"), by_statement)]
-        if one.always and by_statement:
+        if one.watch.always and by_statement:
             # An apply worker fires row triggers only, a table's first synchronization both: so a row trigger that fires
             # for what is replicated, and a statement's for all else, and no change is logged twice.
             parts.append(_Coverage([letter for letter in _OPERATIONS if letter in by_statement], is_replicated=True))
@@ -132,7 +132,7 @@ def compile_triggers(
             partitions: dict[TableName, FunctionTrigger | None] = {}
             for partition, may_be_made in facts.partitions.get(table, {}).items() if "t" in names else ():
                 name = _take_name(f"_tgr_{partition[1]}_t", partition, triggers)
-                trigger = _truncate_trigger(name, partition, sql_name, part.enabled("t", one.always))
+                trigger = _truncate_trigger(name, partition, sql_name, part.enabled("t", one.watch.always))
                 partitions[partition] = trigger if may_be_made else None
             compiled.append(_compile(place, one, moving_with(one, declared), function, names, part, partitions))
     return compiled
@@ -183,7 +183,7 @@ def statement_operations(home: str, triggers: TableTriggers, facts: Facts) -> fr
     table = triggers.table
     place = (home, table.name)
     inherits = place in facts.with_heirs | facts.heirs
-    if triggers.capture == "statement":
+    if triggers.watch.capture == "statement":
         if table.partitioned or inherits:
             why = "partitioned: its partitions would not be seen" if table.partitioned else "in an inheritance tree"
             raise TriggerError(f"watch {triggers.class_name}: {table.name} is {why}; use capture = row")
@@ -224,14 +224,14 @@ def _compile(
     statement = _TEMPLATES.render("function.sql.j2", function=sql_name, settings=settings, body=body)
     table = (place.home, triggers.table.name)
     compiled = [
-        _truncate_trigger(name, table, sql_name, part.enabled(operation, triggers.always))
+        _truncate_trigger(name, table, sql_name, part.enabled(operation, triggers.watch.always))
         if operation == "t"
-        else _trigger(name, table, sql_name, operation, part, triggers.always, is_whole)
+        else _trigger(name, table, sql_name, operation, part, triggers.watch.always, is_whole)
         for operation, name in names.items()
     ]
     columns = {column.name: column.type.sql for column in triggers.table.columns if column in shown}
-    always = ["always"] if triggers.always else []
-    if triggers.always and by_statement:
+    always = ["always"] if triggers.watch.always else []
+    if triggers.watch.always and by_statement:
         always.append("what is replicated by row")
     # The types count too: a publisher reads the values by them, even where the SQL is the same.
     whole = "\n".join([statement, *(trigger.statement for trigger in compiled), *always, repr(columns)])

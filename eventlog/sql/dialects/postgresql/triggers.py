@@ -222,7 +222,7 @@ def _keys(triggers: TableTriggers, compiled: CompiledFunction) -> Iterable[str]:
 
 
 def _replicated(triggers: TableTriggers, compiled: CompiledFunction) -> Iterable[str]:
-    if triggers.always and compiled.by_statement:
+    if triggers.watch.always and compiled.by_statement:
         what = "changes" if len(compiled.by_statement) > 1 else "UPDATEs"
         yield (
             f"{triggers.table.name}: {what} are logged a statement, but what a replication applies is logged row by "
@@ -295,7 +295,7 @@ def _not_captured(schema: str, declared: Sequence[TableTriggers], facts: Facts) 
         ),
         *(
             ["writes of a replication apply worker or with session_replication_role = replica"]
-            if not all(triggers.always for triggers in declared)
+            if not all(triggers.watch.always for triggers in declared)
             else []
         ),
         "rows that TRUNCATE removes and a repeatable read snapshot does not see",

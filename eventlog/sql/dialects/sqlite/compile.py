@@ -37,7 +37,7 @@ def trigger_texts(
     _home: str | None, log: LogTable, triggers: TableTriggers, declared: Sequence[TableTriggers]
 ) -> Iterator[tuple[str, Callable[[str, str], str]]]:
     """What ``MarkedTriggers.texts`` gives. Raises TriggerError for a capture that SQLite does not have."""
-    if triggers.capture != "row":
+    if triggers.watch.capture != "row":
         raise TriggerError(
             f"watch {triggers.class_name}: SQLite has no triggers that see a whole statement; use capture = row"
         )
