@@ -101,7 +101,7 @@ def downgrade(
         with _alembic_errors():
             command.downgrade(_config(log, _dialect(conn), conn, None), revision)
         if not _heads(conn, log):
-            _version_table(log).drop(conn, checkfirst=True)
+            sa.Table(quoted(log.version_table), sa.MetaData(), schema=schema_of(log)).drop(conn, checkfirst=True)
 
 
 def current(target: Engine | Connection, *, log_table: str, schema: str | None = None) -> tuple[str, ...]:
@@ -192,10 +192,6 @@ def _check_before_upgrade(conn: Connection, log: LogTable, companions_only: bool
 def _heads(conn: Connection, log: LogTable) -> tuple[str, ...]:
     options = {"version_table": quoted(log.version_table), "version_table_schema": schema_of(log)}
     return MigrationContext.configure(conn, opts=options).get_current_heads()
-
-
-def _version_table(log: LogTable) -> sa.Table:
-    return sa.Table(quoted(log.version_table), sa.MetaData(), schema=schema_of(log))
 
 
 def _drop_at_the_end(printed: io.StringIO, table: str) -> None:

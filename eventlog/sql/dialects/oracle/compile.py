@@ -57,9 +57,24 @@ def trigger_texts(
 
 def _trigger(home: str | None, log: LogTable, triggers: TableTriggers, operation: str, name: str, marker: str) -> str:
     if isinstance(triggers, ClassTriggers):
-        text = _class_trigger(home, log, triggers, name, operation, marker)
+        template, words = "class_trigger.sql.j2", _class_words(log, triggers, operation)
+        key, columns = triggers.log_key, triggers.key
     else:
-        text = _child_trigger(home, log, triggers, name, operation, marker)
+        template, words = "child_trigger.sql.j2", _child_words(log, triggers, operation)
+        key, columns = triggers.own_key, triggers.owner_columns
+    base64 = base64_function(log, home)
+    text = render(
+        template,
+        name=qualified(home, name),
+        table=qualified(home, triggers.table.name),
+        operation=operation,
+        marker=marker,
+        flush=_FLUSH,
+        base64=base64,
+        key_of=lambda row: key_text(key, _fields(row, columns), quote_function(log, home), base64),
+        is_there=lambda row: _is_there(row, columns),
+        **words,
+    )
     if len(text.encode()) > MAX_SOURCE:
         raise TriggerError(
             f"watch {triggers.class_name}: the trigger for {operation} of {triggers.table.name} has "
@@ -72,74 +87,45 @@ def _trigger(home: str | None, log: LogTable, triggers: TableTriggers, operation
 # --- bodies -----------------------------------------------------------------------------------------------------------
 
 
-def _class_trigger(
-    home: str | None, log: LogTable, triggers: ClassTriggers, name: str, operation: str, marker: str
-) -> str:
+def _class_words(log: LogTable, triggers: ClassTriggers, operation: str) -> dict[str, object]:
     loggable = [column for column in triggers.columns if is_loggable(column, triggers.watch.lob_values)]
-    log_key = triggers.log_key
     compared = [*triggers.key, *triggers.columns] if operation == "UPDATE" else []
     by_value = triggers.insert_type == EventType.INSERT_FIELD
     written = loggable if by_value and operation != "DELETE" else []
     # A locator of :OLD or :NEW is written with its row, never kept until the end of the statement.
     by_statement = triggers.watch.capture == "statement" and not any(map(is_locator, written))
-    return render(
-        "class_trigger.sql.j2",
-        name=qualified(home, name),
-        table=qualified(home, triggers.table.name),
-        operation=operation,
-        marker=marker,
-        log=_log_for(log, triggers.class_name, log_key, written),
-        columns=triggers.columns,
-        names=triggers.log_names,
-        insert_type=int(triggers.insert_type),
-        update_type=int(triggers.update_type),
-        is_compound=by_statement or operation == "UPDATE",
-        inserted_by_value=[column for column in written if operation == "INSERT" or not is_locator(column)],
-        by_statement=by_statement,
-        flush=_FLUSH,
-        is_nullable=triggers.is_nullable,
-        lob_always=triggers.watch.lob_always,
-        families=_families(compared, [Family.TEXT] if operation == "UPDATE" else []),
-        loggable=loggable,
-        plain=[column for column in triggers.columns if is_loggable(column, lob_values=False)],
-        readable=[column for column in triggers.columns if _is_readable(column)],
-        is_loggable=loggable.__contains__,
-        base64=base64_function(log, home),
-        key_of=lambda row: key_text(
-            log_key, _fields(row, triggers.key), quote_function(log, home), base64_function(log, home)
-        ),
-        is_there=lambda row: _is_there(row, triggers.key),
-        key_is_changed=joined(" OR ", map(_is_changed, triggers.key)),
-    )
+    return {
+        "log": _log_for(log, triggers.class_name, triggers.log_key, written),
+        "columns": triggers.columns,
+        "names": triggers.log_names,
+        "insert_type": int(triggers.insert_type),
+        "update_type": int(triggers.update_type),
+        "is_compound": by_statement or operation == "UPDATE",
+        "inserted_by_value": [column for column in written if operation == "INSERT" or not is_locator(column)],
+        "by_statement": by_statement,
+        "is_nullable": triggers.is_nullable,
+        "lob_always": triggers.watch.lob_always,
+        "families": _families(compared, [Family.TEXT] if operation == "UPDATE" else []),
+        "loggable": loggable,
+        "plain": [column for column in triggers.columns if is_loggable(column, lob_values=False)],
+        "readable": [column for column in triggers.columns if _is_readable(column)],
+        "is_loggable": loggable.__contains__,
+        "key_is_changed": joined(" OR ", map(_is_changed, triggers.key)),
+    }
 
 
-def _child_trigger(
-    home: str | None, log: LogTable, triggers: ChildTriggers, name: str, operation: str, marker: str
-) -> str:
+def _child_words(log: LogTable, triggers: ChildTriggers, operation: str) -> dict[str, object]:
     by_statement = triggers.watch.capture == "statement"
     by_value = triggers.event_type == EventType.UPDATE_FIELD and is_loggable(triggers.column, lob_values=False)
-    event_type = EventType.UPDATE_FIELD if by_value else EventType.UPDATE_FIELD_QUERY_BACK
-    own_key = triggers.own_key
-    return render(
-        "child_trigger.sql.j2",
-        name=qualified(home, name),
-        table=qualified(home, triggers.table.name),
-        operation=operation,
-        marker=marker,
-        log=_log_for(log, triggers.class_name, own_key, [triggers.column] if by_value else []),
-        event_type=int(event_type),
-        attribute=triggers.attribute,
-        column=triggers.column,
-        is_compound=by_statement or (operation == "UPDATE" and by_value),
-        by_statement=by_statement,
-        flush=_FLUSH,
-        families=_families([triggers.column], [Family.TEXT]) if operation == "UPDATE" else [],
-        base64=base64_function(log, home),
-        key_of=lambda row: key_text(
-            own_key, _fields(row, triggers.owner_columns), quote_function(log, home), base64_function(log, home)
-        ),
-        is_there=lambda row: _is_there(row, triggers.owner_columns),
-    )
+    return {
+        "log": _log_for(log, triggers.class_name, triggers.own_key, [triggers.column] if by_value else []),
+        "event_type": int(EventType.UPDATE_FIELD if by_value else EventType.UPDATE_FIELD_QUERY_BACK),
+        "attribute": triggers.attribute,
+        "column": triggers.column,
+        "is_compound": by_statement or (operation == "UPDATE" and by_value),
+        "by_statement": by_statement,
+        "families": _families([triggers.column], [Family.TEXT]) if operation == "UPDATE" else [],
+    }
 
 
 def _log_for(log: LogTable, class_name: str, key: Iterable[Column], by_value: Sequence[Column]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -56,7 +56,7 @@ def database(owner: str, columns: Rows, keys: Rows, unique_indexes: Rows, foreig
         tables.append(
             Table(
                 name=name,
-                kind=_kind(rows[0][1]),
+                kind="view" if rows[0][1] == "view" else "table",
                 columns=present,
                 primary_key=() if primary is None else _names(primary, 4),
                 foreign_keys=_foreign_keys(owner, _within(foreign[name], 4, names), names),
@@ -88,10 +88,6 @@ def fingerprint(conn: Connection, catalog: Catalog) -> str:
             {"owner": catalog.schema, **{f"t{n}": name for n, name in enumerate(tables)}},
         )
     )
-
-
-def _kind(kind: str) -> Literal["table", "view"]:
-    return "view" if kind == "view" else "table"
 
 
 def _columns(rows: Rows) -> tuple[Column, ...]:

@@ -9,7 +9,6 @@ import sqlalchemy as sa
 from sqlalchemy import URL, Connection
 
 from eventlog.core.catalog import Attribute, ObjectClass
-from eventlog.core.values import ColumnType
 from eventlog.model import QUEUE_FIELDS, LogRow, QueueRow
 from eventlog.sql.bulk import Part
 from eventlog.sql.dialect import CurrentRow, Dialect, log_words
@@ -95,9 +94,11 @@ class PostgreSQL(Dialect):
     current_user = staticmethod(sessions.current_user)
     read_only = staticmethod(sessions.read_only)
     fold_name = staticmethod(text.fold_name)
+    bindable = staticmethod(text.bindable)
     value_text = staticmethod(text.value_text)
     reflect = staticmethod(reflection.reflect)
     fingerprint = staticmethod(reflection.fingerprint)
+    log_field = staticmethod(log_rows.log_field)
     choose_plans = staticmethod(log_rows.index_plans)
     fetch_chunks = staticmethod(log_rows.fetch_chunks)
     try_lock = staticmethod(sessions.try_lock)
@@ -185,18 +186,6 @@ class PostgreSQL(Dialect):
         self, url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
         return bulk.read(url, self.session, log, snapshot, self.has_status(log, status), part, fields)
-
-    def bindable(self, sql: str) -> str:
-        return sql.replace("%", "%%")  # the driver reads % in the text of a statement with parameters
-
-    def log_field(self, field: str, column: str, column_type: ColumnType | None) -> str:
-        if field not in ("record_id", "event_type"):
-            return f"{column}::text"
-        if column_type is not None and column_type.bits:
-            return column
-        # numeric, which is wider than bigint and knows NaN: what bigint cannot hold is no event type
-        bounds = f"{column} BETWEEN {-self.last_record_id} AND {self.last_record_id}"
-        return f"CASE WHEN {bounds} THEN {column}::bigint WHEN {column} IS NOT NULL THEN 0 END"
 
     def log_times(self, column: str, now: str, *, is_zoned: bool) -> Mapping[str, str]:
         return {

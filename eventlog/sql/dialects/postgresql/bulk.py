@@ -16,6 +16,7 @@ from sqlalchemy import URL, Connection
 
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.sql.bulk import Part, arrow_schema
+from eventlog.sql.dialects.postgresql.log import log_field
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.registry import reason_of
 from eventlog.sql.text import qualified, quote_identifier
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 ISOLATION: Final = "REPEATABLE READ"
 
-_LAST: Final = 2**63 - 1
 _SNAPSHOT: Final = re.compile(r"[0-9A-Fa-f-]{1,64}")
 _TIMEOUTS: Final = "idle_in_transaction_session_timeout", "transaction_timeout", "statement_timeout"
 
@@ -83,20 +83,16 @@ def select_rows(log: LogTable, has_status: str, part: Part, fields: Sequence[str
 
 def _typed(log: LogTable, field: str) -> str:
     column = quote_identifier(log.column(field))
-    column_type = log.type_of(field)
-    if field == "event_time":
-        time = f"({column} AT TIME ZONE 'UTC')" if log.has_zoned_time else f"{column}::timestamp"
-        return f"CASE WHEN isfinite({column}) THEN {time} END"
-    if field == "record_id":
-        return f"{column}::bigint"
-    if field == "status":
-        return f"rtrim({column}::text, ' ')"
-    if field != "event_type":
-        return f"{column}::text"
-    if column_type is not None and column_type.bits:
-        return f"{column}::bigint"
-    # numeric, which is wider than bigint and knows NaN: what bigint cannot hold is no event type
-    return f"CASE WHEN {column} BETWEEN {-_LAST} AND {_LAST} THEN {column}::bigint WHEN {column} IS NOT NULL THEN 0 END"
+    match field:
+        case "event_time":
+            time = f"({column} AT TIME ZONE 'UTC')" if log.has_zoned_time else f"{column}::timestamp"
+            return f"CASE WHEN isfinite({column}) THEN {time} END"
+        case "record_id" | "event_type":
+            return f"({log_field(field, column, log.type_of(field))})::bigint"
+        case "status":
+            return f"rtrim({column}::text, ' ')"
+        case _:
+            return f"{column}::text"
 
 
 _BATCH_BYTES: Final = 8 * 2**20

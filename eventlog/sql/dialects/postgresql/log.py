@@ -13,6 +13,7 @@ from typing import Any, Final
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from eventlog.core.values import ColumnType
 from eventlog.errors import DatabaseError
 from eventlog.sql.statements import fetch, without_collector
 
@@ -41,6 +42,20 @@ def fetch_chunks(
         raise
     # Not in a finally: what fails in the cursor's own statements is the error.
     conn.exec_driver_sql(_CLOSE)
+
+
+_LAST: Final = 2**63 - 1
+
+
+def log_field(field: str, column: str, column_type: ColumnType | None) -> str:
+    """SQL of a field of ``LogRow`` as it is read: record_id and event_type integers, all others text."""
+    if field not in ("record_id", "event_type"):
+        return f"{column}::text"
+    if column_type is not None and column_type.bits:
+        return column
+    # numeric, which is wider than bigint and knows NaN: what bigint cannot hold is no event type
+    bounds = f"{column} BETWEEN {-_LAST} AND {_LAST}"
+    return f"CASE WHEN {bounds} THEN {column}::bigint WHEN {column} IS NOT NULL THEN 0 END"
 
 
 # What a window would be read by instead: all its rows, sorted, of which the limit then takes the first.

@@ -26,7 +26,7 @@ from eventlog.core.catalog import Attribute, Column, ObjectClass
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.sql.dialect import CurrentRow, NoSuchValue, child_of
 from eventlog.sql.dialects.postgresql.log import usual_plans
-from eventlog.sql.dialects.postgresql.text import key_value, relation, value_text
+from eventlog.sql.dialects.postgresql.text import bindable, key_value, relation, value_text
 from eventlog.sql.statements import fetch
 from eventlog.sql.text import field
 
@@ -67,7 +67,7 @@ def _statement(schema: str | None, cls: ObjectClass, attributes: tuple[Attribute
     # Put together of quoted identifiers; the keys are bound.
     return (
         f"WITH k AS MATERIALIZED (SELECT n, {values} FROM unnest({arrays}) WITH ORDINALITY AS u ({columns}, n))\n"  # noqa: S608
-        + body.replace("%", "%%")  # the driver reads % in the text of a statement with parameters
+        + bindable(body)
     )
 
 

@@ -17,6 +17,7 @@ from eventlog.core.catalog import Column, ObjectClass
 from eventlog.core.values import Kind
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.text import (
+    bindable,
     is_one_spelling,
     key_text,
     needs_quoting,
@@ -65,7 +66,7 @@ def batch_statement(walk: Walk, condition: str, words: Mapping[str, str]) -> str
 
 def walk_rows(walk: Walk) -> str:
     """SQL of the relation that is walked."""
-    return _escaped(relation(walk.schema, walk.cls.table))
+    return bindable(relation(walk.schema, walk.cls.table))
 
 
 def behind(walk: Walk) -> str:
@@ -87,7 +88,7 @@ def position_binds(cls: ObjectClass, position: str | None) -> dict[str, object]:
 
 
 def _key_refs(walk: Walk) -> list[str]:
-    return [_escaped(quote_identifier(column.name)) for column in walk.cls.key]
+    return [bindable(quote_identifier(column.name)) for column in walk.cls.key]
 
 
 def _by_value(cls: ObjectClass) -> bool:
@@ -96,7 +97,7 @@ def _by_value(cls: ObjectClass) -> bool:
 
 def _key_text(walk: Walk, refs: Sequence[str]) -> str:
     plain = [ref.replace("%%", "%") for ref in refs]
-    return _escaped(key_text(walk.cls.key, plain, walk.quote_function))
+    return bindable(key_text(walk.cls.key, plain, walk.quote_function))
 
 
 def _value(column: Column, text: str) -> str:
@@ -104,11 +105,6 @@ def _value(column: Column, text: str) -> str:
     if column.type.kind is Kind.BINARY:
         return f"pg_catalog.decode({text}, 'base64')"
     return f"CAST({text} AS {column.type.sql})"
-
-
-def _escaped(sql: str) -> str:
-    """Text of a statement with parameters, where the driver reads ``%``."""
-    return sql.replace("%", "%%")
 
 
 _TEMPLATES: Final = Templates(__package__)  # what is put in is quoted or bound

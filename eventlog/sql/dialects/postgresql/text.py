@@ -53,6 +53,11 @@ def literal(text: str) -> str:
     return f"'{doubled}'" if "\\" not in text else "E'" + doubled.replace("\\", "\\\\") + "'"
 
 
+def bindable(sql: str) -> str:
+    """SQL text as it stands in a statement with parameters, where the driver reads ``%``."""
+    return sql.replace("%", "%%")
+
+
 # --- values -----------------------------------------------------------------------------------------------------------
 
 _DATE: Final = "YYYY-MM-DD"

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.sql import quoted_name
 
-from eventlog.sql.log_table import LogTable, cut_name, quoted, schema_of
+from eventlog.sql.log_table import cut_name, quoted, schema_of
 from eventlog.sql.migrations import execute, log_and_dialect
 
 revision = "0001"
@@ -32,7 +31,8 @@ def upgrade() -> None:
         schema=schema_of(log),
         comment=f"Rows of {log.name} that failed: one line a failure, never changed afterwards",
     )
-    op.create_index(_index(log, 2), quoted(log.error_table), ["record_id"], schema=schema_of(log))
+    index = quoted(cut_name(f"idx_{log.name}_2", log.max_identifier))
+    op.create_index(index, quoted(log.error_table), ["record_id"], schema=schema_of(log))
     op.create_table(
         quoted(log.inflight_table),
         sa.Column(
@@ -60,7 +60,3 @@ def downgrade() -> None:
     execute(dialect.drop_after_companions(log))
     op.drop_table(quoted(log.inflight_table), schema=schema_of(log))
     op.drop_table(quoted(log.error_table), schema=schema_of(log))
-
-
-def _index(log: LogTable, number: int) -> quoted_name:
-    return quoted(cut_name(f"idx_{log.name}_{number}", log.max_identifier))
