@@ -12,7 +12,7 @@ from contextlib import closing
 from datetime import datetime
 from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import sqlalchemy as sa
 from sqlalchemy import URL, Connection
@@ -89,8 +89,7 @@ class Dialect(SqlDatabase):
 
     def local_time(self, conn: Connection) -> datetime:
         """The local time of the server, of its own zone and not of the session's."""
-        now = sa.literal_column(self.local_now, sa.TIMESTAMP())
-        return cast(datetime, conn.execute(sa.select(now)).scalar_one())
+        return conn.execute(sa.select(sa.literal_column(self.local_now, sa.TIMESTAMP()))).scalar_one()
 
     def bindable(self, sql: str) -> str:
         """SQL text as it stands in a statement with parameters."""

@@ -44,7 +44,7 @@ class _Operation(MigrateOperation, Generic[Definition]):
     name: ClassVar[str]
 
     def __init__(self, definition: Definition) -> None:
-        self.definition = definition
+        self.definition: Definition = definition
 
     def to_diff_tuple(self) -> tuple[Any, ...]:
         return (self.name, *self.definition.label)

@@ -48,7 +48,7 @@ _FLUSH: Final = 1000
 
 
 def trigger_texts(
-    home: str | None, log: LogTable, triggers: TableTriggers, _declared: Sequence[TableTriggers]
+    home: str | None, log: LogTable, triggers: TableTriggers, declared: Sequence[TableTriggers]
 ) -> Iterator[tuple[str, Callable[[str, str], str]]]:
     """What ``MarkedTriggers.texts`` gives. Raises TriggerError for a trigger that Oracle does not take."""
     for letter, operation in OPERATIONS.items():

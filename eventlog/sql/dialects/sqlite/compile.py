@@ -34,7 +34,7 @@ _Body = tuple[str, str, str, str]
 
 
 def trigger_texts(
-    _home: str | None, log: LogTable, triggers: TableTriggers, declared: Sequence[TableTriggers]
+    home: str | None, log: LogTable, triggers: TableTriggers, declared: Sequence[TableTriggers]
 ) -> Iterator[tuple[str, Callable[[str, str], str]]]:
     """What ``MarkedTriggers.texts`` gives. Raises TriggerError for a capture that SQLite does not have."""
     if triggers.watch.capture != "row":
