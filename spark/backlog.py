@@ -183,7 +183,7 @@ def _claim(context: Context) -> Claim:
 def _settings(config: Config, request: Request, context: Context) -> dict[str, str]:
     """What decides on documents and marks."""
     options = {f"map.{name}": value for name, value in request.options.items()}
-    form = request.form or format_named(request.format).FORMS[0]
+    form = request.form or format_named(request.format).forms[0]
     compression, last_sequence = request.compression, request.last_sequence
     return settings_of(config, context, form=form, compression=compression, last_sequence=last_sequence, **options)
 
@@ -257,7 +257,7 @@ def _convert(
 ) -> Manifest:
     started = datetime.now(UTC)
     form = format_named(request.format)
-    file_form = request.form or form.FORMS[0]
+    file_form = request.form or form.forms[0]
     output = Output(
         directory.uri,
         file_form,

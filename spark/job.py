@@ -24,7 +24,7 @@ from spark.log_source import Place, worker_url
 
 
 class Numbered(NamedTuple):
-    """What some changes take of the numbering: numbers, the greatest time prefix, and the tables they are of."""
+    """What some changes take of a numbering: how many numbers, the greatest time prefix, and the tables they are of."""
 
     number: int = 0
     prefix: str = ""
@@ -40,7 +40,7 @@ NOTHING = Numbered()
 
 
 def total(several: Iterable[Numbered]) -> Numbered:
-    """What they take together."""
+    """What several take together."""
     number, prefix = 0, ""
     tables: set[str] = set()
     for one in several:
@@ -81,7 +81,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as it travels to the workers. ``name`` is its own; ``config`` without secrets.
+    """A job as it travels to the workers. ``name``: no other run has it; ``config`` without secrets.
 
     ``parts``: the ranges of record_ids, ascending; output part ``n`` holds the events whose first row is in
     ``parts[n - 1]``. ``in_flight``: rows that are recorded in flight and so are not folded. ``buckets``: into how many

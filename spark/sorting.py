@@ -70,7 +70,7 @@ class _Read(NamedTuple):
 _SCHEMA: Final = "capture int, key binary, row binary"
 _BATCH: Final = 1_000
 _TOLD, _ROW = b"\0", b"\1"
-"""How the keys begin of a ``_Read``, which sorts in front, and of rows."""
+"""The first bytes of keys: of a ``_Read``, which sorts in front, and of rows."""
 
 
 def sorted_rows(
@@ -78,7 +78,7 @@ def sorted_rows(
 ) -> DataFrame:
     """The rows of all captures, those of one behind each other in one partition, for ``by_capture``.
 
-    Raises ConfigError for options; whatever is wrong with a capture it is told when the capture's turn comes.
+    Raises ConfigError for options. What is wrong with a capture is raised when its turn comes.
     """
     # Of each its capture's place among those found. A piece None: the capture has none, but is to have its turn.
     pieces = [(place, one) for place, capture in enumerate(captures) for one in _pieces(form, capture, options)]

@@ -14,14 +14,11 @@ from eventlog.core.options import CheckedOptions, parse_options, same_fields, sh
 from eventlog.model import LogRow
 from eventlog.publisher.cloudevents import CloudEvents, source_of
 from eventlog.publisher.open import value_options
-from eventlog.qlik.sequence import WriterState
 from eventlog.sql.registry import parse_url
 from spark.job import Job, Numbered, catalog
 from spark.output.directory import Directory
-from spark.output.formats import Columns, Render, Rendered, counts_of
+from spark.output.formats import Columns, OutputFormat, Render, Rendered, counts_of
 from spark.output.part_files import OutputFile, json_lines
-
-FORMS: Final = ("lines",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +91,4 @@ def _write_lines(job: Job, directory: Directory, part: int, lines: Iterable[tupl
     return files.files
 
 
-def folders(job: Job) -> list[str]:
-    """There are none."""
-    return []
-
-
-def finish(job: Job, directory: Directory, files: Sequence[OutputFile], state: WriterState) -> list[str]:
-    """Nothing stands beside the files of the parts."""
-    return []
+FORMAT: Final = OutputFormat(("lines",), read_options, renderer, write, write_envelopes)

@@ -19,14 +19,11 @@ from eventlog.model import LogRow, Verdict
 from eventlog.publisher.debezium import EventRecords
 from eventlog.publisher.open import value_options
 from eventlog.publisher.whole_rows import CurrentRows, read_whole_rows
-from eventlog.qlik.sequence import WriterState
 from eventlog.sql.registry import parse_url
 from spark.job import Job, Numbered, catalog
 from spark.output.directory import Directory
-from spark.output.formats import RECEIVER, Columns, Render, Rendered, counts_of
+from spark.output.formats import Columns, OutputFormat, Render, Rendered, counts_of, refuse
 from spark.output.part_files import OutputFile, json_lines
-
-FORMS: Final = ("lines",)
 
 
 def read_options(config: Config, options: Mapping[str, Any], form: str) -> WriteOptions:
@@ -58,9 +55,7 @@ def renderer(job: Job) -> Render:
             time = records.time_of(log_rows[event.ids[0]])
             written = records.write(event, time, current_rows.get(event.object_id))
             if isinstance(written, Verdict):
-                bad += [(record_id, RECEIVER, written.message) for record_id in event.contributed]
-                counts[event.operation] -= 1
-                counts["rows_published"] -= len(event.contributed)
+                refuse(event, written.message, counts, bad)
                 continue
             kept.append(place)
             lines.append(b"".join(line_of(record, options.lines) for record in written))
@@ -81,11 +76,4 @@ def write(
     return files.files, before
 
 
-def folders(job: Job) -> list[str]:
-    """There are none."""
-    return []
-
-
-def finish(job: Job, directory: Directory, files: Sequence[OutputFile], state: WriterState) -> list[str]:
-    """Nothing stands beside the files of the parts."""
-    return []
+FORMAT: Final = OutputFormat(("lines",), read_options, renderer, write)

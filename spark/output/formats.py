@@ -1,11 +1,12 @@
-"""What a format is to a backlog job: a module of this package, with the functions of ``OutputFormat``."""
+"""What a format is to a backlog job: an ``OutputFormat`` of functions, made in a module of this package."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple
 
 from eventlog.config.load import Config
 from eventlog.core.events import Decided, Outgoing, QueryBack
@@ -50,42 +51,45 @@ reads rows of objects from the snapshot.
 """
 
 
-class OutputFormat(Protocol):
-    """One format. ``FORMS``: the forms that its files may have, the usual one first."""
+Write = Callable[
+    [Job, Directory, int, Sequence[Columns], Numbered, Mapping[int, str]], tuple[list[OutputFile], Numbered]
+]
+"""Writes the blobs of a part (its number, from 1; 0 = what was in flight) in queue order as files, numbered on from
+what was before; the files, and what is numbered at its end. The mapping, by place: sequences of messages that have been
+sent already, which keep them.
+"""
 
-    @property
-    def FORMS(self) -> tuple[str, ...]: ...  # noqa: N802 - a constant of the module
+WriteEnvelopes = Callable[[Job, Directory, int, Sequence[Sequence[Outgoing]], Mapping[int, LogRow]], list[OutputFile]]
+"""Writes events in the envelopes, and under the event-ids, that they have been sent under; with their rows of the log.
+"""
 
-    def read_options(self, config: Config, options: Mapping[str, Any], form: str) -> Any:
-        """The writer's options, as configuration and request give them. Raises ConfigError."""
-        ...
 
-    def renderer(self, job: Job) -> Render:
-        """What makes blobs of groups, in the stage that folds them."""
-        ...
+def _no_folders(job: Job) -> list[str]:
+    return []
 
-    def write(
-        self,
-        job: Job,
-        directory: Directory,
-        part: int,
-        blobs: Sequence[Columns],
-        before: Numbered,
-        sequences: Mapping[int, str],
-    ) -> tuple[list[OutputFile], Numbered]:
-        """The blobs of a part in queue order as files, numbered on from ``before``; what is numbered at its end.
 
-        ``sequences`` by place: those of messages that have been sent already, which keep them.
-        """
-        ...
+def _nothing_beside(job: Job, directory: Directory, files: Sequence[OutputFile], state: WriterState) -> list[str]:
+    return []
 
-    def folders(self, job: Job) -> list[str]:
-        """The folders that the output may have. Raises FormatError, MaskTooWide for classes that it cannot hold."""
-        ...
 
-    def finish(self, job: Job, directory: Directory, files: Sequence[OutputFile], state: WriterState) -> list[str]:
-        """Write what stands in the directory once; its names."""
-        ...
+@dataclass(frozen=True, slots=True)
+class OutputFormat:
+    """What a backlog job needs of a format; each module of this package ends with its own.
+
+    ``forms`` that the files may have, the usual one first. ``read_options``: the writer's options, of the
+    configuration, of the request and for a form; raises ConfigError. ``renderer``: what makes blobs of groups, in the
+    stage that folds them. ``write_envelopes``: for formats that number nothing. ``folders`` that the output may have;
+    raises FormatError, MaskTooWide for classes that it cannot hold. ``finish`` writes what stands in the directory
+    once, of all files and the last state of the numbering; its names.
+    """
+
+    forms: tuple[str, ...]
+    read_options: Callable[[Config, Mapping[str, Any], str], Any]
+    renderer: Callable[[Job], Render]
+    write: Write
+    write_envelopes: WriteEnvelopes | None = None
+    folders: Callable[[Job], list[str]] = _no_folders
+    finish: Callable[[Job, Directory, Sequence[OutputFile], WriterState], list[str]] = _nothing_beside
 
 
 FORMATS: Final[Mapping[str, str]] = {
@@ -102,10 +106,10 @@ def format_named(name: str, form: str | None = None) -> OutputFormat:
     """A format. Raises ConfigError if there is none of this name, or if it has no such form."""
     if name not in FORMATS:
         raise ConfigError(f"format {name!r} is unknown: use {', '.join(FORMATS)}")
-    module = cast("OutputFormat", import_module(FORMATS[name]))
-    if form is not None and form not in module.FORMS:
-        raise ConfigError(f"form {form!r} is unknown: files of {name} are {', '.join(module.FORMS)}")
-    return module
+    found: OutputFormat = import_module(FORMATS[name]).FORMAT
+    if form is not None and form not in found.forms:
+        raise ConfigError(f"form {form!r} is unknown: files of {name} are {', '.join(found.forms)}")
+    return found
 
 
 def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[BadLine]]:
@@ -126,3 +130,11 @@ def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[BadLine]]:
             bad += [(row.record_id, row.code, row.message) for row in fates.bad]
     counts["rows_published"] = published
     return counts, bad
+
+
+def refuse(event: Outgoing, message: str, counts: Counter[str], bad: list[BadLine]) -> None:
+    """Take an event that the format cannot hold out of what was counted: its rows are bad."""
+    assert event.operation is not None
+    bad += [(record_id, RECEIVER, message) for record_id in event.contributed]
+    counts[event.operation] -= 1
+    counts["rows_published"] -= len(event.contributed)

@@ -24,10 +24,8 @@ from eventlog.qlik.registry import open_registry
 from eventlog.qlik.sequence import WriterState, raise_to, time_prefix
 from spark.job import Job, Numbered, catalog
 from spark.output.directory import Directory
-from spark.output.formats import RECEIVER, Columns, Render, Rendered, counts_of
+from spark.output.formats import Columns, OutputFormat, Render, Rendered, counts_of, refuse
 from spark.output.part_files import OutputFile, json_lines
-
-FORMS: Final = ("lines",)
 
 _HOLE: Final = WriterState("9999123123595999", 8 * 10**18 + secrets.randbelow(10**18))
 """The state of a writer whose next sequence no data can hold: no time is later than its prefix, none knows its number.
@@ -74,9 +72,7 @@ def renderer(job: Job) -> Render:
             try:
                 line, description = write(event, log_rows[event.ids[0]], place)
             except (FormatError, RowError) as error:
-                bad += [(record_id, RECEIVER, str(error)) for record_id in event.contributed]
-                counts[event.operation] -= 1
-                counts["rows_published"] -= len(event.contributed)
+                refuse(event, str(error), counts, bad)
                 continue
             lines.append(line)
             if description is not None:
@@ -158,11 +154,4 @@ def write(
     return files.files, Numbered(number, prefix, frozenset(described))
 
 
-def folders(job: Job) -> list[str]:
-    """There are none."""
-    return []
-
-
-def finish(job: Job, directory: Directory, files: Sequence[OutputFile], state: WriterState) -> list[str]:
-    """Nothing stands beside the files of the parts."""
-    return []
+FORMAT: Final = OutputFormat(("lines",), read_options, renderer, write)

@@ -1,7 +1,7 @@
 """Changes as rows of Qlik change tables, as far as they do not depend on the order of all changes (spec/qlik.md 1).
 
 What the first and second stage do for ``qlik-change-table``: groups become the rows of their tables as Arrow columns.
-``table_output`` is the third.
+``spark.output.tables`` is the third.
 """
 
 from __future__ import annotations

@@ -37,13 +37,9 @@ from eventlog.qlik.sequence import LENGTH, PREFIX_LENGTH, UNKNOWN_TRANSACTION, W
 from eventlog.qlik.stored_values import FileColumn, converter, open_part
 from spark.job import Job, Numbered
 from spark.output.directory import Directory
-from spark.output.formats import Columns
+from spark.output.formats import Columns, OutputFormat
 from spark.output.part_files import COMPRESS, ENDINGS, PARQUET_FOOTER, OutputFile, PartFiles
 from spark.output.table_rows import Table, by_class, options_of, renderer, tables
-
-__all__ = ["FORMS", "finish", "folders", "read_options", "renderer", "write"]
-
-FORMS: Final = ("parquet", "csv", "json")
 
 _GROUP_ROWS: Final = 20_000
 _CONTROL_TIMES: Final = frozenset({"PARTITION_START_TIME", "PARTITION_END_TIME"})
@@ -245,3 +241,6 @@ def _write_control(job: Job, directory: Directory, file_format: Any, rows: Seque
 def folders(job: Job) -> list[str]:
     """The names of the folders that the output may have."""
     return [CONTROL_TABLE, *(table.folder for table in tables(job).values())]
+
+
+FORMAT: Final = OutputFormat(("parquet", "csv", "json"), read_options, renderer, write, folders=folders, finish=finish)

@@ -13,16 +13,13 @@ from eventlog.config.load import Config
 from eventlog.core.events import Decided, Outgoing, QueryBack, association_of, build_event
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
-from eventlog.qlik.sequence import WriterState
 from eventlog.xds.writer import Header, file_form, line_form, write_outgoing
 from spark.job import Job, Numbered, Output
 from spark.output.directory import Directory
-from spark.output.formats import Columns, Render, Rendered, counts_of
+from spark.output.formats import Columns, OutputFormat, Render, Rendered, counts_of
 from spark.output.part_files import ENDINGS, PARQUET_FOOTER, OutputFile, PartFiles
 
 PARQUET_COLUMNS: Final = ("event_id", "class", "operation", "association", "document")
-
-FORMS: Final = ("lines", "documents", "parquet")
 
 About = tuple[str, str, str, str]
 """What Parquet tells of an event beside its document: event_id, class, operation, association."""
@@ -110,7 +107,7 @@ def read_options(config: Config, options: Mapping[str, Any], form: str) -> None:
 def renderer(job: Job) -> Render:
     """Groups to the texts of their events."""
     options = job.options.events
-    is_told = job.output.form == "parquet"
+    is_parquet = job.output.form == "parquet"
 
     def render(
         decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow], query_back: QueryBack
@@ -121,7 +118,7 @@ def renderer(job: Job) -> Render:
             places = [place for place, event in zip(places, events, strict=True) if event.operation is not None]
         blob: Columns | None = None
         if written:
-            about = zip(PARQUET_COLUMNS, zip(*map(_about_of, written), strict=True), strict=False) if is_told else ()
+            about = zip(PARQUET_COLUMNS, zip(*map(_about_of, written), strict=True), strict=False) if is_parquet else ()
             blob = {"place": places, "text": list(map(write_outgoing, written)), **dict(about)}
         counts, bad = counts_of(events)
         return Rendered(blob, bad, counts)
@@ -169,11 +166,4 @@ def write_envelopes(
     )
 
 
-def folders(job: Job) -> list[str]:
-    """There are none."""
-    return []
-
-
-def finish(job: Job, directory: Directory, files: Sequence[OutputFile], state: WriterState) -> list[str]:
-    """Nothing stands beside the files of the parts."""
-    return []
+FORMAT: Final = OutputFormat(("lines", "documents", "parquet"), read_options, renderer, write, write_envelopes)

@@ -5,9 +5,9 @@ oldest flight first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple
 
 from eventlog.core.events import Outgoing
 from eventlog.core.fold import first_id
@@ -18,9 +18,16 @@ from eventlog.publisher.flight import Flight
 from eventlog.qlik.sequence import is_sequence, sequence_at
 from eventlog.sql.windows import to_ranges
 from spark.job import Job, Numbered, snapshot_context
-from spark.output import cloudevents, xds
 from spark.output.directory import Directory
-from spark.output.formats import BadLine, Columns, Counts, counts_of, format_named
+from spark.output.formats import (
+    BadLine,
+    Columns,
+    Counts,
+    OutputFormat,
+    WriteEnvelopes,
+    counts_of,
+    format_named,
+)
 from spark.output.part_files import IDS, FlightReport, OutputFile
 from spark.stages.write import write_ids
 
@@ -36,7 +43,8 @@ class Recorded(NamedTuple):
 
 def write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) -> Recorded:
     """The events of flights, rebuilt of the rows that still have status N; rows that fail the checks now become E."""
-    part = _Envelopes(_OF_ENVELOPES[job.output.format]) if job.output.format in _OF_ENVELOPES else _Rendered(job)
+    output = format_named(job.output.format)
+    part = _Rendered(job, output) if output.write_envelopes is None else _Envelopes(output.write_envelopes)
     reports: list[FlightReport] = []
     counts: Counter[str] = Counter()
     for flight in flights:
@@ -54,28 +62,10 @@ def write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) -> 
     return Recorded(reports, files, dict(counts), numbered)
 
 
-class _WriteEnvelopes(Protocol):
-    def __call__(
-        self,
-        job: Job,
-        directory: Directory,
-        part: int,
-        envelopes: Sequence[Sequence[Outgoing]],
-        log_rows: Mapping[int, LogRow],
-    ) -> list[OutputFile]: ...
-
-
-_OF_ENVELOPES: Final[Mapping[str, _WriteEnvelopes]] = {
-    "cloudevents": cloudevents.write_envelopes,
-    "xds": xds.write_envelopes,
-}
-"""The formats that number nothing: what they write is what was recorded."""
-
-
 class _Envelopes:
     """Events keep their envelopes, and the event-ids that they have been sent under."""
 
-    def __init__(self, write: _WriteEnvelopes) -> None:
+    def __init__(self, write: WriteEnvelopes) -> None:
         self._write = write
         self._envelopes: list[list[Outgoing]] = []
         self._log_rows: dict[int, LogRow] = {}
@@ -102,8 +92,8 @@ class _Envelopes:
 class _Rendered:
     """Formats that number their output. Messages keep the sequences that the line of their flight gives them."""
 
-    def __init__(self, job: Job) -> None:
-        self._format = format_named(job.output.format)
+    def __init__(self, job: Job, output: OutputFormat) -> None:
+        self._format = output
         self._render = self._format.renderer(job)
         self._blobs: list[Columns] = []
         self._firsts: list[int] = []
