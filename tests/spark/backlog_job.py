@@ -7,7 +7,7 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -16,12 +16,12 @@ from shared import PlainSink
 
 from eventlog.config.load import Config, load
 from eventlog.errors import ReceiverAway
-from eventlog.model import Answer
+from eventlog.model import Answer, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open import open_context
-from eventlog.publisher.sinks import Document
+from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.sql import migrations
 from spark.backlog import Report, Request, run
 
@@ -214,6 +214,37 @@ def leave_in_flight(config: Config, documents: int) -> list[str]:
     with open_context(config, Counters()) as context:
         run_cycle(context, recover(context), sink, lambda: False)
     return list(events_of(sink.documents))
+
+
+@dataclass
+class Topics(PlainSink):
+    """A receiver that keeps the records that it gets, and is away after some documents."""
+
+    records: list[KafkaRecord] = field(default_factory=list)
+    most: int = 2**62
+
+    def send(self, document: Document) -> Answer:
+        if self.most <= 0:
+            raise ReceiverAway("away")
+        self.most -= 1
+        refused = {}
+        for event_id, own in zip(document.event_ids, document.records, strict=True):
+            if isinstance(own, Verdict):
+                refused[event_id] = own
+            else:
+                self.records += own
+        return Answer(refused)
+
+
+def published_records(config: Config, documents: int = 2**62) -> list[KafkaRecord]:
+    """What the publisher sends of the queue, or before it dies."""
+    sink = Topics(most=documents)
+    with open_context(config, Counters()) as context, closing(sink):
+        if documents < 2**62:
+            run_cycle(context, recover(context), sink, lambda: False)
+        else:
+            publish_once(context, sink)
+    return sink.records
 
 
 _EVENT = re.compile(r"<(add|modify|delete) class-name=.*?</\1>", re.DOTALL)

@@ -3,44 +3,20 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from backlog_job import config_of, convert, copy, errors, letters_of, log_rows, random_rows, statuses
-from shared import PlainSink
+from backlog_job import config_of, convert, copy, errors, letters_of, log_rows, published_records, random_rows, statuses
 
 from eventlog.changes.format import Report
 from eventlog.conversion import format_named
-from eventlog.model import Answer, Verdict
-from eventlog.publisher.context import Counters
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open import open_context
-from eventlog.publisher.sinks import Document, KafkaRecord
 
 ROWS = 3_000
 DEBEZIUM = {"format__type": "debezium", "sink__type": "kafka", "sink__brokers": "127.0.0.1:1"}
 
 Told = tuple[str | None, Any, Any]
-
-
-@dataclass
-class Topics(PlainSink):
-    """A receiver that keeps the records that it gets."""
-
-    records: list[KafkaRecord] = field(default_factory=list)
-
-    def send(self, document: Document) -> Answer:
-        refused = {}
-        for event_id, own in zip(document.event_ids, document.records, strict=True):
-            if isinstance(own, Verdict):
-                refused[event_id] = own
-            else:
-                self.records += own
-        return Answer(refused)
 
 
 def told(topic: str | None, key: Any, value: Any) -> Told:
@@ -56,10 +32,8 @@ def of_file(out: Path) -> list[Told]:
 
 
 def of_publisher(log: sa.Engine, **options: str) -> list[Told]:
-    sink = Topics()
-    with open_context(config_of(log, **DEBEZIUM, **options), Counters()) as context, closing(sink):
-        publish_once(context, sink)
-    return [told(one.topic, json.loads(one.key or b"null"), json.loads(one.value or b"null")) for one in sink.records]
+    sent = published_records(config_of(log, **DEBEZIUM, **options))
+    return [told(one.topic, json.loads(one.key or b"null"), json.loads(one.value or b"null")) for one in sent]
 
 
 @pytest.mark.parametrize("missing", ["read_back", "placeholder"])

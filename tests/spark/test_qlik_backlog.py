@@ -6,8 +6,7 @@ import json
 import random
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -24,27 +23,23 @@ from backlog_job import (
     leave_in_flight,
     letters_of,
     log_rows,
+    published_records,
     random_rows,
     statuses,
 )
 from pyspark.sql import DataFrame, SparkSession
-from shared import PlainSink
 
 from eventlog import cli
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import to_json
-from eventlog.config.load import Config
 from eventlog.conversion import convert as convert_row_by_row
 from eventlog.conversion import format_named
-from eventlog.errors import ConfigError, ReceiverAway
-from eventlog.model import Answer, ChangeOp, Verdict
+from eventlog.errors import ConfigError
+from eventlog.model import ChangeOp
 from eventlog.publisher.context import Counters
-from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.flight import decode
-from eventlog.publisher.open import open_context, open_unlocked
+from eventlog.publisher.open import open_unlocked
 from eventlog.publisher.qlik_messages import class_columns
-from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.qlik.envelope import Message
 from eventlog.qlik.message_format import read_lines
 from eventlog.qlik.sequence import WriterState, next_sequence, sequence_at
@@ -126,37 +121,6 @@ def test_change_tables_are_those_of_the_converter_number_by_number(
 QLIK = {"format__type": "qlik-messages", "sink__type": "kafka", "sink__brokers": "127.0.0.1:1"}
 
 
-@dataclass
-class Topics(PlainSink):
-    """A receiver that keeps the records that it gets, and is away after some documents."""
-
-    records: list[KafkaRecord] = field(default_factory=list)
-    most: int = 2**62
-
-    def send(self, document: Document) -> Answer:
-        if self.most <= 0:
-            raise ReceiverAway("away")
-        self.most -= 1
-        refused = {}
-        for event_id, own in zip(document.event_ids, document.records, strict=True):
-            if isinstance(own, Verdict):
-                refused[event_id] = own
-            else:
-                self.records += own
-        return Answer(refused)
-
-
-def published(config: Config, documents: int = 2**62) -> list[KafkaRecord]:
-    """What the publisher sends of the queue, or before it dies."""
-    sink = Topics(most=documents)
-    with open_context(config, Counters()) as context, closing(sink):
-        if documents < 2**62:
-            run_cycle(context, recover(context), sink, lambda: False)
-        else:
-            publish_once(context, sink)
-    return sink.records
-
-
 def messages_of(out: Path) -> list[Message]:
     return [message for path in sorted(out.glob("part-*.jsonl")) for message in read_lines(path)]
 
@@ -184,7 +148,7 @@ def test_messages_are_those_of_the_publisher(full_log: sa.Engine, tmp_path: Path
     report = copy(config_of(full_log), out, format="qlik-messages", partition_rows=ROWS // 5)
     ours = messages_of(out)
     before = statuses(full_log)
-    sent = published(config_of(full_log, **QLIK))
+    sent = published_records(config_of(full_log, **QLIK))
     after = statuses(full_log)
 
     assert len(sent) > ROWS / 3
@@ -228,7 +192,7 @@ def test_messages_in_flight_come_first_and_bear_the_sequences_they_were_sent_wit
 ) -> None:
     log_rows(log, random_rows(600, seed=21))
     set_times(log)
-    published(config_of(log, publisher__batch_size="10", publisher__mark_interval="0", **QLIK), documents=5)
+    published_records(config_of(log, publisher__batch_size="10", publisher__mark_interval="0", **QLIK), documents=5)
     log_rows(log, random_rows(100, seed=22, first=10_000))
     [(line,)] = fetch(log, f"SELECT composition FROM {LOG}_inflight")
     flight = decode(1, str(line))
