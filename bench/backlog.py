@@ -113,12 +113,10 @@ def _to_xml_job(url_file: str, out: str) -> None:
     spark = open_session("local[2]")
     spark.conf.set("spark.sql.shuffle.partitions", "8")
     register(spark)
-    log = spark.read.format("eventlog").options(url_file=url_file, schema_name=common.SCHEMA).load()
+    log = spark.read.format("eventlog").options(url_file=url_file, schema_name=common.SCHEMA, status="N").load()
     steps = f.struct("record_id", "column_name", "old_value", "new_value")
-    groups = (
-        log.where("status = 'N'")
-        .groupBy("table_name", "table_key", "event_type")
-        .agg(f.sort_array(f.collect_list(steps)).alias("step"), f.min("record_id").alias("event_id"))
+    groups = log.groupBy("table_name", "table_key", "event_type").agg(
+        f.sort_array(f.collect_list(steps)).alias("step"), f.min("record_id").alias("event_id")
     )
     events = f.to_xml(f.struct("event_id", "event_type", "table_name", "table_key", "step"), {"indent": ""})
     groups.select(events.alias("value")).write.text(out)

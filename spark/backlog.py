@@ -68,6 +68,7 @@ from spark.session import (
     context_of,
     cores_of,
     is_local,
+    job_group,
     open_session,
     running_session,
     shown,
@@ -97,13 +98,13 @@ _NUMBERS = 10**19
 class Request:
     """What a job is asked to do. ``out``: a path or URI. ``master``: None = what spark-submit says.
 
-     ``format``: xds, cloudevents, debezium, qlik-messages or qlik-change-table; ``options`` of its writer, if any, as
-     ``eventlog convert`` takes them, and, of the Qlik formats, ``last_sequence``: the change sequence behind which they
-     are numbered. ``form`` (None = the format's usual one), ``compression``, ``max_file_bytes``: of the files.
-     ``partition_rows`` at most are read by one task; ``connections`` at most are open at once beside the driver's two,
-     0 = as many as tasks run at once. ``copy``: no row is held, and none can be marked. ``conf``: settings of the Spark
-     that is started. ``acknowledge``: mark or delete, in place of what ``delete_from_log`` says.
-    ``watch`` is told what is done, such as the monitor.
+    ``format``: xds, cloudevents, debezium, qlik-messages or qlik-change-table; ``options`` of its writer, if any, as
+    ``eventlog convert`` takes them, and, of the Qlik formats, ``last_sequence``: the change sequence behind which they
+    are numbered. ``form`` (None = the format's usual one), ``compression``, ``max_file_bytes``: of the files.
+    ``partition_rows`` at most are read by one task; ``connections`` at most are open at once beside the driver's two,
+    0 = as many as tasks run at once. ``copy``: no row is held, and none can be marked. ``conf``: settings of the Spark
+    that is started. ``acknowledge``: mark or delete, in place of what ``delete_from_log`` says. ``watch``: the monitor,
+    or another that is told how far the job is.
     """
 
     out: str
@@ -370,20 +371,14 @@ def _run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport
     rows = sum(part.rows for part in job.parts)
     progress: Callable[[], Done] = partial(Done, 0.0, 0, 0, total=rows)  # Spark Connect does not tell
     if context is not None and events is not None:
-        context.setJobGroup(job.name, "event log to documents", interruptOnCancel=True)
         progress = spark_progress(context, job.name, rows, partial(getattr, events, "value"))
-    else:
-        spark.addTag(job.name)
     what_then = "nothing was marked and nothing is lost; run the same command again"
-    try:
-        with shown("converting", progress, request.quiet, request.watch), as_spark_failed(what_then):
-            written = reports.collect()
-    except KeyboardInterrupt:
-        if context is None:
-            spark.interruptTag(job.name)
-        else:
-            context.cancelJobGroup(job.name)
-        raise
+    with (
+        job_group(spark, job.name, "event log to documents"),
+        shown("converting", progress, request.quiet, request.watch),
+        as_spark_failed(what_then),
+    ):
+        written = reports.collect()
     return sorted((part_report(json.loads(row.report)) for row in written), key=lambda report: report.part)
 
 

@@ -97,22 +97,30 @@ PARTITION_ROWS: Final = 200_000
 
 _LAST: Final = 2**63 - 1
 
+_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+
 _TYPES: Final = {"record_id": LongType(), "event_type": LongType(), "event_time": TimestampNTZType()}
 SCHEMA: Final = StructType([StructField(name, _TYPES.get(name, StringType())) for name in LogRow._fields])
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("eventlog")`` known to a session, with filters pushed down to the database."""
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    spark.dataSource.register(EventLogDataSource)
+    """Make ``format("eventlog")`` known to a session; none of its settings is changed.
+
+    The database does what ``where`` says of status and record_id if ``spark.sql.python.filterPushdown.enabled`` is true
+    now: where it is not, Spark refuses a source that takes filters. The options ``status``, ``first`` and ``last``
+    reach the database in both cases.
+    """
+    takes_filters = spark.conf.get(_PUSHDOWN, "false") == "true"
+    spark.dataSource.register(FilteredLogDataSource if takes_filters else EventLogDataSource)
 
 
 class EventLogDataSource(DataSource):
     """The ten columns of the log under their standard names, whatever they are called in the database.
 
     Options: ``url`` (without a password) or ``url_file`` (on every machine); ``log_table``, ``schema_name``,
-    ``layout``, ``column_sort`` as in the configuration; ``first`` and ``last`` record_id; ``partition_rows``;
-    ``snapshot``: what a transaction that is still open has exported (PostgreSQL: ``pg_export_snapshot()``).
+    ``layout``, ``column_sort`` as in the configuration; ``status``: the letter of the rows; ``first`` and ``last``
+    record_id; ``partition_rows``; ``snapshot``: what a transaction that is still open has exported (PostgreSQL:
+    ``pg_export_snapshot()``).
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -133,7 +141,16 @@ class EventLogDataSource(DataSource):
         return _LogReader(dict(self.options))
 
 
-_TEXT_OPTIONS: Final = frozenset({"url", "url_file", "log_table", "schema_name", "layout", "column_sort", "snapshot"})
+class FilteredLogDataSource(EventLogDataSource):
+    """The same where Spark hands filters to the source."""
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return _FilteringReader(dict(self.options))
+
+
+_TEXT_OPTIONS: Final = frozenset({
+    "url", "url_file", "log_table", "schema_name", "layout", "column_sort", "status", "snapshot",
+})  # fmt: skip
 _INTEGER_OPTIONS: Final = frozenset({"first", "last", "partition_rows"})
 
 
@@ -141,7 +158,9 @@ class _LogReader(DataSourceReader):
     def __init__(self, options: dict[str, str]) -> None:
         # Spark folds the case of option names, not of their values.
         self.options = {name.lower(): value for name, value in options.items()}
-        self.status: str | None = None
+        self.status = self.options.get("status")
+        if self.status is not None and not _is_letter(self.status):
+            raise ConfigError(f"option status = {self.status!r} of format eventlog is no letter, such as N")
         self.first, self.last = self._integer("first", 1), self._integer("last", _LAST)
 
     def _integer(self, name: str, default: int) -> int:
@@ -150,27 +169,6 @@ class _LogReader(DataSourceReader):
             return default if text is None else int(text)
         except ValueError:
             raise ConfigError(f"option {name} = {text!r} of format eventlog is no integer") from None
-
-    def pushFilters(self, filters: list[ds.Filter]) -> Iterator[ds.Filter]:  # noqa: N802 - Spark's name
-        """Take what the database can do: one status letter, and bounds of record_id."""
-        for each in filters:
-            match each:
-                case ds.EqualTo(("status",), str(letter)) if _is_letter(letter) and self.status in (None, letter):
-                    self.status = letter
-                case ds.IsNotNull(("record_id",)):
-                    pass  # follows from its bounds
-                case ds.EqualTo(("record_id",), int(value)):
-                    self.first, self.last = max(self.first, value), min(self.last, value)
-                case ds.GreaterThan(("record_id",), int(value)):
-                    self.first = max(self.first, value + 1)
-                case ds.GreaterThanOrEqual(("record_id",), int(value)):
-                    self.first = max(self.first, value)
-                case ds.LessThan(("record_id",), int(value)):
-                    self.last = min(self.last, value - 1)
-                case ds.LessThanOrEqual(("record_id",), int(value)):
-                    self.last = min(self.last, value)
-                case _:
-                    yield each
 
     def partitions(self) -> Sequence[InputPartition]:
         url = worker_url(self.options.get("url", ""), self.options.get("url_file"))
@@ -198,6 +196,29 @@ class _LogReader(DataSourceReader):
         if partition.value is not None:
             place, status, part = partition.value
             yield from read_batches(place, self.options.get("snapshot"), status, part, LogRow._fields)
+
+
+class _FilteringReader(_LogReader):
+    def pushFilters(self, filters: list[ds.Filter]) -> Iterator[ds.Filter]:  # noqa: N802 - Spark's name
+        """Take what the database can do: one status letter, and bounds of record_id."""
+        for each in filters:
+            match each:
+                case ds.EqualTo(("status",), str(letter)) if _is_letter(letter) and self.status in (None, letter):
+                    self.status = letter
+                case ds.IsNotNull(("record_id",)):
+                    pass  # follows from its bounds
+                case ds.EqualTo(("record_id",), int(value)):
+                    self.first, self.last = max(self.first, value), min(self.last, value)
+                case ds.GreaterThan(("record_id",), int(value)):
+                    self.first = max(self.first, value + 1)
+                case ds.GreaterThanOrEqual(("record_id",), int(value)):
+                    self.first = max(self.first, value)
+                case ds.LessThan(("record_id",), int(value)):
+                    self.last = min(self.last, value - 1)
+                case ds.LessThanOrEqual(("record_id",), int(value)):
+                    self.last = min(self.last, value)
+                case _:
+                    yield each
 
 
 def _is_letter(text: str) -> bool:

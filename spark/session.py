@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from threading import Event, Thread
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -71,6 +71,38 @@ def context_of(spark: SparkSession) -> SparkContext | None:
         return spark.sparkContext
     except (PySparkException, AttributeError):
         return None
+
+
+_GROUP: Final = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+
+
+@contextmanager
+def job_group(spark: SparkSession, name: str, what: str) -> Iterator[None]:
+    """Make one group of the Spark jobs of a block, which an interrupt of the block ends.
+
+    Behind the block the thread is in the group that it was in before, since a notebook goes on in it.
+    """
+    context = context_of(spark)
+    if context is None:
+        spark.addTag(name)
+        try:
+            yield
+        except KeyboardInterrupt:
+            spark.interruptTag(name)
+            raise
+        finally:
+            spark.removeTag(name)
+        return
+    before = [context.getLocalProperty(key) for key in _GROUP]
+    context.setJobGroup(name, what, interruptOnCancel=True)
+    try:
+        yield
+    except KeyboardInterrupt:
+        context.cancelJobGroup(name)
+        raise
+    finally:
+        for key, value in zip(_GROUP, before, strict=True):
+            context.setLocalProperty(key, cast("str", value))  # None takes it away
 
 
 def open_session(

@@ -5,14 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from backlog_job import config_of, convert, copy, documents_of, log_rows, random_rows, statuses
+from backlog_job import config_of, convert, copy, documents_of, log_rows, random_rows
 from pyspark.sql import DataFrame, SparkSession
+from shared import url_of
 
 from eventlog.errors import ConfigError
+from spark import change_frame, change_tables
+from spark.captures import captures
+from spark.convert import convert as convert_captures
+from spark.log_source import register
+from spark.messages import read_messages, write_messages
 from spark.session import context_of, open_session, running_session
 
 
@@ -20,15 +27,47 @@ def settings_of(spark: SparkSession) -> dict[str, str]:
     return dict(spark.conf.getAll)
 
 
-def test_no_setting_of_the_session_that_runs_is_changed(log: sa.Engine, spark: SparkSession, tmp_path: Path) -> None:
-    log_rows(log, random_rows(500, seed=90))
+def test_no_function_that_takes_a_session_changes_a_setting_of_it_or_the_job_group_of_the_thread(
+    log: sa.Engine, spark: SparkSession, tmp_path: Path
+) -> None:
+    log_rows(log, random_rows(300, seed=98))
+    config, tables, messages = config_of(log), tmp_path / "tables", str(tmp_path / "messages")
+    url_file, converted = tmp_path / "url", str(tmp_path / "converted")
+    url_file.write_text(url_of(log))
+    options = {"url_file": str(url_file), "schema_name": "hr"}
+
+    def users() -> DataFrame:
+        (table,) = (each for each in change_tables.change_tables(str(tables)) if each.table == "usr")
+        return change_tables.read_rows(spark, table)
+
+    calls: list[tuple[str, Callable[[], object]]] = [
+        ("log_source.register", lambda: register(spark)),
+        ("the log as a source", lambda: spark.read.format("eventlog").options(**options).load().collect()),
+        ("backlog.run", lambda: convert(config, tables, format="qlik-change-table", mark=True)),
+        ("captures", lambda: captures("qlik-change-table", str(tables), {})),
+        ("convert", lambda: convert_captures("qlik-change-table", "jsonl", str(tables), converted, spark=spark)),
+        ("change_frame", lambda: change_frame.read_changes(spark, "jsonl", converted).collect()),
+        ("change_tables.read_changes", lambda: change_tables.read_changes(spark, str(tables)).collect()),
+        ("live_view", lambda: change_tables.live_view(users().select("idu").limit(0), users(), key=["idu"]).collect()),
+        ("write_messages", lambda: write_messages(change_tables.read_changes(spark, str(tables)), messages)),
+        ("read_messages", lambda: read_messages(spark, messages).collect()),
+    ]
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "777")
     spark.conf.set("spark.sql.adaptive.enabled", "true")
-    before, active = settings_of(spark), running_session()
-    convert(config_of(log), tmp_path / "out", mark=True)
-    assert settings_of(spark) == before
-    assert running_session() is active
-    assert "N" not in statuses(log).values()
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    spark.sparkContext.setJobGroup("the user's", "of the notebook")
+    before, active, group = settings_of(spark), running_session(), group_of(spark)
+    for name, call in calls:
+        call()
+        assert settings_of(spark) == before, name
+        assert running_session() is active, name
+        assert group_of(spark) == group, name
+    spark.conf.unset("spark.sql.shuffle.partitions")
+
+
+def group_of(spark: SparkSession) -> list[str | None]:
+    names = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+    return [spark.sparkContext.getLocalProperty(name) for name in names]
 
 
 def test_our_session_has_settings_of_its_own(spark: SparkSession) -> None:

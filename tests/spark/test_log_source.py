@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,41 @@ def test_partitions_hold_about_equal_numbers_of_rows(spark: SparkSession, log: s
     assert parts == [500] * 8
 
 
-def test_filters_reach_the_database(spark: SparkSession, log: sa.Engine, url_file: Path) -> None:
+def test_options_reach_the_database(spark: SparkSession, log: sa.Engine, url_file: Path) -> None:
+    log_rows(log, random_rows(1_000, seed=47))
+    with log.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE {LOG} SET status = 'E' WHERE record_id <= 20")
+    some = load(spark, url_file, status="E", first=5, last=500)
+    assert [row["record_id"] for row in some.collect()] == [
+        i for (i,) in fetch(log, f"SELECT record_id FROM {LOG} WHERE status = 'E' AND record_id >= 5 ORDER BY 1")
+    ]
+    assert some.where("status = 'N'").count() == 0
+    with pytest.raises(Exception, match="option status = 'new' of format eventlog is no letter"):
+        load(spark, url_file, status="new").count()
+
+
+def test_without_its_setting_filters_are_right_and_done_by_spark(
+    spark: SparkSession, log: sa.Engine, url_file: Path
+) -> None:
+    log_rows(log, random_rows(500, seed=48))
+    condition = "record_id >= 100 AND record_id < 200 AND status = 'N'"
+    assert fetch(log, f"SELECT count(*) FROM {LOG} WHERE {condition}") == [
+        (load(spark, url_file).where(condition).count(),)
+    ]
+
+
+@pytest.fixture
+def pushes_filters(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    yield
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    register(spark)
+
+
+@pytest.mark.usefixtures("pushes_filters")
+def test_filters_reach_the_database_where_the_session_hands_them_to_sources(
+    spark: SparkSession, log: sa.Engine, url_file: Path
+) -> None:
     log_rows(log, random_rows(1_000, seed=43))
     with log.begin() as connection:
         connection.exec_driver_sql(f"UPDATE {LOG} SET status = 'E' WHERE record_id <= 20")
