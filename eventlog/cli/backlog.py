@@ -117,6 +117,7 @@ def backlog(
         )
         return
     spark = spark_module("spark.backlog")
+    location = spark_module("spark.output.directory").masked(out)  # keys may stand in a URI
     request = spark.Request(
         out=out,
         master=master_of(master),
@@ -136,12 +137,12 @@ def backlog(
     )
     # Messages are for Kafka only where they are published; here they go to files, whatever the configuration says.
     config = context.config(format__type="xds")
-    with _monitoring(config, out, file_format) as watch:
+    with _monitoring(config, location, file_format) as watch:
         report = spark.run(config, request if watch is None else replace(request, watch=watch))
     if as_json:
         print_json({**asdict(report), "files": [asdict(file) for file in report.manifest.files]})
     elif not context.quiet:
-        _print_report(report, out, copy)
+        _print_report(report, location, copy)
 
 
 @contextmanager

@@ -12,8 +12,9 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from re import Pattern
 from typing import Any, Final, Self
@@ -34,10 +35,10 @@ _FORM: Final = 1
 
 
 _PIECE: Final = 2**20
-_OBJECT_STORES: Final = tuple(
-    getattr(fs, name) for name in ("S3FileSystem", "GcsFileSystem", "AzureFileSystem") if hasattr(fs, name)
-)
-"""Where a file appears when it is closed, whole, and there are neither folders nor a cheap new name."""
+_OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
+"""Arrow's file systems where a file appears when it is closed, whole, and there are neither folders nor a cheap new
+name.
+"""
 
 _USER: Final = re.compile(r"(?<=://)[^/@?#]*:[^/?#]*(?=@)")
 _SECRET: Final = re.compile(r"([?&][^=&#]*(?:key|secret|token|password|sig|sas)[^=&#]*=)[^&#]*", re.IGNORECASE)
@@ -112,7 +113,7 @@ class Directory:
         """The directory as messages name it: keys and passwords in a URI are masked."""
         self.uri = self.path if self.is_local else location
         """The directory as a worker opens it."""
-        self._is_object_store = isinstance(self._fs, _OBJECT_STORES)
+        self._is_object_store = self._fs.type_name in _OBJECT_STORES
 
     def within(self, name: str) -> str:
         """The path of a name in the directory; of an empty one that of the directory itself."""
@@ -182,11 +183,48 @@ class Directory:
             sync_path(self.within(name))
 
     def delete(self, name: str) -> None:
-        """Delete a file, or a folder with all that it holds."""
-        if self.sizes([name])[name] is not None:
+        """Delete a file, or a folder with all that it holds, if it is there."""
+        sizes = self.sizes([name])
+        if name not in sizes:
+            return
+        if sizes[name] is not None:
             self._fs.delete_file(self.within(name))
         else:
             self._fs.delete_dir(self.within(name))
+        if self._s3 is not None:
+            from botocore.exceptions import BotoCoreError, ClientError
+
+            bucket, *folders, _ = self.within(name).split("/")
+            with suppress(BotoCoreError, ClientError):  # an empty object more harms nobody
+                self._s3.delete_object(Bucket=bucket, Key="/".join([*folders, ""]))
+
+    @cached_property
+    def _s3(self) -> Any:
+        """boto3's client of the bucket, None elsewhere and without boto3.
+
+        Where Arrow deletes an object it leaves an empty one, named as the folder and a slash (apache/arrow#36275), and
+        it cannot delete that.
+        """
+        if self._fs.type_name != "s3":
+            return None
+        try:
+            import boto3
+            from botocore.config import Config
+        except ImportError:
+            return None
+        (_, (options,)) = self._fs.__reduce__()  # as Arrow has them of the URI and of the environment
+        endpoint = options["endpoint_override"]
+        if endpoint and "://" not in endpoint:
+            endpoint = f"{options['scheme']}://{endpoint}"
+        return boto3.client(
+            "s3",
+            region_name=options["region"] or None,
+            endpoint_url=endpoint or None,
+            aws_access_key_id=options["access_key"] or None,
+            aws_secret_access_key=options["secret_key"] or None,
+            aws_session_token=options["session_token"] or None,
+            config=Config(s3={"addressing_style": "path"}) if endpoint else None,
+        )
 
     def sha256(self, name: str) -> str:
         """The SHA-256 of a file, in hexadecimal digits. Raises OSError."""
@@ -202,7 +240,7 @@ class Directory:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Whose a directory is. ``job``: what writes there, for messages.
+    """To what job a directory belongs. ``job``: what writes there, for messages.
 
     ``identity``: what ``_STARTED`` and the manifest say of the job; only a job that says the same may take the
     directory up. ``describe``: for messages, what a directory of another identity holds. ``names``: what files of the

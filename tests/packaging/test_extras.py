@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
-NAMED = re.compile(r"(?:eventlog-publisher|'\.|\"\.|pip install \.)\[([a-z, -]+)\]")
+NAMED = re.compile(r"(?:eventlog-publisher|'\.|\"\.|pip install \.)\[([a-z0-9, -]+)\]")
 
 
 def packages(extra: str) -> set[str]:

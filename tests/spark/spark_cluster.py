@@ -46,8 +46,12 @@ def free_port() -> int:
 
 
 @contextmanager
-def spark_cluster(place: Path, workers: int = 2, environment: Mapping[str, str] | None = None) -> Iterator[Cluster]:
-    """A cluster whose workers have a core and 1 GiB each. ``environment``: of the workers, and so of executors."""
+def spark_cluster(
+    place: Path, workers: int = 2, environment: Mapping[str, str] | None = None, memory: str = "1g"
+) -> Iterator[Cluster]:
+    """A cluster whose workers have a core each, and memory to lend. ``environment``: of the workers, and so of
+    executors.
+    """
     port, page = free_port(), free_port()
     named = {
         **os.environ,
@@ -75,7 +79,7 @@ def spark_cluster(place: Path, workers: int = 2, environment: Mapping[str, str] 
 
         start("master", "--port", str(port), "--webui-port", str(page))
         started = [
-            start(f"worker-{n}", "--cores", "1", "--memory", "1g", "--webui-port", str(free_port()), url)
+            start(f"worker-{n}", "--cores", "1", "--memory", memory, "--webui-port", str(free_port()), url)
             for n in range(workers)
         ]
         _wait(page, workers)

@@ -16,9 +16,9 @@ import psutil
 import pytest
 import sqlalchemy as sa
 from backlog_job import config_of, documents_of, events_of, log_rows, publish, random_rows, statuses
+from backlog_page import block
 from spark_cluster import Cluster, spark_cluster
 
-DOCS = Path(__file__).parents[2] / "docs" / "convert-a-backlog.md"
 PASSWORD = "s3cret of the cluster"
 ROLE = "clustered"
 
@@ -71,12 +71,14 @@ def backlog(place: Path, cluster: Cluster, *arguments: str) -> subprocess.Comple
     )  # fmt: skip
 
 
-def commands(heading: str) -> str:
-    """The first block of commands below a heading of the page."""
-    text = DOCS.read_text()
-    found = re.search(rf"^## {heading}\n.*?^```sh\n# run\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    assert found is not None
-    return found[1]
+def assert_as_published(log: sa.Engine, out: Path) -> None:
+    """Assert that a directory whose rows are marked holds what the publisher sends, and that it marks them alike."""
+    letters = statuses(log)
+    assert "N" not in letters.values()
+    with log.begin() as connection:
+        connection.exec_driver_sql("UPDATE hr.eventlog SET status = 'N'")
+    assert list(events_of(documents_of(out))) == publish(config_of(log))
+    assert statuses(log) == letters
 
 
 @pytest.mark.timeout(400)
@@ -99,16 +101,15 @@ def test_a_job_on_a_cluster_gives_what_the_publisher_sends_and_marks_it(
 ) -> None:
     log_rows(log, random_rows(4_000, seed=95))
     known = {"EVENTLOG_DATABASE_URL_FILE": str(place / "url")}
-    with spark_cluster(tmp_path / "spark", environment=known) as cluster:
-        done = backlog(place, cluster, "--mark", "--partition-rows", "700")
-    assert done.returncode == 0, done.stderr
-    assert PASSWORD not in done.stdout + done.stderr
-    letters = statuses(log)
-    assert "N" not in letters.values()
-    with log.begin() as connection:
-        connection.exec_driver_sql("UPDATE hr.eventlog SET status = 'N'")
-    assert list(events_of(documents_of(place / "out"))) == publish(config_of(log))
-    assert statuses(log) == letters
+    with spark_cluster(tmp_path / "spark", environment=known, memory="5g") as cluster:
+        line = block("On a cluster", 2, {"spark://master:7077": cluster.url, "/shared": str(place)}).rstrip("\n")
+        converted = _shell(f"{line} --partition-rows 700", place)
+        assert converted.returncode == 0, converted.stderr
+        assert set(statuses(log).values()) == {"N"}
+        marked = _shell(f"{line} --mark", place)
+    assert marked.returncode == 0, marked.stderr
+    assert PASSWORD not in converted.stdout + converted.stderr + marked.stdout + marked.stderr
+    assert_as_published(log, place / "documents")
 
 
 @pytest.mark.soak
@@ -140,18 +141,14 @@ def test_the_documented_lines_run_by_spark_submit_while_an_executor_is_killed(
         killer = threading.Thread(target=kill_one)
         killer.start()
         try:
-            done = _shell(commands("On a cluster"), place, MASTER=cluster.url, OUT="out", URL_FILE=str(place / "url"))
+            done = _shell(block("On a cluster", 1), place, MASTER=cluster.url, OUT="out", URL_FILE=str(place / "url"))
         finally:
             over.set()
             killer.join()
     assert done.returncode == 0, done.stderr
     assert killed
     assert PASSWORD not in done.stdout + done.stderr
-    letters = statuses(log)
-    assert "N" not in letters.values()
-    with log.begin() as connection:
-        connection.exec_driver_sql("UPDATE hr.eventlog SET status = 'N'")
-    assert list(events_of(documents_of(place / "out"))) == publish(config_of(log))
+    assert_as_published(log, place / "out")
     assert not psutil.pid_exists(killed[0])
 
 

@@ -14,7 +14,6 @@ import sqlalchemy as sa
 from backlog_job import config_of, convert, copy, documents_of, log_rows, random_rows, statuses
 from pyspark.sql import SparkSession
 
-from eventlog import cli
 from eventlog.config.load import load
 from eventlog.errors import ConfigError, DatabaseError
 from spark.output.directory import TEMPORARY, Directory
@@ -132,24 +131,6 @@ def test_no_java_at_all_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 )
 def test_cores_are_told_by_the_master(master: str, cores: int) -> None:
     assert cores_of(master) == cores
-
-
-def test_the_command_line_converts_and_reports(
-    log: sa.Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log_rows(log, random_rows(300, seed=32))
-    file = tmp_path / "eventlog.toml"
-    file.write_text('[database]\nschema_name = "hr"\n')
-    monkeypatch.setenv("EVENTLOG_DATABASE_URL", log.url.render_as_string(hide_password=False))
-    arguments = ["backlog", "--config", str(file), "--out", str(tmp_path / "out")]
-    assert cli.run(arguments) == 0
-    said, err = capsys.readouterr()
-    assert "300 rows read" in said
-    assert "no row was marked" in err
-    assert cli.run([*arguments, "--mark"]) == 0
-    assert "is finished already" in capsys.readouterr().out
-    assert "N" not in statuses(log).values()
-    assert cli.run(["backlog", "--out", str(tmp_path), "--max-file-size", "ten"]) == 2
 
 
 def test_spark_submit_runs_the_program(log: sa.Engine, spark: SparkSession, tmp_path: Path) -> None:

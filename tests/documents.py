@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 
 
 class Block(NamedTuple):
@@ -52,6 +52,24 @@ def runnable(page: Path) -> list[tuple[str, str]]:
     return re.findall(
         r"^<!-- runs -->\n```(sh|python)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
     )
+
+
+_FENCED = re.compile(
+    r"^#{1,6} (?P<heading>[^\n]*)$|^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+
+
+def blocks(page: Path) -> dict[tuple[str, int], str]:
+    """All blocks of a page, by the heading that they stand below and their number there, from 0."""
+    found: dict[tuple[str, int], str] = {}
+    heading, number = "", 0
+    for match in _FENCED.finditer(page.read_text(encoding="utf-8")):
+        if match["language"] is None:
+            heading, number = match["heading"], 0
+        else:
+            found[heading, number] = match["text"]
+            number += 1
+    return found
 
 
 def fenced(page: Path, language: str) -> list[str]:
