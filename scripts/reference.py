@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from enum import Enum
+from html import escape
 from importlib import import_module
 from inspect import cleandoc
 from pathlib import Path
@@ -86,7 +87,7 @@ def _values(option: Option) -> str:
     legal = re.sub(rf"^(\d+)\.\.{MANY}$", r"\1 or more", option.kind.legal)
     legal = "" if option.kind in SELF_EXPLAINING and option.example else _cell(legal)
     example = toml(option.example) if option.example else ""
-    return "; ".join(filter(None, (legal, f"such as `{_cell(example)}`" if 0 < len(example) < _LONG else "")))
+    return "; ".join(filter(None, (legal, f"such as {_cell(f'`{example}`')}" if 0 < len(example) < _LONG else "")))
 
 
 def _commands() -> Iterator[str]:
@@ -119,7 +120,7 @@ def _parameters(name: str, command: click.Command) -> Iterator[str]:
     for option in options:
         flags, text = option.get_help_record(context) or ("", "")
         place = f"{name}{max(option.opts, key=len)}".replace(" ", "-")
-        yield f'| <a id="{place}"></a>`{_cell(flags)}` | {_cell(" ".join(text.split()))} |'
+        yield f'| <a id="{place}"></a>{_cell(f"`{flags}`")} | {_cell(" ".join(text.split()))} |'
 
 
 def _metrics() -> Iterator[str]:
@@ -139,37 +140,37 @@ _ENDINGS: Final = {"counter": "_total", "info": "_info"}
 
 def _metric_table(metrics: Collector, common: Iterable[str], place: str) -> Iterator[str]:
     """A table of metrics. ``common``: the labels that all of them have. ``place`` begins their anchors."""
-    yield from ("| metric | type | unit | labels | what it is |", "|---|---|---|---|---|")
+    yield from ("| metric | type, unit | what it is, and its labels |", "|---|---|---|")
     for metric in metrics.collect():
         labels: dict[str, dict[str, None]] = {}
         for sample in metric.samples:
             for label in sorted(sample.labels.keys() - {*common, "le"}):
                 labels.setdefault(label, {})[sample.labels[label]] = None
-        shown = [
-            f"`{label}`" + (f": {', '.join(values)}" if len(values) > 1 else "") for label, values in labels.items()
-        ]
+        about = metric.documentation.rstrip(".")
+        for label, values in labels.items():
+            about += f"; `{label}`" + (f": {', '.join(values)}" if len(values) > 1 else "")
         name = metric.name + _ENDINGS.get(metric.type, "")
-        cells = (metric.type, metric.unit, "; ".join(shown), metric.documentation.rstrip("."))
-        yield f'| <a id="{place}-{name}"></a>`{name}` | {" | ".join(map(_cell, cells))} |'
+        kind = f"{metric.type}, {metric.unit}" if metric.unit else metric.type
+        yield f'| <a id="{place}-{name}"></a>`{name}` | {kind} | {_cell(about)} |'
 
 
 def _errors() -> Iterator[str]:
     for module in walk_packages(eventlog.__path__, "eventlog."):
         if ".migrations." not in module.name:  # what Alembic alone can import
             import_module(module.name)
-    of_row = "Of a row of the log: stands in `<log>_error`"
-    entries = [(code, cause, cure, of_row) for code, (cause, cure) in ROW_CODES.items()]
+    of_row = "A row of the log"
+    entries = [(code, of_row, cause, cure) for code, (cause, cure) in ROW_CODES.items()]
     for error in (EventlogError, *_below(EventlogError)):
         if "code" in vars(error):  # others have the code of the error above them
-            where = f"In Python: `{error.__module__}.{error.__name__}`"
-            where = f"{of_row}. {where}" if issubclass(error, RowError) else where
-            entries.append((error.code, _first_sentence(error), error.cure, where))
+            name = f"`{error.__module__}.{error.__name__}`"
+            where = f"{of_row}, {name}" if issubclass(error, RowError) else name
+            entries.append((error.code, where, _first_sentence(error), error.cure))
     codes = set()
-    for code, cause, cure, where in sorted(entries, key=lambda entry: (entry[0], not entry[3].startswith(of_row))):
+    for code, where, cause, cure in sorted(entries):
         if code not in codes:
             yield from ("", f'### <a id="error-{code}"></a>{code}')
         codes.add(code)
-        yield from ("", f"- Cause: {_cell(cause)}.", f"- Cure: {_cell(cure)}", f"- {where}.")
+        yield from ("", f"{where}:", "", f"- Cause: {_cell(cause)}.", f"- Cure: {_cell(cure)}")
 
 
 ROW_CODES: Final = {
@@ -300,14 +301,14 @@ def _holders() -> dict[tuple[str, str], list[str]]:
 
 
 def _cell(text: str) -> str:
-    """Text for a cell of a table: outside of code, what Markdown would take for an element is shown as it is."""
-    text = text.replace("|", "\\|")
-    return "".join(part if code else part.replace("<", "&lt;") for part, code in _code(text))
-
-
-def _code(text: str) -> Iterator[tuple[str, bool]]:
-    for number, part in enumerate(re.split(r"(`[^`]*`)", text)):
-        yield part, number % 2 == 1
+    """Text for a cell of a table, as every kind of Markdown shows it: a bar within code needs HTML's own elements."""
+    parts = re.split(r"(`[^`]*`)", text)
+    parts[::2] = [part.replace("<", "&lt;").replace("|", "\\|") for part in parts[::2]]
+    parts[1::2] = [
+        f"<code>{escape(part.strip('`')).replace('|', '&#124;')}</code>" if "|" in part else part
+        for part in parts[1::2]
+    ]
+    return "".join(parts)
 
 
 PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
