@@ -26,8 +26,8 @@ SECRET: Final = "EVENTLOG_DATABASE_PASSWORD or url_file"  # noqa: S105 - where i
 _statements = logging.getLogger("eventlog.statements")
 
 
-def _tell_statements(engine: Engine) -> None:
-    """Say each statement with its time and rows, never a value."""
+def _log_statements(engine: Engine) -> None:
+    """Log each statement with its time and the number of its rows, and never a value."""
 
     @event.listens_for(engine, "before_cursor_execute")
     def begin(_conn: object, _cursor: object, _statement: str, _parameters: object, context: Any, _many: bool) -> None:
@@ -74,7 +74,7 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
     _translate_sockets(engine, lambda error: _not_connected(dialect, parsed, error, secret))
 
     if _statements.isEnabledFor(logging.DEBUG):
-        _tell_statements(engine)
+        _log_statements(engine)
 
     @event.listens_for(engine, "connect")
     def set_up_session(driver_connection: DBAPIConnection, _record: object) -> None:
@@ -140,7 +140,7 @@ def _translate_sockets(engine: Engine, translated: Callable[[OSError], DatabaseE
 
 
 def will_write(conn: Connection) -> None:
-    """Say that the transactions of this session are going to write.
+    """Mark a session whose transactions are going to write.
 
     Where a database takes one writer at a time, each then waits for its turn at its beginning: one that begins with
     reading is refused its first write if another has written meanwhile.

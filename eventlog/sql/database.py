@@ -21,19 +21,19 @@ WRITES: Final = "eventlog_writes"
 
 
 class Wake(Protocol):
-    """How a database wakes a publisher that sleeps (spec/triggers.md 8): what a dialect's module ``wake`` has."""
+    """How a database wakes a publisher that sleeps (spec/triggers.md 8). A dialect's module ``wake`` is one."""
 
     def create(self, log: LogTable) -> Sequence[str]:
         """The statements that make the trigger of the log, or replace it."""
 
     def drop(self, log: LogTable) -> Sequence[str]:
-        """Away with what ``create`` made, also if the log is gone already."""
+        """The statements that drop what ``create`` makes, also if the log is gone already."""
 
     def may_create(self, conn: Connection, log: LogTable) -> bool:
         """Whether this session has the rights for ``create``."""
 
     def missing(self, conn: Connection, log: LogTable) -> str | None:
-        """Why nobody would notify, for people; None if somebody would."""
+        """Why no writer notifies, for people; None if writers do."""
 
     def listen(self, conn: Connection, log: LogTable) -> None:
         """Hear the notifications for this log from the end of the transaction on."""
@@ -42,13 +42,13 @@ class Wake(Protocol):
         """Let writers notify from now on; False while a writer is open that will not."""
 
     def wake_up(self, conn: Connection, log: LogTable) -> None:
-        """Writers need not notify any more. Only after ``fall_asleep`` said True."""
+        """End what ``fall_asleep`` began, after it has returned True: writers notify no more."""
 
     def socket(self, conn: Connection) -> int:
         """The descriptor that becomes readable when a notification comes, or when the connection is lost."""
 
     def heard(self, conn: Connection) -> bool:
-        """Whether a notification has come since the last time this was asked; does not wait."""
+        """Whether a notification has come since the last call; does not wait."""
 
 
 class SqlDatabase(ABC):
@@ -160,5 +160,5 @@ class SqlDatabase(ABC):
     def fetch_chunks(
         self, conn: Connection, statement: str, parameters: Mapping[str, object], size: int
     ) -> Generator[list[tuple[Any, ...]], None, None]:
-        """The same in lists of ``size``, the last of fewer, all of one snapshot."""
+        """The rows of a statement in lists of ``size``, the last of fewer, all of one snapshot."""
         return fetch_chunks(conn, statement, parameters, size)

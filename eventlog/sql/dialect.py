@@ -60,7 +60,7 @@ class Dialect(SqlDatabase):
 
     triggers: Triggers
     answers: ClassVar[Mapping[str, AnswerFunction]] = MappingProxyType({})
-    """What ``doctor`` asks and the SQL of ``doctor.sql`` alone cannot tell, by question (``sql.doctor.facts``)."""
+    """The questions of ``doctor`` that SQL alone cannot answer, and the functions that do (``sql.doctor.facts``)."""
     wake: Wake | None = None
     """How a writer wakes a publisher that sleeps, None = the publisher polls only."""
 
@@ -109,7 +109,7 @@ class Dialect(SqlDatabase):
         )
 
     def choose_plans(self, conn: Connection) -> None:
-        """Say how the statements of the log are to be planned, before it is read or marked."""
+        """Tell the database how to plan the statements of the log, before the log is read or marked."""
 
     def read_window(self, conn: Connection, log: LogTable, window: Window) -> list[LogRow]:
         """The rows N of a window, in record_id order (spec/event-log.md 8.1)."""
@@ -128,7 +128,7 @@ class Dialect(SqlDatabase):
         return self._log_chunks(conn, self.log_statement(log, window.statement), parameters, size)
 
     def due_chunks(self, conn: Connection, log: LogTable, window: DueWindow, size: int) -> LogRows:
-        """As ``window_chunks``: the rows N that are due, in the order of event_time and record_id."""
+        """The rows N that are due, in the order of event_time and record_id, in lists as of ``window_chunks``."""
         parameters = window.parameters(self.last_record_id)
         return self._log_chunks(conn, self.log_statement(log, "read_due"), parameters, size)
 
@@ -200,7 +200,7 @@ class Dialect(SqlDatabase):
         """
 
     def key_values(self, cls: ObjectClass, keys: Iterable[str]) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """Those of these canonical keys that a row can have, each with its values as they are bound."""
+        """The canonical keys that a row can have, each with its values as they are bound; the others are left out."""
         readers = [(column.name, self.key_reader(column)) for column in cls.key]
         for key in keys:
             parts = {part.name: part.value for part in table_key.parse(key)}
@@ -238,11 +238,14 @@ class Dialect(SqlDatabase):
         """Give the log back, if this session has it."""
 
     # What the tables of a log are made of (spec/triggers.md 7, spec/event-log.md 10). The statements of ``before_...``
-    # and ``after_...`` come beside Alembic's own, and ``drop_...`` takes away what does not go with a table.
+    # and ``after_...`` run beside Alembic's own; those of ``drop_...`` drop what does not go with a table.
 
     column_types: ClassVar[Mapping[str, TypeEngine[Any]]]
-    """By role: integer (record_ids, counts), status, event_type, event_time, name (of users, tables, columns), key,
-    value, time (of companions), code, digest, text."""
+    """The column types by role.
+
+    The roles are integer (record_ids, counts), status, event_type, event_time, name (of users, tables, columns), key,
+    value, time (of companions), code, digest, text.
+    """
     queue_index: Sequence[str] = ("record_id",)
     """The columns of the index that the publisher reads by; it holds the rows N alone with ``partial_indexes``."""
     utc_now: str
@@ -250,47 +253,50 @@ class Dialect(SqlDatabase):
     prologue: Sequence[str] = ("BEGIN;", "")
     """The lines that a script for the database's own tool begins with."""
     epilogue: Sequence[str] = ("", "COMMIT;")
-    """The lines that it ends with."""
+    """The lines that such a script ends with."""
 
     @abstractmethod
     def record_id(self, log: LogTable, comment: str) -> sa.Column[Any]:
-        """The column of the log with what numbers it."""
+        """The column record_id of the log, with what gives it its numbers."""
 
     @abstractmethod
     def is_letter(self, column: str) -> str:
         """SQL of a check that a column holds a letter."""
 
     def before_log(self, log: LogTable) -> Sequence[str]:
-        """What the log's own columns need."""
+        """The statements that make what the log's own columns need."""
         return ()
 
     def drop_before_log(self, log: LogTable) -> Sequence[str]:
+        """The statements that drop what ``before_log`` makes."""
         return ()
 
     def after_log(self, log: LogTable) -> Sequence[str]:
-        """What the log needs beyond its columns, and what its triggers use, such as the key quoting function."""
+        """The statements that make what the log needs beyond its columns, such as the key quoting function."""
         return ()
 
     def drop_after_log(self, log: LogTable) -> Sequence[str]:
+        """The statements that drop what ``after_log`` makes."""
         return ()
 
     @abstractmethod
     def after_companions(self, log: LogTable) -> Sequence[str]:
-        """What the companions need, and what numbers flights, never twice."""
+        """The statements that make what the companions need, and what gives each flight a number of its own."""
 
     @abstractmethod
-    def drop_after_companions(self, log: LogTable) -> Sequence[str]: ...
+    def drop_after_companions(self, log: LogTable) -> Sequence[str]:
+        """The statements that drop what ``after_companions`` makes."""
 
     def after_resync(self, log: LogTable, index: str) -> Sequence[str]:
-        """What the table of positions needs. ``index``: the name of its index."""
+        """The statements that make what the table of positions needs. ``index``: the name of its index."""
         return ()
 
     def guard_by_index(self, log: LogTable) -> Sequence[str]:
-        """What makes a log of ours refuse a status that is no letter, where a CHECK would cost its writers more."""
+        """The statements that make the log refuse a status that is no letter, where a CHECK costs its writers more."""
         return ()
 
     def guard_by_checks(self, log: LogTable) -> Sequence[str]:
-        """What takes ``guard_by_index`` back."""
+        """The statements that take ``guard_by_index`` back."""
         return ()
 
     def as_script(self, printed: str) -> str:
@@ -380,7 +386,7 @@ class Dialect(SqlDatabase):
     def write_keys(self, conn: Connection, log: LogTable, selection: Selection, keys: Sequence[str]) -> None:
         """Log the objects with these canonical keys, in their order.
 
-        Without a perpetrator: somebody else, so that the rows are never taken for loopback (spec/event-log.md 8.3).
+        The rows have no perpetrator, so that they are never taken for loopback (spec/event-log.md 8.3).
         """
         row = {"event_type": int(selection.event_type), "class_name": selection.class_name}
         run_many(conn, self.log_statement(log, "write_key"), [{**row, "table_key": key} for key in keys])

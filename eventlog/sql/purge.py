@@ -100,9 +100,9 @@ def purge_errors(
     *,
     dry: bool,
 ) -> Purged | None:
-    """The same of the error table: a line goes that is older than ``error_time``, if its row is gone or goes as well.
+    """One batch of the error table behind record_id ``after``; None at its end.
 
-    A row goes that is older than ``event_time``.
+    Removes lines older than ``error_time`` whose rows are gone, or go as well since they are older than ``event_time``.
     """
     errors = _errors(log)
     record_id = errors.c.record_id

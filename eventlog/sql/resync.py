@@ -118,7 +118,7 @@ def run(conn: Connection, log: LogTable, selection: Selection, write_batch: Writ
 def existing(
     conn: Connection, dialect: Dialect, schema: str | None, cls: ObjectClass, keys: Iterable[str]
 ) -> tuple[list[str], list[str]]:
-    """Of these canonical keys those that have an object and those that have none, in their order, each once."""
+    """The canonical keys that have an object, and those that have none, in their order, each once."""
     distinct = list(dict.fromkeys(keys))
     rows = dialect.query_back(conn, schema, cls, distinct, ()) if distinct else {}
     return [key for key in distinct if key in rows], [key for key in distinct if key not in rows]

@@ -141,7 +141,7 @@ def requeue(
 def requeue_loopback(
     conn: Connection, log: LogTable, user: str, ids: Ranges | None = None, *, force: bool = False, dry: bool = False
 ) -> Requeued:
-    """Log rows S of the publisher's user anew, as made by nobody: they were not published (spec/event-log.md 8.3).
+    """Log rows S of the publisher's user anew, without a perpetrator: they were not published (spec/event-log.md 8.3).
 
     Refused, unless ``force``, are rows of types 1 to 4 whose object has a later row that was published or waits.
     """
@@ -206,7 +206,7 @@ def _stale(
     counts: sa.ColumnElement[bool],
     types: Sequence[int],
 ) -> sa.Select[Any]:
-    """Of the chosen rows those of some types whose object has a later row that ``counts``."""
+    """The chosen rows of some types whose object has a later row that ``counts``."""
     record_id, event_type, table_name, table_key = (column_of(log, field) for field in RefusedRow._fields)
     done_id = sa.case((counts, record_id))
     # By a window, which reads and sorts the log once. A join of the log with itself is planned by statistics, and those

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 
 def run_as_it_stands(conn: Connection, statement: str) -> None:
-    """Run SQL text: no colon in it begins a parameter, no percent sign is doubled."""
+    """Run SQL text that holds no parameters: a colon and a percent sign are what they are."""
     conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
 
@@ -32,7 +32,7 @@ def fetch(
 def fetch_chunks(
     conn: Connection, statement: str, parameters: Mapping[str, object], size: int
 ) -> Generator[list[tuple[Any, ...]], None, None]:
-    """The same in lists of ``size``, the last of fewer."""
+    """The rows of a statement as ``fetch`` gives them, in lists of ``size``, the last of fewer."""
     result = conn.exec_driver_sql(statement, dict(parameters))
     try:
         assert result.cursor is not None
@@ -55,7 +55,7 @@ def run_many(conn: Connection, statement: str, rows: Sequence[Mapping[str, objec
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """The garbage collector stands still: a million new tuples make it search all the others, again and again."""
+    """Switch the garbage collector off: a million new tuples make it search all the others, again and again."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -160,7 +160,7 @@ def to_literals(definition: WatchDefinition) -> dict[str, Any]:
 
 
 def _present(**values: Any) -> dict[str, Any]:
-    """Those of the values that are not None."""
+    """The values that are not None, by name."""
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -105,8 +105,8 @@ class Numbering(NamedTuple):
 class OpenTransaction(NamedTuple):
     """A transaction of another session. ``seconds`` is None if this role may not see its start.
 
-    ``writes``: it has changed something; ``wrote_log``: it has written rows to the log (nobody else sees them yet);
-    ``prepared``: the name of a prepared one, which no session has.
+    ``writes``: it has changed something; ``wrote_log``: it has written rows to the log, which no other session sees
+    yet; ``prepared``: the name of a prepared one, which no session has.
     """
 
     pid: int | None

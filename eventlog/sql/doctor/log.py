@@ -174,7 +174,7 @@ def judge_storage(storages: Iterable[Storage], log: str, limits: Limits) -> Iter
 
 
 def judge_wake(missing: str | None, polling_interval: float) -> Iterator[Finding]:
-    """Whether a publisher that sleeps is woken (spec/triggers.md 8). ``missing``: why nobody would do it."""
+    """Whether a publisher that sleeps is woken (spec/triggers.md 8). ``missing``: why no writer would do it."""
     if missing is not None:
         yield Finding(
             "wake_missing",
@@ -185,7 +185,7 @@ def judge_wake(missing: str | None, polling_interval: float) -> Iterator[Finding
 
 
 def judge_transactions(transactions: Iterable[OpenTransaction], limits: Limits) -> Iterator[Finding]:
-    """Old transactions: nobody sees the rows of one that writes, and no dead row behind one's snapshot can go."""
+    """Old transactions: the rows of one that writes are not seen, and no dead row behind a snapshot can go."""
     for transaction in transactions:
         seconds = transaction.seconds
         if transaction.prepared is not None:

@@ -144,7 +144,7 @@ def _online_log(conn: Connection, log_table: str, schema: str | None) -> LogTabl
 
 @contextmanager
 def _script(sql: TextIO, dialect: Dialect) -> Iterator[io.StringIO]:
-    """Where Alembic prints; what the database's own tool runs is written to ``sql`` at the end."""
+    """The buffer that Alembic prints to. At the end ``sql`` gets what the database's own tool runs."""
     printed = io.StringIO()
     yield printed
     sql.writelines(f"{line}\n" for line in dialect.prologue)

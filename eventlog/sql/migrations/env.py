@@ -20,7 +20,7 @@ if context.is_offline_mode():
         transactional_ddl=False,  # the whole script is one transaction: Dialect.prologue, epilogue
         **shared,
     )
-    # Nobody takes what a script returns, and on Oracle it would go into a variable that there is not.
+    # No program reads what a script returns, and on Oracle RETURNING needs a variable.
     context.get_context().dialect.insert_returning = False
     with context.begin_transaction():
         context.run_migrations()

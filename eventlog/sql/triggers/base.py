@@ -268,7 +268,7 @@ class MarkedTriggers(Triggers):
         return {}
 
     def columns_of(self, trigger: StoredTrigger) -> Mapping[str, str]:
-        """The same of one that is installed."""
+        """The columns, name -> type, that the text of an installed trigger tells to be compiled for."""
         return {}
 
     def difference(self, stored: StoredTrigger, compiled: CompiledTrigger) -> str | None:
@@ -285,7 +285,7 @@ class MarkedTriggers(Triggers):
         return qualified(log.schema, log.name)
 
     def folded(self, name: str) -> str:
-        """The same for all spellings of a trigger's name that the database takes for one."""
+        """A trigger's name in one form for all spellings that the database takes for the same."""
         return name
 
     # What the core asks for

@@ -226,7 +226,7 @@ def _retyped(names: tuple[str, str, str]) -> str:
 
 
 def key_in_words(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
-    """The same of a key that has other columns; empty if it has not."""
+    """What became of a class's key, in words; empty if its columns are the same."""
     if tuple(before) == tuple(now):
         return ()
     names = (", ".join(now), ", ".join(before))

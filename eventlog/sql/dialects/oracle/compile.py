@@ -147,7 +147,7 @@ def _log_for(log: LogTable, class_name: str, key: Iterable[Column], by_value: Se
 
 
 def _text_type(parts: Iterable[int | None]) -> str:
-    """The type that holds a text of parts with so many bytes each, None = nobody knows."""
+    """The type that holds a text of parts with so many bytes each, None = the size is not known."""
     known = list(parts)
     fits = None not in known and sum(size or 0 for size in known) <= SQL_TEXT
     return f"VARCHAR2({SQL_TEXT if fits else 32767})"

@@ -85,7 +85,7 @@ def _orphans(conn: Connection) -> Iterator[Orphan]:
 
 
 def _without_triggers(conn: Connection, schema: str, tables: Sequence[str], **_: Any) -> Iterator[tuple[str]]:
-    """Those of the tables that have no trigger at all."""
+    """The tables that have no trigger of any kind."""
     watched = {trigger.table for trigger in OracleTriggers().all_triggers(conn)}
     for table in tables:
         if (schema, table) not in watched:
@@ -93,14 +93,14 @@ def _without_triggers(conn: Connection, schema: str, tables: Sequence[str], **_:
 
 
 def _owned(_conn: Connection, schema: str, tables: Sequence[str], user: str) -> list[tuple[str]]:
-    """All of the tables or none: a schema is its user's."""
+    """All of the tables or none of them: a schema belongs to its user."""
     return [(table,) for table in tables] if schema == user else []
 
 
 def _unreadable(
     conn: Connection, schema: str, tables: Sequence[str], columns: Sequence[str], **_: Any
 ) -> Iterator[Unreadable]:
-    """Which of the columns this user may not read: Oracle grants whole tables, so all or none."""
+    """The columns that this user may not read. Oracle grants whole tables: all columns of a table or none."""
     by_table: defaultdict[str, list[str]] = defaultdict(list)
     for table, column in zip(tables, columns, strict=True):
         by_table[table].append(column)

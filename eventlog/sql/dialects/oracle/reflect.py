@@ -112,7 +112,7 @@ def _grouped(rows: Rows) -> defaultdict[str, list[list[tuple[Any, ...]]]]:
 
 
 def _within(keys: Sequence[Rows], field: int, names: Collection[str]) -> list[Rows]:
-    """Those of the keys whose columns are all among the names."""
+    """The keys whose columns are all among the names."""
     return [key for key in keys if all(name in names for name in _names(key, field))]
 
 

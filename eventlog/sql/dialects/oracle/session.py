@@ -85,7 +85,7 @@ def fetch(conn: Connection, statement: str, parameters: Mapping[str, object] | N
 def fetch_chunks(
     conn: Connection, statement: str, parameters: Mapping[str, object], size: int
 ) -> Generator[list[tuple[Any, ...]], None, None]:
-    """The same in lists of ``size``, the last of fewer."""
+    """The rows of a statement in lists of ``size``, the last of fewer."""
     with _own_types(conn):
         yield from driver.fetch_chunks(conn, statement, parameters, size)
 
@@ -112,7 +112,7 @@ def error_code(error: DBAPIError) -> int:
 
 _PASSING: Final = frozenset(
     {
-        *(51, 54, 2049, 4021, 30006),  # somebody else has it locked for too long
+        *(51, 54, 2049, 4021, 30006),  # another session locks it for too long
         *(60, 4020),  # a deadlock
         *(257, 1536, 1628, 1650, 1651, 1652, 1653, 1654, 1655, 1688, 1691, 1692, 19809, 30036),  # no room
         *(4030, 4031, 4036),  # no memory
@@ -205,7 +205,7 @@ def may_run(conn: Connection, statement: str) -> bool:
     return True
 
 
-_SUCCESS, _OWNED = 0, 4  # return codes of DBMS_LOCK.REQUEST; 1 is a time-out, somebody else has it
+_SUCCESS, _OWNED = 0, 4  # return codes of DBMS_LOCK.REQUEST; 1 is a time-out: another session has it
 _EXCLUSIVE: Final = 6
 _BESIDE: Final = "eventlog_lock_session"
 _MAY_LOCK: Final = "eventlog_may_use_dbms_lock"

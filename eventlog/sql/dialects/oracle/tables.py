@@ -48,7 +48,7 @@ def create_functions(log: LogTable) -> list[str]:
 
 
 def drop_functions(log: LogTable) -> list[str]:
-    """Away with what ``create_functions`` made."""
+    """Drop what ``create_functions`` makes."""
     return [unless(f"DROP FUNCTION {name}", _NO_OBJECT) for name in (quote_function(log), base64_function(log))]
 
 
@@ -99,7 +99,7 @@ def create_numbers(log: LogTable) -> list[str]:
 
 
 def drop_numbers(log: LogTable) -> list[str]:
-    """Away with it."""
+    """Drop what ``create_numbers`` makes."""
     return [_drop_sequence(number_sequence(log))]
 
 
@@ -109,7 +109,7 @@ def create_flights(log: LogTable) -> list[str]:
 
 
 def drop_flights(log: LogTable) -> list[str]:
-    """Away with it."""
+    """Drop what ``create_flights`` makes."""
     return [_drop_sequence(flight_sequence(log))]
 
 

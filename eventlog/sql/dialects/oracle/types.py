@@ -137,7 +137,7 @@ def is_loggable(column: Column, lob_values: bool) -> bool:
 
 
 def is_locator(column: Column) -> bool:
-    """Whether a trigger is given a locator of a large object, which nobody promises it beyond its row."""
+    """Whether a trigger gets a locator of a large object, which is valid for its row only."""
     return family(column) in (Family.CLOB, Family.NCLOB)
 
 

@@ -199,7 +199,7 @@ def _create(compiled: CompiledFunction) -> Iterable[str]:
 
 
 def _settle(trigger: FunctionTrigger, marker: str) -> Iterable[str]:
-    """Say whose a new trigger is, and when it fires."""
+    """The statements that say which log a new trigger writes, and when it fires."""
     name, table = quote_identifier(trigger.name), qualified(*trigger.table)
     yield f"COMMENT ON TRIGGER {name} ON {table} IS {literal(marker)}"
     if trigger.enabled != "O":

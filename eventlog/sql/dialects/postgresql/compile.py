@@ -105,7 +105,7 @@ def compile_triggers(
 
     Raises TriggerError for a capture that cannot be.
     """
-    # Somebody else's function would be replaced without a question, so its name is taken.
+    # CREATE OR REPLACE would replace the function of another without a question, so its name counts as taken.
     functions: set[tuple[str, ...]] = {
         name for name, oid in facts.function_names.items() if oid not in installed.functions
     }
@@ -139,7 +139,7 @@ def compile_triggers(
 
 
 def _take_name(beginning: str, place: tuple[str, ...], taken: set[tuple[str, ...]]) -> str:
-    """The first name at a place that nobody has; it is taken from now on."""
+    """The first name at a place that is free. It is added to ``taken``."""
     name = free_name(beginning, MAX_IDENTIFIER, lambda name: (*place, name) in taken)
     taken.add((*place, name))
     return name
@@ -167,7 +167,7 @@ class _Coverage:
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """Where triggers are compiled for. ``schema``: of the classes; ``home``: of the table."""
+    """What triggers of a table are compiled for. ``schema``: of the classes; ``home``: of the table."""
 
     schema: str
     home: str

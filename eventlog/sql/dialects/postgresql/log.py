@@ -65,8 +65,9 @@ _BY_INDEX: Final = "eventlog_by_index"
 
 
 def index_plans(conn: Connection) -> None:
-    """Only plans that walk an index, if there is one: from here on to the end of the transaction, or to
-    ``usual_plans``. Said once a transaction, since each time is a round trip.
+    """Allow only plans that walk an index, if there is one, to the end of the transaction or to ``usual_plans``.
+
+    That is said once a transaction, since each time is a round trip.
     """
     if _is_said(conn):
         return

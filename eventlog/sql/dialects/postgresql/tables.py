@@ -158,7 +158,7 @@ $eventlog$"""
 
 
 def _drop_checks(log: LogTable) -> str:
-    """Those of the migration before, whatever their names; CHECKs of anybody else stay."""
+    """The statement that drops the CHECKs of migration 0002, whatever their names; CHECKs of others stay."""
     table = literal(qualified(log.schema, log.name))
     return f"""\
 DO $eventlog$

@@ -1,7 +1,7 @@
-"""A publisher that sleeps is woken by NOTIFY, and nobody notifies one that is awake (spec/triggers.md 8).
+"""A publisher that sleeps is woken by NOTIFY; one that is awake gets no notification (spec/triggers.md 8).
 
-A lock tells the two apart. Who writes the log shares it until the end of his transaction; the publisher takes it for
-itself before it sleeps and gives it back when it wakes. A writer that cannot share it notifies.
+A lock tells the two apart. A writer of the log shares it until its transaction ends; the publisher takes it for itself
+before it sleeps and gives it back when it wakes. A writer that cannot share it notifies.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def create(log: LogTable) -> list[str]:
 
 
 def drop(log: LogTable) -> list[str]:
-    """Away with what ``create`` made, also if the log is gone already."""
+    """The statements that drop what ``create`` makes, also if the log is gone already."""
     return [_statement(log, name) for name in ("drop_trigger", "drop_function")]
 
 
@@ -45,7 +45,7 @@ def may_create(conn: Connection, log: LogTable) -> bool:
 
 
 def missing(conn: Connection, log: LogTable) -> str | None:
-    """Why nobody would notify, for people; None if somebody would."""
+    """Why no writer notifies, for people; None if writers do."""
     parameters = {"log": _names(log)["log"], "trigger": _trigger(log), "function": f"{_names(log)['function']}()"}
     reason = conn.exec_driver_sql(statements(__package__, "wake.sql")["missing"], parameters).scalar()
     return None if reason is None else str(reason)
@@ -63,7 +63,7 @@ def fall_asleep(conn: Connection, log: LogTable) -> bool:
 
 
 def wake_up(conn: Connection, log: LogTable) -> None:
-    """Writers need not notify any more. Only after ``fall_asleep`` said True."""
+    """End what ``fall_asleep`` began, after it has returned True: writers notify no more."""
     conn.exec_driver_sql("SELECT pg_advisory_unlock(%(class)s, %(log)s::regclass::oid::integer)", _key(log))
 
 
@@ -73,7 +73,7 @@ def socket(conn: Connection) -> int:
 
 
 def heard(conn: Connection) -> bool:
-    """Whether a notification has come since the last time this was asked; does not wait."""
+    """Whether a notification has come since the last call; does not wait."""
     # All of them are taken, so that each counts once.
     return len(list(_driver(conn).notifies(timeout=0))) > 0
 

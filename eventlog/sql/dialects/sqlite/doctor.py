@@ -44,7 +44,7 @@ def _orphans(conn: Connection) -> Iterator[Orphan]:
 
 
 def _without_triggers(conn: Connection, tables: Sequence[str], **_: Any) -> list[tuple[str]]:
-    """Those of the tables that have no trigger at all."""
+    """The tables that have no trigger of any kind."""
     with_triggers = {trigger.table[1] for trigger in SQLiteTriggers().all_triggers(conn)}
     return [(table,) for table in tables if table not in with_triggers]
 

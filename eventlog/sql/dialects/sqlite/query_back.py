@@ -26,7 +26,7 @@ from eventlog.sql.statements import fetch
 from eventlog.sql.text import field, quote_identifier
 
 _KEYS: Final = 1000
-"""Of one statement."""
+"""Keys that one statement asks for."""
 
 
 def read_objects(
@@ -52,7 +52,7 @@ def read_children(
 
 
 def _chunks(keys: Sequence[tuple[object, ...]]) -> Iterator[tuple[int, int, tuple[object, ...]]]:
-    """Where a chunk of the keys begins, how many it has, and all their values."""
+    """Each chunk of the keys: where it begins, how many keys it has, and all their values."""
     for first in range(0, len(keys), _KEYS):
         chunk = keys[first : first + _KEYS]
         yield first, len(chunk), tuple(value for key in chunk for value in key)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     pass
 
 LEAST_VERSION: Final = (3, 38, 0)
-"""Of the SQLite library: RETURNING, pragma_table_list, JSON functions."""
+"""The oldest SQLite library that has RETURNING, pragma_table_list and the JSON functions."""
 
 
 _PASSING: Final = frozenset(
@@ -40,7 +40,7 @@ _PASSING: Final = frozenset(
         sqlite3.SQLITE_PROTOCOL,
     }
 )
-"""Codes of errors that pass; the lowest eight bits tell them."""
+"""The lowest eight bits of the codes of errors that pass."""
 
 
 class Session(sqlite3.Connection):
@@ -115,7 +115,7 @@ def _path(url: URL) -> Path:
 
 _HELD: Final = "eventlog_locks"
 _ATTEMPTS: Final = 5
-"""Whoever only looks holds the file for a moment."""
+"""Times that a lock is tried, since a session that only looks holds the file for a moment."""
 
 
 def lock_path(conn: Connection, log: LogTable) -> Path | None:
@@ -186,7 +186,7 @@ def _held(conn: Connection) -> dict[LogTable, IO[Any]]:
 
 
 def _take(path: Path) -> IO[Any] | None:
-    """The locked file; None if somebody else has it."""
+    """The locked file; None if another session has it."""
     try:
         file = path.open("ab")
     except OSError as error:
@@ -194,7 +194,7 @@ def _take(path: Path) -> IO[Any] | None:
             f"the lock file {str(path)!r} cannot be written: {error.strerror}; the publisher needs the right to write "
             "the database's directory"
         ) from error
-    # Whoever gave the log back took the file away: a lock on that one would keep nobody off.
+    # A session that gives the log back removes the file: a lock on the removed one would keep no session away.
     if _flock(file, shared=False) and _is_at(file, path):
         return file
     file.close()
@@ -242,6 +242,6 @@ def export_snapshot(conn: Connection) -> str:
 
 
 def join_snapshot(conn: Connection, snapshot: str) -> None:
-    """Nothing to be done but to see that tables are still what they were. Raises DatabaseError if they are not."""
+    """See that the tables are what they were when the snapshot was exported. Raises DatabaseError if they are not."""
     if export_snapshot(conn) != snapshot:
         raise DatabaseError("the tables have changed since the job began: run the command again")

@@ -74,7 +74,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     log, dialect = log_and_dialect()
     execute(dialect.drop_after_log(log))
-    # Somebody may have dropped it by hand: what is left of it goes all the same.
+    # The table may have been dropped by hand: what is left of the log goes all the same.
     if context.is_offline_mode() or sa.inspect(op.get_bind()).has_table(quoted(log.name), schema_of(log)):
         op.drop_table(quoted(log.name), schema=schema_of(log))
     execute(dialect.drop_before_log(log))

@@ -19,4 +19,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Nothing: what 0005 made and what this made wake by the same rule."""
+    """Leave the trigger as it is: what 0005 makes and what this makes wake by the same rule."""
