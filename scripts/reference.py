@@ -215,7 +215,12 @@ def _interface() -> Iterator[str]:
     for name in eventlog.__all__:
         public = getattr(eventlog, name)
         if issubclass(type(public), type) and issubclass(public, Exception):
-            yield from (f"### {name}", "", f"An error, `{public.code}`. {_prose(public)}", "")
+            yield from (
+                f"### {name}",
+                "",
+                f"An error, [`{public.code}`](reference.md#error-{public.code}). {_prose(public)}",
+                "",
+            )
             continue
         if not inspect.isclass(public):
             yield from (f"### {name}", "", f"```text\n{name}{_signature(public)}\n```", "", _prose(public), "")

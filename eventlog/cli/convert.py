@@ -71,9 +71,9 @@ def convert(
     """Convert changes from IN to OUT, from any format to any other.
 
     IN and OUT are paths, `-` for standard input and output, or URLs if a format has live sources. OUT is written whole
-    or not at all; it replaces a file that is there. What cannot be read or written is passed over, and the closing
-    report names it. With --spark, OUT counts only when it holds _SUCCESS; over an unfinished one the command begins
-    anew.
+    or not at all, into a directory that exists; it replaces a file that is there. What cannot be read or written is
+    passed over, and the closing report names it. With --spark, OUT counts only when it holds _SUCCESS; over an
+    unfinished one the command begins anew.
     """
     if as_json and target == STANDARD:
         raise ConfigError("OUT - and --json both write to standard output: name a file for OUT")
