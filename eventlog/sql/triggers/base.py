@@ -205,13 +205,6 @@ def missing_log(log: LogTable) -> LogTableError:
     return LogTableError(f"the log {log} is missing: run `eventlog db upgrade` first")
 
 
-def refuse_the_log(log: LogTable, schema: str | None, declared: Iterable[TableTriggers]) -> None:
-    """Raise TriggerError for triggers of the log itself."""
-    for triggers in declared:
-        if (triggers.schema or schema, triggers.table.name) == (log.schema, log.name):
-            raise TriggerError(f"{log.name} is the log: triggers on it would log their own rows without end")
-
-
 class MarkedTriggers(Triggers):
     """Triggers that hold, in a comment of their own text, the hash of what was compiled (``compare.MARKER``).
 
@@ -247,7 +240,9 @@ class MarkedTriggers(Triggers):
 
     def refuse(self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]) -> None:
         """Raise TriggerError for triggers that could not run, DatabaseError if it cannot be told what is there."""
-        refuse_the_log(log, schema, declared)
+        for triggers in declared:
+            if (triggers.schema or schema, triggers.table.name) == (log.schema, log.name):
+                raise TriggerError(f"{log.name} is the log: triggers on it would log their own rows without end")
 
     def first_actions(self, conn: Connection, log: LogTable) -> list[Action]:
         """What the triggers of a log need beside it, if it is missing."""

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from eventlog.sql.log_table import cut_name
-
 LOCK_TIMEOUT: Final = 5.0
 """Seconds that applying waits for a table. Whoever writes it meanwhile waits behind."""
 
@@ -21,11 +19,6 @@ def first_free(name_of: Callable[[int], str], is_taken: Callable[[str], bool]) -
     while is_taken(name := name_of(number)):
         number += 1
     return name
-
-
-def free_name(beginning: str, max_bytes: int, is_taken: Callable[[str], bool]) -> str:
-    """The first of the names ``beginning_1``, ``beginning_2``, ... that is not taken, each cut to its length."""
-    return first_free(lambda number: cut_name(f"{beginning}_{number}", max_bytes), is_taken)
 
 
 def one_line(comment: str) -> str:

@@ -24,11 +24,11 @@ from eventlog.sql.dialects.postgresql.text import (
     session_settings,
     value_text,
 )
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.text import field, fields, qualified, quote_identifier
 from eventlog.sql.triggers.compare import TableName, sha256
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
-from eventlog.sql.triggers.plan import first_free, free_name
+from eventlog.sql.triggers.plan import first_free
 from eventlog.sql.triggers.templates import Templates
 
 SEARCH_PATH: Final = "pg_catalog, pg_temp"
@@ -140,7 +140,9 @@ def compile_triggers(
 
 def _take_name(beginning: str, place: tuple[str, ...], taken: set[tuple[str, ...]]) -> str:
     """The first name at a place that is free. It is added to ``taken``."""
-    name = free_name(beginning, MAX_IDENTIFIER, lambda name: (*place, name) in taken)
+    name = first_free(
+        lambda number: cut_name(f"{beginning}_{number}", MAX_IDENTIFIER), lambda name: (*place, name) in taken
+    )
     taken.add((*place, name))
     return name
 
