@@ -33,7 +33,7 @@ MOTION: Final = """
 
 
 def main() -> None:
-    environ = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": str(WIDTH)}
+    environ = {**os.environ, "FORCE_COLOR": "1", "COLORTERM": "truecolor", "COLUMNS": str(WIDTH)}
     command = [str(Path(sys.executable).with_name("eventlog")), "demo", "--no-backlog"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environ).stdout  # noqa: S603
     shown = re.sub(r"(/tmp|/var/folders)/\S+", "/tmp/eventlog-demo", shown)  # noqa: S108
@@ -45,6 +45,7 @@ def main() -> None:
             break
         console.print(text, soft_wrap=True, crop=True)
     svg = console.export_svg(title="make demo")
+    svg = svg.replace("#272822", "#292929")  # the ground of highlighted text: no bars before the text appears
     svg = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)
     svg = re.sub(r"font-family: [^;]*;", f"font-family: {FONTS};", svg)
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL).replace("<style>", f"<style>{MOTION}", 1)

@@ -137,6 +137,8 @@ def backlog(
     )
     # Messages are for Kafka only where they are published; here they go to files, whatever the configuration says.
     config = context.config(format__type="xds")
+    if not context.quiet:
+        note("Spark starts, which takes some seconds")
     with _monitoring(config, location, file_format) as watch:
         report = spark.run(config, request if watch is None else replace(request, watch=watch))
     if as_json:

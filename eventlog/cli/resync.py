@@ -152,7 +152,9 @@ def resync(
                 _count(opened.conn, write, line.position, report)
             else:
                 opened.conn.commit()
-                with progress(f"resync {opened.cls.name}", total, context.quiet or as_json, "objects") as advance:
+                # The whole class is estimated, and may be fewer or more.
+                unit = "objects" if keys_file or deleted else "objects or so"
+                with progress(f"resync {opened.cls.name}", total, context.quiet or as_json, unit) as advance:
                     _run(opened, selection, write, rate, report, advance)
         report.seconds = time.monotonic() - started
     _show(report, as_json, context.quiet)
