@@ -20,6 +20,7 @@ from threading import Event, Thread
 from typing import ClassVar, Final, cast
 
 import pyarrow as pa
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
@@ -28,9 +29,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from eventlog.errors import ConfigError, EventlogError
-from spark.versions import new_session
+from spark.versions import JAVA_TOO_NEW, OLDEST_JAVA, new_session
 
-_OLDEST_JAVA: Final = 17
 _LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)\])?")
 _ATTEMPTS: Final = 4
 _FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
@@ -185,7 +185,7 @@ def check_java() -> None:
     """Raises ConfigError if there is no Java that Spark runs on."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    needed = f"Spark needs Java {_OLDEST_JAVA} or later (such as the package openjdk-17-jre-headless)"
+    needed = f"Spark needs Java {OLDEST_JAVA} or later (such as the package openjdk-17-jre-headless)"
     if java is None:
         raise ConfigError(f"there is no java in PATH, and JAVA_HOME is not set: {needed}")
     try:
@@ -197,8 +197,13 @@ def check_java() -> None:
     if version is None:
         return  # an unusual one; Spark will tell
     major = int(version[2] or 0) if version[1] == "1" else int(version[1])  # 1.8 is 8
-    if major < _OLDEST_JAVA:
+    if major < OLDEST_JAVA:
         raise ConfigError(f"{java} is Java {major}: {needed}; set JAVA_HOME to where it is")
+    if JAVA_TOO_NEW is not None and major >= JAVA_TOO_NEW:
+        raise ConfigError(
+            f"{java} is Java {major}, on which PySpark {pyspark.__version__} does not run: set JAVA_HOME to a Java "
+            f"{OLDEST_JAVA} or 21, or install PySpark 4.2 or later"
+        )
 
 
 _OWN_ERROR: Final = re.compile(r"^(?:\w+: )?eventlog\.errors\.\w+: (.+)$", re.MULTILINE)

@@ -6,9 +6,14 @@ from inspect import signature
 from typing import Any, Final
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
+
+OLDEST_JAVA: Final = 17
+JAVA_TOO_NEW: Final = 23 if pyspark.__version__.startswith(("4.0.", "4.1.")) else None
+"""The first Java that this Spark does not run on: its Hadoop, or its Arrow, asks for what is not there any more."""
 
 READS_TIMES: Final = hasattr(t, "TimeType")
 """Whether Spark knows columns of a time of day: since 4.1."""

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from eventlog.config.load import load
 from eventlog.errors import ConfigError, DatabaseError
+from spark import session
 from spark.output.directory import TEMPORARY, Directory
 from spark.session import SparkFailed, as_spark_failed, check_java, cores_of
 from spark.stages import shuffle
@@ -113,6 +114,19 @@ def test_a_java_that_is_too_old_is_refused(
         check_java()
         return
     with pytest.raises(ConfigError, match=f"{message}: Spark needs Java 17 or later"):
+        check_java()
+
+
+def test_a_java_that_is_too_new_for_this_spark_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _java(tmp_path, "25.0.3")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(session, "JAVA_TOO_NEW", None)
+    check_java()
+    monkeypatch.setattr(session, "JAVA_TOO_NEW", 23)
+    with pytest.raises(
+        ConfigError, match=r"is Java 25, on which PySpark 4\S+ does not run: set JAVA_HOME"
+    ):
         check_java()
 
 
