@@ -124,9 +124,7 @@ def test_a_java_that_is_too_new_for_this_spark_is_refused(tmp_path: Path, monkey
     monkeypatch.setattr(session, "JAVA_TOO_NEW", None)
     check_java()
     monkeypatch.setattr(session, "JAVA_TOO_NEW", 23)
-    with pytest.raises(
-        ConfigError, match=r"is Java 25, on which PySpark 4\S+ does not run: set JAVA_HOME"
-    ):
+    with pytest.raises(ConfigError, match=r"is Java 25, on which PySpark 4\S+ does not run: set JAVA_HOME"):
         check_java()
 
 
