@@ -1,15 +1,18 @@
-"""SQL in files beside a dialect's modules, and how statements run by the driver itself."""
+"""SQL in files beside a dialect's modules, how statements run by the driver itself, and what becomes of their rows."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import resources
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row
+
+from eventlog.errors import DatabaseError
 
 
 def run_as_it_stands(conn: Connection, statement: str) -> None:
@@ -63,6 +66,20 @@ def without_collector() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def by_relation(rows: Iterable[Row[Any]]) -> defaultdict[Any, list[Row[Any]]]:
+    """The rows of a statement of ``reflect.sql`` by the table or view that they tell of, their field ``relation``."""
+    grouped: defaultdict[Any, list[Row[Any]]] = defaultdict(list)
+    for row in rows:
+        grouped[row.relation].append(row)
+    return grouped
+
+
+def missing_schema(schema: str | None) -> DatabaseError:
+    """What to raise if a schema is not there. None: the connection's current one."""
+    what = "the connection has no current schema" if schema is None else f"there is no schema {schema!r}"
+    return DatabaseError(f"{what} in this database; set schema_name to one that exists")
 
 
 @cache

@@ -9,11 +9,10 @@ from typing import Any
 from sqlalchemy import Connection
 
 from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, Table
-from eventlog.errors import DatabaseError
 from eventlog.sql.dialects.oracle.session import chunks, fetch
 from eventlog.sql.dialects.oracle.text import spelled
 from eventlog.sql.dialects.oracle.types import column_type
-from eventlog.sql.statements import statements
+from eventlog.sql.statements import missing_schema, statements
 
 Rows = Sequence[tuple[Any, ...]]
 
@@ -27,8 +26,7 @@ def reflect(conn: Connection, schema: str | None) -> Database:
     name = None if schema is None else spelled(schema)
     schemas = fetch(conn, statements(__package__, "reflect.sql")["schema"], {"owner": name})
     if not schemas:
-        what = "the connection has no current schema" if name is None else f"there is no schema {name!r}"
-        raise DatabaseError(f"{what} in this database; set schema_name to one that exists")
+        raise missing_schema(name)
     owner = str(schemas[0][0])
     rows = {
         query: fetch(conn, statement, {"owner": owner})

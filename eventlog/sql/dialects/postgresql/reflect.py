@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, text
 
 from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, Table
 from eventlog.core.values import ColumnType, Kind
-from eventlog.errors import DatabaseError
-from eventlog.sql.statements import statements
+from eventlog.sql.statements import by_relation, missing_schema, statements
 
 _KINDS: Final = {
     "int2": (Kind.INTEGER, 16),
@@ -66,9 +64,9 @@ def reflect(conn: Connection, schema: str | None) -> Database:
     for row in rows["columns"]:
         names[row.relation][row.position] = row.column_name
 
-    columns = _by_relation(rows["columns"])
-    unique_keys = _by_relation(rows["unique_keys"])
-    foreign_keys = _by_relation(rows["foreign_keys"])
+    columns = by_relation(rows["columns"])
+    unique_keys = by_relation(rows["unique_keys"])
+    foreign_keys = by_relation(rows["foreign_keys"])
     return Database(
         dialect="postgresql",
         schema=name,
@@ -92,16 +90,8 @@ def _find_schema(conn: Connection, schema: str | None) -> tuple[int, str]:
         {"schema": schema},
     ).first()
     if row is None:
-        what = "the connection has no current schema" if schema is None else f"there is no schema {schema!r}"
-        raise DatabaseError(f"{what} in this database; set schema_name to one that exists")
+        raise missing_schema(schema)
     return row.oid, row.nspname
-
-
-def _by_relation(rows: Iterable[Row[Any]]) -> defaultdict[int, list[Row[Any]]]:
-    grouped: defaultdict[int, list[Row[Any]]] = defaultdict(list)
-    for row in rows:
-        grouped[row.relation].append(row)
-    return grouped
 
 
 def _table(

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row
 
 from eventlog.core.catalog import Column, Database, ForeignKey, Table, match_name
 from eventlog.core.values import ColumnType, Kind
-from eventlog.sql.statements import statements
+from eventlog.sql.statements import by_relation, statements
 
 _RULES: Final = (
     (("BOOL",), Kind.BOOLEAN, 0),
@@ -49,7 +49,10 @@ _STORED = (0, 3)
 
 def reflect(conn: Connection, schema: str | None) -> Database:
     """The tables and views of the file; it has no schemas, so ``schema`` is None. Tables of attached files are not."""
-    by_table = {name: _grouped(conn, name) for name in ("columns", "unique_keys", "foreign_keys")}
+    by_table = {
+        name: by_relation(conn.exec_driver_sql(statement).all())
+        for name, statement in statements(__package__, "reflect.sql").items()
+    }
     keys = {
         name: tuple(row.name for row in sorted(columns, key=lambda row: row.pk) if row.pk)
         for name, columns in by_table["columns"].items()
@@ -64,13 +67,6 @@ def reflect(conn: Connection, schema: str | None) -> Database:
 def fingerprint(conn: Connection, catalog: object) -> str:
     """A number that goes up with every change of the schema."""
     return str(conn.exec_driver_sql("PRAGMA main.schema_version").scalar_one())
-
-
-def _grouped(conn: Connection, name: str) -> defaultdict[str, list[Row[Any]]]:
-    grouped: defaultdict[str, list[Row[Any]]] = defaultdict(list)
-    for row in conn.exec_driver_sql(statements(__package__, "reflect.sql")[name]):
-        grouped[row.relation].append(row)
-    return grouped
 
 
 def _table(
