@@ -237,7 +237,7 @@ class _TablePart(NamedTuple):
 
 def _tables(capture: Capture, options: Options, report: Report) -> tuple[Reading, list[TableFiles]]:
     (path,) = capture.paths
-    chosen = parse_options(ReadOptions, options, f"the reader of {CHANGE_TABLES}")
+    chosen = parse_options(ReadOptions, options, f"the {CHANGE_TABLES} reader")
     context = reading(chosen, file_tables.ddl_history(path, chosen) if chosen.ddl_history else (), report)
     tables = table_files(path, context)
     if not tables and not file_tables.is_written(path):

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from eventlog.changes.keys import Key, class_of
 from eventlog.core.catalog import Catalog
-from eventlog.core.options import ANY, Option
+from eventlog.core.options import ANY, Option, parse_all_options
 from eventlog.core.typed import value_reader
 from eventlog.errors import ConfigError, EventlogError, FormatError, RowError
 from eventlog.model import Change
@@ -50,24 +50,39 @@ class Report:
 
 PROBLEMS_KEPT: Final = 100
 
-Read = Callable[[str, Mapping[str, Any], Report], Iterator[Change]]
-Write = Callable[[Iterable[Change], str, Mapping[str, Any], Report], None]
-
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One format. ``read`` gives the changes of a source (a path, or a URL where the format has live sources), with
-    the reader's options of ``--map``; ``write`` puts changes to a target, whole or not at all where that is a file.
-    Both raise FormatError naming what and where, and ConfigError for their options; what they can go on without they
-    hand to ``Report.skip``. They count in the report what they skip and lose, and ``read`` the changes it gives,
-    ``write`` those it has written. ``reader_options``, ``writer_options``: the classes that declare their options.
+    """One format. ``reader_options``, ``writer_options``: the classes that declare its options.
+
+    ``reader(source, *options, report)`` gives the changes of a source, a path, or a URL where the format has live
+    sources; ``writer(changes, target, *options, report)`` puts changes to a target, whole or not at all where that is a
+    file. Both raise FormatError naming what and where; what they can go on without they hand to ``Report.skip``. They
+    count in the report what they skip and lose, ``writer`` also the changes that it has written.
     """
 
     name: str
-    read: Read
-    write: Write
+    reader: Callable[..., Iterator[Change]]
+    writer: Callable[..., None]
     reader_options: tuple[type, ...]
     writer_options: tuple[type, ...]
+
+    def read(self, source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
+        """The changes of a source, counted, with the reader's options of ``--map``. Raises ConfigError for these."""
+        chosen = parse_all_options(self.reader_options, options, f"the {self.name} reader")
+        return counted(self.reader(source, *chosen, report), report)
+
+    def write(self, changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
+        """Put changes to a target, with the writer's options of ``--map``. Raises ConfigError for these."""
+        chosen = parse_all_options(self.writer_options, options, f"the {self.name} writer")
+        self.writer(changes, target, *chosen, report)
+
+
+def counted(changes: Iterable[Change], report: Report) -> Iterator[Change]:
+    """Changes as they are read."""
+    for change in changes:
+        report.read += 1
+        yield change
 
 
 Written = TypeVar("Written")

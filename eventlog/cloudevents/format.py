@@ -6,7 +6,7 @@ printed for people.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -19,7 +19,6 @@ from eventlog.changes.to_events import association_text
 from eventlog.cloudevents.event import change_of, event_writer
 from eventlog.cloudevents.options import BATCHED, ReadOptions, WriteOptions
 from eventlog.core.catalog import Catalog
-from eventlog.core.options import parse_options
 from eventlog.errors import FormatError, NotExpressible, with_location
 from eventlog.files.atomic import whole_file
 from eventlog.files.lines import LONGEST, numbered_lines, parsed_json, source_files, text_of
@@ -28,13 +27,12 @@ from eventlog.model import Change, ChangeOp
 _ENDINGS: Final = (".json", ".jsonl", ".ndjson")
 
 
-def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
+def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
     """The changes of the events of a file, or of the files of a directory in the order of their names.
 
     What cannot be read is passed over; events whose data are none of ours are counted as ``other_events``.
     """
-    chosen = parse_options(ReadOptions, options, "the cloudevents reader")
-    catalog = catalog_of(chosen.catalog)
+    catalog = catalog_of(options.catalog)
     for path in source_files(Path(source), f"{', '.join(_ENDINGS)} file", _ENDINGS):
         with path.open("rb") as file:
             for place, value in _values(file, path, report):
@@ -49,7 +47,6 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
                     except FormatError as error:
                         report.skip(with_location(error, f"{place}, event {number}" if number else place))
                         continue
-                    report.read += 1
                     yield change
 
 
@@ -81,11 +78,10 @@ def _goes_on(line: bytes) -> bool:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
+def write(changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
     """Changes as events in a file, whole or not at all. One that no event can hold is passed over."""
-    chosen = parse_options(WriteOptions, options, "the cloudevents writer")
-    catalog = catalog_of(chosen.catalog)
-    event_of = event_writer(chosen.source, chosen.event_type)
+    catalog = catalog_of(options.catalog)
+    event_of = event_writer(options.source, options.event_type)
 
     def text_of_event(change: Change, event_id: str) -> tuple[str]:
         change, subject = _named(change, catalog)
@@ -93,10 +89,10 @@ def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], re
 
     texts = written(changes, text_of_event, report)
     with whole_file(target) as file:
-        if chosen.mode != BATCHED:
+        if options.mode != BATCHED:
             file.writelines(f"{text}\n".encode() for text in texts)
             return
-        while batch := list(islice(texts, chosen.batch_size)):
+        while batch := list(islice(texts, options.batch_size)):
             file.write(f"[{','.join(batch)}]\n".encode())
 
 

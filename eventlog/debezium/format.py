@@ -7,7 +7,7 @@ kafka-console-consumer prints them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from json.encoder import encode_basestring
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import Any, Final
 from eventlog.changes.catalog_file import catalog_of
 from eventlog.changes.format import Format, Report, written
 from eventlog.changes.keys import class_of_change
-from eventlog.core.options import parse_options
 from eventlog.debezium.options import ReadOptions, WriteOptions
 from eventlog.debezium.reader import EnvelopeReader
 from eventlog.debezium.writer import EnvelopeWriter, Record
@@ -27,36 +26,33 @@ from eventlog.model import Change
 _NAME: Final = "debezium"
 
 
-def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
+def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
     """The changes of a file, or of the files of a directory in the order of their names (``ReadOptions``).
 
     A line that cannot be read is passed over; tombstones, and what is no change of a row, are counted.
     """
-    chosen = parse_options(ReadOptions, options, f"the reader of {_NAME}")
-    reader = EnvelopeReader(chosen, catalog_of(chosen.catalog), report.count)
+    reader = EnvelopeReader(options, catalog_of(options.catalog), report.count)
 
     def change_of(line: bytes) -> Change | None:
         return reader.change(*_record(line))
 
     for _, change in parsed_lines(Path(source), "file of records", change_of, report.skip):
         if change is not None:
-            report.read += 1
             yield change
 
 
-def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
+def write(changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
     """Changes to a file, whole or not at all (``WriteOptions``). One that a row cannot hold is passed over."""
-    chosen = parse_options(WriteOptions, options, f"the writer of {_NAME}")
-    catalog = catalog_of(chosen.catalog)
-    writer = EnvelopeWriter(chosen, catalog)
+    catalog = catalog_of(options.catalog)
+    writer = EnvelopeWriter(options, catalog)
 
     def records_of(change: Change, _: str) -> list[Record]:
-        complete = chosen.complete
+        complete = options.complete
         whole_row = None if complete is None else partial(complete, change.schema, change.table, change.key)
         return writer.records(change, class_of_change(catalog, change), whole_row, change.extras.get("record_ids"))
 
     with whole_file(target) as file:
-        file.writelines(line_of(record, chosen.lines) for record in written(changes, records_of, report))
+        file.writelines(line_of(record, options.lines) for record in written(changes, records_of, report))
 
 
 def line_of(record: Record, lines: str = "records") -> bytes:

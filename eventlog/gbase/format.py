@@ -64,23 +64,18 @@ class StoredCapture:
             raise self.with_location(error) from error.__cause__
 
 
-def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
+def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
     """The changes of a capture, whose end is declared; ``options`` are those of ``ReadOptions``.
 
     Counts in ``report`` what the specification counts; rows that cannot be read are passed over. Raises FormatError,
     ConfigError.
     """
     capture = StoredCapture(source)
-    reader = StreamReader(
-        parse_options(ReadOptions, options, "the gbase reader"),
-        on_bad_row=lambda error: report.skip(capture.with_location(error)),
-    )
+    reader = StreamReader(options, on_bad_row=lambda error: report.skip(capture.with_location(error)))
     try:
         with capture.locating():
             for data in capture.chunks():
-                for change in reader.feed(data):
-                    report.read += 1
-                    yield change
+                yield from reader.feed(data)
             reader.finish()
     finally:
         reader.close()
@@ -98,14 +93,13 @@ def listing_of(source: str, options: Mapping[str, Any], report: Report) -> Itera
         yield from listing(capture.chunks(), chosen, lambda error: report.skip(capture.with_location(error)))
 
 
-def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
+def write(changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
     """Changes to a file of records, whole or not at all; ``options`` are those of ``WriteOptions``.
 
     Changes that a stream cannot hold are passed over. Raises FormatError, ConfigError, OSError.
     """
-    parsed = parse_options(WriteOptions, options, "the gbase writer")
     with whole_file(target) as file:
-        for data in write_stream(changes, parsed, report):
+        for data in write_stream(changes, options, report):
             file.write(data)
 
 

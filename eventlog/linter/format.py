@@ -27,7 +27,7 @@ from eventlog.linter.attributes import (
 )
 from eventlog.linter.database import QueuePoller
 from eventlog.linter.errors import MissingColumn
-from eventlog.linter.reader import DISPATCH_ATTRS, QueueReader, ReaderOptions
+from eventlog.linter.reader import DISPATCH_ATTRS, FINAL, QueueReader, ReaderOptions
 from eventlog.linter.rows import (
     DATA_SIZE,
     QUEUE_COLUMNS,
@@ -224,19 +224,19 @@ class TargetOptions(CheckedOptions):
     schema: str | None = shared(_SCHEMA)
 
 
-def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
+@dataclass(frozen=True, slots=True)
+class WholeReaderOptions(ReaderOptions):
+    """Options of the reader where it reads all that there is."""
+
+    final: bool = shared(FINAL, default=True)
+
+
+def read(source: str, place: SourceOptions, options: WholeReaderOptions, report: Report) -> Iterator[Change]:
     """The changes of an export (a file or a directory) or of a queue in a database (a URL of SQLAlchemy), all that is
     there now. An export is sorted in memory; ``export_reader`` takes one in order.
 
     Raises ConfigError, FormatError, DatabaseError.
     """
-    place, reader_options = _reader_options(options)
-    for change in _changes(source, place, reader_options, report):
-        report.read += 1
-        yield change
-
-
-def _changes(source: str, place: SourceOptions, options: ReaderOptions, report: Report) -> Iterator[Change]:
     if "://" in source:
         poller = QueuePoller(
             connect_any(source),
@@ -248,14 +248,10 @@ def _changes(source: str, place: SourceOptions, options: ReaderOptions, report: 
             batch_rows=place.batch_rows,
             attrs=attrs_of_option(place.dispatch_attrs) or None,
         )
-        return poller.drain()
+        yield from poller.drain()
+        return
     queue, beside = export_files(Path(source))
-    reader = _export_reader(beside, place, options, report)
-    return _of_export(source, reader.read(read_queue(queue)))
-
-
-def _of_export(source: str, changes: Iterator[Change]) -> Iterator[Change]:
-    """The changes, errors with the name of the export; the rows are read already."""
+    changes = _export_reader(beside, place, options, report).read(read_queue(queue))
     try:
         yield from changes
     except FormatError as error:
@@ -267,7 +263,7 @@ def export_reader(source: str, options: Mapping[str, Any], report: Report) -> Qu
 
     Raises ConfigError, FormatError.
     """
-    place, reader_options = _reader_options(options)
+    place, reader_options = parse_all_options(FORMAT.reader_options, options, "the linter reader")
     return _export_reader(export_files(Path(source))[1], place, reader_options, report)
 
 
@@ -279,15 +275,14 @@ def _export_reader(beside: Path | None, place: SourceOptions, options: ReaderOpt
     return QueueReader(attrs, options, report)
 
 
-def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
+def write(changes: Iterable[Change], target: str, place: TargetOptions, options: WriterOptions, report: Report) -> None:
     """Write changes to a file (.csv, .jsonl, .parquet), to a directory, or behind what the queue of a database holds;
     DISPATCH_ATTRS beside. Whole or not at all.
 
     Raises ConfigError, FormatError, DatabaseError.
     """
-    place, writer_options = parse_all_options((TargetOptions, WriterOptions), options, "the writer of linter")
     if "://" in target:
-        _write_database(changes, target, place, writer_options, report)
+        _write_database(changes, target, place, options, report)
         return
     path = Path(target)
     if path.is_dir() or not path.suffix:
@@ -295,7 +290,7 @@ def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], re
     attrs = path.with_name(f"{ATTRS_STEM}{path.suffix}") if place.attrs is None else Path(place.attrs)
     for one in (path, attrs):
         check_suffix(one.suffix.lower())
-    writer = QueueWriter(writer_options, report)
+    writer = QueueWriter(options, report)
     write_export(path, attrs, writer.rows(changes), writer.attrs.values())
 
 
@@ -312,11 +307,7 @@ def _write_database(
         database.insert_rows(connection, queue, writer.rows(changes))
 
 
-def _reader_options(options: Mapping[str, Any]) -> list[Any]:
-    return parse_all_options((SourceOptions, ReaderOptions), {"final": True, **options}, "the reader of linter")
-
-
-FORMAT = Format("linter", read, write, (SourceOptions, ReaderOptions), (TargetOptions, WriterOptions))
+FORMAT = Format("linter", read, write, (SourceOptions, WholeReaderOptions), (TargetOptions, WriterOptions))
 
 
 # --- the listing ------------------------------------------------------------------------------------------------------

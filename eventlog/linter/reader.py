@@ -80,6 +80,7 @@ TABLES: Final = Option(
 DISPATCH_ATTRS: Final = Option(
     {}, Kind(_parse_dispatch_attrs, "an object: number of the table -> list of columns"), "tables, in place of attrs"
 )
+FINAL: Final = Option(False, FLAG, "hand out everything, keep nothing back for a later read")
 CODEC_CHARSET: Final = Option("utf-8", CHARSET, "character set of the emulator's codec")
 
 
@@ -91,7 +92,7 @@ class ReaderOptions(CheckedOptions):
     timezone: str = shared(TIMEZONE)
     order_by: str = option("syslog", choice(*ORDERS), "what orders operations")
     order_tolerance: float = option(7200, number(0), "with order_by = oper_date: seconds that rows may come late")
-    final: bool = option(False, FLAG, "hand out everything, keep nothing back for a later read")
+    final: bool = shared(FINAL)
     restart: str | None = option(None, STRING, "token of an earlier read, to go on from")
     dbnode: str | None = option(None, STRING, "read the changes of this node alone")
     destinations: str = option(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from eventlog.changes.catalog_file import CATALOG, CatalogOption, catalog_of
 from eventlog.changes.format import Format, Report
 from eventlog.changes.json_form import dumps, loads, typed_change
-from eventlog.core.options import CheckedOptions, parse_options, shared
+from eventlog.core.options import CheckedOptions, shared
 from eventlog.errors import FormatError
 from eventlog.files.atomic import whole_file
 from eventlog.files.lines import numbered_lines, text_of
@@ -26,10 +26,9 @@ class JsonlOptions(CheckedOptions):
     catalog: CatalogOption = shared(CATALOG)
 
 
-def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
+def read(source: str, options: JsonlOptions, report: Report) -> Iterator[Change]:
     """The changes of a file, one a line. A line that is none is passed over with its number."""
-    chosen = parse_options(JsonlOptions, options, "the jsonl reader")
-    catalog = catalog_of(chosen.catalog)
+    catalog = catalog_of(options.catalog)
     with Path(source).open("rb") as file:
         for number, line in numbered_lines(file, source):
             try:
@@ -37,13 +36,11 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
             except FormatError as error:
                 report.skip(FormatError(f"{source}, line {number}: {error}"))
                 continue
-            report.read += 1
             yield change
 
 
-def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
+def write(changes: Iterable[Change], target: str, _options: JsonlOptions, report: Report) -> None:
     """Changes as lines of a file, whole or not at all."""
-    parse_options(JsonlOptions, options, "the jsonl writer")
     with whole_file(target) as file:
         for change in changes:
             file.write(dumps(change).encode("utf-8", "surrogatepass") + b"\n")

@@ -109,7 +109,6 @@ def _changes(
             report.skip(with_location(error, source))
             continue
         if change is not None:
-            report.read += 1
             yield with_rows(change, group, log_rows)
         else:
             report.count("groups_gone" if row is None else "groups_empty")

@@ -9,11 +9,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from eventlog.changes.catalog_file import catalog_of, database_of
-from eventlog.changes.format import Format, Report, keys_of, written
+from eventlog.changes.format import Format, Report, counted, keys_of, written
 from eventlog.core.catalog import Catalog, Database, build_catalog
-from eventlog.core.options import (
-    parse_options,
-)
+from eventlog.core.options import parse_options
 from eventlog.core.values import ValueOptions
 from eventlog.files.lines import spooled
 from eventlog.log.database import LiveDatabase, is_url, live
@@ -24,24 +22,23 @@ from eventlog.log.writing import change_to_rows, check_text
 from eventlog.model import Change, LogRow
 
 
-def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
+def read(source: str, options: LogReaderOptions, report: Report) -> Iterator[Change]:
     """The changes of log rows in a file, a directory of files, or the live table of a database URL."""
-    chosen = parse_options(LogReaderOptions, options, "the eventlog reader")
     with ExitStack() as stack:
-        url = source if is_url(source) else chosen.database_url
-        database = None if url is None else stack.enter_context(live(url, chosen.schema_name))
+        url = source if is_url(source) else options.database_url
+        database = None if url is None else stack.enter_context(live(url, options.schema_name))
         if database is not None and is_url(source):
-            log = database.log(chosen.log_table, chosen.layout, chosen.column_map, chosen.column_sort)
+            log = database.log(options.log_table, options.layout, options.column_map, options.column_sort)
             rows, ignored = database.rows(log), log.own_tables
         else:
-            rows, ignored = _rows_of_files(source, chosen, report), ()
-        tables = database_of(chosen.catalog)
+            rows, ignored = _rows_of_files(source, options, report), ()
+        tables = database_of(options.catalog)
         if tables is None and database is not None:
             tables = database.database()
         if tables is None:
-            tables = inferred_database(_rows_of_files(source, chosen, Report()), chosen.schema)
+            tables = inferred_database(_rows_of_files(source, options, Report()), options.schema)
         name = "the log" if is_url(source) else source  # a password may stand in a URL
-        yield from _changes(rows, tables, ignored, database, chosen, report, name)
+        yield from _changes(rows, tables, ignored, database, options, report, name)
 
 
 def changes_of_sorted(
@@ -59,7 +56,7 @@ def changes_of_sorted(
         if tables is None:
             again = stack.enter_context(spooled(rows))
             rows, tables = again(), inferred_database(again(), chosen.schema)
-        yield from _changes(rows, tables, (), database, chosen, report, source)
+        yield from counted(_changes(rows, tables, (), database, chosen, report, source), report)
 
 
 def _changes(
@@ -87,27 +84,26 @@ def _rows_of_files(source: str, options: LogReaderOptions, report: Report) -> It
     return iter(sorted(rows, key=lambda row: row.record_id)) if options.sort else rows
 
 
-def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
+def write(changes: Iterable[Change], target: str, options: LogWriterOptions, report: Report) -> None:
     """Changes as rows of a file, whole or not at all, or appended to the live table of a database URL in one
     transaction.
     """
-    chosen = parse_options(LogWriterOptions, options, "the eventlog writer")
-    catalog = catalog_of(chosen.catalog)
-    chosen = replace(
-        chosen,
-        schema=chosen.schema or (None if catalog is None else catalog.schema),
-        existing_keys=keys_of(chosen.existing_keys, catalog),
+    catalog = catalog_of(options.catalog)
+    options = replace(
+        options,
+        schema=options.schema or (None if catalog is None else catalog.schema),
+        existing_keys=keys_of(options.existing_keys, catalog),
     )
-    file_format = None if is_url(target) else file_format_of(target, chosen.file_format)
+    file_format = None if is_url(target) else file_format_of(target, options.file_format)
     # Neither Parquet nor a database has a place for half a surrogate pair.
-    rows = _rows_of_changes(changes, catalog, chosen, report, check_text if file_format in (None, "parquet") else None)
+    rows = _rows_of_changes(changes, catalog, options, report, check_text if file_format in (None, "parquet") else None)
     if file_format is None:
-        with live(target, chosen.schema_name) as database:
-            log = database.log(chosen.log_table, chosen.layout, chosen.column_map, chosen.column_sort)
+        with live(target, options.schema_name) as database:
+            log = database.log(options.log_table, options.layout, options.column_map, options.column_sort)
             database.append(log, rows)
             database.connection.commit()
     else:
-        numbered = (row._replace(record_id=number) for number, row in enumerate(rows, chosen.first_record_id))
+        numbered = (row._replace(record_id=number) for number, row in enumerate(rows, options.first_record_id))
         write_rows(numbered, target, file_format)
 
 

@@ -9,10 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from eventlog.changes.format import Format, Report
-from eventlog.core.options import parse_options
 from eventlog.errors import FormatError, NotExpressible
 from eventlog.files.lines import spooled
 from eventlog.model import Change, full_name
@@ -24,22 +22,11 @@ from eventlog.qlik.stored_tables import Store, WriteRows, changes_in, finish, ta
 NAME = "qlik-change-table"
 
 
-def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
+def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
     """The changes of all change tables of a source in change_seq order, numbered within their transactions.
 
     Raises ConfigError, DatabaseError and the errors of this format.
     """
-    read_options = parse_options(ReadOptions, options, f"the reader of {NAME}")
-    for change in _changes(source, read_options, report):
-        report.read += 1
-        yield change
-
-
-def _is_url(place: str) -> bool:
-    return "://" in place
-
-
-def _changes(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
     if _is_url(source):
         from eventlog.qlik.database_tables import database_source
 
@@ -51,14 +38,17 @@ def _changes(source: str, options: ReadOptions, report: Report) -> Iterator[Chan
         yield from changes_in(FileSource(Path(source), options), source, options, report)
 
 
-def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
+def write(changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
     """Changes appended to the change tables of a target, all or none, numbered behind what is stored there.
 
     Raises ConfigError, DatabaseError and the errors of this format.
     """
-    write_options = parse_options(WriteOptions, options, f"the writer of {NAME}")
-    with _open(target, write_options) as store:
-        _write(changes, store, write_options, report)
+    with _open(target, options) as store:
+        _write(changes, store, options, report)
+
+
+def _is_url(place: str) -> bool:
+    return "://" in place
 
 
 def _open(target: str, options: WriteOptions) -> AbstractContextManager[Store]:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from eventlog.changes.format import Format, Report
-from eventlog.core.options import parse_options
 from eventlog.errors import (
     ConfigError,
     FormatError,
@@ -51,31 +50,29 @@ _CHANGE_REFUSED: Final = (NotExpressible, NeedsQueryBack, NeedsRowCodec)
 """What concerns one change alone; a table or a registry that refuses stops the writer."""
 
 
-def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
+def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
     """The changes of a file, of the files of a directory in the order of their names, or of a topic (``ReadOptions``).
 
     A line or message that cannot be read is passed over.
     """
-    chosen = parse_options(ReadOptions, options, f"the reader of {_NAME}")
     if source.startswith("kafka:"):
-        yield from _read_topics(source, chosen, report)
+        yield from _read_topics(source, options, report)
         return
-    reader = _reader(chosen, report, clock=lambda: 0.0)  # a file has no time: what waits, waits for its end
+    reader = _reader(options, report, clock=lambda: 0.0)  # a file has no time: what waits, waits for its end
     for place, message in _placed_lines(Path(source), report.skip):
         yield from _given(reader, partial(reader.changes, message), report, place)
     yield from _finished(reader, report)
 
 
-def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
+def write(changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
     """Changes to a file, whole or not at all, or to Kafka (``WriteOptions``). One that messages cannot hold is passed
     over.
     """
-    chosen = parse_options(WriteOptions, options, f"the writer of {_NAME}")
     if target.startswith("kafka:"):
-        _write_topics(changes, target, chosen, report)
+        _write_topics(changes, target, options, report)
         return
     with whole_file(target) as file:
-        for message in _messages(changes, chosen, report):
+        for message in _messages(changes, options, report):
             file.write(line_of(*message))
 
 
@@ -97,9 +94,7 @@ def _given(
         place = None
     while True:
         try:
-            for change in give():
-                report.read += 1
-                yield change
+            yield from give()
         except RegistryError:
             raise
         except FormatError as error:

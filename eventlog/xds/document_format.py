@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +17,7 @@ from eventlog.changes.from_events import event_to_change
 from eventlog.changes.to_events import EventWriting, change_to_events
 from eventlog.core import parameters
 from eventlog.core.catalog import Catalog
-from eventlog.core.options import STRING, CheckedOptions, choice, integer, option, parse_options, shared
+from eventlog.core.options import STRING, CheckedOptions, choice, integer, option, shared
 from eventlog.core.values import ValueOptions
 from eventlog.errors import FormatError, XdsError
 from eventlog.files.atomic import whole_directory, whole_file
@@ -63,17 +63,16 @@ class DocumentWriterOptions(CheckedOptions):
     existing_keys: Any = shared(EXISTING_KEYS)
 
 
-def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
+def read(source: str, options: DocumentReaderOptions, report: Report) -> Iterator[Change]:
     """The changes of the events of a file or of the files of a directory, in the order of their names.
 
     A file is one document, or one document a line. What cannot be read is passed over; elements that are no changes
     are counted as ``other_elements``.
     """
-    chosen = parse_options(DocumentReaderOptions, options, "the xds reader")
-    values = _values(chosen)
-    catalog = _catalog(chosen, values)
+    values = _values(options)
+    catalog = _catalog(options, values)
     for path in source_files(Path(source), ".xml or .xmll file", (".xml", ".xmll")):
-        for place, document in _documents(path, chosen.limit):
+        for place, document in _documents(path, options.limit):
             if isinstance(document, XdsError):
                 report.skip(document)
                 continue
@@ -85,7 +84,6 @@ def read(source: str, options: Mapping[str, Any], report: Report) -> Iterator[Ch
                 except FormatError as error:
                     report.skip(FormatError(f"{place}: {error}"))
                     continue
-                report.read += 1
                 yield change
 
 
@@ -139,31 +137,30 @@ def _document(data: bytes, limit: int, path: Path, number: int | None) -> Docume
         return XdsError(f"{path}, line {line}: {message}" if line else f"{path}: {message}")
 
 
-def write(changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
+def write(changes: Iterable[Change], target: str, options: DocumentWriterOptions, report: Report) -> None:
     """Changes as documents of up to ``batch_size`` events: lines of a file, or files of a directory; whole or not."""
-    chosen = parse_options(DocumentWriterOptions, options, "the xds writer")
-    values = _values(chosen)
-    catalog = _catalog(chosen, values)
+    values = _values(options)
+    catalog = _catalog(options, values)
     writing = EventWriting(
         values,
-        chosen.insert_query_back,
-        keys_of(chosen.existing_keys, catalog),
+        options.insert_query_back,
+        keys_of(options.existing_keys, catalog),
         lambda column: report.count(f"truncated {column}"),
     )
-    header = Header(chosen.product_name, chosen.product_version)
+    header = Header(options.product_name, options.product_version)
     events_of = partial(change_to_events, catalog=catalog, options=writing)
     events = map(write_event, written(changes, events_of, report))
     with ExitStack() as stack:
-        if chosen.form == "lines":
+        if options.form == "lines":
             file = stack.enter_context(whole_file(target))
-            while envelope := list(islice(events, chosen.batch_size)):
+            while envelope := list(islice(events, options.batch_size)):
                 file.write(line_form(envelope, header).encode())
             return
         directory = stack.enter_context(whole_directory(target))
         number = 0
-        while envelope := list(islice(events, chosen.batch_size)):
+        while envelope := list(islice(events, options.batch_size)):
             number += 1
-            (directory / f"{number:09}.xml").write_bytes(file_form(envelope, header, chosen.indent).encode())
+            (directory / f"{number:09}.xml").write_bytes(file_form(envelope, header, options.indent).encode())
 
 
 FORMAT: Final = Format("xds", read, write, (DocumentReaderOptions,), (DocumentWriterOptions,))

@@ -28,7 +28,7 @@ from eventlog.publisher.liveness import ReportingSink
 from eventlog.publisher.open import open_context, open_sink
 from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.publisher.sinks.kafka import KafkaSink
-from eventlog.qlik.message_format import read
+from eventlog.qlik.message_format import FORMAT
 from eventlog.transport import kafka
 
 SCHEMA = (
@@ -118,7 +118,7 @@ def test_events_become_messages_that_read_back_as_changes(
         )
         report = Report()
         options = {"topic": topic, "metadata_topic": f"m.{encoding}"}
-        changes = list(read(f"kafka://{brokers.brokers}/{topic}", options, report))
+        changes = list(FORMAT.read(f"kafka://{brokers.brokers}/{topic}", options, report))
         assert [(change.op.value, change.schema, change.table, change.key) for change in changes] == [
             (op, "public", "usr", (("idu", 1),)) for op in ("INSERT", "UPDATE", "DELETE")
         ]
@@ -418,7 +418,7 @@ def test_a_real_kafka_takes_what_the_publisher_sends(database: sa.Engine, config
         execute(database, "INSERT INTO usr (idu, fname) SELECT n, 'a' FROM generate_series(1, 100) n")
         publish(configure(sink={"brokers": address}, format=QLIK))
         assert set(statuses(database).values()) == {"S"}
-        changes = list(read(f"kafka://{address}/public.usr", {}, Report()))
+        changes = list(FORMAT.read(f"kafka://{address}/public.usr", {}, Report()))
         assert {change.key for change in changes} == {(("idu", n),) for n in range(1, 101)}
 
 

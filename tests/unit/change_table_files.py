@@ -9,7 +9,7 @@ from typing import Any
 
 from eventlog.changes.format import Report
 from eventlog.model import Change, ChangeOp, Row
-from eventlog.qlik.change_table_format import read, write
+from eventlog.qlik.change_table_format import FORMAT
 
 NOON = datetime(2024, 5, 10, 12, 0, 0, 123456, UTC)
 FULL: Row = {
@@ -55,12 +55,12 @@ COUNTED = [(1, False), (2, True), (None, None), (1, True), (None, None), (1, Tru
 
 def put(target: Path | str, changes: list[Change] = CHANGES, **options: Any) -> Report:
     report = Report(strict=True)
-    write(changes, str(target), {"tables": TABLES} | options, report)
+    FORMAT.write(changes, str(target), {"tables": TABLES} | options, report)
     return report
 
 
 def get(source: Path | str, **options: Any) -> list[Change]:
-    return list(read(str(source), {"tables": TABLES} | options, Report(strict=True)))
+    return list(FORMAT.read(str(source), {"tables": TABLES} | options, Report(strict=True)))
 
 
 def expected(changes: list[Change]) -> list[Change]:

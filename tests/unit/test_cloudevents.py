@@ -21,7 +21,7 @@ from test_numbered_flights import TYPED, typed_events
 
 from eventlog.changes.format import Report
 from eventlog.cloudevents.event import change_of, data_of, event_writer
-from eventlog.cloudevents.format import read, write
+from eventlog.cloudevents.format import FORMAT
 from eventlog.config.load import Config, load
 from eventlog.core.events import Outgoing
 from eventlog.core.values import ValueOptions
@@ -186,14 +186,14 @@ def test_an_event_is_read_as_the_change_it_says() -> None:
 def test_files_hold_events_and_arrays_a_line_or_one_of_them(tmp_path: Path, content: str) -> None:
     path = tmp_path / "events.json"
     path.write_text(content)
-    changes = list(read(str(path), {}, Report(strict=True)))
+    changes = list(FORMAT.read(str(path), {}, Report(strict=True)))
     assert [change.position for change in changes] == ["12"] * content.count('"specversion"')
 
 
 def test_files_of_a_directory_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
     for number in (10, 9):
         (tmp_path / f"{number}.jsonl").write_text(json.dumps({**EVENT, "id": str(number)}))
-    assert [change.position for change in read(str(tmp_path), {}, Report(strict=True))] == ["9", "10"]
+    assert [change.position for change in FORMAT.read(str(tmp_path), {}, Report(strict=True))] == ["9", "10"]
 
 
 def test_events_of_others_are_counted_and_passed_over(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_events_of_others_are_counted_and_passed_over(tmp_path: Path) -> None:
     others = [{**EVENT, "data": data} for data in ("text", None, {"a": 1}, [1])]
     path.write_text("".join(json.dumps(event) + "\n" for event in (*others, EVENT)))
     report = Report()
-    assert len(list(read(str(path), {}, report))) == 1
+    assert len(list(FORMAT.read(str(path), {}, report))) == 1
     assert report.counters == {"other_events": 4}
 
 
@@ -227,7 +227,7 @@ def test_an_error_names_file_line_and_place_in_the_batch(tmp_path: Path) -> None
     path = tmp_path / "events.jsonl"
     path.write_text(f"{json.dumps(EVENT)}\n{json.dumps([EVENT, 7])}\n{{\n")
     report = Report()
-    assert len(list(read(str(path), {}, report))) == 2
+    assert len(list(FORMAT.read(str(path), {}, report))) == 2
     assert [problem.removeprefix(str(path)) for problem in report.problems] == [
         ", line 2, event 2: a CloudEvent is a JSON object, not int",
         ", line 3: no JSON: Expecting property name enclosed in double quotes: line 2 column 1 (char 2)",
@@ -236,7 +236,9 @@ def test_an_error_names_file_line_and_place_in_the_batch(tmp_path: Path) -> None
 
 def test_a_change_without_a_position_is_named_by_its_number(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
-    write([ITEM, ITEM._replace(position=None)], str(path), {"mode": "batched", "source": "urn:x"}, Report(strict=True))
+    FORMAT.write(
+        [ITEM, ITEM._replace(position=None)], str(path), {"mode": "batched", "source": "urn:x"}, Report(strict=True)
+    )
     (batch,) = map(json.loads, path.read_text().splitlines())
     assert [(event["id"], event["source"]) for event in batch] == [("12", "urn:x"), ("2", "urn:x")]
 

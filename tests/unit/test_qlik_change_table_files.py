@@ -33,7 +33,7 @@ from eventlog.errors import ConfigError, FormatError, NotExpressible, ValueRange
 from eventlog.files.tabular import csv_line, csv_records
 from eventlog.model import Change, ChangeOp, Row
 from eventlog.qlik.change_rows import DEFAULT_HEADERS
-from eventlog.qlik.change_table_format import FORMAT, write
+from eventlog.qlik.change_table_format import FORMAT
 from eventlog.qlik.change_table_options import ReadOptions, WriteOptions
 from eventlog.qlik.errors import MaskTooWide
 
@@ -70,7 +70,7 @@ def test_nothing_is_there_if_writing_fails(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write(failing(), str(tmp_path), {"tables": TABLES}, Report())
+        FORMAT.write(failing(), str(tmp_path), {"tables": TABLES}, Report())
     with pytest.raises(ValueRange, match="no INT4"):
         put(tmp_path, [tag(1), item(ChangeOp.INSERT, after={"id": "seven"})])
     assert files(tmp_path) == before
@@ -93,7 +93,7 @@ def test_a_value_that_is_not_of_its_column_is_refused(
 def test_a_change_that_cannot_be_written_is_passed_over_and_counted(tmp_path: Path) -> None:
     report = Report()
     bad = [item(ChangeOp.INSERT, after={"id": "seven"}), item(ChangeOp.INSERT, after={"id": 1, "colour": 2})]
-    write([tag(0), *bad, tag(0)], str(tmp_path), {"tables": TABLES}, report)
+    FORMAT.write([tag(0), *bad, tag(0)], str(tmp_path), {"tables": TABLES}, report)
     assert report.counters == {"value_range app.item.id": 1, "not_expressible": 1}
     assert report.written == 2
     assert [int(one.position[-1]) for one in get(tmp_path) if one.position] == [1, 2]
@@ -101,7 +101,7 @@ def test_a_change_that_cannot_be_written_is_passed_over_and_counted(tmp_path: Pa
 
 def test_a_table_whose_name_is_no_text_is_passed_over(tmp_path: Path) -> None:
     report = Report()
-    write([tag(0), tag(0)._replace(table="\ud800"), tag(0)], str(tmp_path), {}, report)
+    FORMAT.write([tag(0), tag(0)._replace(table="\ud800"), tag(0)], str(tmp_path), {}, report)
     assert (report.written, report.counters) == (2, {"not_expressible": 1})
     assert len(get(tmp_path, tables={})) == 2
 
@@ -252,7 +252,7 @@ def test_headers_can_be_left_out_and_renamed(tmp_path: Path) -> None:
 )
 def test_wrong_options_of_the_writer_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        write([], str(tmp_path), options, Report())
+        FORMAT.write([], str(tmp_path), options, Report())
     assert files(tmp_path) == []
 
 

@@ -27,7 +27,7 @@ from change_table_files import (
 from eventlog.changes.format import Report
 from eventlog.errors import FormatError
 from eventlog.files.tabular import csv_line, csv_records
-from eventlog.qlik.change_table_format import read
+from eventlog.qlik.change_table_format import FORMAT
 from eventlog.qlik.errors import BadMask, MissingHeader, OperationMismatch, UnpairedBeforeImage
 
 HEAD = "header__change_seq,header__change_oper,header__change_mask,id,name\n"
@@ -53,7 +53,7 @@ def test_bad_rows_stop_the_strict_and_are_passed_over_by_others(tmp_path: Path) 
     with pytest.raises(FormatError):
         get(tmp_path, tables={})
     report = Report()
-    assert len(list(read(str(tmp_path), {}, report))) == 1
+    assert len(list(FORMAT.read(str(tmp_path), {}, report))) == 1
     assert report.counters == {"unknown_operation": 1, "unpaired_before_image": 1, "bad_mask": 1}
     assert report.read == 1
 
@@ -143,7 +143,7 @@ def test_a_record_that_is_none_is_passed_over_and_what_stands_behind_it_is_read(
     rows = f'{HEAD}1,2\n{ROW_1.decode()}a"b",2,3,4,5\n{ROW_1.decode()}"'
     (tmp_path / "item__ct.csv").write_text(rows, encoding="utf-8")
     report = Report()
-    assert len(list(read(str(tmp_path), {}, report))) == 2
+    assert len(list(FORMAT.read(str(tmp_path), {}, report))) == 2
     assert (report.counters, "item__ct.csv, line 2" in report.problems[0]) == ({"format": 3}, True)
 
 
@@ -196,7 +196,7 @@ def test_values_that_python_does_not_have_cost_their_rows_of_parquet_alone(tmp_p
     columns = {"header__change_seq": seq, "header__change_oper": ["I"] * 4, "day": day, "name": text}
     pq.write_table(pa.table(columns), tmp_path / "item__ct.parquet")
     report = Report()
-    found = [one.after for one in read(str(tmp_path), {}, report)]
+    found = [one.after for one in FORMAT.read(str(tmp_path), {}, report)]
     assert found == [{"day": date(1970, 1, 2), "name": "a"}, {"day": date(1970, 1, 5), "name": "d"}]
     assert [problem.split("item__ct.parquet: ")[1][:23] for problem in report.problems] == [
         "record 2: column 'day' ", "record 3: column 'name'",
@@ -258,7 +258,7 @@ def test_metadata_that_are_none_are_passed_over_and_the_data_read(tmp_path: Path
     table_file(tmp_path, (1, "I", "18", 1, "a"))
     (tmp_path / "item__ct.dfm").write_text(content, encoding="utf-8")
     report = Report()
-    assert [one.after for one in read(str(tmp_path), {}, report)] == [{"id": "1", "name": "a"}]
+    assert [one.after for one in FORMAT.read(str(tmp_path), {}, report)] == [{"id": "1", "name": "a"}]
     assert report.counters == {"bad_metadata": 1}
     with pytest.raises(FormatError, match=r"item__ct\.dfm"):
         get(tmp_path, tables={})

@@ -17,7 +17,7 @@ from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, DatabaseError, FormatError
 from eventlog.model import Change, ChangeOp, Row
 from eventlog.qlik.change_rows import new_layout
-from eventlog.qlik.change_table_format import read, write
+from eventlog.qlik.change_table_format import FORMAT
 from eventlog.qlik.columns import CLASSES, columns_from_json
 from eventlog.qlik.database_tables import DatabaseTable, change_table
 from eventlog.qlik.errors import MissingHeader
@@ -78,13 +78,13 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 def put(url: str, changes: list[Change] = CHANGES, **options: Any) -> Report:
     report = Report(strict=True)
-    write(changes, url, {"tables": TABLES} | options, report)
+    FORMAT.write(changes, url, {"tables": TABLES} | options, report)
     return report
 
 
 def get(url: str, **options: Any) -> list[Change]:
     # SQLite has no schemas, so the option says what the changes bear.
-    return list(read(url, {"tables": TABLES, "schema": "app"} | options, Report(strict=True)))
+    return list(FORMAT.read(url, {"tables": TABLES, "schema": "app"} | options, Report(strict=True)))
 
 
 def query(url: str, statement: str) -> list[tuple[Any, ...]]:
@@ -138,7 +138,7 @@ def test_rows_and_numbers_are_there_together_or_not_at_all(url: str) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write(failing(), url, {"tables": TABLES}, Report())
+        FORMAT.write(failing(), url, {"tables": TABLES}, Report())
     assert (get(url), query(url, "SELECT * FROM eventlog_change_sequence")) == stored
 
 
@@ -202,7 +202,7 @@ def test_the_schema_is_that_of_the_table(url: str) -> None:
     put(url)
     schema = None if url.startswith("sqlite") else "app"
     tables = {"tag" if schema is None else "app.tag": {}}
-    assert [one.schema for one in read(url, {"tables": tables}, Report())] == [schema]
+    assert [one.schema for one in FORMAT.read(url, {"tables": tables}, Report())] == [schema]
 
 
 def test_only_listed_partitions_are_read(url: str) -> None:
