@@ -144,12 +144,6 @@ def _members(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, row
 
 
-def check_suffix(suffix: str) -> None:
-    """Whether files of this suffix can be written. Raises ConfigError."""
-    if suffix not in _SUFFIXES:
-        raise ConfigError(f"a Linter queue is written to {', '.join(_SUFFIXES)} files, not to {suffix or 'others'!r}")
-
-
 def write_export(queue: Path, attrs: Path, rows_of_queue: Iterable[QueueRow], tables: Iterable[TableAttrs]) -> None:
     """Write both files; each is whole or not there. Their directory is made, that above must be there.
 
@@ -288,8 +282,11 @@ def write(changes: Iterable[Change], target: str, place: TargetOptions, options:
     if path.is_dir() or not path.suffix:
         path = path / f"{QUEUE_STEM}.{place.files}"
     attrs = path.with_name(f"{ATTRS_STEM}{path.suffix}") if place.attrs is None else Path(place.attrs)
-    for one in (path, attrs):
-        check_suffix(one.suffix.lower())
+    for suffix in (path.suffix.lower(), attrs.suffix.lower()):
+        if suffix not in _SUFFIXES:
+            raise ConfigError(
+                f"a Linter queue is written to {', '.join(_SUFFIXES)} files, not to {suffix or 'others'!r}"
+            )
     writer = QueueWriter(options, report)
     write_export(path, attrs, writer.rows(changes), writer.attrs.values())
 

@@ -206,7 +206,7 @@ def row_reader(
     headers = layout.headers
     has_mask = "change_mask" in headers
     seq, oper, mask, stream, operation, transaction, time, partition = (
-        _getter(headers.get(name)) for name in (*DEFAULT_HEADERS, PARTITION_NAME)
+        itemgetter(headers[name]) if name in headers else _null for name in (*DEFAULT_HEADERS, PARTITION_NAME)
     )
     data = layout.data
 
@@ -231,10 +231,6 @@ def row_reader(
         )
 
     return read
-
-
-def _getter(place: int | None) -> Callable[[Sequence[Any]], Any]:
-    return _null if place is None else itemgetter(place)
 
 
 def _null(values: Sequence[Any]) -> None:
