@@ -83,7 +83,7 @@ class Stream:
         reader = {"labels": {"111": T1}, "keys": {"app.t1": ["c1"]}}
         self.settings = {"type": "gbase", "path": str(self.path), "reader": reader}
         self.path.write_bytes(b"".join(parts))
-        self.whole = events_of(list(format.read(str(self.path), reader, Report())))
+        self.whole = events_of(list(format.FORMAT.read(str(self.path), reader, Report())))
 
     @staticmethod
     def _row(work: Any, number: int) -> None:
@@ -313,10 +313,10 @@ class Messages:
         return change._replace(changed=frozenset({"v"}))
 
     def reset(self) -> None:
-        message_format.write(self.parts[0], f"kafka://{self.cluster.brokers}", {"columns": COLUMNS}, Report())
+        message_format.FORMAT.write(self.parts[0], f"kafka://{self.cluster.brokers}", {"columns": COLUMNS}, Report())
 
     def fill(self) -> None:
-        message_format.write(self.parts[1], f"kafka://{self.cluster.brokers}", {"columns": COLUMNS}, Report())
+        message_format.FORMAT.write(self.parts[1], f"kafka://{self.cluster.brokers}", {"columns": COLUMNS}, Report())
 
 
 COLUMNS = {"app.t": [{"name": "id", "type": "INT4", "pk": 1}, {"name": "v", "type": "STRING"}]}

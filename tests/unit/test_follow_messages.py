@@ -74,7 +74,7 @@ def insert(number: int, key: int | None = None, op: ChangeOp = ChangeOp.INSERT) 
 
 
 def write(brokers: Cluster, *changes: Change, **options: Any) -> None:
-    message_format.write(changes, f"kafka://{brokers.brokers}", {"columns": COLUMNS, **options}, Report())
+    message_format.FORMAT.write(changes, f"kafka://{brokers.brokers}", {"columns": COLUMNS, **options}, Report())
 
 
 def send(brokers: Cluster, topic: str, *values: bytes) -> None:
