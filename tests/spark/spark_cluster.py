@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
-BIN = Path(pyspark.__file__).parent / "bin"
+HOME = Path(pyspark.__file__).parent
 
 
 @dataclass
@@ -47,15 +47,19 @@ def free_port() -> int:
 
 @contextmanager
 def spark_cluster(
-    place: Path, workers: int = 2, environment: Mapping[str, str] | None = None, memory: str = "1g"
+    place: Path,
+    workers: int = 2,
+    environment: Mapping[str, str] | None = None,
+    memory: str = "1g",
+    home: Path = HOME,
 ) -> Iterator[Cluster]:
     """A cluster whose workers have a core each, and memory to lend. ``environment``: of the workers, and so of
-    executors.
+    executors; ``home``: of its Spark.
     """
     port, page = free_port(), free_port()
     named = {
         **os.environ,
-        "SPARK_HOME": str(BIN.parent),
+        "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_WORKER_DIR": str(place / "work"),
         "PYSPARK_PYTHON": sys.executable,
@@ -71,7 +75,7 @@ def spark_cluster(
             log = stack.enter_context((place / f"{name}.log").open("wb"))
             kind = "master.Master" if name == "master" else "worker.Worker"
             process = subprocess.Popen(
-                [BIN / "spark-class", f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1", *arguments],
+                [home / "bin" / "spark-class", f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1", *arguments],
                 env=named, stdout=log, stderr=log,
             )  # fmt: skip
             stack.callback(_end, process)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from backlog_job import LOG, config_of, documents_of, events_of, fetch, log_rows, publish, random_rows, statuses
-from backlog_page import BACKLOG, SIZING, block
+from backlog_page import BACKLOG, SIZING, block, copy_clone, skip_without_index
 from documents import ROOT, blocks
 from pyspark.sql import SparkSession
 from shared import url_of
@@ -24,10 +23,7 @@ RUN_BY = {
     (BACKLOG, "Convert a backlog", 0): (_HERE, "test_rows_are_converted_given_back_converted_again_and_marked"),
     (BACKLOG, "In a notebook", 0): (_HERE, "test_a_notebook_converts"),
     (BACKLOG, "The log in a notebook", 0): (_HERE, "test_a_notebook_reads_the_log"),
-    (BACKLOG, "On a cluster", 0): (
-        _CLUSTER,
-        "test_the_documented_lines_run_by_spark_submit_while_an_executor_is_killed",
-    ),
+    (BACKLOG, "On a cluster", 0): (_CLUSTER, "test_executors_run_from_the_environment_that_the_documented_lines_pack"),
     (BACKLOG, "On a cluster", 1): (
         _CLUSTER,
         "test_the_documented_lines_run_by_spark_submit_while_an_executor_is_killed",
@@ -87,16 +83,12 @@ def test_rows_are_converted_given_back_converted_again_and_marked(
 @pytest.mark.timeout(900)
 def test_the_first_line_installs_what_a_job_needs(tmp_path: Path) -> None:
     install, *_ = block("Convert a backlog").splitlines()
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, tmp_path)
-    for name in ("eventlog", "spark"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    copy_clone(tmp_path)
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True)
     done = subprocess.run(
         ["bash", "-euc", f". env/bin/activate; {install}"], cwd=tmp_path, capture_output=True, text=True
     )
-    if "No matching distribution found" in done.stderr:
-        pytest.skip(f"the package index is not reached: {done.stderr.strip().splitlines()[-1]}")
+    skip_without_index(done.stderr)
     assert done.returncode == 0, done.stderr
     needs = "import pyspark, pyarrow, adbc_driver_postgresql, spark.backlog"
     subprocess.run([tmp_path / "env" / "bin" / "python", "-c", needs], cwd=tmp_path / "env", check=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -16,8 +18,8 @@ import psutil
 import pytest
 import sqlalchemy as sa
 from backlog_job import config_of, documents_of, events_of, log_rows, publish, random_rows, statuses
-from backlog_page import block
-from spark_cluster import Cluster, spark_cluster
+from backlog_page import SOURCES, block, copy_clone, skip_without_index
+from spark_cluster import HOME, Cluster, spark_cluster
 
 PASSWORD = "s3cret of the cluster"
 ROLE = "clustered"
@@ -152,9 +154,36 @@ def test_the_documented_lines_run_by_spark_submit_while_an_executor_is_killed(
     assert not psutil.pid_exists(killed[0])
 
 
-def _shell(lines: str, place: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    submit = Path(sys.executable).parent
-    named: Mapping[str, str] = environment(**variables, PATH=f"{submit}{os.pathsep}{os.environ['PATH']}")
+@pytest.mark.soak
+@pytest.mark.timeout(1_500)
+def test_executors_run_from_the_environment_that_the_documented_lines_pack(
+    log: sa.Engine, place: Path, tmp_path: Path
+) -> None:
+    log_rows(log, random_rows(40_000, seed=98))
+    copy_clone(place)
+    packing = _shell(block("On a cluster", 0), place)
+    skip_without_index(packing.stderr)
+    assert packing.returncode == 0, packing.stderr
+    with tarfile.open(place / "eventlog-env.tar.gz") as archive:
+        names = archive.getnames()
+    assert any(name.endswith("site-packages/eventlog/__init__.py") for name in names)
+    assert not [name for name in names if re.search(r"/(pyspark|pandas)/", name)]
+
+    for name in SOURCES:  # what runs is what was installed
+        (shutil.rmtree if (place / name).is_dir() else os.unlink)(place / name)
+    (home,) = (place / "pyenv" / "lib").glob("python*/site-packages/pyspark")
+    with spark_cluster(tmp_path / "cluster", environment={"PYSPARK_PYTHON": "/nowhere"}, home=home) as cluster:
+        done = _shell(block("On a cluster", 1), place, home, MASTER=cluster.url, OUT="out", URL_FILE=f"{place}/url")
+    assert done.returncode == 0, done.stderr
+    parts = json.loads((place / "out" / "_manifest.json").read_text())["parts"]
+    assert len(parts) == 4  # two for each of the cores that have registered
+    assert_as_published(log, place / "out")
+
+
+def _shell(lines: str, place: Path, home: Path = HOME, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run lines; ``home``: of the Spark whose spark-submit they find."""
+    path = [str(home / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
+    named: Mapping[str, str] = environment(**variables, PATH=os.pathsep.join(path))
     return subprocess.run(
         ["bash", "-eu", "-c", lines], env=named, cwd=place, capture_output=True, text=True, timeout=500
     )
