@@ -22,20 +22,24 @@ from eventlog.changes.json_form import to_json
 from eventlog.conversion import format_named
 from eventlog.errors import ConfigError, FormatError
 from eventlog.model import Change, ChangeOp
+from spark import change_tables as module
 from spark.change_frame import SCHEMA, change_of
 from spark.change_tables import change_tables, live_view, read_changes, read_rows
+from spark.versions import READS_TIMES
 
 NOON = datetime(2026, 5, 10, 12, tzinfo=UTC)
+AT = [{"name": "at", "type": "TIME"}] if READS_TIMES else []
 ITEM = [
     {"name": "id", "type": "INT4", "pk": 1}, "name", {"name": "price", "type": "NUMERIC", "precision": 9, "scale": 2},
-    {"name": "day", "type": "DATE"}, {"name": "at", "type": "TIME"}, {"name": "made", "type": "DATETIME"},
+    {"name": "day", "type": "DATE"}, {"name": "made", "type": "DATETIME"}, *AT,
     {"name": "photo", "type": "BYTES"}, {"name": "sold", "type": "BOOLEAN"}, {"name": "weight", "type": "REAL8"},
 ]  # fmt: skip
 SHOP = [{"name": "no", "type": "INT8", "pk": 1}, "a.town"]
 TABLES = {"app.item": {"columns": ITEM}, "app.shop": {"columns": SHOP}}
 ROW = {
-    "name": 'a "quoted", text', "price": Decimal("1.50"), "day": date(2024, 2, 29), "at": time(7, 8, 9, 120000),
+    "name": 'a "quoted", text', "price": Decimal("1.50"), "day": date(2024, 2, 29),
     "made": datetime(2024, 5, 6, 7, 8, 9, 123456), "photo": b"\0\xff", "sold": True, "weight": -0.25,
+    **({"at": time(7, 8, 9, 120000)} if AT else {}),
 }  # fmt: skip
 
 
@@ -158,6 +162,17 @@ def test_text_that_is_not_utf_8_is_an_error_of_its_row(spark: SparkSession, tmp_
     pq.write_table(pa.table(columns), tmp_path / "item__ct" / "1.parquet")
     with pytest.raises(PythonException, match="FormatError: a batch of item: record 1: column 'c2' has no value"):
         read_changes(spark, str(tmp_path)).collect()
+
+
+def test_a_time_of_day_that_this_spark_does_not_read_is_named(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = {"header__change_seq": [f"2024051012000000{1:019}"], "header__change_oper": ["I"], "at": [time(7, 8)]}
+    (tmp_path / "item__ct").mkdir()
+    pq.write_table(pa.table(columns), tmp_path / "item__ct" / "1.parquet")
+    monkeypatch.setattr(module, "READS_TIMES", False)
+    with pytest.raises(FormatError, match=r"1\.parquet: column 'at' is a time of day, which Spark reads from 4\.1 on"):
+        read_changes(spark, str(tmp_path))
 
 
 def test_files_of_csv_with_other_columns_are_not_read_by_place(spark: SparkSession, tmp_path: Path) -> None:
