@@ -71,7 +71,7 @@ class Oracle(StepwiseDialect):
     prologue = script.PROLOGUE
     epilogue = ("COMMIT;",)
 
-    # What a module of this package has whole.
+    # Functions of the modules of this package.
 
     connect_args = staticmethod(sessions.connect_args)
     begin_publishing = staticmethod(sessions.begin_publishing)

@@ -86,7 +86,7 @@ class PostgreSQL(Dialect):
     utc_now = "(clock_timestamp() AT TIME ZONE 'UTC')"
     snapshot_options: ClassVar = {"isolation_level": bulk.ISOLATION}
 
-    # What a module of this package has whole.
+    # Functions of the modules of this package.
 
     connect_args = staticmethod(sessions.connect_args)
     begin_reading = staticmethod(sessions.begin_reading)

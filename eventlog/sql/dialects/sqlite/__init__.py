@@ -47,7 +47,7 @@ class SQLite(StepwiseDialect):
     local_now = strftime("'now', 'localtime'")
     utc_now = f"({UTC_NOW})"
 
-    # What a module of this package has whole.
+    # Functions of the modules of this package.
 
     connect_args = staticmethod(session.connect_args)
     begin = staticmethod(session.begin)
