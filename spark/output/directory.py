@@ -133,6 +133,16 @@ class Directory:
         """Whether there is a file or folder of this name."""
         return bool(self.sizes([name]))
 
+    def refuse_without_bucket(self) -> None:
+        """Raise ConfigError if the directory is to be in a bucket that does not exist."""
+        bucket, *_ = self.path.split("/")
+        is_missing = False
+        if self._is_object_store:
+            with suppress(OSError):  # whoever may not look at the bucket may still write to it
+                is_missing = self._fs.get_file_info(bucket).type == fs.FileType.NotFound
+        if is_missing:
+            raise ConfigError(f"{self.location}: there is no bucket {bucket}; make it first")
+
     def make(self, name: str = "") -> None:
         """Make the directory, or a folder in it, and those it stands in. An object store has none."""
         if not self._is_object_store:
@@ -264,9 +274,17 @@ def resume(directory: Directory, claim: Claim, outputs: Collection[str] = ()) ->
     Raises ConfigError for a directory that is somebody else's, or another job's.
     """
     location = directory.location
-    if directory.sizes([""]).get("") is not None:
+    try:
+        is_file = directory.sizes([""]).get("") is not None
+        names = directory.names()
+    except OSError as error:
+        raise ConfigError(
+            f"{location} cannot be reached: {masked(str(error))}; look at its name and your rights"
+        ) from None
+    if is_file:
         raise ConfigError(f"{location} is a file; give a directory that is empty or does not exist")
-    names = directory.names()
+    if not names:
+        directory.refuse_without_bucket()
     if all(name.startswith(TEMPORARY) for name in names):  # a run was killed before it could say whose it is
         return None
     said = _said(directory, names)

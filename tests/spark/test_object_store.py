@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
@@ -19,7 +20,7 @@ import sqlalchemy as sa
 from backlog_job import LOG, config_of, convert, fetch, log_rows, random_rows, statuses
 from backlog_page import block
 from object_store import BUCKET, Store, object_store, output_of
-from shared import execute, url_of, wait_until
+from shared import execute, url_of
 
 from eventlog import cli
 from eventlog.errors import ConfigError
@@ -108,6 +109,20 @@ def test_a_job_of_which_only_a_part_was_written_is_begun_anew_and_a_finished_one
     assert store.keys("halved") == {SUCCESS, "_manifest.json", "_ids/part-000001-job2.parquet"}
 
 
+def test_a_bucket_that_is_not_there_and_a_store_that_does_not_answer_are_said_before_spark_starts(
+    log: sa.Engine, store: Store
+) -> None:
+    missing = store.uri("out").replace(BUCKET, "nowhere")
+    with pytest.raises(ConfigError, match=r"there is no bucket nowhere; make it first"):
+        convert(config_of(log), missing)  # type: ignore[arg-type]
+    silent = store.uri("out").replace(store.address, "127.0.0.1:1")
+    with pytest.raises(
+        ConfigError, match=r"landing/out\?.* cannot be reached: .*look at its name and your rights"
+    ) as said:
+        convert(config_of(log), silent)  # type: ignore[arg-type]
+    assert "cret" not in str(said.value)
+
+
 def test_keys_in_the_uri_are_in_no_message_and_no_file(store: Store) -> None:
     directory = Directory(store.uri("masked"))
     assert "cret" not in directory.location
@@ -149,7 +164,7 @@ class Command:
     def __init__(self, store: Store, file: Path, prefix: str) -> None:
         eventlog = Path(sys.executable).with_name("eventlog")
         options = ["--config", file, "--out", f"s3://{BUCKET}/{prefix}", "--master", "local[2]"]
-        self.arguments = [eventlog, "backlog", *options, "--partition-rows", "2000", "--json"]
+        self.arguments = [eventlog, "backlog", *options, "--partition-rows", "1000", "--json"]
         self.environment = environment_of(store)
 
     def run(self, *more: str) -> int:
@@ -165,7 +180,8 @@ class Command:
             start_new_session=True,
         )  # fmt: skip
         try:
-            wait_until(lambda: seen() or process.poll() is not None)
+            while not seen() and process.poll() is None:
+                time.sleep(0.1)  # the store is in this process, and has to serve the job
             others = psutil.Process(process.pid).children(recursive=True)
         finally:
             os.killpg(process.pid, signal.SIGKILL)
@@ -195,7 +211,7 @@ def count_marks(log: sa.Engine) -> Callable[[], dict[int, int]]:
 def test_a_job_that_is_killed_while_it_converts_is_discarded_and_begun_anew(
     log: sa.Engine, store: Store, file: Path, tmp_path: Path, begun: str
 ) -> None:
-    log_rows(log, random_rows(40_000, seed=121))
+    log_rows(log, random_rows(20_000, seed=121))
     prefix = f"converting{begun.strip('/')}"
     command = Command(store, file, prefix)
     command.kill_when(lambda: any(key.startswith(begun) for key in store.keys(prefix)), "--mark")
@@ -203,8 +219,8 @@ def test_a_job_that_is_killed_while_it_converts_is_discarded_and_begun_anew(
     assert SUCCESS not in killed
     assert set(statuses(log).values()) == {"N"}
 
-    cli.run(["backlog", "--config", str(file), "--partition-rows", "2000", "--out", str(tmp_path / "local"), "--copy"])
-    assert command.run("--mark") == 40_000
+    cli.run(["backlog", "--config", str(file), "--partition-rows", "1000", "--out", str(tmp_path / "local"), "--copy"])
+    assert command.run("--mark") == 20_000
     assert store.output(prefix) == output_of(tmp_path / "local")
     assert is_tidy(store, prefix)
     assert statuses(log) == letters_in(store, prefix)
