@@ -83,7 +83,7 @@ def plan(context: Context, as_sql: bool, as_json: bool, check: bool) -> int:
         if planned.changes:
             note("`eventlog triggers apply` does this.")
         else:
-            result("Nothing to do.")
+            result(_nothing_to_do(config))
     return 1 if check and planned.changes else 0
 
 
@@ -121,7 +121,13 @@ def apply(context: Context, yes: bool, dry: bool, as_sql: bool, as_json: bool, l
         if dry:
             _warn_of_drops(planned)
         done = "would be applied" if dry else "applied"
-        result(f"{len(planned.changes)} changes {done}." if planned.changes else "Nothing to do.")
+        result(f"{len(planned.changes)} changes {done}." if planned.changes else _nothing_to_do(config))
+
+
+def _nothing_to_do(config: Config) -> str:
+    return (
+        "Nothing to do." if config.watches else "Nothing to do: the configuration has no [[watch]] that names a table."
+    )
 
 
 def _confirmed_drops(config: Config) -> frozenset[str]:

@@ -387,6 +387,12 @@ def test_plan_tells_what_apply_would_do_and_check_says_it_by_the_exit_code(run: 
     assert (code, "Nothing to do" in out, err) == (0, True, "")
 
 
+def test_plan_says_that_no_table_is_declared(run: Run) -> None:
+    run("db", "upgrade")
+    Path("eventlog.toml").write_text('[database]\nschema_name = "hr"\n')
+    assert "no [[watch]] that names a table" in run("triggers", "plan")[1]
+
+
 def test_quiet_applies_and_drops_without_a_word(run: Run) -> None:
     for command in (("db", "upgrade"), ("triggers", "apply"), ("triggers", "drop", "--drop-log")):
         assert run("--quiet", *command) == (0, "", "")
