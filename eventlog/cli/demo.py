@@ -77,7 +77,7 @@ class Scene(NamedTuple):
 
 _SCENES = (
     Scene(
-        "A new user: one type 1 row a column, one <add>",
+        "A new user: a row of type 1 for each column, one <add>",
         (
             "INSERT INTO hr.usr (idu, login, fname, lname, mail, hired, photo) VALUES "
             "(1, 'ada', 'Ada', 'Lovelace', 'ada@example.org', '2024-02-29', '\\xbbbb')",
