@@ -28,6 +28,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import eventlog  # noqa: E402
+import spark  # noqa: E402
 from eventlog import cli  # noqa: E402
 from eventlog.cli.help import examples_of, grouped_options  # noqa: E402
 from eventlog.cli.init import SELF_EXPLAINING  # noqa: E402
@@ -155,9 +156,10 @@ def _metric_table(metrics: Collector, common: Iterable[str], place: str) -> Iter
 
 
 def _errors() -> Iterator[str]:
-    for module in walk_packages(eventlog.__path__, "eventlog."):
-        if ".migrations." not in module.name:  # what Alembic alone can import
-            import_module(module.name)
+    for package in (eventlog, spark):
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            if ".migrations." not in module.name:  # what Alembic alone can import
+                import_module(module.name)
     of_row = "A row of the log"
     entries = [(code, of_row, cause, cure) for code, (cause, cure) in ROW_CODES.items()]
     for error in (EventlogError, *_below(EventlogError)):
@@ -196,7 +198,7 @@ ROW_CODES: Final = {
 
 def _below(error: type[EventlogError]) -> Iterator[type[EventlogError]]:
     for one in error.__subclasses__():
-        if one.__module__.startswith("eventlog."):  # no errors of tests, which may run in this process
+        if one.__module__.startswith(("eventlog.", "spark.")):  # no errors of tests, which may run in this process
             yield one
         yield from _below(one)
 

@@ -53,6 +53,7 @@ class MissingFile(FormatError):
     """Between the numbers of two files that continue one another others are missing."""
 
     code = "missing_file"
+    cure = "Put the missing file beside the others, or number the files without a gap."
 
 
 class Capture(NamedTuple):

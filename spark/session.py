@@ -43,6 +43,7 @@ class SparkFailed(EventlogError):
     """The Spark job failed, after the attempts that Spark makes of its own."""
 
     code: ClassVar[str] = "spark"
+    cure: ClassVar[str] = "Do what the message says, then run the same command again; Spark's own log says more."
 
 
 _OWN_SETTINGS: Final = {

@@ -24,7 +24,7 @@ class Report:
 
     A counter is named after its reason (``truncate_skipped``), one that concerns a column
     ``reason table.column`` (``truncated app.item.made_at``). ``strict``: the first thing that cannot be read or written
-    stops it. ``problems``: messages of the first things passed over, ``PROBLEMS_KEPT`` at most.
+    stops it. ``problems``: messages of the first things passed over with their codes, ``PROBLEMS_KEPT`` at most.
     """
 
     read: int = 0
@@ -45,7 +45,7 @@ class Report:
         column = error.column if isinstance(error, FormatError) else None
         self.count(code if column is None else f"{code} {column}")
         if len(self.problems) < PROBLEMS_KEPT:
-            self.problems.append(str(error))
+            self.problems.append(f"{error} [{code}]")
 
 
 PROBLEMS_KEPT: Final = 100

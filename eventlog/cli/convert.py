@@ -46,7 +46,9 @@ map_option = click.option("--map", "map_file", type=FILE, metavar="FILE", help="
 
 @click.command(cls=Command)
 @click.option("--from", "source_format", required=True, type=FORMAT, metavar="FORMAT", help=f"Format of IN: {FORMATS}.")
-@click.option("--to", "target_format", required=True, type=FORMAT, metavar="FORMAT", help="Format of OUT, likewise.")
+@click.option(
+    "--to", "target_format", required=True, type=FORMAT, metavar="FORMAT", help="Format of OUT: one of the same."
+)
 @map_option
 @click.option("--strict", is_flag=True, help="Stop at the first thing that cannot be read or written.")
 @json_option

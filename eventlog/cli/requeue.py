@@ -15,8 +15,8 @@ from eventlog.sql import rows
 
 
 @click.command(cls=Command)
-@click.option("--status", "statuses", metavar="LETTERS", help="Rows of these, of E, F, W and S.  [default: E,F]")
-@click.option("--loopback", is_flag=True, help="Rows S that the publisher's own user made, not published so far.")
+@click.option("--status", "statuses", metavar="LETTERS", help="Letters of the rows, of E, F, W, S.  [default: E,F]")
+@click.option("--loopback", is_flag=True, help="Rows S of the publisher's own user, which were not published.")
 @click.option("--ids", metavar="IDS", help="Only these record_ids, such as 1,2,5-9.")
 @click.option("--force", is_flag=True, help="Take rows that would bring an old value back, too.")
 @click.option("--dry-run", "dry", is_flag=True, help="Count what would be put back; change nothing.")

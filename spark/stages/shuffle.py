@@ -110,9 +110,10 @@ def _stream(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> bytes:
 
 
 class RunDamaged(EventlogError):
-    """A file between two stages of the job that is not as it was written."""
+    """A file between two stages of a Spark job that is not as it was written."""
 
     code = "run_damaged"
+    cure = "Look at the disk that holds it, and run the command again, which begins the part anew."
 
 
 def as_batch(blobs: Sequence[Blob]) -> pa.RecordBatch:

@@ -110,7 +110,7 @@ def test_a_missing_file_is_counted_or_stops_it(spark: SparkSession, source: Path
     done = to_lines(spark, source, tmp_path / "out").report()
     assert done.counters["missing_file"] == 1
     message = "3 is missing between {0}/shop-2.cdc and shop-4.cdc, which continue one another by their numbers"
-    assert f"shop: {message.format(source)}" in done.problems
+    assert f"shop: {message.format(source)} [missing_file]" in done.problems
     with pytest.raises(CaptureFailed, match="shop: 3 is missing between"):
         to_lines(spark, source, tmp_path / "strict", strict=True)
 
