@@ -119,8 +119,9 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(error, click.NoSuchOption) and where is not None and (usage := _global_usage(error, where)):
             error_line(usage)
             return USAGE
-        help_line = f"; see `{where.command_path} --help`" if where is not None else ""
-        error_line(" ".join(error.format_message().split()).rstrip(".") + help_line)
+        message = " ".join(error.format_message().split()).rstrip(".")
+        see = " See" if message.endswith("?") else "; see"
+        error_line(message if where is None else f"{message}{see} `{where.command_path} --help`")
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
