@@ -101,14 +101,16 @@ import os, sys
 from pyspark.sql import SparkSession
 from eventlog.config.load import load
 from spark.backlog import Request, run
+from spark.log_source import register
 
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
 settings = lambda: dict(spark.conf.getAll)
 before = settings()
 options = {"database.schema_name": "hr", "publisher.driver_user": "publisher"}
 config = load(None, {"EVENTLOG_DATABASE_URL": os.environ["EVENTLOG_DATABASE_URL"]}, options)
+register(spark)
 run(config, Request(sys.argv[1], copy=True, partition_rows=400))
-assert settings() == before
+assert (settings(), spark.getTags()) == (before, set())
 """
 
 
