@@ -1,6 +1,6 @@
-"""What a row costs a Spark task, in this process alone: from a part of the log, as Arrow, to the blobs of its events.
+"""What a row costs a Spark task, in this process alone: from the rows of a part of the log to the blobs of its events.
 
-The rows are those of ``bench/rows.py``. Times are CPU of this process, the best of several rounds. To read the batches
+The rows are those of ``bench/rows.py``. Times are CPU of this process, the best of several rounds. To read the rows
 from the database, and Spark itself, are not in them.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import argparse
 import gc
-from collections.abc import Iterator
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
@@ -20,15 +20,16 @@ import pyarrow as pa
 import rows as bench_rows
 
 from eventlog.config.load import load
-from eventlog.model import LogRow
+from eventlog.model import QUEUE_FIELDS, LogRow
 from eventlog.publisher.context import PublisherOptions
-from eventlog.sql.bulk import Part, arrow_schema
+from eventlog.sql.bulk import Part
 from spark import job as jobs
 from spark.job import Job, Output
 from spark.session import tune_collector
 from spark.stages import read
+from spark.stages.events import Builder
 
-_BATCH = 65_536
+_PIECE = 1000
 
 
 def main() -> None:
@@ -61,13 +62,10 @@ def job_over(rows: list[LogRow], directory: str) -> Job:
 def round_of(job: Job, rows: list[LogRow]) -> float:
     """CPU seconds of the task."""
 
-    def read_batches(place: object, snapshot: object, status: object, part: object, fields: Any) -> Iterator[Any]:
-        columns = dict(zip(LogRow._fields, zip(*rows, strict=True), strict=True))
-        table = pa.table([columns[name] for name in fields], schema=arrow_schema(fields))
-        yield from table.to_batches(_BATCH)
-
-    batches = list(read_batches(None, None, None, None, read.QUEUE_FIELDS))
-    read.read_batches = lambda *_: iter(batches)
+    pick = itemgetter(*map(LogRow._fields.index, QUEUE_FIELDS))
+    pieces = [list(map(pick, rows[start : start + _PIECE])) for start in range(0, len(rows), _PIECE)]
+    dialect = SimpleNamespace(read_fields=lambda *_: iter(pieces))
+    Builder.context = SimpleNamespace(dialect=dialect, connection=None, catalog=jobs.catalog(job))
     gc.collect()
     begun = process_time()
     for _ in read.read_parts(job, iter([pa.RecordBatch.from_pydict({"id": [1]})])):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
+from functools import partial
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
@@ -57,6 +58,9 @@ class LogRow(NamedTuple):
     new_value: str | None
 
 
+log_row: Final = partial(tuple.__new__, LogRow)
+"""What ``LogRow._make`` does, without a Python frame a row."""
+
 QueueRow: TypeAlias = tuple[int, int | None, str | None, str | None, str | None, str | None, str | None, str | None]
 """What is looked at of a row of the queue: record_id, event_type, perpetrator, table_name, table_key, column_name,
 old_value, new_value. Its status is N, and its event_time counts for the order alone.
@@ -68,8 +72,19 @@ QUEUE_FIELDS: Final = (
 
 _queue_row = itemgetter(*map(LogRow._fields.index, QUEUE_FIELDS))
 
+Origin: TypeAlias = tuple[str | None, str | None]
+"""When and by whom a row was written: event_time and perpetrator. Most formats tell no more of an event's first row."""
 
-def queue_rows(rows: Iterable[LogRow]) -> Iterable[QueueRow]:
+origin_of: Final = itemgetter(*map(LogRow._fields.index, ("event_time", "perpetrator")))
+"""The origin of a whole row."""
+
+
+def origins_of(rows: Iterable[LogRow]) -> dict[int, Origin]:
+    """The origins of whole rows by their record_ids."""
+    return {row.record_id: origin_of(row) for row in rows}
+
+
+def queue_rows(rows: Iterable[tuple[Any, ...]]) -> Iterable[QueueRow]:
     """What is looked at of whole rows."""
     return map(_queue_row, rows)
 

@@ -18,7 +18,7 @@ from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.open import catalog_of, xds_format
 from eventlog.qlik.sequence import WriterState
 from eventlog.sql.bulk import Part
-from eventlog.sql.connection import connect
+from eventlog.sql.connection import as_database_errors, connect
 from eventlog.sql.registry import for_url
 from spark.log_source import Place, worker_url
 
@@ -133,10 +133,14 @@ def catalog(job: Job) -> Catalog:
 
 @contextmanager
 def snapshot_context(job: Job) -> Iterator[Context]:
-    """A context whose connection sees the job's snapshot, for reading; its transaction ends with the block."""
+    """A context whose connection sees the job's snapshot, for reading; its transaction ends with the block.
+
+    Raises DatabaseError for what fails in the block too.
+    """
     url = worker_url(job.place.url, job.place.url_file)
     dialect = for_url(url)
     with connect(url).connect() as connection:
         conn: Connection = connection.execution_options(**dialect.snapshot_options)
-        dialect.join_snapshot(conn, job.snapshot)
-        yield Context(conn, dialect, job.place.log, catalog(job), job.options, xds_format(job.config), Counters())
+        with as_database_errors(conn):
+            dialect.join_snapshot(conn, job.snapshot)
+            yield Context(conn, dialect, job.place.log, catalog(job), job.options, xds_format(job.config), Counters())

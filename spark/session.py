@@ -39,6 +39,9 @@ _JAVA_OPTIONS: Final = ("-XX:+UseParallelGC", _FIRST_COMPILER)
 """Of a local job."""
 
 
+_DAEMON: Final = "spark.worker_daemon"
+
+
 class SparkFailed(EventlogError):
     """The Spark job failed, after the attempts that Spark makes of its own."""
 
@@ -146,6 +149,8 @@ def open_session(
             "spark.driver.host": "127.0.0.1",
             "spark.driver.extraJavaOptions": " ".join((f"-Dlog4j2.configurationFile={_log4j()}", *_JAVA_OPTIONS)),
         }
+        if not submitted and "SPARK_HOME" not in os.environ:  # else Spark's own PySpark may be another one
+            settings["spark.python.daemon.module"] = _DAEMON
     elif master is not None:
         settings["spark.master"] = master
     if master is None or not is_local(master):

@@ -28,9 +28,9 @@ from eventlog.core.catalog import Catalog
 from eventlog.core.events import Outgoing, association_of, public_event
 from eventlog.core.values import ValueOptions
 from eventlog.errors import BadValue, FormatError
-from eventlog.model import LogRow
+from eventlog.model import Origin
 from eventlog.publisher.flight import Flight
-from eventlog.publisher.formats import OutputFormat, first_row, time_reader
+from eventlog.publisher.formats import OutputFormat, first_origin, time_reader
 from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.publisher.whole_rows import CurrentRows
 from eventlog.sql.log_table import LogTable
@@ -64,13 +64,13 @@ class CloudEvents(OutputFormat):
         self._latest: tuple[str | None, str | None] = None, None
 
     @property
-    def needs_log_rows(self) -> bool:
+    def needs_origins(self) -> bool:
         """Time and user of an event are those of its first row."""
         return True
 
     def document(self, catalog: Catalog, flight: Flight, envelope: int, events: Sequence[Outgoing]) -> Document:
         ids = [event.sent_id for event in events]
-        written = self.events(catalog, events, flight.log_rows)
+        written = self.events(catalog, events, flight.origins)
         body, media_type = "", STRUCTURED_TYPE
         headers: tuple[tuple[str, str], ...] = ()
         records: list[tuple[KafkaRecord, ...]] = []
@@ -92,41 +92,41 @@ class CloudEvents(OutputFormat):
         """The events as lines, without what only their rows tell."""
         return "".join(f"{event.text()}\n" for event in self.events(catalog, events, {}))
 
-    def events(self, catalog: Catalog, events: Sequence[Outgoing], log_rows: Mapping[int, LogRow]) -> list[CloudEvent]:
+    def events(self, catalog: Catalog, events: Sequence[Outgoing], origins: Mapping[int, Origin]) -> list[CloudEvent]:
         """Events as CloudEvents."""
         if self._of_catalog is None or self._of_catalog[0] is not catalog:
             self._of_catalog = catalog, data_writer(catalog, self._values), outgoing_reader(catalog, self._values)
         _, write_data, read = self._of_catalog
         written = []
         for event in events:
-            row = first_row(event, log_rows)
-            user = None if row is None else row.perpetrator
+            origin = first_origin(event, origins)
+            event_time, user = origin or (None, None)
             try:
                 data = write_data(event, user)
                 if data is None:
                     data = as_text(data_of(read(event, None, user)))
             except (BadValue, FormatError):
                 data = self._as_text(event, user)
-            written.append(self._event(catalog, event, row, data))
+            written.append(self._event(catalog, event, event_time, data))
         return written
 
-    def _event(self, catalog: Catalog, event: Outgoing, row: LogRow | None, data: str) -> CloudEvent:
+    def _event(self, catalog: Catalog, event: Outgoing, event_time: str | None, data: str) -> CloudEvent:
         assert event.object_id is not None
         assert event.operation is not None
         object_class, _ = event.object_id
         event_type = self._type_of(OPERATIONS[event.operation], catalog.schema, object_class.name)
         subject = subject_of(association_of(event))
-        return CloudEvent(event.sent_id, self._source, event_type, subject, self._time_of(row), data)
+        return CloudEvent(event.sent_id, self._source, event_type, subject, self._time_of(event_time), data)
 
-    def _time_of(self, row: LogRow | None) -> str | None:
+    def _time_of(self, event_time: str | None) -> str | None:
         """The time of an event: that of its first row. The rows of a transaction, which come together, have one."""
-        if row is None or row.event_time is None:
+        if event_time is None:
             return None
         known, time = self._latest
-        if row.event_time != known:
-            moment = self._read_time(row)
+        if event_time != known:
+            moment = self._read_time((event_time, None))
             time = None if moment is None else utc_text(moment)
-            self._latest = row.event_time, time
+            self._latest = event_time, time
         return time
 
     def _as_text(self, event: Outgoing, user: str | None) -> str:

@@ -15,7 +15,7 @@ from eventlog.core.checks import BadRow, Remark, check_rows
 from eventlog.core.events import Decided, Decision, Fates, Outgoing, apply_precedence, build_event, ids_of, with_current
 from eventlog.core.fold import Group
 from eventlog.errors import ReceiverAway
-from eventlog.model import Answer, LogRow, Status, queue_rows
+from eventlog.model import Answer, LogRow, Origin, Status, origins_of, queue_rows
 from eventlog.publisher.context import Context, PublisherOptions
 from eventlog.publisher.delivery import Delivered, FlightResult, Parking, deliver
 from eventlog.publisher.flight import Envelope, Flight, encode, numbered, pack
@@ -132,7 +132,7 @@ def run_cycle(
     for groups in split_by_rows(taken.groups, context.options.flight_rows):
         if stopping():
             return _stopped(state, Delivered(FlightResult.STOPPED, "told to stop"))
-        prepared = _prepare(context, groups, taken.log_rows, marks, before_bad, state.newest)
+        prepared = _prepare(context, groups, taken.origins, marks, before_bad, state.newest)
         # Here, not where they are read: what is held back, or is not sent in the end, is read again.
         context.counters.rows_read += sum(map(len, groups))
         marks = Marks()
@@ -211,10 +211,10 @@ def _fly(
     state.flights[flight.number] = flight
     before_flight()
     event_times: dict[str, str | None] = {}
-    if flight.log_rows and context.observer is not SILENT:
+    if flight.origins and context.observer is not SILENT:
         firsts = [envelope.events[0] for envelope in flight.envelopes]
-        rows = flight.log_rows
-        event_times = {event.sent_id: rows[event.ids[0]].event_time for event in firsts if event.ids[0] in rows}
+        origins = flight.origins
+        event_times = {event.sent_id: origins[event.ids[0]][0] for event in firsts if event.ids[0] in origins}
     context.observer.flight_begins(flight.number, event_times)
     begun = time.monotonic()
     line = InflightLine(context, flight, sink, state.parking)
@@ -286,7 +286,7 @@ def _marks_without_group(context: Context, bad: Sequence[BadRow], loopback: Sequ
 def _prepare(
     context: Context,
     groups: Sequence[Group],
-    log_rows: Mapping[int, LogRow],
+    origins: Mapping[int, Origin],
     marks: Marks,
     before_bad: Callable[[], None],
     newest: str,
@@ -310,12 +310,12 @@ def _prepare(
         number = next_flight(context.connection, context.log)
         first, size = context.output.first(number, newest), context.options.batch_size
         # Without fates every row of a new event contributes, its first one too, after which the event is named.
-        flight = pack(number, events, size, first, log_rows, is_plain=not special)
-        if context.observer.wants_event_times and not log_rows:
+        flight = pack(number, events, size, first, origins, is_plain=not special)
+        if context.observer.wants_event_times and not origins:
             # Not of every row: nothing but how late events are answered needs event_time.
             firsts = sorted(envelope.events[0].ids[0] for envelope in flight.envelopes)
             rows = context.dialect.read_rows(context.connection, context.log, to_ranges(firsts))
-            flight = flight._replace(log_rows={row.record_id: row for row in rows})
+            flight = flight._replace(origins=origins_of(rows))
         if current_rows:
             flight = flight._replace(current_rows=current_rows)
         write_inflight(context.connection, context.log, flight.number, encode(flight))
@@ -348,7 +348,7 @@ def rebuild(
         Envelope(number, [event if parking.is_waiting(event.object_id) else next(built) for event in events])
         for number, events in flight.envelopes
     ]
-    return Flight(flight.number, envelopes, flight.first, groups.log_rows, current_rows)
+    return Flight(flight.number, envelopes, flight.first, origins_of(groups.log_rows.values()), current_rows)
 
 
 class RecordedGroups(NamedTuple):

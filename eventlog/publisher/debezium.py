@@ -15,9 +15,9 @@ from eventlog.debezium.format import line_of
 from eventlog.debezium.options import WriteOptions
 from eventlog.debezium.writer import EnvelopeWriter, Record
 from eventlog.errors import FormatError, RowError
-from eventlog.model import Level, LogRow, Row, Verdict
+from eventlog.model import Level, Origin, Row, Verdict
 from eventlog.publisher.flight import Flight
-from eventlog.publisher.formats import OutputFormat, first_row, time_reader
+from eventlog.publisher.formats import OutputFormat, first_origin, time_reader
 from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.publisher.whole_rows import CurrentRows, row_attributes
 
@@ -40,7 +40,7 @@ class DebeziumEvents(OutputFormat):
         self._records: EventRecords | None = None
 
     @property
-    def needs_log_rows(self) -> bool:
+    def needs_origins(self) -> bool:
         """The time of a change is that of its first row."""
         return True
 
@@ -50,7 +50,7 @@ class DebeziumEvents(OutputFormat):
 
     def document(self, catalog: Catalog, flight: Flight, envelope: int, events: Sequence[Outgoing]) -> Document:
         ids = [event.sent_id for event in events]
-        written = self._written(catalog, events, flight.log_rows, flight.current_rows)
+        written = self._written(catalog, events, flight.origins, flight.current_rows)
 
         held = [event for event, one in zip(events, written, strict=True) if not isinstance(one, Verdict)]
         document = Document(flight.number, envelope, ids, "", (), lambda: tuple(map(public_event, held)))
@@ -75,14 +75,14 @@ class DebeziumEvents(OutputFormat):
         return "".join(lines)
 
     def _written(
-        self, catalog: Catalog, events: Sequence[Outgoing], log_rows: Mapping[int, LogRow], current_rows: CurrentRows
+        self, catalog: Catalog, events: Sequence[Outgoing], origins: Mapping[int, Origin], current_rows: CurrentRows
     ) -> list[list[Record] | Verdict]:
         records = self._records
         if records is None or records.catalog is not catalog:
             writer = EnvelopeWriter(self._options, catalog, self._utc_now)
             records = self._records = EventRecords(writer, catalog, self._values)
         return [
-            records.write(event, records.time_of(first_row(event, log_rows)), current_rows.get(event.object_id))
+            records.write(event, records.time_of(first_origin(event, origins)), current_rows.get(event.object_id))
             if event.object_id is not None
             else []
             for event in events

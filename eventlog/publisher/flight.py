@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from eventlog.core.catalog import ObjectId
 from eventlog.core.events import CurrentRow, Outgoing
 from eventlog.errors import DatabaseError
-from eventlog.model import LogRow
+from eventlog.model import Origin
 from eventlog.sql.windows import to_ranges
 
 _new: Final = tuple.__new__  # a NamedTuple from its fields; _replace takes four times as long
@@ -38,14 +38,14 @@ class Flight(NamedTuple):
     """The envelopes of one in-flight line. ``first`` is the number of its first event, for formats that number them.
 
     ``is_plain``: each event is named after its first row, lost none to precedence, and is sent for the first time.
-    ``log_rows``: by record_id the rows as the log has them, for formats that need them; not in the line.
+    ``origins``: of rows by record_id, for formats that need them; not in the line.
     ``current_rows``: likewise the rows of objects as they are now.
     """
 
     number: int
     envelopes: Sequence[Envelope]
     first: str = ""
-    log_rows: Mapping[int, LogRow] = MappingProxyType({})
+    origins: Mapping[int, Origin] = MappingProxyType({})
     current_rows: Mapping[ObjectId, CurrentRow] = MappingProxyType({})
     is_plain: bool = False
 
@@ -59,7 +59,7 @@ def pack(
     events: Sequence[Outgoing],
     batch_size: int,
     first: str = "",
-    log_rows: Mapping[int, LogRow] | None = None,
+    origins: Mapping[int, Origin] | None = None,
     *,
     is_plain: bool = False,
 ) -> Flight:
@@ -70,7 +70,7 @@ def pack(
         Envelope(index, events[start : start + batch_size])
         for index, start in enumerate(range(0, len(events), batch_size), 1)
     ]
-    return Flight(number, envelopes, first, log_rows or MappingProxyType({}), is_plain=is_plain)
+    return Flight(number, envelopes, first, origins or MappingProxyType({}), is_plain=is_plain)
 
 
 def numbered(flight: Flight, first: str) -> Flight:

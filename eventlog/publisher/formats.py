@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from eventlog.core.catalog import Catalog
 from eventlog.core.events import Outgoing, association_of, public_event, sent_ids
 from eventlog.core.typed import moment_reader
 from eventlog.errors import BadValue
-from eventlog.model import Event, LogRow
+from eventlog.model import Event, Origin
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.publisher.whole_rows import CurrentRows
@@ -27,8 +27,8 @@ class OutputFormat(Protocol):
         return ""
 
     @property
-    def needs_log_rows(self) -> bool:
-        """Whether ``Flight.log_rows`` is needed for the first row of each event."""
+    def needs_origins(self) -> bool:
+        """Whether ``Flight.origins`` is needed for the first row of each event."""
         return False
 
     @property
@@ -56,24 +56,28 @@ class OutputFormat(Protocol):
         return None  # noqa: RET501 - an empty body would be abstract
 
 
-def first_row(event: Outgoing, log_rows: Mapping[int, LogRow]) -> LogRow | None:
-    """The first row of an event as the log has it; of one that is built again the first that is still N."""
-    row = log_rows.get(event.ids[0])
-    return row or next((log_rows[record_id] for record_id in event.ids if record_id in log_rows), None)
+def first_origin(event: Outgoing, origins: Mapping[int, Origin]) -> Origin | None:
+    """The origin of an event's first row; of one that is built again of the first that is still N."""
+    origin = origins.get(event.ids[0])
+    return origin or next((origins[record_id] for record_id in event.ids if record_id in origins), None)
 
 
-def time_reader(time_zone: str) -> Callable[[LogRow | None], datetime | None]:
+_UNKNOWN: Final[Origin] = None, None
+
+
+def time_reader(time_zone: str) -> Callable[[Origin | None], datetime | None]:
     """A function that reads when an event happened: at the time of its first row, None if that is not known.
 
     ``time_zone``: that of event_time, as of the option.
     """
     read = moment_reader(time_zone)
 
-    def time_of(row: LogRow | None) -> datetime | None:
-        if row is None or row.event_time is None:
+    def time_of(origin: Origin | None) -> datetime | None:
+        event_time, _ = origin or _UNKNOWN
+        if event_time is None:
             return None
         try:
-            return read(row.event_time)
+            return read(event_time)
         except BadValue:
             return None
 

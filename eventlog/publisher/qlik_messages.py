@@ -13,9 +13,9 @@ from eventlog.core.catalog import Catalog, ObjectClass, row_of
 from eventlog.core.events import Outgoing, public_event, sent_ids
 from eventlog.core.values import ValueOptions
 from eventlog.errors import FormatError, ReceiverAway, RowError
-from eventlog.model import Level, LogRow, Verdict
+from eventlog.model import Level, Origin, Verdict
 from eventlog.publisher.flight import Flight, placed
-from eventlog.publisher.formats import OutputFormat, first_row, time_reader
+from eventlog.publisher.formats import OutputFormat, first_origin, time_reader
 from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.publisher.whole_rows import CurrentRows
 from eventlog.qlik.columns import QlikColumn, columns_of
@@ -48,8 +48,8 @@ class QlikMessages(OutputFormat):
         self._messages: EventMessages | None = None
 
     @property
-    def needs_log_rows(self) -> bool:
-        """Time and user of a change are those of its first row."""
+    def needs_origins(self) -> bool:
+        """The time of a change is that of its first row."""
         return True
 
     def first(self, flight: int, before: str) -> str:
@@ -61,7 +61,7 @@ class QlikMessages(OutputFormat):
 
     def document(self, catalog: Catalog, flight: Flight, envelope: int, events: Sequence[Outgoing]) -> Document:
         ids = sent_ids(events)
-        records = self._records(catalog, flight.first, events, flight.log_rows)
+        records = self._records(catalog, flight.first, events, flight.origins)
         return Document(flight.number, envelope, ids, "", records, lambda: tuple(map(public_event, events)))
 
     def preview(self, catalog: Catalog, events: Sequence[Outgoing], current_rows: CurrentRows) -> str:
@@ -78,7 +78,7 @@ class QlikMessages(OutputFormat):
         return "".join(lines)
 
     def _records(
-        self, catalog: Catalog, first: str, events: Sequence[Outgoing], log_rows: Mapping[int, LogRow]
+        self, catalog: Catalog, first: str, events: Sequence[Outgoing], origins: Mapping[int, Origin]
     ) -> list[tuple[KafkaRecord, ...] | Verdict]:
         """The records of each event, or the verdict, error, of one that the format cannot hold."""
         if self._messages is None or catalog is not self._messages.catalog:
@@ -87,7 +87,7 @@ class QlikMessages(OutputFormat):
         records: list[tuple[KafkaRecord, ...] | Verdict] = []
         for event in events:
             try:
-                written = write(event, time_of(first_row(event, log_rows)), sequence_of(event.place))
+                written = write(event, time_of(first_origin(event, origins)), sequence_of(event.place))
             except RegistryError as error:
                 raise ReceiverAway(str(error)) from error
             except (FormatError, RowError) as error:

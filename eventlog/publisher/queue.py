@@ -17,13 +17,13 @@ from contextlib import closing
 from dataclasses import replace
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow, Remark, check_rows
 from eventlog.core.events import Outgoing, asks_for_values, build_event, decide, ids_of
 from eventlog.core.fold import Group, RowFolder
-from eventlog.model import LogRow, QueueRow, queue_rows
+from eventlog.model import QUEUE_FIELDS, LogRow, Origin, QueueRow, origin_of, queue_rows
 from eventlog.publisher.context import Context
 from eventlog.sql.rows import tail
 from eventlog.sql.windows import DueWindow, Window
@@ -72,14 +72,14 @@ UNLIMITED_WINDOW = 10_000
 
 class WindowResult(NamedTuple):
     """What one window gives. ``next_first`` is the record_id that the next window of the scan begins at, None at its
-    end. ``log_rows``: what was read, by record_id, for a format that needs it. ``remarks`` on rows of the groups.
+    end. ``origins``: of what was read, by record_id, for a format that needs them. ``remarks`` on rows of the groups.
     """
 
     groups: list[Group]
     bad: list[BadRow]
     loopback: list[int]
     next_first: int | None
-    log_rows: Mapping[int, LogRow] = MappingProxyType({})
+    origins: Mapping[int, Origin] = MappingProxyType({})
     remarks: Sequence[Remark] = ()
 
 
@@ -96,13 +96,13 @@ class WindowReader:
         self._in_flight, self._parked = in_flight, parked
         self._bad: list[BadRow] = []
         self._loopback: list[int] = []
-        self._log_rows: dict[int, LogRow] = {}
+        self._origins: dict[int, Origin] = {}
         self._remarks: list[Remark] = []
 
-    def kept(self, chunk: list[LogRow]) -> list[QueueRow]:
-        """What is looked at of whole rows, which are kept if the format asks for them."""
-        if self.context.output.needs_log_rows:
-            self._log_rows.update(zip(map(_record_id, chunk), chunk, strict=True))
+    def kept(self, chunk: Sequence[tuple[Any, ...]]) -> list[QueueRow]:
+        """What is looked at of whole rows, whose origins are kept if the format asks for them."""
+        if self.context.output.needs_origins:
+            self._origins.update(zip(map(_record_id, chunk), map(origin_of, chunk), strict=True))
         return list(queue_rows(chunk))
 
     def add(self, chunk: list[QueueRow]) -> None:
@@ -125,7 +125,7 @@ class WindowReader:
         if self._remarks:
             sent = {record_id for group in groups for record_id in ids_of(group)}
             remarks = [remark for remark in self._remarks if remark.record_id in sent]
-        return WindowResult(groups, self._bad, self._loopback, next_first, self._log_rows, remarks)
+        return WindowResult(groups, self._bad, self._loopback, next_first, self._origins, remarks)
 
 
 def take_window(
@@ -141,11 +141,10 @@ def take_window(
     limit = options.query_limit or UNLIMITED_WINDOW
     window = Window(first, last, limit, leave_user=options.driver_user if options.leave_loopback else None)
     reader = WindowReader(context, in_flight, parked)
-    if context.output.needs_log_rows:
-        pieces = iter([reader.kept(context.dialect.read_window(context.connection, context.log, window))])
-    else:
-        pieces = context.dialect.read_queue(context.connection, context.log, window)
-    taken = _take(window, [pieces], reader)
+    needs_origins = context.output.needs_origins
+    fields = LogRow._fields if needs_origins else QUEUE_FIELDS
+    pieces: Iterable[list[Any]] = context.dialect.read_fields(context.connection, context.log, window, fields)
+    taken = _take(window, [map(reader.kept, pieces) if needs_origins else pieces], reader)
     if taken is None:
         # Seldom: begun anew by a cursor, since what another statement reads is not of the same snapshot.
         whole = replace(window, limit=None)

@@ -10,7 +10,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
-from functools import lru_cache, partial
+from functools import lru_cache
+from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -22,7 +23,7 @@ from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
 from eventlog.core.values import ColumnType
 from eventlog.errors import BadValue
-from eventlog.model import LogRow, QueueRow, queue_rows
+from eventlog.model import LogRow, log_row
 from eventlog.sql.bulk import Part, check_letter, cut
 from eventlog.sql.database import SqlDatabase, Wake
 from eventlog.sql.log_table import LogTable
@@ -40,7 +41,8 @@ row otherwise."""
 
 LogRows = Generator[list[LogRow], None, None]
 
-_AS_ROW: Final = partial(tuple.__new__, LogRow)  # what LogRow._make does, without a Python frame a row
+_PIECE: Final = 10_000
+"""Rows of a piece of a window."""
 
 
 class NoSuchValue(Exception):
@@ -115,9 +117,13 @@ class Dialect(SqlDatabase):
         """The rows N of a window, in record_id order (spec/event-log.md 8.1)."""
         return self.log_rows(conn, self.log_statement(log, window.statement), window.parameters(self.last_record_id))
 
-    def read_queue(self, conn: Connection, log: LogTable, window: Window) -> Iterator[list[QueueRow]]:
-        """What the publisher looks at of the rows of ``read_window``, in pieces."""
-        yield list(queue_rows(self.read_window(conn, log, window)))
+    def read_fields(
+        self, conn: Connection, log: LogTable, window: Window, fields: Sequence[str]
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """These fields of the rows of ``read_window``, in pieces."""
+        pick = itemgetter(*map(LogRow._fields.index, fields))
+        for rows in self.window_chunks(conn, log, window, _PIECE):
+            yield list(map(pick, rows))
 
     def window_chunks(self, conn: Connection, log: LogTable, window: Window, size: int) -> LogRows:
         """The rows of a window by one statement, hence of one snapshot, in lists of ``size``, the last of fewer.
@@ -162,13 +168,13 @@ class Dialect(SqlDatabase):
         """The rows of a statement that selects ``{fields}``."""
         self.choose_plans(conn)
         with without_collector():
-            return list(map(_AS_ROW, self.fetch(conn, statement, parameters)))
+            return list(map(log_row, self.fetch(conn, statement, parameters)))
 
     def _log_chunks(self, conn: Connection, statement: str, parameters: Mapping[str, object], size: int) -> LogRows:
         self.choose_plans(conn)
         with closing(self.fetch_chunks(conn, statement, parameters, size)) as chunks:
             for rows in chunks:
-                yield list(map(_AS_ROW, rows))
+                yield list(map(log_row, rows))
 
     def open_writers(self, conn: Connection, log: LogTable) -> frozenset[str] | None:
         """Names of the other sessions' transactions that have written the log and are open; None = cannot be told."""

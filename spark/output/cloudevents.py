@@ -11,7 +11,7 @@ from eventlog.cloudevents.options import EVENT_TYPE, SOURCE, STRUCTURED
 from eventlog.config.load import Config
 from eventlog.core.events import Decided, Outgoing, QueryBack, build_event
 from eventlog.core.options import CheckedOptions, parse_options, same_fields, shared
-from eventlog.model import LogRow
+from eventlog.model import LogRow, origins_of
 from eventlog.publisher.cloudevents import CloudEvents, source_of
 from eventlog.publisher.open import value_options
 from eventlog.sql.registry import parse_url
@@ -53,7 +53,7 @@ def renderer(job: Job) -> Render:
         placed = [(place, event) for place, event in zip(places, events, strict=True) if event.operation is not None]
         if not placed:
             return Rendered(None, bad, counts)
-        written = output.events(classes, [event for _, event in placed], log_rows)
+        written = output.events(classes, [event for _, event in placed], origins_of(log_rows.values()))
         lines = [f"{event.text()}\n".encode() for event in written]
         blob: Columns = {"place": [place for place, _ in placed], "line": lines}
         return Rendered(blob, bad, counts)
@@ -78,7 +78,7 @@ def write_envelopes(
 ) -> list[OutputFile]:
     """Events that have been in envelopes before, under the event-ids that they have been sent under."""
     events = list(chain.from_iterable(envelopes))
-    written = _output(job).events(catalog(job), events, log_rows)
+    written = _output(job).events(catalog(job), events, origins_of(log_rows.values()))
     lines = ((event.ids[0], f"{one.text()}\n".encode()) for event, one in zip(events, written, strict=True))
     return _write_lines(job, directory, part, lines)
 

@@ -12,7 +12,6 @@ from eventlog.core.events import CurrentRow, Decided, asks_for_values, decide
 from eventlog.core.fold import Group, first_id
 from eventlog.model import LogRow
 from eventlog.publisher.context import Context
-from eventlog.sql.connection import as_database_errors
 from spark.job import NOTHING, Job, Numbered, snapshot_context, total
 from spark.output.formats import BadLine, format_named
 from spark.stages.shuffle import EVENTS, FATES, Blob, Fates, pack_columns
@@ -29,6 +28,13 @@ class Builder:
         self._stack = stack
         self._render = format_named(job.output.format).renderer(job)
         self._context: Context | None = None
+
+    @property
+    def context(self) -> Context:
+        """The snapshot, for reading, by a connection that is opened when it is first asked for."""
+        if self._context is None:
+            self._context = self._stack.enter_context(snapshot_context(self._job))
+        return self._context
 
     def blobs(self, groups: Sequence[Group], log_rows: Mapping[int, LogRow]) -> Iterator[Blob]:
         """What is written of groups in queue order, and what becomes of their rows, part by part.
@@ -68,8 +74,5 @@ class Builder:
     def _query_back(
         self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
     ) -> Mapping[str, CurrentRow]:
-        """Rows of objects as of the snapshot, by a connection that is opened when the first are asked for."""
-        if self._context is None:
-            self._context = self._stack.enter_context(snapshot_context(self._job))
-        with as_database_errors(self._context.connection):
-            return self._context.query_back(object_class, keys, attributes)
+        """Rows of objects as of the snapshot."""
+        return self.context.query_back(object_class, keys, attributes)

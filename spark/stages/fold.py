@@ -10,7 +10,7 @@ import pyarrow as pa
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import CheckedRow
 from eventlog.core.events import ids_of
-from eventlog.core.fold import Group, RowFolder, open_groups
+from eventlog.core.fold import Group, RowFolder, first_id, open_groups
 from eventlog.model import LogRow
 from eventlog.sql.bulk import Part
 from spark.job import NOTHING, Job, Numbered, before_each, catalog, total
@@ -50,7 +50,13 @@ class Boundary:
 
     def final(self, groups: Sequence[Group]) -> list[Group]:
         """The final ones of groups that no later row of the part joins. All groups of the part come in queue order."""
-        return [group for group in groups if not self._may_begin_before(group)]
+        final: list[Group] = []
+        for index, group in enumerate(groups):
+            if first_id(group) - self._reach > self._distance:  # as is every group behind it
+                return [*final, *groups[index:]]
+            if not self._may_begin_before(group):
+                final.append(group)
+        return final
 
     def final_at_end(self, groups: Sequence[Group]) -> list[Group]:
         """The final ones of the part's last groups."""
@@ -60,12 +66,11 @@ class Boundary:
         return self.final([group for index, group in enumerate(groups) if index not in still_open])
 
     def _may_begin_before(self, group: Group) -> bool:
-        """Whether the group belongs to a run of its object's rows, none too far from the next to fold, whose first one
-        is near the part before: where such a run is cut into groups depends on what that part holds.
+        """Whether the group, which is near such groups or the part before, belongs to a run of its object's rows, none
+        too far from the next to fold, whose first one is near that part: where such a run is cut into groups depends on
+        what it holds.
         """
         first, _, object_id, _, _, _ = group[0]
-        if first - self._reach > self._distance:
-            return False
         if first - self._run_ends.get(object_id, self._before) > self._distance:
             return False
         last, *_ = group[-1]

@@ -8,7 +8,7 @@ for the third stage, which puts those that come from the border rows between the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
@@ -19,12 +19,11 @@ import pyarrow as pa
 
 from eventlog.core.checks import BadRow, CheckedRow, check_rows, is_of
 from eventlog.core.events import ids_of
-from eventlog.core.fold import AT_A_TIME, RowFolder
-from eventlog.core.values import Kind
-from eventlog.model import QUEUE_FIELDS, LogRow, QueueRow, Status
-from eventlog.sql.windows import to_ranges
+from eventlog.core.fold import RowFolder
+from eventlog.model import QUEUE_FIELDS, LogRow, log_row, queue_rows
+from eventlog.publisher.context import Context
+from eventlog.sql.windows import Window, to_ranges
 from spark.job import Job, catalog
-from spark.log_source import read_batches
 from spark.output.directory import Directory
 from spark.output.formats import BadLine
 from spark.session import task_numbers, tune_collector
@@ -32,12 +31,7 @@ from spark.stages.events import Builder
 from spark.stages.fold import Boundary
 from spark.stages.shuffle import FATES, TAKEN, Blob, Fates, as_batch, kinds_of, pack_numbered, pack_rows, write_run
 
-FIELDS_WITH_TIME: Final = (*QUEUE_FIELDS, "event_time")
-"""What formats need that say when a change was made."""
-
-_NEW: Final = Status.NEW.value  # marshal takes no enumerations
 _RECORD_ID: Final = itemgetter(0)
-_EVENT_TIME: Final = LogRow._fields.index("event_time")
 
 
 def read_parts(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -55,7 +49,7 @@ def _read_part(job: Job, number: int) -> list[Blob]:
     with ExitStack() as stack:
         builder = Builder(job, stack)
         built: list[Blob] = []
-        for good in _good_rows(job, number, part):
+        for good in _good_rows(job, number, builder.context, part):
             built += builder.blobs(boundary.final(folder.take(good)), part.log_rows)
             if part.log_rows:
                 left = ids_of(chain(folder.rows, boundary.rows))
@@ -87,21 +81,18 @@ class _Part:
     remarks: Counter[str] = field(default_factory=Counter)
 
 
-def _good_rows(job: Job, number: int, part: _Part) -> Iterator[list[CheckedRow]]:
+def _good_rows(job: Job, number: int, context: Context, part: _Part) -> Iterator[list[CheckedRow]]:
     """The good rows of a part in queue order, some at a time; ``part`` is told all else."""
-    classes = catalog(job)
     user = job.options.driver_user
     left = user if job.options.leave_loopback else None
     is_timed = job.output.format != "xds"
-    is_utc = bool(job.place.log.types) and job.place.log.types[_EVENT_TIME].kind is Kind.TIMESTAMPTZ
-    fields = FIELDS_WITH_TIME if is_timed else QUEUE_FIELDS
-    # All batches first, which take little room: so the connection is closed before another one queries back.
-    batches = list(read_batches(job.place, job.snapshot, Status.NEW, job.parts[number - 1], fields))
-    for batch in chain.from_iterable(map(_slices, batches)):
-        rows = queue_rows(batch)
+    fields = LogRow._fields if is_timed else QUEUE_FIELDS
+    first, last, _ = job.parts[number - 1]
+    for rows in context.dialect.read_fields(context.connection, job.place.log, Window(first, last, None), fields):
         if is_timed:
-            whole = log_rows(rows, event_times(batch, is_utc=is_utc))
-            part.log_rows.update((row.record_id, row) for row in whole)
+            whole = list(map(log_row, rows))
+            part.log_rows.update(zip(map(_RECORD_ID, whole), whole, strict=True))
+            rows = list(queue_rows(whole))
         if job.in_flight or left is not None:
             rows = [
                 row
@@ -110,35 +101,12 @@ def _good_rows(job: Job, number: int, part: _Part) -> Iterator[list[CheckedRow]]
                 if record_id not in job.in_flight and not is_of(perpetrator, left)
             ]
         part.ids += map(_RECORD_ID, rows)
-        checked = check_rows(rows, classes, user)
+        checked = check_rows(rows, context.catalog, user)
         part.bad += [_storable(row) for row in checked.bad]
         part.loopback += len(checked.loopback)
         part.remarks.update(remark.counter for remark in checked.remarks)
         yield checked.good
 
 
-def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    return (batch.slice(start, AT_A_TIME) for start in range(0, len(batch), AT_A_TIME))
-
-
 def _storable(row: BadRow) -> BadLine:
     return row.record_id, row.code, row.message
-
-
-def queue_rows(batch: pa.RecordBatch) -> list[QueueRow]:
-    """What is looked at of the rows of a batch, whose status is N."""
-    return list(zip(*(batch.column(name).to_pylist() for name in QUEUE_FIELDS), strict=True))
-
-
-def log_rows(rows: Iterable[QueueRow], event_times: Sequence[str | None]) -> Iterator[LogRow]:
-    """The rows as the log has them."""
-    for (record_id, event_type, *texts), event_time in zip(rows, event_times, strict=True):
-        yield LogRow(record_id, _NEW, event_type, event_time, *texts)
-
-
-def event_times(batch: pa.RecordBatch, *, is_utc: bool) -> list[str | None]:
-    """The event_time of the rows of a batch as text; ``is_utc``: its column knows its zone, so it has been brought to
-    UTC, which the text says.
-    """
-    texts: list[str | None] = batch.column("event_time").cast(pa.string()).to_pylist()
-    return [None if text is None else f"{text}Z" for text in texts] if is_utc else texts

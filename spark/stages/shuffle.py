@@ -11,7 +11,6 @@ import json
 import marshal
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
-from functools import partial
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -21,7 +20,7 @@ import pyarrow as pa
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.checks import FIELD_TYPES, ROW_TYPES, CheckedRow, Texts
 from eventlog.errors import EventlogError
-from eventlog.model import ALL, LogRow
+from eventlog.model import ALL, LogRow, log_row
 from spark.job import Numbered
 from spark.output.directory import TEMPORARY, Directory
 from spark.output.formats import BadLine, Columns, Counts
@@ -158,8 +157,6 @@ def read_run(directory: Directory, run: Blob) -> Iterator[Blob]:
 RowKind = tuple[int, ObjectClass, Attribute | None]
 """Event type, class and attribute: few of them, so a row carries the number of its kind."""
 
-_AS_ROW: Final = partial(tuple.__new__, LogRow)  # what LogRow._make does, without a Python frame a row
-
 
 def kinds_of(catalog: Catalog) -> list[RowKind]:
     """All kinds of rows, in an order that every process finds."""
@@ -196,7 +193,7 @@ def pack_rows(
 def unpack_rows(content: bytes, kinds: Sequence[RowKind], log_rows: MutableMapping[int, LogRow]) -> list[CheckedRow]:
     """The rows of a blob; ``log_rows`` gets them as the log has them, if the blob tells."""
     members, as_logged = marshal.loads(content)  # noqa: S302 - made by ``pack_rows`` in this job
-    for row in map(_AS_ROW, as_logged):
+    for row in map(log_row, as_logged):
         log_rows[row.record_id] = row
     rows: list[CheckedRow] = []
     for record_id, number, key, all_go, old, new in members:

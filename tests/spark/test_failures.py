@@ -42,7 +42,7 @@ def test_a_worker_that_is_killed_is_replaced_and_the_result_is_the_same(
                 try:
                     parent = process.parent()
                     # A worker is a fork of the daemon, which is a child of the JVM.
-                    if parent is not None and "pyspark.daemon" in " ".join(parent.cmdline()) and not killed:
+                    if parent is not None and "pyspark.worker" in " ".join(parent.cmdline()) and not killed:
                         process.kill()
                         killed.append(process.pid)
                 except psutil.Error:

@@ -26,7 +26,7 @@ from eventlog.config.load import Config, load
 from eventlog.core.events import Outgoing
 from eventlog.core.values import ValueOptions
 from eventlog.errors import FormatError, NotExpressible
-from eventlog.model import ALL, Answer, Change, ChangeOp, Level, Lob, LogRow, Operation, Verdict
+from eventlog.model import ALL, Answer, Change, ChangeOp, Level, Lob, LogRow, Operation, Verdict, origins_of
 from eventlog.publisher import cloudevents as publisher_cloudevents
 from eventlog.publisher import open as publisher_open
 from eventlog.publisher.cloudevents import CloudEvents, source_of
@@ -255,7 +255,7 @@ ROW = LogRow(12, "N", 2, "2024-05-10 11:59:59.5", "app", "usr", "idu=7", "fname"
 
 def document(mode: str, *events: Outgoing, in_records: bool = False) -> Document:
     output = CloudEvents(mode, "/db/log", "hr.{operation}", ValueOptions("full"), in_records=in_records)
-    return output.document(CATALOG, Flight(3, (), "", {12: ROW}), 1, events)
+    return output.document(CATALOG, Flight(3, (), "", origins_of([ROW])), 1, events)
 
 
 def test_a_structured_document_is_an_event_a_line() -> None:
@@ -339,7 +339,7 @@ def test_steps_make_the_data_that_their_changes_make(events: list[Outgoing]) -> 
 
     def bodies() -> list[str]:
         output = CloudEvents("structured", "/db/log", "hr.{operation}", ValueOptions("full"))
-        return [output.document(TYPED, Flight(3, (), "", {12: ROW}), 1, [event]).body for event in events]
+        return [output.document(TYPED, Flight(3, (), "", origins_of([ROW])), 1, [event]).body for event in events]
 
     direct = bodies()
     with pytest.MonkeyPatch.context() as patch:

@@ -436,7 +436,7 @@ def test_changes_below_a_second_are_counted_and_warned_of_once_a_column(caplog: 
 def test_a_flight_that_stays_keeps_no_rows_of_the_log(new_world: NewWorld) -> None:
     class NeedsRows(XdsFormat):
         @property
-        def needs_log_rows(self) -> bool:
+        def needs_origins(self) -> bool:
             return True
 
     fake = new_world(deletes("1", "2", "3"), retry_initial=60.0, retry_max=60.0)
@@ -445,4 +445,4 @@ def test_a_flight_that_stays_keeps_no_rows_of_the_log(new_world: NewWorld) -> No
     with fake.numbering_flights():
         run_cycle(context, state, Receiver(judge(e2="retry")), lambda: False)
     ((_, flight),) = state.flights.items()
-    assert ([event.event_id for event in flight.events()], dict(flight.log_rows)) == (["2"], {})
+    assert ([event.event_id for event in flight.events()], dict(flight.origins)) == (["2"], {})

@@ -21,7 +21,7 @@ from eventlog.core.events import EventOptions, Outgoing, build_event, public_eve
 from eventlog.core.fold import fold
 from eventlog.core.values import ValueOptions
 from eventlog.errors import DatabaseError
-from eventlog.model import ALL, Level, LogRow, Operation, Verdict, queue_rows
+from eventlog.model import ALL, Level, LogRow, Operation, Verdict, origins_of, queue_rows
 from eventlog.publisher.flight import Envelope, Flight, decode, encode, numbered
 from eventlog.publisher.open import value_options
 from eventlog.publisher.qlik_messages import QlikMessages, class_columns
@@ -89,7 +89,7 @@ def messages(**options: Any) -> QlikMessages:
 
 
 def document(format: QlikMessages, *events: Outgoing, of: Catalog = CATALOG) -> Document:
-    return format.document(of, Flight(3, (), FIRST, {ROW.record_id: ROW}), 1, events)
+    return format.document(of, Flight(3, (), FIRST, origins_of([ROW])), 1, events)
 
 
 def payloads(records: Any) -> list[dict[str, Any]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, LiteralString, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, LiteralString
 
 import sqlalchemy as sa
 from sqlalchemy import URL, Connection
 
 from eventlog.core.catalog import Attribute, ObjectClass
-from eventlog.model import QUEUE_FIELDS, LogRow, QueueRow
+from eventlog.model import LogRow
 from eventlog.sql.bulk import Part
 from eventlog.sql.dialect import CurrentRow, Dialect, log_words
 from eventlog.sql.dialects.postgresql import bulk, query_back, resync, tables, text, wake
@@ -195,12 +195,13 @@ class PostgreSQL(Dialect):
             "new_time": "pg_catalog.clock_timestamp()" + ("" if is_zoned else " AT TIME ZONE 'UTC'"),
         }
 
-    def read_queue(self, conn: Connection, log: LogTable, window: Window) -> Iterator[list[QueueRow]]:
-        # No more is read than what is looked at, as the driver makes it, and no more at once than stays in the cache.
-        statement = self.log_statement(log, window.statement, fields=self.log_fields(log, QUEUE_FIELDS))
+    def read_fields(
+        self, conn: Connection, log: LogTable, window: Window, fields: Sequence[str]
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        # As the driver makes them, and no more at once than stays in the cache.
+        statement = self.log_statement(log, window.statement, fields=self.log_fields(log, fields))
         self.choose_plans(conn)
-        pieces = fetch_pieces(conn, statement, window.parameters(self.last_record_id), _AT_ONCE)
-        return cast("Iterator[list[QueueRow]]", pieces)
+        return fetch_pieces(conn, statement, window.parameters(self.last_record_id), _AT_ONCE)
 
     def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
         return self.log_rows(conn, self.log_statement(log, "read_rows"), _bounds(ranges))

@@ -3,7 +3,7 @@
 One session exports its snapshot and stays in its transaction; the others adopt it and see exactly the same rows,
 whatever is committed in between.
 
-Spark reads the log as Arrow batches by ADBC, which makes no Python object a row.
+Spark's data source reads the log as Arrow batches by ADBC, which makes no Python object a row.
 """
 
 from __future__ import annotations
