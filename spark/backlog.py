@@ -1,4 +1,4 @@
-"""A whole backlog of the log as XDS documents, Qlik messages or Qlik change tables, by Spark.
+"""Converts all waiting rows of the log to files, by Spark: ``eventlog backlog``.
 
 The log is read in parts from one snapshot and folded into the same events that the publisher would send; rows near the
 ends of a part, which may fold with rows of the next one, are shuffled by object first. The events are sorted into queue
@@ -172,7 +172,7 @@ def run(config: Config, request: Request) -> Report:
 
 
 def _claim(context: Context) -> Claim:
-    """What an output directory says of the log that it is of."""
+    """The claim on an output directory: of which log its documents are."""
     log, database = str(context.log), describe(context.connection.engine.url)
 
     def describe_other(said: Mapping[str, Any]) -> str:
@@ -182,7 +182,7 @@ def _claim(context: Context) -> Claim:
 
 
 def _settings(config: Config, request: Request, context: Context) -> dict[str, str]:
-    """What decides on documents and marks."""
+    """The settings that decide on documents and marks."""
     options = {f"map.{name}": value for name, value in request.options.items()}
     form = request.form or format_named(request.format).forms[0]
     compression, last_sequence = request.compression, request.last_sequence

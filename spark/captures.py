@@ -1,4 +1,4 @@
-"""What a conversion reads: captures, each of them the work of one task, found in a directory.
+"""Finds the captures that a conversion reads in a directory; each is the work of one task.
 
 A capture is what a format's reader reads as one: its changes have one order, and what one file begins another may end.
 In a directory
@@ -50,7 +50,7 @@ _LARGEST_COUNT: Final = 9_999_999
 
 
 class MissingFile(FormatError):
-    """Between the numbers of two files that continue one another others are missing."""
+    """Files are missing between two that continue one another by their numbers."""
 
     code = "missing_file"
     cure = "Put the missing file beside the others, or number the files without a gap."
@@ -142,12 +142,12 @@ def _files(format: str, entries: Iterable[Path]) -> list[Path]:
 
 
 def _is_file(entry: Path) -> bool:
-    """Whether this is a file, or a link to one that is gone, which is refused when it is read."""
+    """Whether this is a file. A link to one that is gone counts: it is refused by name when it is read."""
     return entry.is_file() or (entry.is_symlink() and not entry.exists())
 
 
 def _has_suffix(file: Path, known: frozenset[str] | None) -> bool:
-    """Whether a file is one of its format. One that is compressed is, so that it is refused and not overlooked."""
+    """Whether a file is one of its format. A compressed one counts, so that it is refused and not overlooked."""
     if known is not None and file.suffix.lower() in _COMPRESSED:
         file = file.with_suffix("")
     return known is None or file.suffix.lower() in known
@@ -172,12 +172,12 @@ def _continuing(files: Sequence[Path], beside: tuple[Path, ...]) -> Iterator[Cap
 
 
 def _stem(file: Path) -> str:
-    """The name without its suffix; what are digits alone is none: ``capture.1``."""
+    """The name without its suffix. Digits alone are no suffix: ``capture.1``."""
     return file.name if file.suffix[1:].isdecimal() else file.stem
 
 
 def _gaps(ordered: Sequence[tuple[list[int], Path]]) -> Iterator[str]:
-    """Which numbers are missing where files are counted: 1, 2, 4 are, and 10, 20, 30 or dates and times are not."""
+    """Tell which numbers are missing, if files are counted: 1, 2, 4 are; 10, 20, 30 or dates and times are not."""
     if any(len(numbers) != 1 or numbers[0] > _LARGEST_COUNT for numbers, _ in ordered):
         return
     counts = [numbers[0] for numbers, _ in ordered]
@@ -211,7 +211,7 @@ def read_capture(capture: Capture, format: str, options: Mapping[str, Any], repo
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """What another attempt would find again, a file that is not there or may not be read, as a FormatError."""
+    """Raise FormatError for a file that is not there or may not be read, which another attempt would find again."""
     try:
         yield
     except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError) as error:

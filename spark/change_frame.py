@@ -179,7 +179,7 @@ def _array(values: Sequence[Value], kind: t.DataType, arrow_kind: pa.DataType) -
 
 
 def _without_special(value: Value, kind: t.DataType, nulled: Accumulator[int] | None) -> Value:
-    """The value; NULL, counted, in the place of one that a type of Spark has not."""
+    """The value, or NULL, counted, if the type of Spark has no such value."""
     if value is not None and isinstance(kind, t.ArrayType):
         return tuple(_without_special(one, kind.elementType, nulled) for one in values_of(value))
     is_time = isinstance(kind, t.DateType | t.TimestampType | t.TimestampNTZType)

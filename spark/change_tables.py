@@ -143,7 +143,7 @@ _NAMES: Final = {
 
 
 def _with_time(spark: SparkSession) -> SparkSession:
-    """A session that reads a table that has a TIME, which Spark else refuses.
+    """A session that reads columns of type TIME, which Spark refuses by default.
 
     The settings of the other one stay as they are, and count here too.
     """
@@ -302,7 +302,7 @@ def _sequence(rows: DataFrame, layout: TableLayout) -> Column:
 
 
 def _letter(rows: DataFrame, layout: TableLayout) -> Column:
-    """The letter of the operation: where it is BEFOREIMAGE, B."""
+    """The letter of the operation; B for BEFOREIMAGE."""
     letter = f.upper(f.trim(_header(rows, layout, "change_oper")))
     operation = f.upper(f.trim(_header(rows, layout, "operation")))
     named = f.when(operation == "BEFOREIMAGE", "B").otherwise(f.substring(operation, 1, 1))
@@ -310,7 +310,7 @@ def _letter(rows: DataFrame, layout: TableLayout) -> Column:
 
 
 def _key_from_deletes(rows: DataFrame, layout: TableLayout, options: ReadOptions) -> tuple[str, ...] | None:
-    """The key that the first delete tells: deletes are looked at one by one until one has a mask."""
+    """The key columns, as the mask of the first delete that has one tells them."""
     read = row_reader(layout, byteorder=options.byteorder, counters=Report().counters, what="a change table")
     deletes = rows.where(_letter(rows, layout) == "D").orderBy(_sequence(rows, layout))
     return key_from_deletes(read(_as_utc(row)) for row in deletes.toLocalIterator())
@@ -398,7 +398,7 @@ def _typed_as(rows: DataFrame, layout: TableLayout, base: DataFrame) -> DataFram
 
 
 def _hash(frame: DataFrame, key: Sequence[str]) -> Column:
-    """A hash of the key: where two keys have one, their objects are brought up to date together, which is right too."""
+    """A hash of the key. Two keys may share one: their objects are then brought up to date together, each rightly."""
     types = {field.name: field.dataType for field in frame.schema}
     # Minus zero is zero.
     is_real = {name: isinstance(types[name], t.FloatType | t.DoubleType) for name in key}
@@ -452,7 +452,7 @@ def _groups(moved: Iterable[tuple[int, int]]) -> dict[int, int]:
 def _bring_up_to_date(
     base_columns: Sequence[str], layout: TableLayout, options: ReadOptions, key: Sequence[str], schema: t.StructType
 ) -> Any:
-    """The function of a task: whole groups of objects, many at a time, by the function that goes row by row."""
+    """The function of a task, which brings whole groups of objects up to date by the function that goes row by row."""
     columns, prefix, offset, byteorder = layout.columns, options.header_prefix, options.mask_offset, options.byteorder
     names = schema.names
 

@@ -180,7 +180,7 @@ def _described(said: Mapping[str, Any]) -> str:
 
 
 def _check_writer(job: _Job) -> None:
-    """Raise ConfigError for options of the writer before anything has been begun: it writes nothing, somewhere."""
+    """Raise ConfigError for options of the writer before anything begins, by writing no change to a temporary place."""
     if job.target_format == "linter" and job.writer.get("attrs") is not None:
         raise ConfigError("the writer's option attrs is one file, and each capture has its own: leave it out")
     with tempfile.TemporaryDirectory(prefix="eventlog-") as directory, suppress(FormatError):
@@ -189,7 +189,7 @@ def _check_writer(job: _Job) -> None:
 
 
 def _digest(options: Mapping[str, Any]) -> str:
-    """What tells options from others; a function is known by its name."""
+    """A text that differs where options differ; a function counts by its name."""
     text = json.dumps(options, sort_keys=True, default=lambda other: getattr(other, "__qualname__", repr(other)))
     return sha256(text.encode()).hexdigest()[:32]
 
@@ -231,9 +231,9 @@ def _run(spark: SparkSession, job: _Job, waiting: Sequence[Capture]) -> list[Cap
 
 
 def _check(reports: Sequence[CaptureReport], strict: bool) -> None:
-    """Raise the first failure, by name, if that is to stop the conversion: any if it is ``strict``, else that of all.
+    """Raise the first failure, by name, if the conversion is ``strict`` or all captures failed.
 
-    One of options comes first. What is wrong with these is so for all captures, unless a file has to do with it.
+    A failure of options comes before others: mostly it is the same for all captures.
     """
     failed = [report for report in reports if report.failed is not None]
     if failed and (strict or len(failed) == len(reports)):
@@ -265,7 +265,7 @@ def _convert(job: _Job, capture: Capture, read: Read) -> CaptureReport:
 
 
 def _move(written: Path, final: Path) -> None:
-    """Give an output its name; what an attempt before left there goes."""
+    """Give an output its name, in place of what an earlier attempt left there."""
     if final.is_dir():
         # Moved, not removed: an attempt that outlives the job finds _temporary gone, and harms nothing.
         final.replace(written.with_name(f"{written.name}-before"))

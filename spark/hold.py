@@ -38,7 +38,7 @@ _INERT: Final = frozenset({
 
 
 def settings_of(config: Config, context: Context, **request: Any) -> dict[str, str]:
-    """What decides on documents and marks, without secrets: settings by name, and what the command was asked for."""
+    """The settings that decide on documents and marks, by name and without secrets, and what the command asks for."""
     settings = {
         f"{section}.{key}": value
         for section, key, value, _ in effective(config)
@@ -51,7 +51,7 @@ def settings_of(config: Config, context: Context, **request: Any) -> dict[str, s
 
 
 def differences(made_under: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """What differs, a phrase a setting."""
+    """The settings that differ, a phrase each."""
     names = sorted(made_under.keys() | now.keys())
     pairs = ((name, made_under.get(name, "unset"), now.get(name, "unset")) for name in names)
     return [f"{name} is {after}, was {before}" for name, before, after in pairs if before != after]
@@ -138,12 +138,12 @@ def hold_rows(context: Context, directory: Directory, manifest: Manifest, sha256
 
 
 def name_of(directory: Directory) -> str:
-    """A directory as the line names it."""
+    """The name of a directory in the line."""
     return directory.path if directory.is_local else directory.location
 
 
 def held_rows(context: Context) -> Hold | None:
-    """What is held of the log now."""
+    """The hold on rows of the log, None if no directory holds any."""
     with as_database_errors(context.connection):
         _, hold = read_recorded(context.connection, context.log)
         context.connection.commit()

@@ -113,7 +113,7 @@ def _first(part: Part) -> int:
 
 
 def without_settings_of_others(config: Config) -> Config:
-    """The configuration as it may leave this process: without where documents are sent to, and without secrets."""
+    """The configuration as workers get it: without sinks, sources and secrets."""
     database = replace(config.database, url=None, url_file=None, password=None)
     return replace(
         config, database=database, sink=SinkSettings(form=config.sink.form), sources={}, warnings=(), url_of_file=None

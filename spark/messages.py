@@ -78,7 +78,7 @@ def _files(source: str) -> list[Path]:
 
 
 def _metadata_of(spark: SparkSession, files: Sequence[Path]) -> list[tuple[int, Message]]:
-    """The metadata messages of all files, with the numbers of these."""
+    """The metadata messages of all files, each with the number of its file."""
 
     def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in task_numbers(batches):
@@ -98,7 +98,7 @@ def _metadata_of(spark: SparkSession, files: Sequence[Path]) -> list[tuple[int, 
 
 
 def _tasks(spark: SparkSession, number: int) -> DataFrame:
-    """A row a task, its number, each in a partition of its own."""
+    """A frame of task numbers, each in a partition of its own."""
     return spark.range(0, number, 1, number)
 
 

@@ -59,7 +59,7 @@ class SortedFormat(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """What reading a piece came to: what its report says and, if it could not be read, the error's message."""
+    """The result of reading a piece: what its report says and, if it could not be read, the error's message."""
 
     counters: Mapping[str, int]
     problems: Sequence[str]
@@ -95,7 +95,7 @@ def sorted_rows(
 
 
 def _pieces(form: SortedFormat, capture: Capture, options: Options) -> Sequence[Any]:
-    """The pieces of a capture, or the one thing that is wrong with it."""
+    """The pieces of a capture, or the error that hinders finding them."""
     try:
         with readable():
             return form.pieces(capture, options) or [None]
@@ -106,7 +106,7 @@ def _pieces(form: SortedFormat, capture: Capture, options: Options) -> Sequence[
 
 
 def _rows(form: SortedFormat, number: int, piece: Any, options: Options, strict: bool) -> Iterator[tuple[bytes, Any]]:
-    """The rows of a piece, and what reading it came to."""
+    """The rows of a piece, and the result of reading it."""
     report = Report(strict=strict)
     read = piece if isinstance(piece, _Read) else None
     try:
@@ -155,7 +155,7 @@ def changes_of(
 
 
 def _ready(rows: Iterator[KeyedRow], report: Report) -> Iterator[Any]:
-    """The rows, behind what is told of reading them."""
+    """The rows, after the results of reading them have been looked at."""
     for key, pickled in rows:
         row = pickle.loads(pickled)  # noqa: S301 - what a task of this job has written
         if key.startswith(_ROW):
@@ -185,7 +185,7 @@ _PLACE: Final = struct.Struct(">IQ")
 
 
 def _ordered(number: int) -> bytes:
-    """A whole number as bytes that sort as it does, as far as 64 bits hold it."""
+    """A whole number as bytes that sort as it does; what 64 bits cannot hold sorts as the greatest or the least."""
     return (min(max(number, -(2**63)), 2**63 - 1) + 2**63).to_bytes(8)
 
 
@@ -321,7 +321,7 @@ Taken = Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[Capture, Read]]]
 def work_on(
     spark: SparkSession, captures: Sequence[Capture], format: str, options: Options, *, strict: bool
 ) -> tuple[DataFrame, Taken]:
-    """What is handed to the tasks, and how they take it: a task a capture, unless there are very many.
+    """The frame that tasks get, and the function that takes captures of it: a task a capture, unless there are many.
 
     ``options``: those of the format's reader; ``strict`` as of the reports that the captures will be read with. Raises
     ConfigError.

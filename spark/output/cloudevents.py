@@ -23,26 +23,26 @@ from spark.output.part_files import OutputFile, json_lines
 
 @dataclass(frozen=True, slots=True)
 class Options(CheckedOptions):
-    """Those of ``[format]`` that files of events have. Raises ConfigError."""
+    """The options of ``[format]`` that files of events have. Raises ConfigError."""
 
     source: str | None = shared(SOURCE)
     event_type: str = shared(EVENT_TYPE)
 
 
 def read_options(config: Config, options: Mapping[str, Any], form: str) -> Options:
-    """Those of ``[format]``, under those of the request."""
+    """The options of ``[format]``; those of the request go before."""
     return parse_options(Options, {**same_fields(config.format, Options), **options}, "the backlog's CloudEvents")
 
 
 def _output(job: Job) -> CloudEvents:
-    """What writes the events, as the publisher has it."""
+    """The publisher's writer of events, with the options of the job."""
     options: Options = job.output.options
     source = options.source or source_of(parse_url(job.place.url), job.place.log)
     return CloudEvents(STRUCTURED, source, options.event_type, value_options(job.config))
 
 
 def renderer(job: Job) -> Render:
-    """Groups to the lines of their events."""
+    """The function that makes lines of the events of groups."""
     options, output, classes = job.options.events, _output(job), catalog(job)
 
     def render(

@@ -27,14 +27,14 @@ from spark.output.part_files import OutputFile, json_lines
 
 
 def read_options(config: Config, options: Mapping[str, Any], form: str) -> WriteOptions:
-    """Those of ``[format]``, as the publisher takes them, under those of the request."""
+    """The options of ``[format]``, as the publisher takes them; those of the request go before."""
     database = parse_url(connection_url(config.database)).database or ""
     configured = {**same_fields(config.format, WriteOptions), "topic": config.sink.topic, "database": database}
     return parse_options(WriteOptions, {**configured, **options}, "the backlog's Debezium events")
 
 
 def renderer(job: Job) -> Render:
-    """Groups to the records of their events, as the publisher would send them."""
+    """The function that makes records of the events of groups, as the publisher would send them."""
     options: WriteOptions = job.output.options
     writer = EnvelopeWriter(options, catalog(job), utc_now=lambda: job.started)
     records = EventRecords(writer, catalog(job), value_options(job.config))

@@ -68,7 +68,7 @@ class FileStream:
         return bool(self._stream.closed)
 
     def write(self, content: Any) -> int:
-        """Write bytes; how many."""
+        """Write bytes, and return how many."""
         self._stream.write(content)
         self._sum.update(content)
         self._bytes += len(content)
@@ -116,7 +116,7 @@ class Directory:
         self._is_object_store = self._fs.type_name in _OBJECT_STORES
 
     def within(self, name: str) -> str:
-        """The path of a name in the directory; of an empty one that of the directory itself."""
+        """The path of a name in the directory, of the directory itself if the name is empty."""
         return f"{self.path}/{name}" if name else self.path
 
     def names(self) -> list[str]:
@@ -167,7 +167,7 @@ class Directory:
         self.settle(temporary, name)
 
     def until_settled(self, name: str, temporary: str = f"{TEMPORARY}/") -> str:
-        """What a file is called while it is written: an object appears whole when it is closed, and is its own."""
+        """The name of a file while it is written: on an object store its last one, since it appears when it is closed."""
         return name if self._is_object_store else f"{temporary}{uuid.uuid4().hex}"
 
     def open(self, name: str) -> FileStream:
@@ -384,14 +384,14 @@ def _is_finished(names: Collection[str]) -> bool:
 
 
 def _said(directory: Directory, names: Collection[str]) -> Mapping[str, Any]:
-    """What a directory says of itself; nothing if it is not of ours."""
+    """What ``_STARTED`` or the manifest says of a directory; nothing if it has neither."""
     is_started = STARTED in names and not _is_finished(names)
     name = STARTED if is_started else MANIFEST
     return _parse(directory, name) if name in names else {}
 
 
 def _outputs(said: Mapping[str, Any]) -> list[str]:
-    """What a run of ours has said that it makes, or has made."""
+    """The outputs that ``_STARTED`` announces, or that the manifest lists."""
     return [*said.get("outputs", ()), *said.get("folders", ())]
 
 

@@ -47,7 +47,7 @@ it comes first.
 
 
 def read_options(config: Config, options: Mapping[str, Any], form: str) -> WriteOptions:
-    """Those of ``[format]``, as the publisher takes them, under those of the request."""
+    """The options of ``[format]``, as the publisher takes them; those of the request go before."""
     configured = {**same_fields(config.format, WriteOptions), "topic": config.sink.topic}
     chosen = parse_options(WriteOptions, {**configured, **options}, "the backlog's Qlik messages")
     if chosen.metadata == "registry" and chosen.registry is None:
@@ -56,7 +56,7 @@ def read_options(config: Config, options: Mapping[str, Any], form: str) -> Write
 
 
 def renderer(job: Job) -> Render:
-    """Groups to the messages of their events, as the publisher would send them."""
+    """The function that makes messages of the events of groups, as the publisher would send them."""
     options, write = job.options.events, _line_writer(job)
 
     def render(

@@ -95,14 +95,14 @@ def _table(cls: ObjectClass, schema: str | None, options: WriteOptions) -> Table
 
 
 def _fixed_columns(options: WriteOptions) -> list[tuple[str, pa.DataType]]:
-    """What is told of every row beside its data."""
+    """The columns that every row has beside its data."""
     mask = pa.binary() if options.file_format == "parquet" else pa.string()
     return [("place", pa.int64()), ("numbers", pa.int64()), ("prefix", pa.string()), ("letter", pa.string()),
             ("mask", mask), ("position", pa.string()), ("time", pa.timestamp("us", "UTC"))]  # fmt: skip
 
 
 def _schema(table: Table, options: WriteOptions) -> pa.Schema:
-    """Data columns bear their places as names, so that none meets another."""
+    """The schema of rows; data columns are named by their places, so that no two share a name."""
     data = [(str(place), type) for place, type in enumerate(table.types)]
     return pa.schema([*_fixed_columns(options), *data])
 
@@ -111,7 +111,7 @@ def _schema(table: Table, options: WriteOptions) -> pa.Schema:
 
 
 def renderer(job: Job) -> Render:
-    """Groups to the rows of their changes."""
+    """The function that makes rows of the changes of groups."""
     options = options_of(job)
     settings = job.config.format
     read = group_reader(GroupReading(catalog(job).schema, settings.time_zone, settings.char_padding))
@@ -205,7 +205,7 @@ def _row_writer(table: Table, options: WriteOptions) -> Callable[[Change, int], 
 
 
 class _NotStorable(Exception):
-    """A value that its column cannot hold is among the rows: which one is still to be found."""
+    """Some row has a value that its column cannot hold; which row is still to be found."""
 
 
 class _ValueWriter:
@@ -277,7 +277,7 @@ _KEPT: Final[Mapping[str, type]] = {
 
 
 def _mask_writer(layout: TableLayout, options: WriteOptions) -> Callable[[frozenset[str]], bytes | str | None]:
-    """The mask of a set of columns as it is stored. Statements are few, so few sets come again and again."""
+    """The function that makes the stored mask of a set of columns. It keeps masks: few sets come again and again."""
     mask_layout = layout.masks
     is_text = options.file_format != "parquet"
     empty = None if options.empty_mask == "null" else b""

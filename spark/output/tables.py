@@ -47,7 +47,7 @@ _NUMBER_LENGTH: Final = LENGTH - PREFIX_LENGTH
 
 
 def read_options(config: Config, options: Mapping[str, Any], form: str) -> WriteOptions:
-    """Those of ``[format]`` under those of the request."""
+    """The options of ``[format]``; those of the request go before."""
     configured = {**same_fields(config.format, WriteOptions), **options, "file_format": form}
     chosen = parse_options(WriteOptions, configured, "the backlog's change tables")
     if chosen.tables or chosen.catalog is not None:
@@ -79,7 +79,7 @@ def _read(name: str, streams: Sequence[Mapping[str, bytes]]) -> pa.Table:
 
 
 def _sorted(rows: pa.Table) -> pa.Table:
-    """In queue order, a before image, which takes the numbers, in front of its update."""
+    """The rows in queue order; a before image, which takes the numbers, stands in front of its update."""
     return rows.take(pc.sort_indices(rows, [("place", "ascending"), ("numbers", "descending")])).combine_chunks()
 
 
@@ -125,7 +125,7 @@ def _partition_names(sequences: pa.Array, partitioning: Partitioning) -> pa.Arra
 
 
 def _runs(names: pa.Array) -> Iterator[tuple[str, int, int]]:
-    """Partition, first row and number of rows; rows are in the order of their sequences, so each comes once."""
+    """Each partition with its first row and number of rows, which follow one another in the order of sequences."""
     start = 0
     for run in pc.value_counts(names).to_pylist():
         yield run["values"], start, run["counts"]

@@ -99,13 +99,13 @@ def _write_parquet(
 
 
 def read_options(config: Config, options: Mapping[str, Any], form: str) -> None:
-    """There are none. Raises ConfigError for those of the request."""
+    """The writer has no options: raises ConfigError if the request has any."""
     if options:
         raise ConfigError("format xds takes no options of --map: set them in [format] of the configuration")
 
 
 def renderer(job: Job) -> Render:
-    """Groups to the texts of their events."""
+    """The function that makes texts of the events of groups."""
     options = job.options.events
     is_parquet = job.output.form == "parquet"
 
@@ -127,7 +127,7 @@ def renderer(job: Job) -> Render:
 
 
 def _about_of(event: Outgoing) -> About:
-    """What Parquet tells of an event."""
+    """What Parquet has of an event beside its document."""
     assert event.object_id is not None
     assert event.operation is not None
     object_class, _ = event.object_id
@@ -158,7 +158,7 @@ def write_envelopes(
     envelopes: Sequence[Sequence[Outgoing]],
     log_rows: Mapping[int, LogRow],
 ) -> list[OutputFile]:
-    """Events that have been in their envelopes before."""
+    """Write events in the envelopes that they have been sent in."""
     events = list(chain.from_iterable(envelopes))
     texts = [list(map(write_outgoing, envelope)) for envelope in envelopes]
     return _write_documents(
