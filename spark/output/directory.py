@@ -167,7 +167,7 @@ class Directory:
         self.settle(temporary, name)
 
     def until_settled(self, name: str, temporary: str = f"{TEMPORARY}/") -> str:
-        """The name of a file while it is written: on an object store its last one, since it appears when it is closed."""
+        """The name of a file while it is written: on an object store its last one: it appears when it is closed."""
         return name if self._is_object_store else f"{temporary}{uuid.uuid4().hex}"
 
     def open(self, name: str) -> FileStream:
