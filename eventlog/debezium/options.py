@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from eventlog.changes.catalog_file import CATALOG, CatalogOption
 from eventlog.changes.keys import Complete
-from eventlog.core.options import FLAG, FUNCTION, LIST_OBJECT, CheckedOptions, Kind, Option, choice, option, shared
+from eventlog.core.options import FLAG, FUNCTION, LIST_OBJECT, CheckedOptions, Kind, choice, option, shared
 from eventlog.model import full_name
 
 PLACEHOLDER: Final = "__debezium_unavailable_value"
@@ -29,30 +29,34 @@ def _matching(pattern: str, legal: str) -> Kind:
 
 _TOPIC: Final = _matching("[A-Za-z0-9._-]{1,200}", "a text of letters of ASCII, digits, dots, hyphens and underscores")
 
-_DECIMALS: Final = Option(
-    "precise", choice("precise", "double", "string"), "how exact numbers are written: decimal.handling.mode"
-)
-_TIMES: Final = Option(
-    "adaptive", choice("adaptive", "connect"), "types of dates and times: time.precision.mode; connect: milliseconds"
-)
-_UNAVAILABLE: Final = Option(
-    PLACEHOLDER,
-    _matching("[!-~]+", "a text of ASCII without blanks"),
-    "what stands for a value that is not known: unavailable.value.placeholder",
-)
+
+@dataclass(frozen=True, slots=True)
+class ConnectorOptions(CheckedOptions):
+    """Options of reader and writer, most of them of a connector under their names there."""
+
+    catalog: CatalogOption = shared(CATALOG)
+    decimal_handling_mode: str = option(
+        "precise", choice("precise", "double", "string"), "how exact numbers are written: decimal.handling.mode"
+    )
+    time_precision_mode: str = option(
+        "adaptive",
+        choice("adaptive", "connect"),
+        "types of dates and times: time.precision.mode; connect: milliseconds",
+    )
+    unavailable_value_placeholder: str = option(
+        PLACEHOLDER,
+        _matching("[!-~]+", "a text of ASCII without blanks"),
+        "what stands for a value that is not known: unavailable.value.placeholder",
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOptions(CheckedOptions):
+class ReadOptions(ConnectorOptions):
     """Options of the reader. The two modes count for events without schema. Raises ConfigError."""
 
-    catalog: CatalogOption = shared(CATALOG)
     keys: Mapping[str, Sequence[str]] = option(
         {}, LIST_OBJECT, "key columns by schema.table or table, for events without key"
     )
-    decimal_handling_mode: str = shared(_DECIMALS)
-    time_precision_mode: str = shared(_TIMES)
-    unavailable_value_placeholder: str = shared(_UNAVAILABLE)
 
     def key_of(self, schema: str | None, table: str) -> Sequence[str] | None:
         """The key columns that the options give a table, None = unknown."""
@@ -60,21 +64,17 @@ class ReadOptions(CheckedOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions(CheckedOptions):
+class WriteOptions(ConnectorOptions):
     """Options of the writer, those of [format] among them. Raises ConfigError."""
 
     topic_prefix: str = option("eventlog", _TOPIC, "first part of topics and name of the source: topic.prefix")
     schemas_enable: bool = option(True, FLAG, "key and value bring their schemas: schemas.enable of the converter")
     tombstones_on_delete: bool = option(True, FLAG, "Kafka: a tombstone follows a delete: tombstones.on.delete")
-    decimal_handling_mode: str = shared(_DECIMALS)
-    time_precision_mode: str = shared(_TIMES)
     missing_columns: str = option(
         "read_back",
         choice("read_back", "placeholder", "refuse"),
         "columns of after that the log does not hold: read back, a placeholder, or the event is an error",
     )
-    unavailable_value_placeholder: str = shared(_UNAVAILABLE)
-    catalog: CatalogOption = shared(CATALOG)
     complete: Complete | None = option(None, FUNCTION, "function of schema, table and key that gives the whole row")
     database: str = option("", _matching("[^\\ud800-\\udfff]*", "a text"), "name of the database: source.db")
     lines: str = option(

@@ -20,7 +20,6 @@ from eventlog.core.options import (
     TEXT_OBJECT,
     CheckedOptions,
     Kind,
-    Option,
     choice,
     integer,
     option,
@@ -101,31 +100,29 @@ def _parse_labels(value: Any) -> Mapping[int, str]:
     return labels
 
 
-_LABELS: Final = Option(
-    {},
-    Kind(_parse_labels, "an object of texts: label -> db:owner.table"),
-    "the table of each label",
-)
-_CHARSET: Final = Option("utf-8", CHARSET, "character set of text")
-_DECIMAL_NO_SCALE: Final = Option(
-    "floating", choice("floating", "zero"), "what DECIMAL(p) is: a floating-point decimal, or of scale 0"
-)
-_MAX_RECORD: Final = Option(DEFAULT_MAX_RECORD, integer(1), "largest record, in bytes")
+@dataclass(frozen=True, slots=True)
+class StreamOptions(CheckedOptions):
+    """Options of reader and writer."""
+
+    labels: Mapping[int | str, str] = option(
+        {}, Kind(_parse_labels, "an object of texts: label -> db:owner.table"), "the table of each label"
+    )
+    charset: str = option("utf-8", CHARSET, "character set of text")
+    decimal_no_scale: str = option(
+        "floating", choice("floating", "zero"), "what DECIMAL(p) is: a floating-point decimal, or of scale 0"
+    )
+    max_record: int = option(DEFAULT_MAX_RECORD, integer(1), "largest record, in bytes")
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOptions(CheckedOptions):
+class ReadOptions(StreamOptions):
     """How a stream is read (spec/gbase-cdc.md 3.2 to 4). Raises ConfigError."""
 
-    labels: Mapping[int | str, str] = shared(_LABELS)
     keys: Mapping[str, Sequence[str]] = option({}, LIST_OBJECT, "key columns of a table, by owner.table or table")
-    charset: str = shared(_CHARSET)
     charset_errors: str = option("strict", choice("strict", "replace"), "if bytes are not of the charset")
     char_trim: bool = option(True, FLAG, "cut the trailing blanks of CHAR")
-    decimal_no_scale: str = shared(_DECIMAL_NO_SCALE)
     size_order: str = option("auto", choice("auto", "little", "big"), "byte order of the sizes in a row")
     varchar_prefix: str | int = option("auto", choice("auto", 1, 2), "how many bytes the length of a VARCHAR takes")
-    max_record: int = shared(_MAX_RECORD)
     max_open_bytes: int = option(256 << 20, integer(1), "bytes of open transactions in memory; more go to a file")
     empty_transactions: bool = option(False, FLAG, "count transactions without changes")
     duplicate_begin: str = option("raise", choice("raise", "replace"), "what happens if a transaction begins twice")
@@ -167,17 +164,14 @@ def _parse_user_ids(value: Any) -> Mapping[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions(CheckedOptions):
+class WriteOptions(StreamOptions):
     """How a stream is written (spec/gbase-cdc.md 3.2, 3.3). Raises ConfigError.
 
     The order of ``labels`` is that of the tables' TABSCHEM records.
     """
 
-    labels: Mapping[int | str, str] = shared(_LABELS)
     tables: Mapping[str, str] = option({}, TEXT_OBJECT, "columns as TABSCHEM spells them, by owner.table or table")
     catalog: CatalogOption = shared(CATALOG)
-    charset: str = shared(_CHARSET)
-    decimal_no_scale: str = shared(_DECIMAL_NO_SCALE)
     size_order: str = option("little", choice("little", "big"), "byte order of the sizes in a row")
     varchar_prefix: int | str = option(2, choice(1, 2), "how many bytes the length of a VARCHAR takes")
     complete: Complete | None = option(None, FUNCTION, "function of schema, table and key that gives the whole row")
@@ -185,4 +179,3 @@ class WriteOptions(CheckedOptions):
         {}, Kind(_parse_user_ids, "an object of numbers"), "operating system ids of users, by their names"
     )
     first_sequence: int = option(1 << 32 | 0x18, integer(1, (1 << 63) - 1), "sequence of the first record")
-    max_record: int = shared(_MAX_RECORD)

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from eventlog.changes.catalog_file import CATALOG, CatalogOption
 from eventlog.changes.format import Format, Report
-from eventlog.core.options import STRING, CheckedOptions, Option, integer, option, parse_all_options, shared
+from eventlog.core.options import STRING, CheckedOptions, integer, option, parse_all_options, shared
 from eventlog.errors import ConfigError, FormatError, with_location
 from eventlog.files import tabular
 from eventlog.files.atomic import directory_of, whole_path
@@ -185,37 +185,34 @@ def _write_rows(
 
 # --- the format -------------------------------------------------------------------------------------------------------
 
-_ATTRS: Final = Option(None, STRING, "file of DISPATCH_ATTRS, if it is not beside the queue")
-_QUEUE_TABLE: Final = Option(database.QUEUE, STRING, "name of the queue's table in a database")
-_ATTRS_TABLE: Final = Option(database.ATTRS, STRING, "name of the table that describes the tables")
-_SCHEMA: Final = Option(None, STRING, "schema of these two tables")
+
+@dataclass(frozen=True, slots=True)
+class PlaceOptions(CheckedOptions):
+    """Where the two tables are, in files and in a database."""
+
+    attrs: str | None = option(None, STRING, "file of DISPATCH_ATTRS, if it is not beside the queue")
+    queue_table: str = option(database.QUEUE, STRING, "name of the queue's table in a database")
+    attrs_table: str = option(database.ATTRS, STRING, "name of the table that describes the tables")
+    schema: str | None = option(None, STRING, "schema of these two tables")
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOptions(CheckedOptions):
+class SourceOptions(PlaceOptions):
     """Options of a source beside those of the reader.
 
     ``catalog`` may be given, since a conversion gives it to both sides: a queue describes its tables itself.
     """
 
-    attrs: str | None = shared(_ATTRS)
     dispatch_attrs: Mapping[Any, Sequence[Mapping[str, Any]]] = shared(DISPATCH_ATTRS)
-    queue_table: str = shared(_QUEUE_TABLE)
-    attrs_table: str = shared(_ATTRS_TABLE)
-    schema: str | None = shared(_SCHEMA)
     batch_rows: int = option(10_000, integer(1), "rows that are read from a database at once")
     catalog: CatalogOption = shared(CATALOG)
 
 
 @dataclass(frozen=True, slots=True)
-class TargetOptions(CheckedOptions):
+class TargetOptions(PlaceOptions):
     """Options of a target beside those of the writer. The tables of a database are made if they are not there."""
 
     files: str = option("csv", STRING, "form of the files in a directory: csv, jsonl or parquet")
-    attrs: str | None = shared(_ATTRS)
-    queue_table: str = shared(_QUEUE_TABLE)
-    attrs_table: str = shared(_ATTRS_TABLE)
-    schema: str | None = shared(_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)

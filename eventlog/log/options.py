@@ -16,7 +16,6 @@ from eventlog.core.options import (
     TEXTS,
     CheckedOptions,
     Kind,
-    Option,
     choice,
     integer,
     object_of,
@@ -54,41 +53,44 @@ def _parse_status(value: Any) -> str:
 
 _STYLE: Final = choice(*STYLES)
 _STYLES: Final = object_of(_STYLE, f"an object of {_STYLE.legal}")
-_SCHEMA_NAME: Final = Option(None, STRING, "schema of the live log and its classes")
-_COLUMN_MAP: Final = Option(None, TEXT_OBJECT, "real names of the ten standard columns")
-_FILE_FORMAT: Final = Option(None, choice(*FILE_FORMATS), "form of the file, if its name does not say it")
 
 
 @dataclass(frozen=True, slots=True)
-class LogReaderOptions(CheckedOptions):
+class LogOptions(CheckedOptions):
+    """Options of reader and writer: where the log is, and what its columns are called."""
+
+    catalog: CatalogOption = shared(CATALOG)
+    schema_name: str | None = option(None, STRING, "schema of the live log and its classes")
+    log_table: str = shared(parameters.LOG_TABLE)
+    layout: str = shared(parameters.LAYOUT)
+    column_map: Mapping[str, str] | None = option(None, TEXT_OBJECT, "real names of the ten standard columns")
+    column_sort: str = shared(parameters.COLUMN_SORT)
+    time_zone: str = shared(parameters.TIME_ZONE)
+    file_format: str | None = option(None, choice(*FILE_FORMATS), "form of the file, if its name does not say it")
+
+
+@dataclass(frozen=True, slots=True)
+class LogReaderOptions(LogOptions):
     """Options of the reader.
 
     The tables are those of ``catalog``, else of the database, else everything is text.
     """
 
     schema: str | None = option(None, STRING, "schema of the changes; default: that of the catalogue")
-    catalog: CatalogOption = shared(CATALOG)
     database_url: str | None = option(None, STRING, "URL of the database to read rows back from, for a log in files")
-    schema_name: str | None = shared(_SCHEMA_NAME)
-    log_table: str = shared(parameters.LOG_TABLE)
     tables: Sequence[str] | None = option(None, TEXTS, "parent tables and views that are classes; default: all")
     meta_identifiers: bool = shared(parameters.META_IDENTIFIERS)
-    layout: str = shared(parameters.LAYOUT)
-    column_map: Mapping[str, str] | None = shared(_COLUMN_MAP)
-    column_sort: str = shared(parameters.COLUMN_SORT)
     fold_distance: int = shared(parameters.FOLD_DISTANCE)
     fold_span: int = shared(parameters.FOLD_SPAN)
-    time_zone: str = shared(parameters.TIME_ZONE)
     char_padding: str = shared(parameters.CHAR_PADDING)
     special_times: str = shared(parameters.SPECIAL_TIMES)
     driver_user: str | None = option(None, STRING, "the publisher's database user, whose rows are left out")
     status: str = option(_STATUS, Kind(_parse_status, f"letters of {_STATUS}"), "letters of the rows that are read")
     sort: bool = option(False, FLAG, "the file is not in the order of record_id: sort it in memory")
-    file_format: str | None = shared(_FILE_FORMAT)
 
 
 @dataclass(frozen=True, slots=True)
-class LogWriterOptions(CheckedOptions):
+class LogWriterOptions(LogOptions):
     """Options of the writer (spec/triggers.md 1)."""
 
     style: str = option("field", _STYLE, "what is logged of a change, as the style of a watch")
@@ -96,13 +98,5 @@ class LogWriterOptions(CheckedOptions):
     schema: str | None = option(
         None, STRING, "schema of the log; default: that of the catalogue, else of the first change that has one"
     )
-    catalog: CatalogOption = shared(CATALOG)
     existing_keys: Any = shared(EXISTING_KEYS)
-    time_zone: str = shared(parameters.TIME_ZONE)
     first_record_id: int = option(1, integer(), "record_id of the first row of a file; a live table numbers its rows")
-    schema_name: str | None = shared(_SCHEMA_NAME)
-    log_table: str = shared(parameters.LOG_TABLE)
-    layout: str = shared(parameters.LAYOUT)
-    column_map: Mapping[str, str] | None = shared(_COLUMN_MAP)
-    column_sort: str = shared(parameters.COLUMN_SORT)
-    file_format: str | None = shared(_FILE_FORMAT)

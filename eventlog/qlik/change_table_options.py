@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
 from eventlog.changes.catalog_file import CATALOG, CatalogOption, database_of
-from eventlog.core.options import FLAG, OBJECT, STRING, CheckedOptions, Kind, Option, choice, integer, option, shared
+from eventlog.core.options import FLAG, OBJECT, STRING, CheckedOptions, Kind, choice, integer, option, shared
 from eventlog.errors import ConfigError
 from eventlog.model import full_name
 from eventlog.qlik.change_rows import DEFAULT_HEADERS, check_headers
@@ -41,17 +41,24 @@ def _parse_tables(value: Any) -> Mapping[str, Mapping[str, Any]]:
     return tables
 
 
-_TABLES: Final = Option(
-    {}, Kind(_parse_tables, "an object: <schema>.<table> -> {columns, key}"),
-    "columns and key of a table, by <schema>.<table>; both may be left out",
-)  # fmt: skip
-_SUFFIX: Final = Option("__ct", Kind(_parse_suffix, "a text such as __ct"), "ending of the names of change tables")
-_HEADER_PREFIX: Final = Option("header__", Kind(_parse_prefix, "a text"), "beginning of the names of header columns")
-_MASK_OFFSET: Final = Option(None, integer(0, _WIDEST_OFFSET), "columns before the first one with a bit in masks")
+@dataclass(frozen=True, slots=True)
+class ChangeTableOptions(CheckedOptions):
+    """Options of reader and writer."""
+
+    tables: Mapping[str, Mapping[str, Any]] = option(
+        {}, Kind(_parse_tables, "an object: <schema>.<table> -> {columns, key}"),
+        "columns and key of a table, by <schema>.<table>; both may be left out",
+    )  # fmt: skip
+    catalog: CatalogOption = shared(CATALOG)
+    suffix: str = option("__ct", Kind(_parse_suffix, "a text such as __ct"), "ending of the names of change tables")
+    header_prefix: str = option("header__", Kind(_parse_prefix, "a text"), "beginning of the names of header columns")
+    mask_offset: int | None = option(
+        None, integer(0, _WIDEST_OFFSET), "columns before the first one with a bit in masks"
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOptions(CheckedOptions):
+class ReadOptions(ChangeTableOptions):
     """Options of the reader. Raises ConfigError.
 
     ``tables`` says which tables are read; without it all tables are, values as they are stored, the key from the masks
@@ -59,11 +66,6 @@ class ReadOptions(CheckedOptions):
     """
 
     schema: str | None = option(None, STRING, "schema of all changes, instead of that of each table")
-    tables: Mapping[str, Mapping[str, Any]] = shared(_TABLES)
-    catalog: CatalogOption = shared(CATALOG)
-    suffix: str = shared(_SUFFIX)
-    header_prefix: str = shared(_HEADER_PREFIX)
-    mask_offset: int | None = shared(_MASK_OFFSET)
     byteorder: Literal["little", "big", "auto"] = option(
         "little", choice("little", "big", "auto"), "byte order of masks"
     )
@@ -78,21 +80,16 @@ class ReadOptions(CheckedOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions(CheckedOptions):
+class WriteOptions(ChangeTableOptions):
     """Options of the writer. Raises ConfigError.
 
     A table that neither ``tables`` nor ``catalog`` describes has the columns that its changes show, for which they are
     all kept in a file.
     """
 
-    tables: Mapping[str, Mapping[str, Any]] = shared(_TABLES)
-    catalog: CatalogOption = shared(CATALOG)
-    suffix: str = shared(_SUFFIX)
-    header_prefix: str = shared(_HEADER_PREFIX)
     headers: Sequence[str] = option(
         DEFAULT_HEADERS, Kind(check_headers, f"a list of {', '.join(DEFAULT_HEADERS)}"), "header columns to write"
     )
-    mask_offset: int | None = shared(_MASK_OFFSET)
     before_images: bool = option(True, FLAG, "write before images, as rows B")
     byteorder: Literal["little", "big"] = option("little", choice("little", "big"), "byte order of masks")
     empty_mask: Literal["empty", "null"] = option("empty", choice("empty", "null"), "a binary mask without bits")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from eventlog.changes.catalog_file import CATALOG, CatalogOption, catalog_of
 from eventlog.changes.format import EXISTING_KEYS, Format, Report, keys_of, written
@@ -30,8 +30,8 @@ _HIGHEST_LIMIT: Final = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentReaderOptions(CheckedOptions):
-    """Options of the reader; those of spec/event-log.md 9 say how the documents were written."""
+class DocumentOptions(CheckedOptions):
+    """Options of reader and writer, those of spec/event-log.md 9 under their names there."""
 
     catalog: CatalogOption = shared(CATALOG)
     time_syntax: str = shared(parameters.TIME_SYNTAX)
@@ -40,21 +40,30 @@ class DocumentReaderOptions(CheckedOptions):
     special_times: str = shared(parameters.SPECIAL_TIMES)
     meta_identifiers: bool = shared(parameters.META_IDENTIFIERS)
     referential: str = shared(parameters.REFERENTIAL)
+
+    def values(self) -> ValueOptions:
+        """How values are spelled."""
+        return ValueOptions(self.time_syntax, self.time_zone, self.char_padding, self.special_times)
+
+    def classes(self, values: ValueOptions) -> Catalog | None:
+        """The classes of the catalogue, None without one. Raises ConfigError."""
+        return catalog_of(
+            self.catalog, values=values, meta_identifiers=self.meta_identifiers, referential=self.referential
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentReaderOptions(DocumentOptions):
+    """Options of the reader; the others say how the documents were written."""
+
     limit: int = option(DEFAULT_LIMIT, integer(1, _HIGHEST_LIMIT), "bytes of the largest document")
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentWriterOptions(CheckedOptions):
-    """Options of the writer, those of spec/event-log.md 9 under their names there."""
+class DocumentWriterOptions(DocumentOptions):
+    """Options of the writer."""
 
-    catalog: CatalogOption = shared(CATALOG)
-    time_syntax: str = shared(parameters.TIME_SYNTAX)
-    time_zone: str = shared(parameters.TIME_ZONE)
-    char_padding: str = shared(parameters.CHAR_PADDING)
-    special_times: str = shared(parameters.SPECIAL_TIMES)
     insert_query_back: str = shared(parameters.INSERT_QUERY_BACK)
-    meta_identifiers: bool = shared(parameters.META_IDENTIFIERS)
-    referential: str = shared(parameters.REFERENTIAL)
     batch_size: int = shared(parameters.BATCH_SIZE)
     product_name: str = shared(parameters.PRODUCT_NAME, kind=STRING)
     product_version: str = shared(parameters.PRODUCT_VERSION, kind=STRING)
@@ -69,8 +78,8 @@ def read(source: str, options: DocumentReaderOptions, report: Report) -> Iterato
     A file is one document, or one document a line. What cannot be read is passed over; elements that are no changes
     are counted as ``other_elements``.
     """
-    values = _values(options)
-    catalog = _catalog(options, values)
+    values = options.values()
+    catalog = options.classes(values)
     for path in source_files(Path(source), ".xml or .xmll file", (".xml", ".xmll")):
         for place, document in _documents(path, options.limit):
             if isinstance(document, XdsError):
@@ -85,19 +94,6 @@ def read(source: str, options: DocumentReaderOptions, report: Report) -> Iterato
                     report.skip(FormatError(f"{place}: {error}"))
                     continue
                 yield change
-
-
-_Options: TypeAlias = "DocumentReaderOptions | DocumentWriterOptions"
-
-
-def _values(options: _Options) -> ValueOptions:
-    return ValueOptions(options.time_syntax, options.time_zone, options.char_padding, options.special_times)
-
-
-def _catalog(options: _Options, values: ValueOptions) -> Catalog | None:
-    return catalog_of(
-        options.catalog, values=values, meta_identifiers=options.meta_identifiers, referential=options.referential
-    )
 
 
 def _documents(path: Path, limit: int) -> Iterator[tuple[str, Document | XdsError]]:
@@ -139,8 +135,8 @@ def _document(data: bytes, limit: int, path: Path, number: int | None) -> Docume
 
 def write(changes: Iterable[Change], target: str, options: DocumentWriterOptions, report: Report) -> None:
     """Changes as documents of up to ``batch_size`` events: lines of a file, or files of a directory; whole or not."""
-    values = _values(options)
-    catalog = _catalog(options, values)
+    values = options.values()
+    catalog = options.classes(values)
     writing = EventWriting(
         values,
         options.insert_query_back,

@@ -28,7 +28,7 @@ def usr(op: ChangeOp, **fields: Any) -> Change:
 
 def rows(change: Change, style: str = "field", **options: Any) -> list[tuple[Any, ...]]:
     """Type, key, column, old, new of the rows, the last three only where they are."""
-    found = change_to_rows(change, CATALOG, LogWriterOptions(style, **options), NOW)
+    found = change_to_rows(change, CATALOG, LogWriterOptions(style=style, **options), NOW)
     for row in found:
         assert (row.status, row.event_time, row.table_name) == ("N", "2024-05-10 12:00:00", change.table)
     short = [(row.event_type, row.table_key, row.column_name, row.old_value, row.new_value) for row in found]
