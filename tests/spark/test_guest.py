@@ -30,7 +30,7 @@ def settings_of(spark: SparkSession) -> dict[str, str]:
 def test_no_function_that_takes_a_session_changes_a_setting_of_it_or_the_job_group_of_the_thread(
     log: sa.Engine, spark: SparkSession, tmp_path: Path
 ) -> None:
-    log_rows(log, random_rows(300, seed=98))
+    log_rows(log, random_rows(100, seed=98))
     config, tables, messages = config_of(log), tmp_path / "tables", str(tmp_path / "messages")
     url_file, converted = tmp_path / "url", str(tmp_path / "converted")
     url_file.write_text(url_of(log))
@@ -46,10 +46,10 @@ def test_no_function_that_takes_a_session_changes_a_setting_of_it_or_the_job_gro
         ("backlog.run", lambda: convert(config, tables, format="qlik-change-table", mark=True)),
         ("captures", lambda: captures("qlik-change-table", str(tables), {})),
         ("convert", lambda: convert_captures("qlik-change-table", "jsonl", str(tables), converted, spark=spark)),
-        ("change_frame", lambda: change_frame.read_changes(spark, "jsonl", converted).collect()),
+        ("change_frame.read_changes", lambda: change_frame.read_changes(spark, "jsonl", converted).collect()),
         ("change_tables.read_changes", lambda: change_tables.read_changes(spark, str(tables)).collect()),
         ("live_view", lambda: change_tables.live_view(users().select("idu").limit(0), users(), key=["idu"]).collect()),
-        ("write_messages", lambda: write_messages(change_tables.read_changes(spark, str(tables)), messages)),
+        ("write_messages", lambda: write_messages(change_frame.read_changes(spark, "jsonl", converted), messages)),
         ("read_messages", lambda: read_messages(spark, messages).collect()),
     ]
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "777")

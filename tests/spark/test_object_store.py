@@ -109,17 +109,28 @@ def test_a_job_of_which_only_a_part_was_written_is_begun_anew_and_a_finished_one
     assert store.keys("halved") == {SUCCESS, "_manifest.json", "_ids/part-000001-job2.parquet"}
 
 
-def test_a_bucket_that_is_not_there_and_a_store_that_does_not_answer_are_said_before_spark_starts(
-    log: sa.Engine, store: Store
+def test_without_boto3_one_object_stands_for_the_folder_and_the_directory_is_resumed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    missing = store.uri("out").replace(BUCKET, "nowhere")
-    with pytest.raises(ConfigError, match=r"there is no bucket nowhere; make it first"):
-        convert(config_of(log), missing)  # type: ignore[arg-type]
-    silent = store.uri("out").replace(store.address, "127.0.0.1:1")
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    directory = Directory(store.uri("bare"))
+    begin(directory, CLAIM, (), "job1")
+    finish(directory, CLAIM, {"job": "job1"}, {})
+    assert store.keys("bare") == {SUCCESS, "_manifest.json", ""}
+    assert resume(Directory(store.uri("bare")), CLAIM) is not None
+
+
+def test_a_bucket_that_is_not_there_is_said_before_spark_starts(log: sa.Engine, store: Store) -> None:
+    with pytest.raises(ConfigError, match="there is no bucket nowhere; make it first"):
+        convert(config_of(log), store.uri("out").replace(BUCKET, "nowhere"))  # type: ignore[arg-type]
+
+
+@pytest.mark.soak
+def test_a_store_that_does_not_answer_is_said_without_its_keys(log: sa.Engine, store: Store) -> None:
     with pytest.raises(
-        ConfigError, match=r"landing/out\?.* cannot be reached: .*look at its name and your rights"
+        ConfigError, match=r"landing/out.* cannot be reached: .*look at its name and your rights"
     ) as said:
-        convert(config_of(log), silent)  # type: ignore[arg-type]
+        convert(config_of(log), store.uri("out").replace(store.address, "127.0.0.1:1"))  # type: ignore[arg-type]
     assert "cret" not in str(said.value)
 
 
