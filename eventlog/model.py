@@ -72,19 +72,27 @@ QUEUE_FIELDS: Final = (
 
 _queue_row = itemgetter(*map(LogRow._fields.index, QUEUE_FIELDS))
 
-Origin: TypeAlias = tuple[str | None, str | None]
-"""When and by whom a row was written: event_time and perpetrator. Most formats tell no more of an event's first row."""
-
-origin_of: Final = itemgetter(*map(LogRow._fields.index, ("event_time", "perpetrator")))
-"""The origin of a whole row."""
+TIMED_FIELDS: Final = (*QUEUE_FIELDS, "event_time")
+"""What is read of a row for a format that tells when and by whom it was changed."""
 
 
-def origins_of(rows: Iterable[LogRow]) -> dict[int, Origin]:
-    """The origins of whole rows by their record_ids."""
-    return {row.record_id: origin_of(row) for row in rows}
+class Origins(NamedTuple):
+    """When and by whom rows were written: event_time and perpetrator by record_id.
+
+    Texts alone, since millions pass through: an object a row that is kept costs more than to read it.
+    """
+
+    event_times: dict[int, str | None]
+    users: dict[int, str | None]
 
 
-def queue_rows(rows: Iterable[tuple[Any, ...]]) -> Iterable[QueueRow]:
+def origins_of(rows: Iterable[LogRow]) -> Origins:
+    """The origins of whole rows."""
+    rows = list(rows)
+    return Origins({row.record_id: row.event_time for row in rows}, {row.record_id: row.perpetrator for row in rows})
+
+
+def queue_rows(rows: Iterable[LogRow]) -> Iterable[QueueRow]:
     """What is looked at of whole rows."""
     return map(_queue_row, rows)
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -28,9 +28,9 @@ from eventlog.core.catalog import Catalog
 from eventlog.core.events import Outgoing, association_of, public_event
 from eventlog.core.values import ValueOptions
 from eventlog.errors import BadValue, FormatError
-from eventlog.model import Origin
-from eventlog.publisher.flight import Flight
-from eventlog.publisher.formats import OutputFormat, first_origin, time_reader
+from eventlog.model import Origins
+from eventlog.publisher.flight import NO_ORIGINS, Flight
+from eventlog.publisher.formats import OutputFormat, of_first_row, time_reader
 from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.publisher.whole_rows import CurrentRows
 from eventlog.sql.log_table import LogTable
@@ -90,17 +90,16 @@ class CloudEvents(OutputFormat):
 
     def preview(self, catalog: Catalog, events: Sequence[Outgoing], current_rows: CurrentRows) -> str:
         """The events as lines, without what only their rows tell."""
-        return "".join(f"{event.text()}\n" for event in self.events(catalog, events, {}))
+        return "".join(f"{event.text()}\n" for event in self.events(catalog, events, NO_ORIGINS))
 
-    def events(self, catalog: Catalog, events: Sequence[Outgoing], origins: Mapping[int, Origin]) -> list[CloudEvent]:
+    def events(self, catalog: Catalog, events: Sequence[Outgoing], origins: Origins) -> list[CloudEvent]:
         """Events as CloudEvents."""
         if self._of_catalog is None or self._of_catalog[0] is not catalog:
             self._of_catalog = catalog, data_writer(catalog, self._values), outgoing_reader(catalog, self._values)
         _, write_data, read = self._of_catalog
         written = []
         for event in events:
-            origin = first_origin(event, origins)
-            event_time, user = origin or (None, None)
+            event_time, user = of_first_row(event, origins.event_times), of_first_row(event, origins.users)
             try:
                 data = write_data(event, user)
                 if data is None:
@@ -124,7 +123,7 @@ class CloudEvents(OutputFormat):
             return None
         known, time = self._latest
         if event_time != known:
-            moment = self._read_time((event_time, None))
+            moment = self._read_time(event_time)
             time = None if moment is None else utc_text(moment)
             self._latest = event_time, time
         return time

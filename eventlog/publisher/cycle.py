@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from eventlog.core.checks import BadRow, Remark, check_rows
 from eventlog.core.events import Decided, Decision, Fates, Outgoing, apply_precedence, build_event, ids_of, with_current
 from eventlog.core.fold import Group
 from eventlog.errors import ReceiverAway
-from eventlog.model import Answer, LogRow, Origin, Status, origins_of, queue_rows
+from eventlog.model import Answer, LogRow, Origins, Status, origins_of, queue_rows
 from eventlog.publisher.context import Context, PublisherOptions
 from eventlog.publisher.delivery import Delivered, FlightResult, Parking, deliver
 from eventlog.publisher.flight import Envelope, Flight, encode, numbered, pack
@@ -211,10 +211,9 @@ def _fly(
     state.flights[flight.number] = flight
     before_flight()
     event_times: dict[str, str | None] = {}
-    if flight.origins and context.observer is not SILENT:
+    if times := flight.origins.event_times if context.observer is not SILENT else None:
         firsts = [envelope.events[0] for envelope in flight.envelopes]
-        origins = flight.origins
-        event_times = {event.sent_id: origins[event.ids[0]][0] for event in firsts if event.ids[0] in origins}
+        event_times = {event.sent_id: times[event.ids[0]] for event in firsts if event.ids[0] in times}
     context.observer.flight_begins(flight.number, event_times)
     begun = time.monotonic()
     line = InflightLine(context, flight, sink, state.parking)
@@ -286,7 +285,7 @@ def _marks_without_group(context: Context, bad: Sequence[BadRow], loopback: Sequ
 def _prepare(
     context: Context,
     groups: Sequence[Group],
-    origins: Mapping[int, Origin],
+    origins: Origins,
     marks: Marks,
     before_bad: Callable[[], None],
     newest: str,
@@ -311,7 +310,7 @@ def _prepare(
         first, size = context.output.first(number, newest), context.options.batch_size
         # Without fates every row of a new event contributes, its first one too, after which the event is named.
         flight = pack(number, events, size, first, origins, is_plain=not special)
-        if context.observer.wants_event_times and not origins:
+        if context.observer.wants_event_times and not origins.event_times:
             # Not of every row: nothing but how late events are answered needs event_time.
             firsts = sorted(envelope.events[0].ids[0] for envelope in flight.envelopes)
             rows = context.dialect.read_rows(context.connection, context.log, to_ranges(firsts))

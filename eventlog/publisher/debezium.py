@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
@@ -15,9 +15,9 @@ from eventlog.debezium.format import line_of
 from eventlog.debezium.options import WriteOptions
 from eventlog.debezium.writer import EnvelopeWriter, Record
 from eventlog.errors import FormatError, RowError
-from eventlog.model import Level, Origin, Row, Verdict
-from eventlog.publisher.flight import Flight
-from eventlog.publisher.formats import OutputFormat, first_origin, time_reader
+from eventlog.model import Level, Origins, Row, Verdict
+from eventlog.publisher.flight import NO_ORIGINS, Flight
+from eventlog.publisher.formats import OutputFormat, of_first_row, time_reader
 from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.publisher.whole_rows import CurrentRows, row_attributes
 
@@ -67,7 +67,7 @@ class DebeziumEvents(OutputFormat):
 
     def preview(self, catalog: Catalog, events: Sequence[Outgoing], current_rows: CurrentRows) -> str:
         lines = []
-        for one in self._written(catalog, events, {}, current_rows):
+        for one in self._written(catalog, events, NO_ORIGINS, current_rows):
             if isinstance(one, Verdict):
                 lines.append(f"# {one.message}\n")
             else:
@@ -75,14 +75,15 @@ class DebeziumEvents(OutputFormat):
         return "".join(lines)
 
     def _written(
-        self, catalog: Catalog, events: Sequence[Outgoing], origins: Mapping[int, Origin], current_rows: CurrentRows
+        self, catalog: Catalog, events: Sequence[Outgoing], origins: Origins, current_rows: CurrentRows
     ) -> list[list[Record] | Verdict]:
         records = self._records
         if records is None or records.catalog is not catalog:
             writer = EnvelopeWriter(self._options, catalog, self._utc_now)
             records = self._records = EventRecords(writer, catalog, self._values)
+        time_of, times = records.time_of, origins.event_times
         return [
-            records.write(event, records.time_of(first_origin(event, origins)), current_rows.get(event.object_id))
+            records.write(event, time_of(of_first_row(event, times)), current_rows.get(event.object_id))
             if event.object_id is not None
             else []
             for event in events

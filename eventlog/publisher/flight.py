@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from eventlog.core.catalog import ObjectId
 from eventlog.core.events import CurrentRow, Outgoing
 from eventlog.errors import DatabaseError
-from eventlog.model import Origin
+from eventlog.model import Origins
 from eventlog.sql.windows import to_ranges
 
 _new: Final = tuple.__new__  # a NamedTuple from its fields; _replace takes four times as long
@@ -25,6 +25,9 @@ FORM: Final = 2
 
 KIND: Final = "publisher"
 """Whose line it is: the publisher's own."""
+
+
+NO_ORIGINS: Final = Origins({}, {})
 
 
 class Envelope(NamedTuple):
@@ -38,14 +41,14 @@ class Flight(NamedTuple):
     """The envelopes of one in-flight line. ``first`` is the number of its first event, for formats that number them.
 
     ``is_plain``: each event is named after its first row, lost none to precedence, and is sent for the first time.
-    ``origins``: of rows by record_id, for formats that need them; not in the line.
+    ``origins``: of its rows, for formats that need them; not in the line.
     ``current_rows``: likewise the rows of objects as they are now.
     """
 
     number: int
     envelopes: Sequence[Envelope]
     first: str = ""
-    origins: Mapping[int, Origin] = MappingProxyType({})
+    origins: Origins = NO_ORIGINS
     current_rows: Mapping[ObjectId, CurrentRow] = MappingProxyType({})
     is_plain: bool = False
 
@@ -59,7 +62,7 @@ def pack(
     events: Sequence[Outgoing],
     batch_size: int,
     first: str = "",
-    origins: Mapping[int, Origin] | None = None,
+    origins: Origins = NO_ORIGINS,
     *,
     is_plain: bool = False,
 ) -> Flight:
@@ -70,7 +73,7 @@ def pack(
         Envelope(index, events[start : start + batch_size])
         for index, start in enumerate(range(0, len(events), batch_size), 1)
     ]
-    return Flight(number, envelopes, first, origins or MappingProxyType({}), is_plain=is_plain)
+    return Flight(number, envelopes, first, origins, is_plain=is_plain)
 
 
 def numbered(flight: Flight, first: str) -> Flight:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal, Protocol
+from typing import Literal, Protocol
 
 from eventlog.core.catalog import Catalog
 from eventlog.core.events import Outgoing, association_of, public_event, sent_ids
 from eventlog.core.typed import moment_reader
 from eventlog.errors import BadValue
-from eventlog.model import Event, Origin
+from eventlog.model import Event
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.publisher.whole_rows import CurrentRows
@@ -56,24 +56,22 @@ class OutputFormat(Protocol):
         return None  # noqa: RET501 - an empty body would be abstract
 
 
-def first_origin(event: Outgoing, origins: Mapping[int, Origin]) -> Origin | None:
-    """The origin of an event's first row; of one that is built again of the first that is still N."""
-    origin = origins.get(event.ids[0])
-    return origin or next((origins[record_id] for record_id in event.ids if record_id in origins), None)
+def of_first_row(event: Outgoing, texts: Mapping[int, str | None]) -> str | None:
+    """The text of an event's first row; of one that is built again of the first that is still N."""
+    first = event.ids[0]
+    if first in texts:
+        return texts[first]
+    return next((texts[record_id] for record_id in event.ids if record_id in texts), None)
 
 
-_UNKNOWN: Final[Origin] = None, None
-
-
-def time_reader(time_zone: str) -> Callable[[Origin | None], datetime | None]:
+def time_reader(time_zone: str) -> Callable[[str | None], datetime | None]:
     """A function that reads when an event happened: at the time of its first row, None if that is not known.
 
     ``time_zone``: that of event_time, as of the option.
     """
     read = moment_reader(time_zone)
 
-    def time_of(origin: Origin | None) -> datetime | None:
-        event_time, _ = origin or _UNKNOWN
+    def time_of(event_time: str | None) -> datetime | None:
         if event_time is None:
             return None
         try:

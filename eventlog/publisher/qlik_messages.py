@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from typing import Final
@@ -13,9 +13,9 @@ from eventlog.core.catalog import Catalog, ObjectClass, row_of
 from eventlog.core.events import Outgoing, public_event, sent_ids
 from eventlog.core.values import ValueOptions
 from eventlog.errors import FormatError, ReceiverAway, RowError
-from eventlog.model import Level, Origin, Verdict
-from eventlog.publisher.flight import Flight, placed
-from eventlog.publisher.formats import OutputFormat, first_origin, time_reader
+from eventlog.model import Level, Origins, Verdict
+from eventlog.publisher.flight import NO_ORIGINS, Flight, placed
+from eventlog.publisher.formats import OutputFormat, of_first_row, time_reader
 from eventlog.publisher.sinks import Document, KafkaRecord
 from eventlog.publisher.whole_rows import CurrentRows
 from eventlog.qlik.columns import QlikColumn, columns_of
@@ -70,7 +70,7 @@ class QlikMessages(OutputFormat):
 
         lines = []
         first = first_sequence(0, "", self._utc_now())
-        for records in self._records(catalog, first, placed(events, count(1)), {}):
+        for records in self._records(catalog, first, placed(events, count(1)), NO_ORIGINS):
             if isinstance(records, Verdict):
                 lines.append(json.dumps({"error": records.message}, ensure_ascii=False) + "\n")
             else:
@@ -78,16 +78,17 @@ class QlikMessages(OutputFormat):
         return "".join(lines)
 
     def _records(
-        self, catalog: Catalog, first: str, events: Sequence[Outgoing], origins: Mapping[int, Origin]
+        self, catalog: Catalog, first: str, events: Sequence[Outgoing], origins: Origins
     ) -> list[tuple[KafkaRecord, ...] | Verdict]:
         """The records of each event, or the verdict, error, of one that the format cannot hold."""
         if self._messages is None or catalog is not self._messages.catalog:
             self._messages = EventMessages(self._writer, catalog, self._values)
         write, time_of, sequence_of = self._messages.write, self._messages.time_of, sequences(first)
+        event_times = origins.event_times
         records: list[tuple[KafkaRecord, ...] | Verdict] = []
         for event in events:
             try:
-                written = write(event, time_of(first_origin(event, origins)), sequence_of(event.place))
+                written = write(event, time_of(of_first_row(event, event_times)), sequence_of(event.place))
             except RegistryError as error:
                 raise ReceiverAway(str(error)) from error
             except (FormatError, RowError) as error:

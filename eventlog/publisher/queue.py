@@ -12,23 +12,27 @@ With ``handle_future_events`` the order is that of event_time, and only rows tha
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from operator import itemgetter
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow, Remark, check_rows
 from eventlog.core.events import Outgoing, asks_for_values, build_event, decide, ids_of
 from eventlog.core.fold import Group, RowFolder
-from eventlog.model import QUEUE_FIELDS, LogRow, Origin, QueueRow, origin_of, queue_rows
+from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, LogRow, Origins, QueueRow, queue_rows
 from eventlog.publisher.context import Context
+from eventlog.publisher.flight import NO_ORIGINS
 from eventlog.sql.rows import tail
 from eventlog.sql.windows import DueWindow, Window
 
-_record_id: Final = itemgetter(LogRow._fields.index("record_id"))
+_record_id, _perpetrator, _event_time = (
+    itemgetter(TIMED_FIELDS.index(field)) for field in ("record_id", "perpetrator", "event_time")
+)
+_queue_row: Final[Callable[[tuple[Any, ...]], QueueRow]] = itemgetter(slice(len(QUEUE_FIELDS)))
+_timed: Final = itemgetter(*map(LogRow._fields.index, TIMED_FIELDS))
 
 Writers = frozenset[str] | None
 """Transactions of others that had written the log and were open; None = not known, and nobody may go on."""
@@ -72,14 +76,14 @@ UNLIMITED_WINDOW = 10_000
 
 class WindowResult(NamedTuple):
     """What one window gives. ``next_first`` is the record_id that the next window of the scan begins at, None at its
-    end. ``origins``: of what was read, by record_id, for a format that needs them. ``remarks`` on rows of the groups.
+    end. ``origins``: of what was read, for a format that needs them. ``remarks`` on rows of the groups.
     """
 
     groups: list[Group]
     bad: list[BadRow]
     loopback: list[int]
     next_first: int | None
-    origins: Mapping[int, Origin] = MappingProxyType({})
+    origins: Origins = NO_ORIGINS
     remarks: Sequence[Remark] = ()
 
 
@@ -96,14 +100,21 @@ class WindowReader:
         self._in_flight, self._parked = in_flight, parked
         self._bad: list[BadRow] = []
         self._loopback: list[int] = []
-        self._origins: dict[int, Origin] = {}
+        self._origins = Origins({}, {})
         self._remarks: list[Remark] = []
 
-    def kept(self, chunk: Sequence[tuple[Any, ...]]) -> list[QueueRow]:
+    def kept(self, chunk: list[LogRow]) -> list[QueueRow]:
         """What is looked at of whole rows, whose origins are kept if the format asks for them."""
         if self.context.output.needs_origins:
-            self._origins.update(zip(map(_record_id, chunk), map(origin_of, chunk), strict=True))
+            return self.timed(list(map(_timed, chunk)))
         return list(queue_rows(chunk))
+
+    def timed(self, chunk: list[tuple[Any, ...]]) -> list[QueueRow]:
+        """What is looked at of rows with ``TIMED_FIELDS``, whose origins are kept."""
+        ids = list(map(_record_id, chunk))
+        self._origins.event_times.update(zip(ids, map(_event_time, chunk), strict=True))
+        self._origins.users.update(zip(ids, map(_perpetrator, chunk), strict=True))
+        return list(map(_queue_row, chunk))
 
     def add(self, chunk: list[QueueRow]) -> None:
         """Check the next rows."""
@@ -142,9 +153,9 @@ def take_window(
     window = Window(first, last, limit, leave_user=options.driver_user if options.leave_loopback else None)
     reader = WindowReader(context, in_flight, parked)
     needs_origins = context.output.needs_origins
-    fields = LogRow._fields if needs_origins else QUEUE_FIELDS
+    fields = TIMED_FIELDS if needs_origins else QUEUE_FIELDS
     pieces: Iterable[list[Any]] = context.dialect.read_fields(context.connection, context.log, window, fields)
-    taken = _take(window, [map(reader.kept, pieces) if needs_origins else pieces], reader)
+    taken = _take(window, [map(reader.timed, pieces) if needs_origins else pieces], reader)
     if taken is None:
         # Seldom: begun anew by a cursor, since what another statement reads is not of the same snapshot.
         whole = replace(window, limit=None)

@@ -15,7 +15,7 @@ from eventlog.core.options import parse_options, same_fields
 from eventlog.debezium.format import line_of
 from eventlog.debezium.options import WriteOptions
 from eventlog.debezium.writer import EnvelopeWriter
-from eventlog.model import LogRow, Verdict, origin_of
+from eventlog.model import LogRow, Verdict
 from eventlog.publisher.debezium import EventRecords
 from eventlog.publisher.open import value_options
 from eventlog.publisher.whole_rows import CurrentRows, read_whole_rows
@@ -52,7 +52,7 @@ def renderer(job: Job) -> Render:
         for place, event in zip(places, events, strict=True):
             if event.operation is None or event.object_id is None:
                 continue
-            time = records.time_of(origin_of(log_rows[event.ids[0]]))
+            time = records.time_of(log_rows[event.ids[0]].event_time)
             written = records.write(event, time, current_rows.get(event.object_id))
             if isinstance(written, Verdict):
                 refuse(event, written.message, counts, bad)

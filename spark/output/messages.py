@@ -14,7 +14,7 @@ from eventlog.config.load import Config
 from eventlog.core.events import Decided, Outgoing, QueryBack, build_event
 from eventlog.core.options import parse_options, same_fields
 from eventlog.errors import ConfigError, FormatError, RowError
-from eventlog.model import LogRow, origin_of
+from eventlog.model import LogRow
 from eventlog.publisher.open import value_options
 from eventlog.publisher.qlik_messages import EventMessages, full_name
 from eventlog.qlik.message_format import line_of
@@ -103,7 +103,7 @@ def _line_writer(job: Job) -> Callable[[Outgoing, LogRow, int], tuple[Line, byte
     def write(event: Outgoing, row: LogRow, place: int) -> tuple[Line, bytes | None]:
         assert event.object_id is not None
         object_class, _ = event.object_id
-        writer.state, name, time = _HOLE, names[object_class], messages.time_of(origin_of(row))
+        writer.state, name, time = _HOLE, names[object_class], messages.time_of(row.event_time)
         *described, message = messages.write(event, time)
         for description in described:
             descriptions[name] = line_of(*description)

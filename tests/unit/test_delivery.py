@@ -445,4 +445,4 @@ def test_a_flight_that_stays_keeps_no_rows_of_the_log(new_world: NewWorld) -> No
     with fake.numbering_flights():
         run_cycle(context, state, Receiver(judge(e2="retry")), lambda: False)
     ((_, flight),) = state.flights.items()
-    assert ([event.event_id for event in flight.events()], dict(flight.origins)) == (["2"], {})
+    assert ([event.event_id for event in flight.events()], flight.origins.event_times) == (["2"], {})
