@@ -213,6 +213,7 @@ def check_java() -> None:
 
 
 _OWN_ERROR: Final = re.compile(r"^(?:\w+: )?eventlog\.errors\.\w+: (.+)$", re.MULTILINE)
+_LOST_TASK: Final = re.compile(r"most recent failure: Lost task .*?\(TID \d+\) \(.*?\): (.+)$", re.MULTILINE)
 _PYTHON_ERROR: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", re.MULTILINE)
 
 
@@ -230,7 +231,8 @@ def _reason(text: str) -> str:
     if ours is not None:
         return ours[1].strip()
     raised = [line for line in _PYTHON_ERROR.findall(text) if "PythonException" not in line]
-    return raised[-1].strip() if raised else _first_line(text)
+    lost = _LOST_TASK.search(text)
+    return raised[-1].strip() if raised else lost[1].strip() if lost else _first_line(text)
 
 
 def _first_line(text: str) -> str:

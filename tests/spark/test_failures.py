@@ -82,6 +82,20 @@ def test_an_error_of_ours_in_a_worker_is_what_is_said() -> None:
     assert str(failed.value) == "the Spark job failed: rows 1 to 5 cannot be read: gone; try again"
 
 
+def test_what_lost_the_last_task_is_said_where_no_python_ran() -> None:
+    from pyspark.errors import PySparkException
+
+    lost = (
+        "most recent failure: Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.7 executor 1): java.io.IOException: Cannot run"
+    )
+    text = (
+        f"An error occurred while calling o60.collectToPython.\n: x: Job aborted: Task 0 failed 4 times, {lost}\n\tat x"
+    )
+    with pytest.raises(SparkFailed) as failed, as_spark_failed("try again"):
+        raise PySparkException(text)
+    assert str(failed.value) == "the Spark job failed: java.io.IOException: Cannot run; try again"
+
+
 def test_a_database_that_cannot_be_reached_is_named_before_spark_starts(tmp_path: Path) -> None:
     config = load(None, {"EVENTLOG_DATABASE_URL": "postgresql://nobody:hidden@localhost:1/none"})
     with pytest.raises(DatabaseError, match="cannot connect to database 'none' at localhost:1") as failed:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import re
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +25,7 @@ from spark import cluster
 from spark.cluster import counting_cores, preflight
 from spark.log_source import Place
 from spark.output.directory import Directory
-from spark.session import SparkFailed, context_of
+from spark.session import SparkFailed
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {path.name: path for place in sys.path if place.endswith("site-packages") for path in Path(place).iterdir()}
@@ -87,7 +90,7 @@ def test_a_database_that_is_not_reached_is_named_with_the_ways_to_tell_it(
 def python_with(place: Path, sources: Sequence[Path]) -> str:
     """A Python that knows its own library and these packages alone, as executors run it."""
     folder = place / "packages"
-    folder.mkdir()
+    folder.mkdir(parents=True)
     for source in sources:
         (folder / source.name).symlink_to(source)
     bare = Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
@@ -106,30 +109,47 @@ def arrow() -> list[Path]:
     return [path for name, path in PACKAGES.items() if name.startswith(("pyarrow", "numpy"))]
 
 
-@pytest.mark.parametrize(
-    ("packages", "said"),
-    [
-        (list, r"the Spark job failed: .*pyarrow"),
-        (arrow, r"the executor on \S+ cannot take part: No module named 'eventlog'"),
-        (lambda: packages_but("pyspark", "adbc_driver_postgresql"),
-         r"the executor on \S+ cannot take part: .*adbc_driver_postgresql"),
-    ],
-    ids=["none", "Arrow alone", "all but the driver of the database"],
-)  # fmt: skip
-def test_a_package_that_is_missing_is_named_with_what_to_do(
-    spark: SparkSession, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packages: Any, said: str
-) -> None:
-    monkeypatch.setattr(context_of(spark), "pythonExec", python_with(tmp_path, packages()))
-    line = refusal(spark, place, Directory(str(tmp_path / "out")))
-    assert re.search(said, line), line
-    assert "ship the driver's environment with --archives" in line
+# Workers are started as a cluster starts them, not as a job on this machine does.
+_LOOK = """
+import pickle, sys
+from pathlib import Path
+from spark.cluster import preflight
+from spark.output.directory import Directory
+from spark.session import SparkFailed, open_session
+
+place, out, *pythons = sys.argv[1:]
+spark = open_session("local[1]", conf={"spark.python.daemon.module": "pyspark.daemon"})
+for python in pythons:
+    spark.sparkContext.pythonExec = python
+    try:
+        preflight(spark, pickle.loads(Path(place).read_bytes()), Directory(out))
+        print("passed")
+    except SparkFailed as error:
+        print(error)
+"""
 
 
-def test_an_executor_needs_neither_pandas_nor_a_pyspark_of_its_own(
-    spark: SparkSession, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(context_of(spark), "pythonExec", python_with(tmp_path, packages_but("pyspark", "pandas")))
-    preflight(spark, place, Directory(str(tmp_path / "out")))
+@pytest.mark.soak
+def test_a_package_or_python_that_is_missing_is_named_with_what_to_do(place: Place, tmp_path: Path) -> None:
+    expected = {
+        "./env/bin/python": r'Cannot run program "./env/bin/python"',
+        python_with(tmp_path / "none", []): r"the Spark job failed: .*pyarrow",
+        python_with(tmp_path / "arrow", arrow()): r"the executor on \S+ cannot take part: No module named 'eventlog'",
+        python_with(tmp_path / "undriven", packages_but("pyspark", "adbc_driver_postgresql")):
+            r"the executor on \S+ cannot take part: .*adbc_driver_postgresql",
+        # A PySpark of its own an executor does not need, nor pandas.
+        python_with(tmp_path / "all", packages_but("pyspark", "pandas")): "^passed$",
+    }  # fmt: skip
+    (tmp_path / "place").write_bytes(pickle.dumps(place))
+    named = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    done = subprocess.run(
+        [sys.executable, "-c", _LOOK, tmp_path / "place", tmp_path / "out", *expected],
+        env=named, cwd=ROOT, capture_output=True, text=True, timeout=170,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for said, pattern in zip(done.stdout.splitlines(), expected.values(), strict=True):
+        assert re.search(pattern, said), said
+        assert said == "passed" or "ship the driver's environment with --archives" in said
 
 
 # --- cores ------------------------------------------------------------------------------------------------------------
