@@ -22,8 +22,9 @@ from eventlog.cli.status import in_flight_events
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError, DatabaseError, EventlogError
 from eventlog.publisher.held import in_words, read_recorded
-from eventlog.publisher.monitor.look import QUEUE_CAP, look_at_queue
+from eventlog.publisher.monitor.look import look_at_queue
 from eventlog.publisher.monitor.status import shape
+from eventlog.publisher.observer import QUEUE_CAP
 from eventlog.publisher.open import find_log
 from eventlog.sql.doctor import age
 

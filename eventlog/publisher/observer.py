@@ -15,6 +15,9 @@ from typing import Final, NamedTuple
 from eventlog.model import Answer
 from eventlog.publisher.sinks import Document
 
+QUEUE_CAP: Final = 100_000
+"""Rows N that a look counts at most; a longer queue is said to hold so many or more."""
+
 
 class Doing(StrEnum):
     """What a publisher does."""
@@ -119,6 +122,11 @@ class Observer:
         """Seconds until ``looked`` is to be told again, 0 if it is due, None if it never is."""
         return None
 
+    @property
+    def queue_cap(self) -> int:
+        """Rows N that the next look counts at most."""
+        return QUEUE_CAP
+
     def looked(self, looked: Looked) -> None: ...
 
 
@@ -181,6 +189,10 @@ class _Several(Observer):
 
     def look_due(self) -> float | None:
         return min((due for observer in self._observers if (due := observer.look_due()) is not None), default=None)
+
+    @property
+    def queue_cap(self) -> int:
+        return min(observer.queue_cap for observer in self._observers)
 
     def looked(self, looked: Looked) -> None:
         for observer in self._observers:

@@ -83,6 +83,7 @@ def assert_as_published(log: sa.Engine, out: Path) -> None:
     assert statuses(log) == letters
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(400)
 def test_an_executor_that_lacks_the_password_is_told_of_in_one_line_before_anything_begins(
     log: sa.Engine, place: Path, tmp_path: Path

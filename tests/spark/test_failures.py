@@ -159,6 +159,7 @@ def test_cores_are_told_by_the_master(master: str, cores: int) -> None:
     assert cores_of(master) == cores
 
 
+@pytest.mark.soak
 def test_spark_submit_runs_the_program(log: sa.Engine, spark: SparkSession, tmp_path: Path) -> None:
     log_rows(log, random_rows(200, seed=33))
     file = tmp_path / "eventlog.toml"

@@ -135,8 +135,8 @@ def test_a_package_or_python_that_is_missing_is_named_with_what_to_do(place: Pla
         "./env/bin/python": r'Cannot run program "./env/bin/python"',
         python_with(tmp_path / "none", []): r"the Spark job failed: .*pyarrow",
         python_with(tmp_path / "arrow", arrow()): r"the executor on \S+ cannot take part: No module named 'eventlog'",
-        python_with(tmp_path / "undriven", packages_but("pyspark", "adbc_driver_postgresql")):
-            r"the executor on \S+ cannot take part: .*adbc_driver_postgresql",
+        python_with(tmp_path / "undriven", packages_but("pyspark", "psycopg")):
+            r"the executor on \S+ cannot take part: .*psycopg",
         # A PySpark of its own an executor does not need, nor pandas.
         python_with(tmp_path / "all", packages_but("pyspark", "pandas")): "^passed$",
     }  # fmt: skip

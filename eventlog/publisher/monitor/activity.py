@@ -12,13 +12,13 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.monitor.look import event_age
-from eventlog.publisher.observer import Doing, Looked, Observer, WaitFor
+from eventlog.publisher.observer import QUEUE_CAP, Doing, Looked, Observer, WaitFor
 from eventlog.publisher.sinks import Document
 
 HISTORY_SECONDS: Final = 3600
@@ -33,6 +33,10 @@ _TIMES_KEPT: Final = 10_000
 
 _LOOKS_SHARE: Final = 100.0
 """A look that takes long comes seldom: its time, so many times over, passes before the next one."""
+
+
+_FIRST_CAP: Final = 10_000
+"""Rows N that the first look counts at most: it comes before anything is sent."""
 
 
 class State(NamedTuple):
@@ -128,11 +132,10 @@ class Activity(Observer):
     is_ready: bool = False
     reconnects: int = 0
     looked_at: Looked | None = None
-    looked_time: float = 0.0
+    looked_time: float | None = None
     flights_since: Mapping[int, float] = field(default_factory=dict)
     started: float = field(init=False)
     progress_time: float = field(init=False)
-    _started_time: float = field(init=False)
     back_offs: Mapping[str, int] = field(default_factory=lambda: {who.value: 0 for who in WaitFor})
     windows: Histogram = field(default_factory=lambda: Histogram(_SHORT))
     envelopes: Histogram = field(default_factory=lambda: Histogram(_SHORT))
@@ -147,13 +150,12 @@ class Activity(Observer):
     _event_times: dict[str, str | None] = field(default_factory=dict)
     _event_times_due: float = float("-inf")
     _pending: list[str | None] = field(default_factory=list)
-    _answered_times: deque[tuple[str | None, float]] = field(default_factory=lambda: deque(maxlen=_TIMES_KEPT))
 
     def __post_init__(self) -> None:
         now = self.clock()
         self.state = State(Doing.CONNECTING, now)
         self.started = self.wall()
-        self.progress_time = self._started_time = now
+        self.progress_time = now
         self.history = deque(maxlen=max(1, int(HISTORY_SECONDS / self.interval)))
         self._sampled = (now, 0, 0)
 
@@ -234,33 +236,29 @@ class Activity(Observer):
             self._pending.clear()
 
     def _observe_delay(self, event_time: str | None) -> None:
-        """One more time from an event_time until now, by the log's clock as it was, or will be, looked at."""
-        self._answered_times.append((event_time, self.clock()))
-        if self.looked_at is not None:
-            self._observe_delays(self.looked_at.clock, self.looked_time)
-
-    def _observe_delays(self, log_clock: datetime | None, looked_time: float) -> None:
-        for event_time, answered in self._answered_times:
-            if log_clock is not None:
-                age = event_age(event_time, log_clock + timedelta(seconds=answered - looked_time))
-                if age is not None:
-                    self.delays.observe(max(0.0, age))
-        self._answered_times.clear()
+        """One more time from an event_time until now, by the log's clock as it was read last."""
+        looked = self.looked_at
+        if looked is None or looked.clock is None or self.looked_time is None:
+            return
+        age = event_age(event_time, looked.clock + timedelta(seconds=self.clock() - self.looked_time))
+        if age is not None:
+            self.delays.observe(max(0.0, age))
 
     def look_due(self) -> float | None:
-        if self.looked_at is None:
-            # A publisher that is at work looks when an interval has passed: a short run is over before.
-            is_resting = self.state.doing is Doing.RESTING
-            return 0.0 if is_resting else max(0.0, self._started_time + self.interval - self.clock())
+        if self.looked_at is None or self.looked_time is None:
+            return 0.0
         pause = max(self.interval, _LOOKS_SHARE * self.looked_at.seconds)
         return max(0.0, self.looked_time + pause - self.clock())
+
+    @property
+    def queue_cap(self) -> int:
+        # The first look is for flights and the clock: a publisher with a short queue has done it soon.
+        return QUEUE_CAP if self.looked_at is not None else _FIRST_CAP
 
     def looked(self, looked: Looked) -> None:
         now = self.clock()
         self.flights_since = {flight.number: self.flights_since.get(flight.number, now) for flight in looked.flights}
         self.looked_at, self.looked_time = looked, now
-        with self._lock:
-            self._observe_delays(looked.clock, now)
 
     def flight_seconds(self, number: int) -> float:
         """For how long a flight has been seen that is not done."""

@@ -10,15 +10,13 @@ from sqlalchemy import Connection
 
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import State
-from eventlog.publisher.observer import FlightInfo, Looked, ParkedObject
+from eventlog.publisher.observer import QUEUE_CAP, FlightInfo, Looked, ParkedObject
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import facts
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.rows import count_queue
 from eventlog.sql.windows import Window
 
-QUEUE_CAP: Final = 100_000
-"""Rows N that are counted; a longer queue is said to hold so many or more."""
 _TRANSACTIONS: Final = 100
 
 
@@ -35,12 +33,13 @@ def look(context: Context, state: State) -> None:
     begun = time.monotonic()
     conn, dialect, log = context.connection, context.dialect, context.log
     transactions = facts.ask(conn, dialect, "transactions", facts.OpenTransaction, log, limit=_TRANSACTIONS)
-    queue = look_at_queue(conn, dialect, log, context.options.event_time_zone)
+    cap = context.observer.queue_cap
+    queue = look_at_queue(conn, dialect, log, context.options.event_time_zone, cap)
     conn.commit()
     context.observer.looked(
         Looked(
             queue.rows,
-            QUEUE_CAP,
+            cap,
             queue.oldest_seconds,
             max((each.seconds for each in transactions if each.wrote_log and each.seconds is not None), default=None),
             [
@@ -62,8 +61,8 @@ def look(context: Context, state: State) -> None:
 
 
 class QueueSeen(NamedTuple):
-    """What waits in a log. ``rows``: at most ``QUEUE_CAP``; ``oldest_seconds``: age of the first row N by event_time,
-    None without one; ``clock``: the time that event_time is compared with.
+    """What waits in a log. ``rows``: at most the cap of the look; ``oldest_seconds``: age of the first row N by
+    event_time, None without one; ``clock``: the time that event_time is compared with.
     """
 
     rows: int
@@ -71,9 +70,11 @@ class QueueSeen(NamedTuple):
     clock: datetime
 
 
-def look_at_queue(conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str) -> QueueSeen:
-    """What waits in a log, without counting all of it. The clock is read last."""
-    rows = count_queue(conn, log, QUEUE_CAP)
+def look_at_queue(
+    conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str, cap: int = QUEUE_CAP
+) -> QueueSeen:
+    """What waits in a log, without counting more than ``cap`` rows. The clock is read last."""
+    rows = count_queue(conn, log, cap)
     head = dialect.read_window(conn, log, Window(1, None, 1)) if rows else []
     clock = moment(dialect.due_until(conn, log, event_time_zone))
     return QueueSeen(rows, event_age(head[0].event_time, clock) if head else None, clock)

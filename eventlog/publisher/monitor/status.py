@@ -86,7 +86,7 @@ def process_status(activity: Activity, log: str, sink: str, form: str, *, shows_
         queue_cap=None if looked is None else looked.cap,
         oldest_seconds=None if looked is None else looked.oldest_seconds,
         oldest_writer_seconds=None if looked is None else looked.oldest_writer_seconds,
-        looked_seconds_ago=None if activity.looked_at is None else round(now - activity.looked_time, 3),
+        looked_seconds_ago=None if activity.looked_time is None else round(now - activity.looked_time, 3),
         counters={name: getattr(activity.counters, name) for name in _COUNTERS},
         back_offs=dict(activity.back_offs),
         reconnects=activity.reconnects,

@@ -101,6 +101,7 @@ def test_sqlfluff_refuses_what_is_broken() -> None:
     assert linter.parse_string('SELECT "A" FROM FROM "T";\n').violations
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(1200)
 def test_the_plsql_grammar_of_antlr_takes_every_statement(tmp_path: Path) -> None:
     known = accepted("antlr")
