@@ -115,7 +115,7 @@ def _command(name: str, command: click.Command) -> Iterator[str]:
 def _parameters(name: str, command: click.Command) -> Iterator[str]:
     """A table of the options of a command, those of a group of --help beside each other."""
     context = click.Context(command, show_default=True)
-    options = [one for group in grouped_options(command, context).values() for one in group if one.name != "help"]
+    options = [one for group in grouped_options(command, context).values() for one in group if "--help" not in one.opts]
     if options:
         yield from ("| option | what it does |", "|---|---|")
     for option in options:

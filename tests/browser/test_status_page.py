@@ -149,6 +149,7 @@ def test_a_token_is_asked_for_by_a_form(
         field.send_keys("falsch\n")
         wait_until(lambda: browser.current_url.endswith("/login"), "it is refused")
         browser.find_element(By.ID, "token").send_keys("geheim\n")
+        wait_until(lambda: browser.find_elements(By.ID, "words"), "it is taken")
         wait_until(lambda: text(browser, "words").startswith("resting"), "the page is shown")
         assert browser.execute_script("return document.cookie") == ""
 
