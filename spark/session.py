@@ -37,9 +37,8 @@ _FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
 """Java only moves bytes between workers, which does not pay for the second compiler's time."""
 _JAVA_OPTIONS: Final = ("-XX:+UseParallelGC", _FIRST_COMPILER)
 """Of a local job."""
-
-
 _DAEMON: Final = "spark.worker_daemon"
+"""The module that starts its Python workers."""
 
 
 class SparkFailed(EventlogError):

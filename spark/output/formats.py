@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
+import pyarrow as pa
+
 from eventlog.config.load import Config
 from eventlog.core.events import Decided, Outgoing, QueryBack
 from eventlog.errors import ConfigError
@@ -138,3 +140,11 @@ def refuse(event: Outgoing, message: str, counts: Counter[str], bad: list[BadLin
     bad += [(record_id, RECEIVER, message) for record_id in event.contributed]
     counts[event.operation] -= 1
     counts["rows_published"] -= len(event.contributed)
+
+
+def arrow_bytes(batch: pa.RecordBatch) -> bytes:
+    """A batch as bytes of an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return bytes(sink.getvalue())

@@ -32,7 +32,7 @@ from eventlog.qlik.file_tables import file_name
 from eventlog.qlik.sequence import time_prefix
 from eventlog.qlik.stored_values import FileColumn, arrow_type, converter
 from spark.job import Job, Numbered, catalog
-from spark.output.formats import RECEIVER, BadLine, Columns, Render, Rendered
+from spark.output.formats import RECEIVER, BadLine, Columns, Render, Rendered, arrow_bytes
 
 _OPERATIONS: Final = {
     ChangeOp.INSERT: Operation.ADD,
@@ -166,7 +166,9 @@ def renderer(job: Job) -> Render:
             numbers += sum(columns[_NUMBERS])
             prefix = max(prefix, max(columns[_PREFIX]))
             blob["class"].append(name)
-            blob["rows"].append(_stream(columns, schemas[name]))
+            schema = schemas[name]
+            arrays = [pa.array(column, type) for column, type in zip(columns, schema.types, strict=True)]
+            blob["rows"].append(arrow_bytes(pa.RecordBatch.from_arrays(arrays, schema=schema)))
         return Rendered(blob, bad, counts, Numbered(numbers, prefix, frozenset(stored_by_class)))
 
     return render
@@ -288,14 +290,6 @@ def _mask_writer(layout: TableLayout, options: WriteOptions) -> Callable[[frozen
         return masks.table_bytes(mask_layout, mask_layout.bits(columns), options.byteorder) if columns else empty
 
     return lru_cache(maxsize=_MOST_MASKS)(stored)
-
-
-def _stream(columns: Sequence[Any], schema: pa.Schema) -> bytes:
-    arrays = [pa.array(column, type) for column, type in zip(columns, schema.types, strict=True)]
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as stream:
-        stream.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
-    return bytes(sink.getvalue())
 
 
 def _counts_of(done: Sequence[_Done]) -> Counter[str]:

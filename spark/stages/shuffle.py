@@ -23,7 +23,7 @@ from eventlog.errors import EventlogError
 from eventlog.model import ALL, LogRow, log_row
 from spark.job import Numbered
 from spark.output.directory import TEMPORARY, Directory
-from spark.output.formats import BadLine, Columns, Counts
+from spark.output.formats import BadLine, Columns, Counts, arrow_bytes
 
 ROWS: Final = 0
 """Good rows of some objects, for the bucket that is the target."""
@@ -91,21 +91,13 @@ def unpack_numbered(content: bytes) -> tuple[int, Numbered]:
 def pack_columns(columns: Columns) -> bytes:
     """The content of a blob ``EVENTS``."""
     batch = pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in columns.items()})
-    return _stream(batch.schema, [batch])
+    return arrow_bytes(batch)
 
 
 def unpack_columns(content: bytes) -> Columns:
     """The columns of a blob."""
     columns: dict[str, list[Any]] = pa.ipc.open_stream(content).read_all().to_pydict()
     return columns
-
-
-def _stream(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as stream:
-        for batch in batches:
-            stream.write_batch(batch)
-    return bytes(sink.getvalue())
 
 
 class RunDamaged(EventlogError):

@@ -29,12 +29,8 @@ _NOTED_EVENTS: Final = 50_000
 """Events of the envelopes whose answers are kept since they are not success; the newest, if there are more."""
 _TIMES_KEPT: Final = 10_000
 """Times of envelopes between two samples of which the median is taken; the newest, if there are more."""
-
-
 _LOOKS_SHARE: Final = 100.0
 """A look that takes long comes seldom: its time, so many times over, passes before the next one."""
-
-
 _FIRST_CAP: Final = 10_000
 """Rows N that the first look counts at most: it comes before anything is sent."""
 
