@@ -41,7 +41,7 @@ from eventlog.publisher.context import Counters  # noqa: E402
 from eventlog.publisher.monitor.activity import Activity  # noqa: E402
 from eventlog.publisher.monitor.job import JobActivity, JobMetrics  # noqa: E402
 from eventlog.publisher.monitor.look import QUEUE_CAP  # noqa: E402
-from eventlog.publisher.monitor.openmetrics import Labels, PublisherMetrics  # noqa: E402
+from eventlog.publisher.monitor.openmetrics import PublisherMetrics  # noqa: E402
 from eventlog.publisher.observer import Looked  # noqa: E402
 
 _LONG: Final = 80
@@ -127,7 +127,8 @@ def _parameters(name: str, command: click.Command) -> Iterator[str]:
 def _metrics() -> Iterator[str]:
     activity = Activity(Counters(), interval=1.0, patience=1.0)
     activity.looked(Looked(queue_rows=0, cap=QUEUE_CAP, clock=datetime.now(UTC)))
-    yield from _metric_table(PublisherMetrics(activity, Labels("", "")), Labels._fields, "metric")
+    labels = {"log": "", "sink": ""}
+    yield from _metric_table(PublisherMetrics(activity, labels), labels, "metric")
 
 
 def _job_metrics() -> Iterator[str]:

@@ -7,19 +7,20 @@ import json
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from eventlog.config.settings import MonitorSettings
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.monitor.activity import Activity, Histogram
-from eventlog.publisher.monitor.openmetrics import Labels, PublisherMetrics, exposition
-from eventlog.publisher.monitor.server import Address, Monitor, parse_address, serving
+from eventlog.publisher.monitor.openmetrics import PublisherMetrics, exposition
+from eventlog.publisher.monitor.server import Monitor, parse_address, serving
 from eventlog.publisher.monitor.status import answers_data, process_status, shape
 from eventlog.publisher.observer import (
     SILENT,
@@ -63,24 +64,15 @@ def activity(clock: Clock) -> Activity:
     return Activity(Counters(), interval=5, patience=60, clock=clock, wall=clock)
 
 
-def monitor_of(activity: Activity, **changes: Any) -> Monitor:
+LABELS = {"log": "indirect.eventlog", "sink": "files"}
+
+
+def monitor_of(activity: Activity, listen: str = "127.0.0.1:0", questions: Any = None, **settings: Any) -> Monitor:
     def status() -> dict[str, Any]:
         return process_status(activity, "indirect.eventlog", "files", "xds", shows_values=False)
 
-    def nothing(*_: Any) -> dict[str, Any]:
-        return {}
-
-    made = Monitor(
-        Address("127.0.0.1", 0),
-        activity,
-        PublisherMetrics(activity, Labels("indirect.eventlog", "files")),
-        status,
-        nothing,
-        nothing,
-        nothing,
-        nothing,
-    )
-    return replace(made, **changes)
+    metrics = PublisherMetrics(activity, LABELS)
+    return Monitor(listen, activity, metrics, status, questions, MonitorSettings(**settings))
 
 
 @contextmanager
@@ -109,7 +101,7 @@ def asking(monitor: Monitor) -> Iterator[Callable[..., tuple[int, dict[str, str]
 def test_an_address_that_others_can_reach_needs_a_token(activity: Activity) -> None:
     with (
         pytest.raises(ConfigError, match="EVENTLOG_MONITOR_TOKEN"),
-        serving(monitor_of(activity, address=Address("0.0.0.0", 0))),
+        serving(monitor_of(activity, "0.0.0.0:0")),
     ):
         pass
 
@@ -128,8 +120,8 @@ def test_addresses_have_a_host_and_a_port() -> None:
 
 def test_an_address_that_is_taken_is_a_clear_error(activity: Activity) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = Address("127.0.0.1", taken.getsockname()[1])
-        with pytest.raises(ConfigError, match="cannot be listened on"), serving(monitor_of(activity, address=address)):
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ConfigError, match="cannot be listened on"), serving(monitor_of(activity, listen)):
             pass
 
 
@@ -217,7 +209,7 @@ def test_it_is_ready_while_the_connection_stands(activity: Activity) -> None:
 
 
 def scrape(activity: Activity) -> dict[tuple[str, ...], float]:
-    metrics = PublisherMetrics(activity, Labels("indirect.eventlog", "files"))
+    metrics = PublisherMetrics(activity, LABELS)
     families = text_string_to_metric_families(exposition(metrics).decode())
     return {
         (
@@ -370,10 +362,11 @@ def test_history_gives_what_is_newer(activity: Activity, clock: Clock) -> None:
 
 
 def test_what_the_database_refuses_is_told_with_its_code(activity: Activity) -> None:
-    def refuse(*_: Any) -> dict[str, Any]:
-        raise DatabaseError("canceling statement due to statement timeout")
+    class Refusing:
+        def errors(self) -> dict[str, Any]:
+            raise DatabaseError("canceling statement due to statement timeout")
 
-    with asking(monitor_of(activity, errors=refuse)) as ask:
+    with asking(monitor_of(activity, questions=Refusing())) as ask:
         status, _, body = ask("/errors.json")
         assert (status, json.loads(body)["error"]) == (502, "canceling statement due to statement timeout")
 

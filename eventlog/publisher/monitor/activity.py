@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -54,15 +54,16 @@ class Sample(NamedTuple):
     rows_per_second: float
     events_per_second: float
     queue_rows: int | None
-    oldest_seconds: float | None
-    envelope_median: float | None
-    envelope_99: float | None
+    oldest_seconds: float | None = None
+    envelope_median: float | None = None
+    envelope_99: float | None = None
 
 
 class Sent(NamedTuple):
-    """An envelope that was answered. ``at`` in seconds since 1970; ``seconds`` until its answer; ``worst`` of it.
+    """An envelope that was answered. ``at`` in seconds since 1970; ``seconds`` until its answer.
 
-    ``first_id``, ``last_id``: event-ids of its first and its last event.
+    ``first_id``, ``last_id``: event-ids of its first and its last event. ``level``: the worst that was answered, and
+    ``reason`` the receiver's words for it.
     """
 
     at: float
@@ -72,15 +73,8 @@ class Sent(NamedTuple):
     first_id: str
     last_id: str
     seconds: float
-    worst: Verdict
-
-
-class Noted(NamedTuple):
-    """An answer that is not success for every event, with the event-ids of the envelope."""
-
-    sent: Sent
-    event_ids: Sequence[str]
-    answer: Answer
+    level: str
+    reason: str
 
 
 class Histogram:
@@ -111,49 +105,77 @@ _SHORT: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2
 _LONG: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 86400.0)
 
 
-@dataclass(slots=True)
-class Activity(Observer):
-    """The listener of one publisher. ``interval``: seconds between looks that cost a statement.
+class Watched(ABC):
+    """What the monitor watches: a publisher, or a job.
 
-    ``patience``: seconds within which a publisher that makes any progress says so. ``clock`` and ``wall`` are the
-    monotonic clock and the time since 1970.
+    ``interval``: seconds between samples, of which ``history`` is made; ``patience``: seconds within which whoever
+    makes any progress says so. ``clock`` and ``wall`` are the monotonic clock and the time since 1970. ``is_ready``:
+    what is worked on is there.
     """
 
-    counters: Counters
-    interval: float
-    patience: float
-    clock: Callable[[], float] = time.monotonic
-    wall: Callable[[], float] = time.time
-    state: State = field(init=False)
-    is_ready: bool = False
-    reconnects: int = 0
-    looked_at: Looked | None = None
-    looked_time: float | None = None
-    flights_since: Mapping[int, float] = field(default_factory=dict)
-    started: float = field(init=False)
-    progress_time: float = field(init=False)
-    back_offs: Mapping[str, int] = field(default_factory=lambda: {who.value: 0 for who in WaitFor})
-    windows: Histogram = field(default_factory=lambda: Histogram(_SHORT))
-    envelopes: Histogram = field(default_factory=lambda: Histogram(_SHORT))
-    delays: Histogram = field(default_factory=lambda: Histogram(_LONG))
-    sent: deque[Sent] = field(default_factory=lambda: deque(maxlen=_SENT_KEPT))
-    history: deque[Sample] = field(init=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _times: deque[float] = field(default_factory=lambda: deque(maxlen=_TIMES_KEPT))
-    _sampled: tuple[float, int, int] = field(init=False)
-    _noted: deque[Noted] = field(default_factory=deque)
-    _noted_events: int = 0
-    _event_times: dict[str, str | None] = field(default_factory=dict)
-    _event_times_due: float = float("-inf")
-    _pending: list[str | None] = field(default_factory=list)
+    def __init__(
+        self,
+        interval: float,
+        patience: float,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.interval, self.patience, self.clock, self.wall = interval, patience, clock, wall
+        self.started, self.progress_time = wall(), clock()
+        self.is_ready = False
+        self.history: deque[Sample] = deque(maxlen=max(1, int(HISTORY_SECONDS / interval)))
+        self._lock = threading.Lock()
+        self._sampled = (self.progress_time, 0, 0)
 
-    def __post_init__(self) -> None:
-        now = self.clock()
-        self.state = State(Doing.CONNECTING, now)
-        self.started = self.wall()
-        self.progress_time = now
-        self.history = deque(maxlen=max(1, int(HISTORY_SECONDS / self.interval)))
-        self._sampled = (now, 0, 0)
+    @property
+    def is_alive(self) -> bool:
+        """Whether there was progress within ``patience``."""
+        return self.clock() - self.progress_time <= self.patience
+
+    @property
+    def progress_wall(self) -> float:
+        """When there was progress last, in seconds since 1970."""
+        return self.wall() - (self.clock() - self.progress_time)
+
+    @abstractmethod
+    def in_words(self) -> str:
+        """The state as a sentence for people."""
+
+    @abstractmethod
+    def take_sample(self) -> None:
+        """Add a point to the curves, of what was done since the one before."""
+
+    def _add_sample(self, rows: int, events: int, queue_rows: int | None, *times: float | None) -> None:
+        """``rows`` and ``events`` in all; ``times``: the fields of ``Sample`` behind ``queue_rows``."""
+        now, (before, rows_before, events_before) = self.clock(), self._sampled
+        seconds = max(now - before, 1e-9)
+        rates = round((rows - rows_before) / seconds, 1), round((events - events_before) / seconds, 1)
+        self.history.append(Sample(round(self.wall(), 1), *rates, queue_rows, *times))
+        self._sampled = (now, rows, events)
+
+
+class Activity(Watched, Observer):
+    """The listener of one publisher. It looks once in ``interval`` seconds at what costs a statement."""
+
+    def __init__(self, counters: Counters, interval: float, patience: float, **clocks: Callable[[], float]) -> None:
+        """``clocks``: others than those of ``Watched``."""
+        super().__init__(interval, patience, **clocks)
+        self.counters = counters
+        self.state = State(Doing.CONNECTING, self.progress_time)
+        self.reconnects = 0
+        self.back_offs: Mapping[str, int] = {who.value: 0 for who in WaitFor}
+        self.looked_at: Looked | None = None
+        self.looked_time: float | None = None
+        self.flights_since: Mapping[int, float] = {}
+        self.windows, self.envelopes, self.delays = Histogram(_SHORT), Histogram(_SHORT), Histogram(_LONG)
+        self.sent: deque[Sent] = deque(maxlen=_SENT_KEPT)
+        self._times: deque[float] = deque(maxlen=_TIMES_KEPT)
+        # Answers that are not success for every event, with the event-ids of their envelopes.
+        self._noted: deque[tuple[Sent, Sequence[str], Answer]] = deque()
+        self._noted_events = 0
+        self._event_times: dict[str, str | None] = {}
+        self._event_times_due = float("-inf")
+        self._pending: list[str | None] = []
 
     # --- what the publisher tells ---
 
@@ -207,17 +229,19 @@ class Activity(Observer):
     def answered(self, document: Document, answer: Answer, seconds: float) -> None:
         self._works()
         flight, envelope, event_ids = document[:3]
-        worst, first_id = answer.worst(event_ids), event_ids[0]
-        sent = Sent(self.wall(), flight, envelope, len(event_ids), first_id, event_ids[-1], seconds, worst)
+        (level, message), first_id = answer.worst(event_ids), event_ids[0]
+        which = round(self.wall(), 3), flight, envelope, len(event_ids), first_id, event_ids[-1]
+        sent = Sent(*which, seconds, level.name.lower(), message)
         with self._lock:
             self.envelopes.observe(seconds)
             self._times.append(seconds)
             self.sent.append(sent)
-            if worst.level is not Level.SUCCESS:
-                self._noted.append(Noted(sent, event_ids, answer))
+            if level is not Level.SUCCESS:
+                self._noted.append((sent, event_ids, answer))
                 self._noted_events += len(event_ids)
                 while self._noted_events > _NOTED_EVENTS and len(self._noted) > 1:
-                    self._noted_events -= len(self._noted.popleft().event_ids)
+                    _, forgotten, _ = self._noted.popleft()
+                    self._noted_events -= len(forgotten)
             if first_id in self._event_times and answer.verdict(first_id).level is not Level.RETRY:
                 event_time = self._event_times.pop(first_id)
                 if answer.is_pending:
@@ -264,27 +288,18 @@ class Activity(Observer):
     # --- what the server asks ---
 
     def take_sample(self) -> None:
-        """Add a point to the curves, of what was done since the one before."""
-        now = self.clock()
-        before, rows_before, events_before = self._sampled
-        rows, events = self.counters.rows_published, self.counters.events_sent
         with self._lock:
             times = sorted(self._times)
             self._times.clear()
-        seconds = max(now - before, 1e-9)
-        looked = self.looked_at
-        self.history.append(
-            Sample(
-                round(self.wall(), 1),
-                round((rows - rows_before) / seconds, 1),
-                round((events - events_before) / seconds, 1),
-                None if looked is None else looked.queue_rows,
-                None if looked is None else 0.0 if looked.queue_rows == 0 else looked.oldest_seconds,
-                times[len(times) // 2] if times else None,
-                times[min(len(times) - 1, len(times) * 99 // 100)] if times else None,
-            )
+        looked = self.looked_at or Looked()
+        self._add_sample(
+            self.counters.rows_published,
+            self.counters.events_sent,
+            looked.queue_rows,
+            0.0 if looked.queue_rows == 0 else looked.oldest_seconds,
+            times[len(times) // 2] if times else None,
+            times[min(len(times) - 1, len(times) * 99 // 100)] if times else None,
         )
-        self._sampled = (now, rows, events)
 
     def newest_sent(self) -> list[Sent]:
         """The envelopes that were answered lately, the newest first."""
@@ -297,22 +312,20 @@ class Activity(Observer):
         """
         with self._lock:
             noted = list(reversed(self._noted))
-        found = [
+        verdicts = [
             (sent, answer.verdict(sent_id))
             for sent, event_ids, answer in noted
             for sent_id in event_ids
             if sent_id == event_id or sent_id.startswith(f"{event_id}.")
         ]
-        return [(sent, verdict) for sent, verdict in found if verdict.level is not Level.SUCCESS]
+        return [(sent, verdict) for sent, verdict in verdicts if verdict.level is not Level.SUCCESS]
 
     @property
     def is_alive(self) -> bool:
-        """Whether there was progress within ``patience``, or the publisher waits for somebody who is away."""
-        waits = self.state.doing is Doing.WAITING
-        return waits or self.clock() - self.progress_time <= self.patience
+        """Also while the publisher waits for somebody who is away."""
+        return self.state.doing is Doing.WAITING or super().is_alive
 
     def in_words(self) -> str:
-        """The state as a sentence for people."""
         now = self.clock()
         doing, since, reason, until = self.state
         words = {

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, Protocol
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from eventlog.publisher.monitor.activity import HISTORY_SECONDS, Sample
-from eventlog.publisher.monitor.openmetrics import build_info, unit_of
-from eventlog.publisher.monitor.status import shape
+from eventlog.publisher.monitor.activity import Watched
+from eventlog.publisher.monitor.openmetrics import Labels, build_info, counter, gauge, state
+from eventlog.publisher.monitor.status import status_of
 
 STARTING: Final = "starting"
 ENDING: Final = "ending"
@@ -49,39 +45,19 @@ class _Seen(NamedTuple):
     parts: str = ""
 
 
-class JobActivity:
+class JobActivity(Watched):
     """What the monitor of a backlog job shows. Progress is asked for every ``interval`` seconds, never for a scrape.
 
-    ``patience``: seconds within which a job that makes any progress shows it.
+    It is ready when Spark and the database are there, and the work has begun.
     """
 
-    def __init__(
-        self,
-        interval: float,
-        patience: float,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        self.interval, self.patience = interval, patience
-        self.clock, self.wall = clock, wall
-        self.history: deque[Sample] = deque(maxlen=max(1, int(HISTORY_SECONDS / interval)))
+    def __init__(self, interval: float, patience: float, **clocks: Callable[[], float]) -> None:
+        """``clocks``: others than those of ``Watched``."""
+        super().__init__(interval, patience, **clocks)
         self.stage, self.seen = STARTING, _Seen()
-        self.begun = self.progress_time = clock()
-        self.started = wall()
+        self.begun = self.progress_time
         self.rows, self.events = dict.fromkeys(STAGES, 0), 0
         self._progress: Callable[[], JobProgress] | None = None
-        self._sampled = (self.begun, 0, 0)
-        self._lock = threading.Lock()
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether Spark and the database are there, and the work has begun."""
-        return self.stage != STARTING
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether there was progress within ``patience``."""
-        return self.clock() - self.progress_time <= self.patience
 
     @contextmanager
     def during(self, stage: str, progress: Callable[[], JobProgress]) -> Iterator[None]:
@@ -95,34 +71,27 @@ class JobActivity:
 
     def _enter(self, stage: str, progress: Callable[[], JobProgress] | None) -> None:
         with self._lock:
-            self._progress, self.stage, self.seen = progress, stage, _Seen()
+            self._progress, self.stage, self.seen, self.is_ready = progress, stage, _Seen(), True
             self.begun = self.progress_time = self.clock()
             self._sampled = (self.begun, 0, self.events)
 
     def take_sample(self) -> None:
-        """Ask how far the stage is, and add a point to the curves."""
         with self._lock:
             if self._progress is None:
                 return
             try:
-                told = self._progress()
+                progress = self._progress()
             except Exception:  # of a Spark that is gone, whose caller says so; the monitor goes on
                 return
-            now, (before, rows, events) = self.clock(), self._sampled
-            seen = _Seen(told.share, told.rows, told.events, told.total, told.parts)
+            seen = _Seen(progress.share, progress.rows, progress.events, progress.total, progress.parts)
             if (seen.share, seen.rows, seen.events) != (self.seen.share, self.seen.rows, self.seen.events):
-                self.progress_time = now
+                self.progress_time = self.clock()
             self.seen = seen
             self.rows[self.stage] = max(self.rows[self.stage], seen.rows)
             self.events = max(self.events, seen.events)
-            seconds = max(now - before, 1e-9)
-            rates = round((seen.rows - rows) / seconds, 1), round((self.events - events) / seconds, 1)
-            left = max(0, seen.total - seen.rows) if seen.total else None
-            self.history.append(Sample(round(self.wall(), 1), *rates, left, None, None, None))
-            self._sampled = (now, seen.rows, self.events)
+            self._add_sample(seen.rows, self.events, max(0, seen.total - seen.rows) if seen.total else None)
 
     def in_words(self) -> str:
-        """The state as a sentence for people."""
         seen, seconds = self.seen, self.clock() - self.begun
         if self.stage in (STARTING, ENDING):
             return {STARTING: "starting Spark and reading the classes", ENDING: "putting together what was done"}[
@@ -133,64 +102,36 @@ class JobActivity:
 
     def status(self, log: str, directory: str, form: str) -> dict[str, Any]:
         """The status of the job in the shape of all of them; ``job`` is its own part."""
-        now, seen = self.clock(), self.seen
-        seconds = now - self.begun
-        return shape(
-            log=log,
-            sink=directory,
-            format=form,
-            started_at=datetime.fromtimestamp(self.started, UTC).isoformat(timespec="milliseconds"),
-            publisher_runs=True,
-            state={
-                "name": self.stage,
-                "words": self.in_words(),
-                "seconds": round(seconds, 3),
-                "reason": "",
-                "next_try_seconds": None,
-            },
-            is_ready=self.is_ready,
-            is_alive=self.is_alive,
-            progress_seconds=round(now - self.progress_time, 3),
-            patience_seconds=self.patience,
-            job={
-                "stage": self.stage,
-                **seen._asdict(),
-                "seconds_left": round(seconds / seen.share - seconds, 1) if seen.share > 0.01 else None,
-            },
-        )
+        seen, seconds = self.seen, self.clock() - self.begun
+        left = round(seconds / seen.share - seconds, 1) if seen.share > 0.01 else None
+        job = {"stage": self.stage, **seen._asdict(), "seconds_left": left}
+        return status_of(self, self.stage, seconds, log=log, sink=directory, format=form, job=job)
 
 
 class JobMetrics(Collector):
-    """The metrics of a backlog job. ``labels``: names and values that all have."""
+    """The metrics of a backlog job."""
 
-    def __init__(self, activity: JobActivity, labels: dict[str, str]) -> None:
+    def __init__(self, activity: JobActivity, labels: Labels) -> None:
         self._activity, self._labels = activity, labels
 
     def collect(self) -> Iterable[Metric]:
         """All metrics, made of what is known now."""
-        activity, names, values = self._activity, list(self._labels), list(self._labels.values())
-        yield build_info(names, values)
+        activity, labels = self._activity, self._labels
+        yield build_info(labels)
         for name, text, number in (
             ("eventlog_backlog_rows_read", "Rows that a backlog job has read.", activity.rows["converting"]),
             ("eventlog_backlog_rows_marked", "Rows that a backlog job has marked.", activity.rows["marking"]),
             ("eventlog_backlog_events_written", "Events that a backlog job has written.", activity.events),
         ):
-            counter = CounterMetricFamily(name, text, labels=names)
-            counter.add_metric(values, number, created=activity.started)
-            yield counter
-        stage = GaugeMetricFamily("eventlog_backlog_stage", "1 for what the job does now.", labels=[*names, "stage"])
-        for each in STAGES:
-            stage.add_metric([*values, each], float(activity.stage == each))
-        yield stage
-        for name, text, gauge in (
+            yield counter(name, text, labels, number, activity.started)
+        yield state("eventlog_backlog_stage", "1 for what the job does now.", labels, "stage", STAGES, activity.stage)
+        for name, text, figure in (
             ("eventlog_backlog_stage_ratio", "How much of the stage is done, 0 to 1.", activity.seen.share),
             ("eventlog_backlog_rows", "Rows that the stage has to do in all; 0 = not known.", activity.seen.total),
             (
                 "eventlog_last_progress_timestamp_seconds",
                 "When the job last got on.",
-                activity.wall() - (activity.clock() - activity.progress_time),
+                activity.progress_wall,
             ),
         ):
-            family = GaugeMetricFamily(name, text, labels=names, unit=unit_of(name))
-            family.add_metric(values, gauge)
-            yield family
+            yield gauge(name, text, labels, figure)

@@ -5,8 +5,8 @@ Everything is taken from what the publisher has told already: a scrape asks the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -23,14 +23,6 @@ from eventlog.publisher.monitor.activity import Activity, Histogram
 from eventlog.publisher.observer import Doing
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
-
-
-class Labels(NamedTuple):
-    """What every metric is labelled with: the log, or the source that is followed, and the type of the sink."""
-
-    log: str
-    sink: str
-
 
 _COUNTERS: Final = (
     ("rows_read", "eventlog_rows_read", "Rows read of the log, or changes of a source."),
@@ -55,17 +47,51 @@ def exposition(metrics: Collector) -> bytes:
     return text
 
 
-def unit_of(name: str) -> str:
+Labels = Mapping[str, str]
+"""What every metric of a process is labelled with, such as the log and the type of the sink."""
+
+
+def build_info(labels: Labels) -> Metric:
+    """Which version runs."""
+    build = InfoMetricFamily("eventlog_build", "The version that runs.", labels=list(labels))
+    build.add_metric(list(labels.values()), {"version": __version__})
+    return build
+
+
+def counter(name: str, text: str, labels: Labels, number: float, created: float | None = None) -> Metric:
+    """Something that is counted. ``created``: since when, in seconds since 1970."""
+    family = CounterMetricFamily(name, text, labels=list(labels))
+    family.add_metric(list(labels.values()), number, created=created)
+    return family
+
+
+def counters_by(name: str, text: str, labels: Labels, label: str, numbers: Mapping[str, float]) -> Metric:
+    """Something that is counted by the values of one more label."""
+    family = CounterMetricFamily(name, text, labels=[*labels, label])
+    for value, number in numbers.items():
+        family.add_metric([*labels.values(), value], number)
+    return family
+
+
+def gauge(name: str, text: str, labels: Labels, number: float) -> Metric:
+    """Something that goes up and down."""
+    family = GaugeMetricFamily(name, text, labels=list(labels), unit=_unit_of(name))
+    family.add_metric(list(labels.values()), number)
+    return family
+
+
+def state(name: str, text: str, labels: Labels, label: str, states: Iterable[str], now: str) -> Metric:
+    """Which one of some states holds now: that is 1, the others are 0."""
+    family = GaugeMetricFamily(name, text, labels=[*labels, label])
+    for each in states:
+        family.add_metric([*labels.values(), each], float(each == now))
+    return family
+
+
+def _unit_of(name: str) -> str:
     """The unit that the name of a metric ends with, empty if it names none."""
     last = name.rpartition("_")[2]
     return last if last in ("seconds", "ratio") else ""
-
-
-def build_info(names: list[str], values: list[str]) -> Metric:
-    """Which version runs."""
-    build = InfoMetricFamily("eventlog_build", "The version that runs.", labels=names)
-    build.add_metric(values, {"version": __version__})
-    return build
 
 
 class PublisherMetrics(Collector):
@@ -76,51 +102,35 @@ class PublisherMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """All metrics, made of what is known now."""
-        activity, names, values = self._activity, list(Labels._fields), list(self._labels)
-        yield build_info(names, values)
+        activity, labels = self._activity, self._labels
+        yield build_info(labels)
         for field, name, text in _COUNTERS:
-            counter = CounterMetricFamily(name, text, labels=names)
-            counter.add_metric(values, getattr(activity.counters, field), created=activity.started)
-            yield counter
-        answers = CounterMetricFamily("eventlog_answers", "Answers to events, by level.", labels=[*names, "level"])
-        for level in _LEVELS:
-            answers.add_metric([*values, level], getattr(activity.counters, f"answers_{level}"))
-        yield answers
-        back_offs = CounterMetricFamily(
-            "eventlog_back_offs", "Waits before another try, by what is waited for.", labels=[*names, "who"]
-        )
-        for who, times in activity.back_offs.items():
-            back_offs.add_metric([*values, who], times)
-        yield back_offs
-        reconnects = CounterMetricFamily(
-            "eventlog_reconnects", "How often the connection to the database was made again.", labels=names
-        )
-        reconnects.add_metric(values, activity.reconnects)
-        yield reconnects
+            yield counter(name, text, labels, getattr(activity.counters, field), activity.started)
+        answers = {level: getattr(activity.counters, f"answers_{level}") for level in _LEVELS}
+        yield counters_by("eventlog_answers", "Answers to events, by level.", labels, "level", answers)
+        text = "Waits before another try, by what is waited for."
+        yield counters_by("eventlog_back_offs", text, labels, "who", activity.back_offs)
+        text = "How often the connection to the database was made again."
+        yield counter("eventlog_reconnects", text, labels, activity.reconnects)
         for name, text, number in self._gauges():
-            gauge = GaugeMetricFamily(name, text, labels=names, unit=unit_of(name))
-            gauge.add_metric(values, number)
-            yield gauge
-        state = GaugeMetricFamily("eventlog_state", "1 for what the publisher does now.", labels=[*names, "state"])
-        for doing in Doing:
-            state.add_metric([*values, doing.value], float(activity.state.doing is doing))
-        yield state
-        for name, text, histogram in (
-            ("eventlog_window_seconds", "Time to read and fold a window of the queue.", activity.windows),
-            ("eventlog_envelope_seconds", "Time from sending an envelope to its answer.", activity.envelopes),
-        ):
-            yield _family(name, text, histogram, names, values)
+            yield gauge(name, text, labels, number)
+        yield state(
+            "eventlog_state", "1 for what the publisher does now.", labels, "state", Doing, activity.state.doing
+        )
+        text = "Time to read and fold a window of the queue."
+        yield self._histogram("eventlog_window_seconds", text, activity.windows)
+        text = "Time from sending an envelope to its answer."
+        yield self._histogram("eventlog_envelope_seconds", text, activity.envelopes)
         if activity.looked_at is not None and activity.looked_at.clock is not None:
             text = "Time from event_time to the answer, of the first row of each envelope."
-            yield _family("eventlog_delay_seconds", text, activity.delays, names, values)
+            yield self._histogram("eventlog_delay_seconds", text, activity.delays)
 
     def _gauges(self) -> Iterator[tuple[str, str, float]]:
         activity = self._activity
-        now = activity.clock()
         yield (
             "eventlog_last_progress_timestamp_seconds",
             "When a cycle last ended well, or an answer other than retry came.",
-            activity.wall() - (now - activity.progress_time),
+            activity.progress_wall,
         )
         yield "eventlog_ready", "1 if the publisher is connected and holds the lock of its log.", activity.is_ready
         looked = activity.looked_at
@@ -150,8 +160,7 @@ class PublisherMetrics(Collector):
             looked.oldest_writer_seconds or 0.0,
         )
 
-
-def _family(name: str, text: str, histogram: Histogram, names: list[str], values: list[str]) -> Metric:
-    family = HistogramMetricFamily(name, text, labels=names, unit=unit_of(name))
-    family.add_metric(values, buckets=histogram.buckets(), sum_value=histogram.total)
-    return family
+    def _histogram(self, name: str, text: str, histogram: Histogram) -> Metric:
+        family = HistogramMetricFamily(name, text, labels=list(self._labels), unit=_unit_of(name))
+        family.add_metric(list(self._labels.values()), buckets=histogram.buckets(), sum_value=histogram.total)
+        return family

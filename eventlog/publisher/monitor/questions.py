@@ -6,9 +6,9 @@ page is answered while a flight hangs, and never holds one up.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from eventlog.config.load import Config
@@ -38,34 +38,41 @@ _QUOTING: Final = ("bad_rows", "key_not_canonical")
 _PRIVATE_OF_ROW: Final = ("table_key", "old_value", "new_value")
 
 
-@dataclass(frozen=True, slots=True)
 class Questions:
-    """Questions about the log of a configuration. ``compare``: what tells doctor how triggers differ from what is
-    declared. ``shows_values``: values, keys and a receiver's texts are not hidden. All raise EventlogError.
+    """Questions about the log of a configuration. All raise EventlogError.
+
+    ``compare``: what tells doctor how triggers differ from what is declared. ``answers_to``: what the receiver lately
+    said of an event. Values, keys and a receiver's texts are hidden unless the configuration shows them.
     """
 
-    config: Config
-    compare: Compare
-    shows_values: bool
+    def __init__(
+        self,
+        config: Config,
+        compare: Compare,
+        answers_to: Callable[[str | None], list[dict[str, Any]]] = lambda _event_id: [],
+    ) -> None:
+        self._config, self._compare, self._answers_to = config, compare, answers_to
+        self._shows_values = config.monitor.values
 
     @contextmanager
     def _reading(self) -> Iterator[Context]:
-        with open_unlocked(self.config, Counters()) as context:
+        with open_unlocked(self._config, Counters()) as context:
             context.dialect.begin_reading(context.connection, _SECONDS)
             yield context
 
     def explain(self, record_id: int) -> dict[str, Any]:
-        """A row of the log, as ``eventlog show --json`` has it."""
-        with open_unlocked(self.config, Counters()) as context:
-            found = explanation_data(explain(context, record_id, _SECONDS))
-        found["errors"] = [{**line, "error_time": str(line["error_time"])} for line in found["errors"]]
-        return found if self.shows_values else _without_values(found)
+        """A row of the log, as ``eventlog show --json`` has it, and the ``answers`` to its event."""
+        with open_unlocked(self._config, Counters()) as context:
+            explanation = explanation_data(explain(context, record_id, _SECONDS))
+        explanation["errors"] = [{**line, "error_time": str(line["error_time"])} for line in explanation["errors"]]
+        explanation["answers"] = self._answers_to(explanation["event_id"])
+        return explanation if self._shows_values else _without_values(explanation)
 
     def errors(self) -> dict[str, Any]:
         """What was refused, as ``eventlog errors --json`` has it."""
         with self._reading() as context:
             groups = read_refusals(context.connection, context.dialect, context.log, _ROWS)
-        shown = as_data(groups if self.shows_values else [group._replace(message=HIDDEN) for group in groups])
+        shown = as_data(groups if self._shows_values else [group._replace(message=HIDDEN) for group in groups])
         return {"errors": shown}
 
     def queue(self) -> dict[str, Any]:
@@ -81,13 +88,13 @@ class Questions:
 
     def doctor(self) -> dict[str, Any]:
         """What ``eventlog doctor`` finds."""
-        findings = examine(self.config, self.compare, replace(Limits(), statement=_SECONDS))
+        findings = examine(self._config, self._compare, replace(Limits(), statement=_SECONDS))
         return {
             "findings": [
                 {
                     "code": one.code,
                     "level": one.severity,
-                    "message": one.text if self.shows_values or one.code not in _QUOTING else HIDDEN,
+                    "message": one.text if self._shows_values or one.code not in _QUOTING else HIDDEN,
                     "command": "\n".join(one.mend),
                 }
                 for one in findings
@@ -95,18 +102,18 @@ class Questions:
         }
 
 
-def _without_values(found: Mapping[str, Any]) -> dict[str, Any]:
+def _without_values(explanation: Mapping[str, Any]) -> dict[str, Any]:
     """An explanation whose values, keys, document and messages are hidden."""
 
     def hide(value: Any) -> Any:
         return None if value is None else HIDDEN
 
     return {
-        **found,
-        "row": {name: hide(value) if name in _PRIVATE_OF_ROW else value for name, value in found["row"].items()},
-        "key": hide(found["key"]),
-        "state": _without_message(found["state"]),
-        "problem": found["problem"] and {**found["problem"], "message": HIDDEN},
+        **explanation,
+        "row": {name: hide(value) if name in _PRIVATE_OF_ROW else value for name, value in explanation["row"].items()},
+        "key": hide(explanation["key"]),
+        "state": _without_message(explanation["state"]),
+        "problem": explanation["problem"] and {**explanation["problem"], "message": HIDDEN},
         "members": [
             {
                 **member,
@@ -114,11 +121,11 @@ def _without_values(found: Mapping[str, Any]) -> dict[str, Any]:
                 "new": hide(member["new"]),
                 "fate": _without_message(member["fate"]),
             }
-            for member in found["members"]
+            for member in explanation["members"]
         ],
-        "errors": [{**line, "message": HIDDEN} for line in found["errors"]],
+        "errors": [{**line, "message": HIDDEN} for line in explanation["errors"]],
         "notes": [],
-        "document": hide(found["document"]),
+        "document": hide(explanation["document"]),
     }
 
 

@@ -12,12 +12,11 @@ import logging
 import secrets
 import socket
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from operator import methodcaller
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 import uvicorn
@@ -29,9 +28,11 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from eventlog.config.settings import MonitorSettings
 from eventlog.errors import ConfigError, EventlogError
-from eventlog.publisher.monitor.activity import Sample
+from eventlog.publisher.monitor.activity import Watched
 from eventlog.publisher.monitor.openmetrics import CONTENT_TYPE, exposition
+from eventlog.publisher.monitor.questions import Questions
 from eventlog.transport.http import is_loopback
 
 _log = logging.getLogger("eventlog.publisher")
@@ -75,53 +76,21 @@ def parse_address(listen: str) -> Address:
     raise ConfigError(f"monitor.listen = {listen!r} is not host:port, such as 127.0.0.1:9464 or [::1]:9464")
 
 
-Ask = Callable[..., dict[str, Any]]
-"""Asks the database over a connection of its own, and gives what is to be shown. Raises EventlogError."""
-
-
-class Watched(Protocol):
-    """What is watched: a publisher, or a job. ``interval``: seconds between samples, of which ``history`` is made."""
-
-    interval: float
-    history: deque[Sample]
-
-    @property
-    def is_alive(self) -> bool: ...
-    @property
-    def is_ready(self) -> bool: ...
-    def take_sample(self) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Monitor:
-    """What the server shows, and to whom.
+    """What the server at ``listen`` shows, and to whom.
 
     ``metrics`` are collected for each scrape from what is known, and ``status`` makes what ``/status.json`` says.
-    ``explain`` takes a record_id, ``errors``, ``queue`` and ``doctor`` take nothing: they ask the database, one at a
-    time. ``token``: None = whoever reaches the server may look.
+    ``questions`` are asked one at a time, None = there is no log to ask about. Whoever reaches the server may look if
+    the settings have no token.
     """
 
-    address: Address
+    listen: str
     activity: Watched
     metrics: Collector
     status: Callable[[], dict[str, Any]]
-    explain: Ask
-    errors: Ask
-    queue: Ask
-    doctor: Ask
-    allowed_hosts: tuple[str, ...] = ()
-    token: str | None = None
-    certificate: Path | None = None
-    private_key: Path | None = None
-
-
-def check_access(address: Address, token: str | None) -> None:
-    """Refuse to show a publisher to everybody. Raises ConfigError."""
-    if token is None and not is_loopback(address.host):
-        raise ConfigError(
-            f"monitor.listen = {address} can be reached from other machines: give a token by EVENTLOG_MONITOR_TOKEN or "
-            "EVENTLOG_MONITOR_TOKEN_FILE, or listen on 127.0.0.1"
-        )
+    questions: Questions | None
+    settings: MonitorSettings
 
 
 # --- who may ask ------------------------------------------------------------------------------------------------------
@@ -133,12 +102,11 @@ class _Guard:
     A name of another host that leads to this address (DNS rebinding) would let a page of theirs read ours.
     """
 
-    def __init__(self, app: ASGIApp, monitor: Monitor) -> None:
-        self._app = app
-        self._token = monitor.token
+    def __init__(self, app: ASGIApp, host: str, settings: MonitorSettings) -> None:
+        self._app, self._token = app, settings.token
         self._session = secrets.token_urlsafe(32)
-        names = {monitor.address.host, *monitor.allowed_hosts}
-        if is_loopback(monitor.address.host):
+        names = {host, *settings.allowed_hosts}
+        if is_loopback(host):
             names |= {"localhost", "127.0.0.1", "::1"}
         self._hosts = {name.lower() for name in names}
 
@@ -182,8 +150,8 @@ class _Guard:
             body += chunk
             if len(body) > _LARGEST_FORM:
                 return PlainTextResponse("too large\n", 413, _HEADERS)
-        given = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
-        if not _equal(given.strip(), token):
+        text = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
+        if not _equal(text.strip(), token):
             return Response(_file("login.html"), 403, _HEADERS, "text/html; charset=utf-8")
         response = RedirectResponse("/", 303, _HEADERS)
         is_tls = request.url.scheme == "https"
@@ -191,8 +159,8 @@ class _Guard:
         return response
 
 
-def _equal(given: str, expected: str) -> bool:
-    return hmac.compare_digest(given.encode(), expected.encode())
+def _equal(text: str, expected: str) -> bool:
+    return hmac.compare_digest(text.encode(), expected.encode())
 
 
 # --- what is answered -------------------------------------------------------------------------------------------------
@@ -202,8 +170,8 @@ def _file(name: str) -> bytes:
     return resources.files("eventlog.publisher.monitor").joinpath("page", name).read_bytes()
 
 
-def application(monitor: Monitor) -> ASGIApp:
-    """The application that the server runs."""
+def application(monitor: Monitor, host: str) -> ASGIApp:
+    """The application that the server runs, which listens on ``host``."""
     activity = monitor.activity
     asking = threading.Lock()
 
@@ -228,24 +196,23 @@ def application(monitor: Monitor) -> ASGIApp:
         samples = [sample._asdict() for sample in list(activity.history) if sample.at > since]
         return JSONResponse({"interval": activity.interval, "samples": samples}, 200, _HEADERS)
 
-    def one_at_a_time(ask: Ask, *arguments: Any) -> Response:
+    def one_at_a_time(ask: Callable[[Questions], dict[str, Any]]) -> Response:
         if not asking.acquire(timeout=0.2):
             return JSONResponse({"error": "another question is being answered: ask again"}, 503, _HEADERS)
         try:
-            return JSONResponse(ask(*arguments), 200, _HEADERS)
+            if monitor.questions is None:
+                raise ConfigError("a source is followed in place of a log: `eventlog status --from` tells of it")
+            return JSONResponse(ask(monitor.questions), 200, _HEADERS)
         except EventlogError as error:
             return JSONResponse({"error": str(error), "code": error.code}, 502, _HEADERS)
         finally:
             asking.release()
 
-    def asks(ask: Ask) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(_: Request) -> Response:
-            return await run_in_threadpool(one_at_a_time, ask)
+    def asks(question: str) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            return await run_in_threadpool(one_at_a_time, methodcaller(question, **request.path_params))
 
         return answer
-
-    async def row(request: Request) -> Response:
-        return await run_in_threadpool(one_at_a_time, monitor.explain, request.path_params["record_id"])
 
     def page(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
         async def answer(_: Request) -> Response:
@@ -259,13 +226,13 @@ def application(monitor: Monitor) -> ASGIApp:
         Route("/metrics", metrics),
         Route("/status.json", status),
         Route("/history.json", history),
-        Route("/errors.json", asks(monitor.errors)),
-        Route("/queue.json", asks(monitor.queue)),
-        Route("/doctor.json", asks(monitor.doctor)),
-        Route("/rows/{record_id:int}.json", row),
+        Route("/errors.json", asks("errors")),
+        Route("/queue.json", asks("queue")),
+        Route("/doctor.json", asks("doctor")),
+        Route("/rows/{record_id:int}.json", asks("explain")),
         *(Route(path, page(name, media_type)) for path, (name, media_type) in _PAGE.items()),
     ]
-    return _Guard(Starlette(routes=routes), monitor)
+    return _Guard(Starlette(routes=routes), host, monitor.settings)
 
 
 # --- running ----------------------------------------------------------------------------------------------------------
@@ -285,20 +252,23 @@ def serving(monitor: Monitor) -> Iterator[Address]:
 
     Raises ConfigError if the address cannot be listened on, or if others could look without a token.
     """
-    check_access(monitor.address, monitor.token)
-    if monitor.certificate is not None and not monitor.certificate.is_file():
-        raise ConfigError(f"monitor.certificate {monitor.certificate} is no file")
-    try:
-        family = socket.AF_INET6 if ":" in monitor.address.host else socket.AF_INET
-        listener = socket.create_server(monitor.address, family=family)
-    except OSError as error:
+    address, settings = parse_address(monitor.listen), monitor.settings
+    if settings.token is None and not is_loopback(address.host):
         raise ConfigError(
-            f"monitor.listen = {monitor.address} cannot be listened on: {error.strerror or error}"
-        ) from error
-    address = Address(monitor.address.host, listener.getsockname()[1])
+            f"monitor.listen = {address} can be reached from other machines: give a token by EVENTLOG_MONITOR_TOKEN or "
+            "EVENTLOG_MONITOR_TOKEN_FILE, or listen on 127.0.0.1"
+        )
+    if settings.certificate is not None and not settings.certificate.is_file():
+        raise ConfigError(f"monitor.certificate {settings.certificate} is no file")
+    try:
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        listener = socket.create_server(address, family=family)
+    except OSError as error:
+        raise ConfigError(f"monitor.listen = {address} cannot be listened on: {error.strerror or error}") from error
+    address = Address(address.host, listener.getsockname()[1])
     server = _Server(
         uvicorn.Config(
-            application(monitor),
+            application(monitor, address.host),
             log_config=None,
             log_level="critical",
             access_log=False,
@@ -306,8 +276,8 @@ def serving(monitor: Monitor) -> Iterator[Address]:
             server_header=False,
             timeout_graceful_shutdown=1,
             limit_concurrency=64,
-            ssl_certfile=None if monitor.certificate is None else str(monitor.certificate),
-            ssl_keyfile=None if monitor.private_key is None else str(monitor.private_key),
+            ssl_certfile=None if settings.certificate is None else str(settings.certificate),
+            ssl_keyfile=None if settings.private_key is None else str(settings.private_key),
         )
     )
     ended = threading.Event()
@@ -322,7 +292,7 @@ def serving(monitor: Monitor) -> Iterator[Address]:
     ]
     for thread in threads:
         thread.start()
-    scheme = "http" if monitor.certificate is None else "https"
+    scheme = "http" if settings.certificate is None else "https"
     _log.info("the monitor listens on %s://%s/", scheme, address)
     try:
         yield address

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from eventlog import __version__
 from eventlog.publisher.context import Counters
-from eventlog.publisher.monitor.activity import Activity
+from eventlog.publisher.monitor.activity import Activity, Watched
+from eventlog.publisher.observer import Looked
 
 VERSION: Final = 1
 HIDDEN: Final = "•••"
@@ -42,13 +43,41 @@ def shape(**known: Any) -> dict[str, Any]:
     return {"version": VERSION, "eventlog": __version__, "at": now, **EMPTY, **known}
 
 
+def status_of(
+    watched: Watched,
+    state: str,
+    seconds: float,
+    *,
+    reason: str = "",
+    next_try_seconds: float | None = None,
+    **known: Any,
+) -> dict[str, Any]:
+    """The status of what is watched, ``seconds`` after it came into this state. ``known`` as of ``shape``."""
+    return shape(
+        started_at=datetime.fromtimestamp(watched.started, UTC).isoformat(timespec="milliseconds"),
+        publisher_runs=True,
+        state={
+            "name": state,
+            "words": watched.in_words(),
+            "seconds": round(seconds, 3),
+            "reason": reason,
+            "next_try_seconds": next_try_seconds,
+        },
+        is_ready=watched.is_ready,
+        is_alive=watched.is_alive,
+        progress_seconds=round(watched.clock() - watched.progress_time, 3),
+        patience_seconds=watched.patience,
+        **known,
+    )
+
+
 def answers_data(activity: Activity, event_id: str | None, *, shows_values: bool) -> list[dict[str, Any]]:
     """What the receiver lately said of an event beside success, the newest first. ``event_id`` None = there is none."""
     if event_id is None:
         return []
     return [
         {
-            "at": round(sent.at, 3),
+            "at": sent.at,
             "flight": sent.flight,
             "envelope": sent.envelope,
             "level": verdict.level.name.lower(),
@@ -60,37 +89,29 @@ def answers_data(activity: Activity, event_id: str | None, *, shows_values: bool
 
 def process_status(activity: Activity, log: str, sink: str, form: str, *, shows_values: bool) -> dict[str, Any]:
     """The status of a running publisher, from what it has told. ``form``: the output format's name."""
-    now, looked, state = activity.clock(), activity.looked_at, activity.state
+    now, looked, state = activity.clock(), activity.looked_at or Looked(), activity.state
 
     def private(text: str) -> str:
         return text if shows_values or not text else HIDDEN
 
-    return shape(
+    return status_of(
+        activity,
+        state.doing.value,
+        now - state.since,
+        reason=state.reason,
+        next_try_seconds=None if state.until is None else round(max(0.0, state.until - now), 3),
         log=log,
         sink=sink,
         format=form,
-        started_at=datetime.fromtimestamp(activity.started, UTC).isoformat(timespec="milliseconds"),
-        publisher_runs=True,
-        state={
-            "name": state.doing.value,
-            "words": activity.in_words(),
-            "seconds": round(now - state.since, 3),
-            "reason": state.reason,
-            "next_try_seconds": None if state.until is None else round(max(0.0, state.until - now), 3),
-        },
-        is_ready=activity.is_ready,
-        is_alive=activity.is_alive,
-        progress_seconds=round(now - activity.progress_time, 3),
-        patience_seconds=activity.patience,
-        queue_rows=None if looked is None else looked.queue_rows,
-        queue_cap=None if looked is None else looked.cap,
-        oldest_seconds=None if looked is None else looked.oldest_seconds,
-        oldest_writer_seconds=None if looked is None else looked.oldest_writer_seconds,
+        queue_rows=looked.queue_rows,
+        queue_cap=looked.cap,
+        oldest_seconds=looked.oldest_seconds,
+        oldest_writer_seconds=looked.oldest_writer_seconds,
         looked_seconds_ago=None if activity.looked_time is None else round(now - activity.looked_time, 3),
         counters={name: getattr(activity.counters, name) for name in _COUNTERS},
         back_offs=dict(activity.back_offs),
         reconnects=activity.reconnects,
-        parked_objects=None if looked is None else len(looked.parked),
+        parked_objects=None if activity.looked_at is None else len(looked.parked),
         parked=[
             {
                 "class": parked.class_name,
@@ -99,24 +120,10 @@ def process_status(activity: Activity, log: str, sink: str, form: str, *, shows_
                 "next_try_seconds": round(max(0.0, parked.due - now), 3),
                 "reason": private(parked.reason),
             }
-            for parked in ([] if looked is None else looked.parked[:_MOST_LISTED])
+            for parked in looked.parked[:_MOST_LISTED]
         ],
         flights=[
-            {**each._asdict(), "seconds": round(activity.flight_seconds(each.number), 3)}
-            for each in ([] if looked is None else looked.flights)
+            {**each._asdict(), "seconds": round(activity.flight_seconds(each.number), 3)} for each in looked.flights
         ],
-        sent=[
-            {
-                "at": round(at, 3),
-                "flight": flight,
-                "envelope": envelope,
-                "events": events,
-                "first_id": first_id,
-                "last_id": last_id,
-                "seconds": seconds,
-                "level": worst.level.name.lower(),
-                "reason": private(worst.message or ""),
-            }
-            for at, flight, envelope, events, first_id, last_id, seconds, worst in activity.newest_sent()[:_MOST_LISTED]
-        ],
+        sent=[{**sent._asdict(), "reason": private(sent.reason)} for sent in activity.newest_sent()[:_MOST_LISTED]],
     )
