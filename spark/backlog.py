@@ -337,7 +337,8 @@ def _open(
 
 def _plan(request: Request, context: Context, holder: Connection, cores: int) -> tuple[tuple[Part, ...], list[Flight]]:
     parts = context.dialect.log_parts(holder, context.log, Status.NEW, 1, _LAST, request.partition_rows, 2 * cores)
-    return tuple(parts), read_recorded(holder, context.log).flights
+    flights, _ = read_recorded(holder, context.log)
+    return tuple(parts), flights
 
 
 def _buckets(request: Request, cores: int, rows: int) -> int:

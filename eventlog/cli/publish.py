@@ -188,25 +188,24 @@ def _traced(config: Config) -> Iterator[tuple[Observer, OpenSink]]:
 
 def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> None:
     """Follow the source of ``[source]`` in place of the log."""
-    from eventlog.publisher.stream.open import claiming, following, passed_over, position_of, unsaved
+    from eventlog.publisher.stream.open import following, ignored_options, position_of
     from eventlog.publisher.stream.run import follow
 
     done = Report()
-    followed, open_position = following(config, counters, done), position_of(config)
+    followed, open_position = following(config, counters, done), position_of(config, is_dry=dry)
     if dry:
-        follow(followed, unsaved(open_position), lambda: StreamSink(sys.stdout), stop_on_signals(), once=True)
+        follow(followed, open_position, lambda: StreamSink(sys.stdout), stop_on_signals(), once=True)
         return
     if config.publisher.publisher_disabled:
         _log.warning("publisher_disabled is set: nothing is published")
         return
     log_settings(config)
-    if ignored := passed_over(config):
+    if ignored := ignored_options(config):
         _log.info("options that are about a log and do not count here: %s", ", ".join(ignored))
     stop = stop_on_signals()
     try:
         with _watching(config, counters) as (progress, observer, open_its_sink):
-            claimed = claiming(config, open_position)
-            follow(followed, claimed, open_its_sink, stop, once=once, progress=progress, observer=observer)
+            follow(followed, open_position, open_its_sink, stop, once=once, progress=progress, observer=observer)
     finally:
         counted = "".join(f", {number} {name}" for name, number in sorted(done.counters.items()))
         _log.info("%s%s", stream_summary(counters), counted)

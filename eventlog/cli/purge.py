@@ -76,7 +76,8 @@ def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: b
             after = first - 1 if after is None else after
             if after >= last:
                 return None
-            in_flight = recorded_ids(read_recorded(conn, log).flights)
+            flights, _ = read_recorded(conn, log)
+            in_flight = recorded_ids(flights)
             return batches.purge_rows(conn, log, after, size, event_time, in_flight, dry=dry)
 
         def error_lines(after: int | None) -> Purged | None:

@@ -24,7 +24,7 @@ from eventlog.publisher.flight import Flight
 from eventlog.publisher.held import WAYS_OUT, in_words, read_recorded
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.open import find_log
-from eventlog.publisher.stream.open import SourceStatus, place_in_words, source_status
+from eventlog.publisher.stream.status import SourceStatus, place_in_words, source_status
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import age
@@ -191,8 +191,7 @@ def _print(report: Report) -> None:
 
 
 def _show_source(status: SourceStatus, *, as_json: bool) -> None:
-    moved = status.kept.moved
-    seconds = None if moved is None else (datetime.now(UTC) - moved).total_seconds()
+    seconds = None if status.moved is None else (datetime.now(UTC) - status.moved).total_seconds()
     if as_json:
         print_json(_source_data(status, seconds))
     else:
@@ -200,40 +199,39 @@ def _show_source(status: SourceStatus, *, as_json: bool) -> None:
 
 
 def _source_data(status: SourceStatus, moved_seconds: float | None) -> dict[str, object]:
-    kept, behind = status.kept, status.behind
+    behind = status.behind
     return {
         "source": status.source,
-        "position_in": kept.place,
-        "position": kept.position.token,
-        "moved": kept.moved,
+        "position_in": status.place,
+        "position": status.position.token,
+        "moved": status.moved,
         "moved_seconds": moved_seconds,
-        "flight": kept.position.flight,
-        "publisher_runs": kept.publisher_runs,
+        "flight": status.position.flight,
+        "publisher_runs": status.publisher_runs,
         "behind": None if behind is None else behind.number,
         "behind_unit": None if behind is None else behind.unit,
         "behind_unknown": status.unknown,
-        "failures": kept.failures,
+        "failures": status.failures,
         "newest_failures": [
-            {"time": one.time, "event_id": one.event_id, "code": one.code, "message": one.message}
-            for one in kept.newest
+            {"time": at, "event_id": one.event_id, "code": one.code, "message": one.message}
+            for at, one in status.newest
         ],
     }
 
 
 def _print_source(status: SourceStatus, moved_seconds: float | None) -> None:
-    kept = status.kept
-    result(f"source {status.source}: {'a publisher runs' if kept.publisher_runs else 'no publisher runs'}")
-    result(f"position: {place_in_words(status.source, kept.position.token)}")
-    result(f"kept in {kept.place}{'' if moved_seconds is None else f', last moved {age(moved_seconds)} ago'}")
+    result(f"source {status.source}: {'a publisher runs' if status.publisher_runs else 'no publisher runs'}")
+    result(f"position: {place_in_words(status.source, status.position.token)}")
+    result(f"kept in {status.place}{'' if moved_seconds is None else f', last moved {age(moved_seconds)} ago'}")
     if status.behind is not None:
         result(f"behind it: {status.behind.number} {status.behind.unit}")
     if status.unknown is not None:
         result(f"what is behind it is not known: {status.unknown}")
-    if kept.failures is None:
+    if status.failures is None:
         result("what failed is not known: this user may not read it")
-    if kept.failures:
-        result(f"{kept.failures} failures, which are not tried again{', the newest' if kept.newest else ''}:")
+    if status.failures:
+        result(f"{status.failures} failures, which are not tried again{', the newest' if status.newest else ''}:")
         table(
             ("time", "event-id", "code", "message"),
-            [(one.time.isoformat(timespec="seconds"), one.event_id, one.code, one.message) for one in kept.newest],
+            [(at.isoformat(timespec="seconds"), one.event_id, one.code, one.message) for at, one in status.newest],
         )

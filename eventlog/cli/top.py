@@ -24,7 +24,6 @@ from eventlog.errors import ConfigError, DatabaseError, EventlogError
 from eventlog.publisher.held import in_words, read_recorded
 from eventlog.publisher.monitor.look import look_at_queue
 from eventlog.publisher.monitor.status import shape
-from eventlog.publisher.observer import QUEUE_CAP
 from eventlog.publisher.open import find_log
 from eventlog.sql.doctor import age
 
@@ -117,8 +116,8 @@ def _from_database(config: Config) -> Read:
             queue = look_at_queue(conn, dialect, log, config.publisher.event_time_zone)
             return shape(
                 log=str(log),
-                queue_rows=queue.rows,
-                queue_cap=QUEUE_CAP,
+                queue_rows=queue.queue_rows,
+                queue_cap=queue.cap,
                 oldest_seconds=queue.oldest_seconds,
                 publisher_runs=dialect.is_locked(conn, log),
                 in_flight=[asdict(event) for event in in_flight_events(conn, dialect, log, recorded)],

@@ -25,7 +25,7 @@ from eventlog.cloudevents.event import (
 )
 from eventlog.cloudevents.options import BATCHED, BINARY
 from eventlog.core.catalog import Catalog
-from eventlog.core.events import Outgoing, association_of, public_event
+from eventlog.core.events import Outgoing, association_of, public_event, sent_ids
 from eventlog.core.values import ValueOptions
 from eventlog.errors import BadValue, FormatError
 from eventlog.model import Origins
@@ -69,7 +69,7 @@ class CloudEvents(OutputFormat):
         return True
 
     def document(self, catalog: Catalog, flight: Flight, envelope: int, events: Sequence[Outgoing]) -> Document:
-        ids = [event.sent_id for event in events]
+        ids = sent_ids(events)
         written = self.events(catalog, events, flight.origins)
         body, media_type = "", STRUCTURED_TYPE
         headers: tuple[tuple[str, str], ...] = ()
@@ -154,4 +154,4 @@ _TO_BE_ENCODED: Final = re.compile(r'[^!-~]|["%]')
 
 def _in_header(value: str) -> str:
     """A value percent-encoded as HTTP protocol binding 1.0.2, 3.1.3.2 says: blank, quote, percent, beyond ASCII."""
-    return _TO_BE_ENCODED.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), value)
+    return _TO_BE_ENCODED.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), value)

@@ -19,7 +19,7 @@ from eventlog.model import Answer, LogRow, Origins, Status, origins_of, queue_ro
 from eventlog.publisher.context import Context, PublisherOptions
 from eventlog.publisher.delivery import Delivered, FlightResult, Parking, deliver
 from eventlog.publisher.flight import Envelope, Flight, encode, numbered, pack
-from eventlog.publisher.held import Either, HeldObjects, Hold, UpTo, read_objects, read_recorded, warn_of
+from eventlog.publisher.held import Either, HeldObjects, Hold, read_objects, read_recorded, warn_of
 from eventlog.publisher.marks import InflightLine, Marks, count_fates
 from eventlog.publisher.observer import SILENT
 from eventlog.publisher.queue import (
@@ -59,17 +59,6 @@ class State:
     held: HeldObjects | None = None
 
 
-class Cycle(NamedTuple):
-    """How a cycle ended. ``more``: there is something to do at once. ``reason`` for people when it was stopped, and
-    ``retry_after`` as of ``Delivered``.
-    """
-
-    result: FlightResult
-    more: bool
-    reason: str = ""
-    retry_after: float | None = None
-
-
 def recover(context: Context) -> State:
     """The state of a publisher that has just got its lock: what is in flight is sent first."""
     recorded, hold = read_recorded(context.connection, context.log)
@@ -91,7 +80,7 @@ def run_cycle(
     stopping: Callable[[], bool],
     before_flight: Callable[[], None] = _nothing,
     before_bad: Callable[[], None] = _nothing,
-) -> Cycle:
+) -> Delivered:
     """Send what is in flight and due, then take one window of the queue and send its flights.
 
     ``before_flight`` is called before the envelopes of a flight are sent, with no transaction open. ``before_bad`` is
@@ -110,7 +99,7 @@ def run_cycle(
         state.held = read_objects(context, state.hold)
     if current is None or (state.held is not None and state.held.writers is None):
         context.connection.commit()
-        return Cycle(FlightResult.DONE, more=False)
+        return Delivered(FlightResult.DONE)
     begun = time.monotonic()
     taken, state.scan = _take(context, current, state)
     seconds = time.monotonic() - begun
@@ -119,11 +108,11 @@ def run_cycle(
     if current.is_begun and not is_still_valid(context, current.writers):
         state.scan = None
         context.connection.commit()
-        return Cycle(FlightResult.DONE, more=True)
+        return Delivered(FlightResult.DONE, more=True)
     if state.held is not None and not is_still_valid(context, state.held.writers):
         state.scan = state.held = None  # rows may have come to those that are held, and behind them later ones
         context.connection.commit()
-        return Cycle(FlightResult.DONE, more=True)
+        return Delivered(FlightResult.DONE, more=True)
     if taken.bad:
         before_bad()
     for remark in taken.remarks:
@@ -143,7 +132,7 @@ def run_cycle(
                 return _stopped(state, delivered)
     marks.write(context)
     context.connection.commit()
-    return Cycle(FlightResult.DONE, more=state.scan is not None or current.is_begun)
+    return Delivered(FlightResult.DONE, more=state.scan is not None or current.is_begun)
 
 
 def _take(
@@ -164,7 +153,7 @@ def _read_past(state: State, in_flight: frozenset[int]) -> tuple[int, Container[
     if state.hold is None or state.held is None:
         return 1, in_flight, state.parking
     last = state.hold.last
-    return last + 1, Either(in_flight, UpTo(last)), Either(state.parking, state.held)
+    return last + 1, Either(in_flight, range(last + 1)), Either(state.parking, state.held)
 
 
 def send_in_flight(
@@ -174,7 +163,7 @@ def send_in_flight(
     stopping: Callable[[], bool],
     before_flight: Callable[[], None] = _nothing,
     before_bad: Callable[[], None] = _nothing,
-) -> Cycle:
+) -> Delivered:
     """Send what is recorded in flight and whose objects do not wait. Arguments and errors as of ``run_cycle``."""
     parked = set(state.parking)
     state.parking.wake(time.monotonic())
@@ -191,13 +180,12 @@ def send_in_flight(
     if len(state.parking) > context.options.max_parked:
         full = f"more than {context.options.max_parked} objects are parked"
         return _stopped(state, Delivered(FlightResult.RETRY, full))
-    return Cycle(FlightResult.DONE, more=False)
+    return Delivered(FlightResult.DONE)
 
 
-def _stopped(state: State, delivered: Delivered) -> Cycle:
+def _stopped(state: State, delivered: Delivered) -> Delivered:
     state.scan = None
-    result, reason, retry_after = delivered
-    return Cycle(result, more=False, reason=reason, retry_after=retry_after)
+    return delivered
 
 
 def _fly(
@@ -425,8 +413,8 @@ def dry_run(context: Context) -> Iterator[str]:
 def _windows(context: Context, state: State, in_flight: frozenset[int]) -> Iterator[list[Group]]:
     first: int | None = 1
     while first is not None:
-        begin, aside, waiting = _read_past(state, in_flight)
-        taken = take_window(context, max(first, begin), None, aside, waiting)
+        begin, skipped, waiting = _read_past(state, in_flight)
+        taken = take_window(context, max(first, begin), None, skipped, waiting)
         context.counters.rows_loopback += len(taken.loopback)
         yield taken.groups
         first = taken.next_first
@@ -439,8 +427,8 @@ def _windows(context: Context, state: State, in_flight: frozenset[int]) -> Itera
 def _due_windows(context: Context, state: State, in_flight: frozenset[int]) -> Iterator[list[Group]]:
     due: DueScan | None = begin_due_scan(context, is_long=False)
     while due is not None:
-        _, aside, waiting = _read_past(state, in_flight)
-        taken, due = take_due_window(context, due, aside, waiting)
+        _, skipped, waiting = _read_past(state, in_flight)
+        taken, due = take_due_window(context, due, skipped, waiting)
         context.counters.rows_loopback += len(taken.loopback)
         yield taken.groups
 

@@ -15,11 +15,11 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.errors import DatabaseAway, DatabaseError, FatalAnswer, ReceiverAway
 from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.cycle import Cycle, State, recover, run_cycle, send_in_flight
-from eventlog.publisher.delivery import FlightResult, send_heartbeat
+from eventlog.publisher.cycle import State, recover, run_cycle, send_in_flight
+from eventlog.publisher.delivery import Delivered, FlightResult, send_heartbeat
 from eventlog.publisher.drift import CatalogDrifted, CatalogWatcher
 from eventlog.publisher.liveness import Progress, ReportingSink
-from eventlog.publisher.metrics import LoopbackWarning, ReportTimer, read_gauges, summary, warn_at_start
+from eventlog.publisher.metrics import LoopbackWarning, ReportTimer, summary, warn_at_start
 from eventlog.publisher.monitor.look import look, look_if_due
 from eventlog.publisher.observer import SILENT, Doing, Observer
 from eventlog.publisher.sinks import Document, Sink
@@ -65,8 +65,8 @@ def publish(
     keep_connected(life, stop, (DatabaseAway,), 1.0, 60.0, observer)
 
 
-def publish_once(context: Context, sink: Sink, stop: Stop | None = None, observer: Observer = SILENT) -> Cycle:
-    """Send what is in flight, then what the queue holds now, and return how that ended. ``observer`` is told of it.
+def publish_once(context: Context, sink: Sink, stop: Stop | None = None, observer: Observer = SILENT) -> None:
+    """Send what is in flight, then what the queue holds now. ``observer`` is told of it.
 
     Raises FatalAnswer, and ReceiverAway when the receiver stopped the cycle.
     """
@@ -79,12 +79,12 @@ def publish_once(context: Context, sink: Sink, stop: Stop | None = None, observe
     try:
         with as_database_errors(context.connection):
             warn_at_start(context)
-            return _publish_once(context, sink, stop)
+            _publish_once(context, sink, stop)
     finally:
         LoopbackWarning(warned_before).write(context, at_end=True)
 
 
-def _publish_once(context: Context, sink: Sink, stop: Stop) -> Cycle:
+def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
     watcher, state = CatalogWatcher(context), recover(context)
     last = tail(context.connection, context.log)
 
@@ -106,7 +106,6 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> Cycle:
         raise ReceiverAway(f"the queue was not published to its end: {cycle.reason}")
     if len(state.parking):
         raise ReceiverAway(f"{len(state.parking)} objects are left: the receiver asked for their events later")
-    return cycle
 
 
 def _is_waiting(context: Context, last: int | None) -> bool:
@@ -150,7 +149,9 @@ def _serve(
         if context.counters.documents_sent > sent_before:
             heartbeat.last = time.monotonic()
         if (before := report.due(context.counters)) is not None:
-            _log.info("%s", summary(before, context.counters, read_gauges(context, len(state.parking))))
+            queue = context.dialect.queue(context.connection, context.log, options.event_time_zone)
+            context.connection.commit()
+            _log.info("%s", summary(before, context.counters, queue, len(state.parking)))
         loopback.write(context)
         if not cycle.more:
             look_if_due(watcher.context, state)
@@ -175,13 +176,13 @@ def _serve(
 
 
 def _cycle(
-    run: Callable[..., Cycle],
+    run: Callable[..., Delivered],
     watcher: CatalogWatcher,
     state: State,
     sink: Sink,
     stop: Stop,
-    before_flight: Callable[[], None] = lambda: None,
-) -> Cycle | None:
+    before_flight: Callable[[], None],
+) -> Delivered | None:
     """A cycle, and the post-poll statements if it sent something; None if it ended since the tables have changed."""
     context = watcher.context
     sent_before = context.counters.documents_sent

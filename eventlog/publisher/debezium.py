@@ -8,7 +8,7 @@ from functools import partial
 
 from eventlog.changes.from_events import ReadOutgoing, attribute_reader, outgoing_reader
 from eventlog.core.catalog import Catalog, ObjectClass
-from eventlog.core.events import CurrentRow, Outgoing, public_event
+from eventlog.core.events import CurrentRow, Outgoing, public_event, sent_ids
 from eventlog.core.typed import ReadValue
 from eventlog.core.values import ValueOptions
 from eventlog.debezium.format import line_of
@@ -49,9 +49,8 @@ class DebeziumEvents(OutputFormat):
         return self._options.missing_columns == "read_back"
 
     def document(self, catalog: Catalog, flight: Flight, envelope: int, events: Sequence[Outgoing]) -> Document:
-        ids = [event.sent_id for event in events]
+        ids = sent_ids(events)
         written = self._written(catalog, events, flight.origins, flight.current_rows)
-
         held = [event for event, one in zip(events, written, strict=True) if not isinstance(one, Verdict)]
         document = Document(flight.number, envelope, ids, "", (), lambda: tuple(map(public_event, held)))
         if self._has_records:

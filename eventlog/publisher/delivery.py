@@ -34,20 +34,20 @@ class FlightResult(Enum):
 
 
 class Delivered(NamedTuple):
-    """How the sending of envelopes ended, why (for people), and how many seconds the receiver wants to be left alone,
-    None if it does not say.
+    """How the sending of envelopes, or a whole cycle, ended.
+
+    ``reason`` for people if it was stopped; ``retry_after``: how many seconds the receiver wants to be left alone, None
+    if it does not say. ``more``: there is something to do at once.
     """
 
     result: FlightResult
     reason: str = ""
     retry_after: float | None = None
+    more: bool = False
 
 
 class Sendable(Protocol):
     """An event on its way. ``operation`` None = its rows make no event, and are only to be marked."""
-
-    @property
-    def event_id(self) -> str: ...
 
     @property
     def sent_id(self) -> str:
@@ -438,8 +438,8 @@ def _settle(
         return result, reason
     if not options.park or (answer.general is not None and answer.general.level is Level.RETRY):
         sent_id = judged.retried[0].sent_id
-        told = answer.verdict(sent_id).message
-        return FlightResult.RETRY, f"event {sent_id} is to be sent again later{f' ({told})' if told else ''}"
+        message = answer.verdict(sent_id).message
+        return FlightResult.RETRY, f"event {sent_id} is to be sent again later{f' ({message})' if message else ''}"
     now = time.monotonic()
     for object_id, event in first.items():
         reason = answer.verdict(event.sent_id).message

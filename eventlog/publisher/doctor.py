@@ -7,10 +7,10 @@ dialect's ``doctor.sql``), and has a plain function judge the answer (``sql.doct
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from sqlalchemy import Connection
 
@@ -74,9 +74,9 @@ class Case:
     plan: TriggerPlan | None = None
     flights: Sequence[Flight] = ()
 
-    def run(self, checks: Iterable[Check]) -> None:
+    def run(self, checks: Checks) -> None:
         """Make checks. One that fails is a finding, and not the end."""
-        for subject, find in checks:
+        for subject, find in checks.items():
             try:
                 with as_database_errors(self.conn), self.conn.begin_nested():
                     self.findings += find(self)
@@ -114,13 +114,6 @@ class Case:
         return self.dialect.quote(self.log.column(field_name))
 
 
-class Check(NamedTuple):
-    """One thing that is looked at: what it is called where it fails, and what gives the findings."""
-
-    subject: str
-    find: Callable[[Case], Iterable[Finding]]
-
-
 def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> list[Finding]:
     """Everything that is worth saying about the log, its triggers and its rows, the worst first.
 
@@ -128,20 +121,16 @@ def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> li
     """
     url = connection_url(config.database)
     dialect = for_url(url)
-    engine = connect(url)
-    try:
-        with engine.connect() as conn, as_database_errors(conn):
-            pooled = is_pooled(conn, dialect)
-            dialect.begin_reading(conn, limits.statement)
-            case = Case(conn, dialect, config, limits, compare)
-            case.findings += of_log.judge_pool(pooled)
-            case.run(SESSION_CHECKS)
-            if _find_log(case):
-                case.run(LOG_CHECKS)
-                if not any(right.startswith(("SELECT", "USAGE on schema")) for right in case.missing_rights):
-                    case.run(ROW_CHECKS)
-    finally:
-        engine.dispose()
+    with connect(url).connect() as conn, as_database_errors(conn):
+        pooled = is_pooled(conn, dialect)
+        dialect.begin_reading(conn, limits.statement)
+        case = Case(conn, dialect, config, limits, compare)
+        case.findings += of_log.judge_pool(pooled)
+        case.run(SESSION_CHECKS)
+        if _find_log(case):
+            case.run(LOG_CHECKS)
+            if not any(right.startswith(("SELECT", "USAGE on schema")) for right in case.missing_rights):
+                case.run(ROW_CHECKS)
     order = ("error", "warning", "info")
     return sorted(dict.fromkeys(case.findings), key=lambda finding: order.index(finding.severity))
 
@@ -407,66 +396,55 @@ def _keys(case: Case) -> Iterator[Finding]:
 
 # --- the checks, in their order ---------------------------------------------------------------------------------------
 
-SESSION_CHECKS: Final = (
-    Check(
-        "whether the database takes writes",
-        lambda case: of_log.judge_read_only(case.dialect.read_only(case.conn), TO_THE_PRIMARY),
-    ),
-    Check("the clock", _clock),
-    Check("orphaned triggers", _orphans),
-)
+Checks = Mapping[str, Callable[[Case], Iterable[Finding]]]
+"""What is looked at, by what it is called where it fails, and what gives the findings."""
 
-LOG_CHECKS: Final = (
-    Check("the rights on the log", _rights),
-    Check("the revision of the log", _revision),
-    Check("the indexes of the log", _indexes),
-    Check("the sequence of record_id", lambda case: of_log.judge_numberings(case.ask("numberings", facts.Numbering))),
-    Check(
-        "dead rows",
-        lambda case: of_log.judge_storage(case.ask("storage", facts.Storage), case.log_name, case.limits),
+SESSION_CHECKS: Final[Checks] = {
+    "whether the database takes writes": lambda case: of_log.judge_read_only(
+        case.dialect.read_only(case.conn), TO_THE_PRIMARY
     ),
-    Check("the notification of changes", _wake),
-    Check(
-        "open transactions",
-        lambda case: of_log.judge_transactions(
-            case.ask("transactions", facts.OpenTransaction, limit=case.limits.shown), case.limits
-        ),
-    ),
-    Check("the classes", _classes),
-    Check("the right to read back", _unreadable),
-    Check("installed triggers", _plan),
-    Check(
-        "triggers of partitions",
-        lambda case: capture.judge_partitions(case.ask("partition_triggers", facts.PartitionTrigger)),
-    ),
-    Check("keys that are checked late", _deferrable),
-    Check("tables without triggers", _untouched),
-    Check("the right to apply triggers", _rights_to_apply),
-    Check("the owner of the watched tables", _owner),
-)
+    "the clock": _clock,
+    "orphaned triggers": _orphans,
+}
 
-ROW_CHECKS: Final = (
-    Check(
-        "status letters",
-        lambda case: of_log.judge_statuses(
-            case.ask("statuses", facts.StatusRows, sample=case.limits.sample),
-            case.log_name,
-            case.column("status"),
-            case.limits,
-        ),
+LOG_CHECKS: Final[Checks] = {
+    "the rights on the log": _rights,
+    "the revision of the log": _revision,
+    "the indexes of the log": _indexes,
+    "the sequence of record_id": lambda case: of_log.judge_numberings(case.ask("numberings", facts.Numbering)),
+    "dead rows": lambda case: of_log.judge_storage(case.ask("storage", facts.Storage), case.log_name, case.limits),
+    "the notification of changes": _wake,
+    "open transactions": lambda case: of_log.judge_transactions(
+        case.ask("transactions", facts.OpenTransaction, limit=case.limits.shown), case.limits
     ),
-    Check(
-        "rows without record_id",
-        lambda case: of_log.judge_record_ids(
-            case.ask_one("without_record_id", facts.Rows, limit=case.limits.rows),
-            case.log_name,
-            case.column("record_id"),
-            case.limits,
-        ),
+    "the classes": _classes,
+    "the right to read back": _unreadable,
+    "installed triggers": _plan,
+    "triggers of partitions": lambda case: capture.judge_partitions(
+        case.ask("partition_triggers", facts.PartitionTrigger)
     ),
-    Check("what is in flight", _in_flight),
-    Check("loopback rows", _loopback),
-    Check("event_time", _event_time),
-    Check("rows N", _bad_rows),
-    Check("the spelling of keys", _keys),
-)
+    "keys that are checked late": _deferrable,
+    "tables without triggers": _untouched,
+    "the right to apply triggers": _rights_to_apply,
+    "the owner of the watched tables": _owner,
+}
+
+ROW_CHECKS: Final[Checks] = {
+    "status letters": lambda case: of_log.judge_statuses(
+        case.ask("statuses", facts.StatusRows, sample=case.limits.sample),
+        case.log_name,
+        case.column("status"),
+        case.limits,
+    ),
+    "rows without record_id": lambda case: of_log.judge_record_ids(
+        case.ask_one("without_record_id", facts.Rows, limit=case.limits.rows),
+        case.log_name,
+        case.column("record_id"),
+        case.limits,
+    ),
+    "what is in flight": _in_flight,
+    "loopback rows": _loopback,
+    "event_time": _event_time,
+    "rows N": _bad_rows,
+    "the spelling of keys": _keys,
+}

@@ -67,8 +67,8 @@ class CatalogWatcher:
         except EventlogError as error:
             context.connection.rollback()
             if str(error) != self.last_warning:
-                told = "the tables have changed, and the publisher goes on with what it knows of them: %s"
-                _log.warning(told, error, extra={"code": error.code})
+                what = "the tables have changed, and the publisher goes on with what it knows of them: %s"
+                _log.warning(what, error, extra={"code": error.code})
             self.last_warning = str(error)
             return False
         context.connection.commit()

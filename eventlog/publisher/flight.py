@@ -165,13 +165,13 @@ def _read(envelope: Mapping[str, Any]) -> Envelope:
     special = envelope.get("events", {})
     events: list[Outgoing] = []
     for index, size in enumerate(envelope["counts"]):
-        own = list(islice(ids, size))
-        if not own or len(own) != size:
+        row_ids = list(islice(ids, size))
+        if not row_ids or len(row_ids) != size:
             raise ValueError(f"event {index} of envelope {envelope['number']} lacks rows")
         what = special.get(str(index), {})
         place = what.get("place", place)
         events.append(
-            _recorded(what.get("id", own[0]), own, what.get("dropped", ()), what.get("sendings", 1), place or 0)
+            _recorded(what.get("id", row_ids[0]), row_ids, what.get("dropped", ()), what.get("sendings", 1), place or 0)
         )
         place = None if place is None else place + 1
     if next(ids, None) is not None:

@@ -57,13 +57,6 @@ class Hold(NamedTuple):
     is_marking: bool = False
 
 
-class Recorded(NamedTuple):
-    """What the in-flight lines of a log say: the flights that a publisher sends, oldest first, and what is held."""
-
-    flights: list[Flight]
-    hold: Hold | None
-
-
 def encode_hold(hold: Hold) -> str:
     """The composition text of the line."""
     line = hold._asdict() | {"writers": None if hold.writers is None else sorted(hold.writers)}
@@ -71,13 +64,16 @@ def encode_hold(hold: Hold) -> str:
     return json.dumps({"form": FORM, "kind": KIND, **line}, separators=(",", ":"))
 
 
-def read_recorded(conn: Connection, log: LogTable) -> Recorded:
-    """All in-flight lines of a log. Raises DatabaseError for one that this version does not know."""
+def read_recorded(conn: Connection, log: LogTable) -> tuple[list[Flight], Hold | None]:
+    """What the in-flight lines of a log say: the flights that a publisher sends, oldest first, and what is held.
+
+    Raises DatabaseError for a line that this version does not know.
+    """
     lines = read_inflight(conn, log)
     holds = {number: hold for number, text in lines if (hold := _hold_of(number, text)) is not None}
     converted = {flight for hold in holds.values() for flight in hold.flights}
     flights = [decode(number, text) for number, text in lines if number not in holds and number not in converted]
-    return Recorded(flights, next(iter(holds.values()), None))
+    return flights, next(iter(holds.values()), None)
 
 
 def _hold_of(number: int, composition: str) -> Hold | None:
@@ -158,16 +154,6 @@ class Either:
 
     def __contains__(self, member: object) -> bool:
         return member in self.one or member in self.other
-
-
-@dataclass(frozen=True, slots=True)
-class UpTo:
-    """The record_ids that are not greater than this one."""
-
-    last: int
-
-    def __contains__(self, record_id: object) -> bool:
-        return isinstance(record_id, int) and record_id <= self.last
 
 
 def warn_of(hold: Hold | None) -> None:

@@ -11,7 +11,7 @@ from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow
 from eventlog.core.events import Fates, Outgoing
 from eventlog.model import Level, Status, Verdict
-from eventlog.publisher.context import Context, Counters, PublisherOptions
+from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.delivery import Answered, Judged, Parking, as_flushed
 from eventlog.publisher.flight import Envelope, Flight, encode
 from eventlog.publisher.sinks import Sink
@@ -94,24 +94,13 @@ class InflightLine:
     """
 
     def __init__(self, context: Context, flight: Flight, sink: Sink, parking: Parking[ObjectId]) -> None:
-        self.parking, self.recorded = parking, flight
+        self.options, self.counters, self.parking = context.options, context.counters, parking
+        self.flight, self.recorded = flight.number, flight
         self._context, self._sink = context, sink
         self._left: dict[int, Sequence[Outgoing]] = {envelope.number: envelope.events for envelope in flight.envelopes}
         self._unmarked: Answered[Outgoing] = []
         self._marks = Marks()  # of what is unmarked, as it was answered
         self._marked_at = time.monotonic()
-
-    @property
-    def options(self) -> PublisherOptions:
-        return self._context.options
-
-    @property
-    def counters(self) -> Counters:
-        return self._context.counters
-
-    @property
-    def flight(self) -> int:
-        return self.recorded.number
 
     def take(self, envelope: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:
         counters = self.counters

@@ -1,4 +1,4 @@
-"""What is said of a publisher's work: gauges and sums (spec/event-log.md 11), and loopback rows (8.3)."""
+"""What is said of a publisher's work in the log (spec/event-log.md 11), and of loopback rows (8.3)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from sqlalchemy import Connection
 
@@ -14,6 +14,7 @@ from eventlog.errors import first_of
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor.facts import ask
+from eventlog.sql.windows import Queue
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -41,22 +42,6 @@ class ReportTimer:
         return before
 
 
-class Gauges(NamedTuple):
-    """What waits now. ``queue_oldest_seconds``: age of the oldest row N by event_time, None without one."""
-
-    queue_rows: int
-    queue_oldest_seconds: float | None
-    objects_parked: int
-
-
-def read_gauges(context: Context, objects_parked: int) -> Gauges:
-    """The gauges of a publisher, the queue's by one statement that counts its rows."""
-    options = context.options
-    queue = context.dialect.queue(context.connection, context.log, options.event_time_zone)
-    context.connection.commit()
-    return Gauges(queue.rows, queue.oldest_seconds, objects_parked)
-
-
 def stream_summary(counters: Counters) -> str:
     """What was done of a source that is no log, for people."""
     return (
@@ -65,11 +50,12 @@ def stream_summary(counters: Counters) -> str:
     )
 
 
-def summary(before: Counters, now: Counters, gauges: Gauges) -> str:
-    """One line for people: what was done between two looks at the counters, and what waits."""
+def summary(before: Counters, now: Counters, queue: Queue, parked: int) -> str:
+    """One line for people: what was done between two looks at the counters, and what waits. ``parked``: objects."""
     refused = now.answers_error - before.answers_error
     unreadable = now.old_unreadable - before.old_unreadable
     cut = now.truncated - before.truncated
+    oldest = "" if queue.oldest_seconds is None else f", oldest {queue.oldest_seconds:.1f} s"
     parts = [
         f"{now.rows_published - before.rows_published} rows published",
         f"{now.events_sent - before.events_sent} events in {now.documents_sent - before.documents_sent} documents",
@@ -77,9 +63,8 @@ def summary(before: Counters, now: Counters, gauges: Gauges) -> str:
         f"{unreadable} {OLD_UNREADABLE}" if unreadable else "",
         f"{cut} {TRUNCATED}" if cut else "",
         f"{refused} answers error" if refused else "",
-        f"queue: {gauges.queue_rows} rows"
-        + (f", oldest {gauges.queue_oldest_seconds:.1f} s" if gauges.queue_oldest_seconds is not None else ""),
-        f"{gauges.objects_parked} objects parked" if gauges.objects_parked else "",
+        f"queue: {queue.rows} rows{oldest}",
+        f"{parked} objects parked" if parked else "",
     ]
     return "; ".join(filter(None, parts))
 

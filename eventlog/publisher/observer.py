@@ -6,7 +6,7 @@ from the publisher's own threads, and must return at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -134,7 +134,7 @@ SILENT: Final = Observer()
 
 
 class _Several(Observer):
-    """Several who are told."""
+    """Several who are told: everything goes to each of them."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
@@ -143,50 +143,6 @@ class _Several(Observer):
     def wants_event_times(self) -> bool:
         return any(observer.wants_event_times for observer in self._observers)
 
-    def does(self, doing: Doing, reason: str = "") -> None:
-        for observer in self._observers:
-            observer.does(doing, reason)
-
-    def waits(self, who: WaitFor, reason: str, until: float) -> None:
-        for observer in self._observers:
-            observer.waits(who, reason, until)
-
-    def connected(self, *, again: bool) -> None:
-        for observer in self._observers:
-            observer.connected(again=again)
-
-    def disconnected(self) -> None:
-        for observer in self._observers:
-            observer.disconnected()
-
-    def progressed(self) -> None:
-        for observer in self._observers:
-            observer.progressed()
-
-    def window_read(self, seconds: float, groups: int) -> None:
-        for observer in self._observers:
-            observer.window_read(seconds, groups)
-
-    def flight_begins(self, number: int, event_times: Mapping[str, str | None]) -> None:
-        for observer in self._observers:
-            observer.flight_begins(number, event_times)
-
-    def flight_ended(self, number: int, result: str) -> None:
-        for observer in self._observers:
-            observer.flight_ended(number, result)
-
-    def marked(self, seconds: float) -> None:
-        for observer in self._observers:
-            observer.marked(seconds)
-
-    def answered(self, document: Document, answer: Answer, seconds: float) -> None:
-        for observer in self._observers:
-            observer.answered(document, answer, seconds)
-
-    def flushed(self) -> None:
-        for observer in self._observers:
-            observer.flushed()
-
     def look_due(self) -> float | None:
         return min((due for observer in self._observers if (due := observer.look_due()) is not None), default=None)
 
@@ -194,9 +150,18 @@ class _Several(Observer):
     def queue_cap(self) -> int:
         return min(observer.queue_cap for observer in self._observers)
 
-    def looked(self, looked: Looked) -> None:
+
+def _telling_each(name: str) -> Callable[..., None]:
+    def tell(self: _Several, *arguments: object, **named: object) -> None:
         for observer in self._observers:
-            observer.looked(looked)
+            getattr(observer, name)(*arguments, **named)
+
+    return tell
+
+
+for _name in vars(Observer).keys() - vars(_Several).keys():
+    if not _name.startswith("_"):
+        setattr(_Several, _name, _telling_each(_name))
 
 
 def together(*observers: Observer) -> Observer:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TextIO, cast
+from typing import Any, Final, TextIO
 
 from sqlalchemy import Connection
 
@@ -32,8 +32,6 @@ from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.registry import for_url, parse_url
 from eventlog.sql.rows import next_flight
 from eventlog.sql.triggers.watch import (
-    Capture,
-    Style,
     TableChoice,
     Watch,
     attribute_names,
@@ -100,27 +98,23 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
     """A context without the lock of the log: for reading only."""
     url = connection_url(config.database)
     dialect = for_url(url)
-    engine = connect(url)
-    try:
-        with engine.connect() as connection, as_database_errors(connection):
-            log = find_log(connection, dialect, config)
-            check_rights(connection, dialect, log, delete=config.publisher.delete_from_log)
-            catalog = read_catalog(connection, dialect, config, log)
-            options = publisher_options(config, dialect.current_user(connection), dialect.fold_name)
-            connection.commit()
-            yield Context(
-                connection,
-                dialect,
-                log,
-                catalog,
-                options,
-                output_format(config, log),
-                counters,
-                reread=lambda: read_catalog(connection, dialect, config, log),
-                captured=captured_tables(config, catalog),
-            )
-    finally:
-        engine.dispose()
+    with connect(url).connect() as connection, as_database_errors(connection):
+        log = find_log(connection, dialect, config)
+        check_rights(connection, dialect, log, delete=config.publisher.delete_from_log)
+        catalog = read_catalog(connection, dialect, config, log)
+        options = publisher_options(config, dialect.current_user(connection), dialect.fold_name)
+        connection.commit()
+        yield Context(
+            connection,
+            dialect,
+            log,
+            catalog,
+            options,
+            output_format(config, log),
+            counters,
+            reread=lambda: read_catalog(connection, dialect, config, log),
+            captured=captured_tables(config, catalog),
+        )
 
 
 def find_log(connection: Connection, dialect: Dialect, config: Config) -> LogTable:
@@ -270,20 +264,7 @@ def value_options(config: Config) -> ValueOptions:
 
 def declared_watches(config: Config) -> tuple[Watch, ...]:
     """The watches of the configuration, as the triggers are compiled from them."""
-    return tuple(
-        Watch(
-            watch.name,
-            cast("Style", watch.style),
-            cast("Capture", watch.capture),
-            watch.columns,
-            watch.exclude,
-            watch.base,
-            watch.always,
-            watch.lob_values,
-            watch.lob_always,
-        )
-        for watch in config.watches
-    )
+    return tuple(Watch(**{**same_fields(watch, Watch), "table": watch.name}) for watch in config.watches)
 
 
 def publisher_options(config: Config, current_user: str, fold_name: Callable[[str], str] = str) -> PublisherOptions:
@@ -304,8 +285,8 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
     return PublisherOptions(
         **{**same_fields(settings, PublisherOptions), **changed},
         leave_loopback=settings.loopback_rows == "leave",
-        delete_loopback=settings.loopback_rows == "consume" and _is_given(config, "publisher.loopback_rows"),
-        loopback_is_meant=_is_given(config, "publisher.loopback_rows") or _is_given(config, "publisher.allow_loopback"),
+        delete_loopback=settings.loopback_rows == "consume" and is_given(config, "publisher.loopback_rows"),
+        loopback_is_meant=is_given(config, "publisher.loopback_rows") or is_given(config, "publisher.allow_loopback"),
         park=settings.on_retry == "park",
         events=EventOptions(_insert_query_back(config), config.format.noop_updates),
     )
@@ -331,7 +312,8 @@ def publisher_user(config: Config, dialect: Dialect, current_user: str) -> str:
     return current_user if name is None or not current_user else dialect.spelled(name)
 
 
-def _is_given(config: Config, name: str) -> bool:
+def is_given(config: Config, name: str) -> bool:
+    """Whether an option, ``section.key``, was set, in whatever way."""
     return config.sources.get(name, "default") not in ("default", "profile idm")
 
 

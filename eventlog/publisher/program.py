@@ -94,13 +94,12 @@ class Publisher:
             return
         with liveness_file(config.publisher.health_file, patience(config)) as progress:
             if config.source.type is not None:
-                from eventlog.publisher.stream.open import claiming, following, position_of
+                from eventlog.publisher.stream.open import following, position_of
                 from eventlog.publisher.stream.run import follow
 
-                position = claiming(config, position_of(config))
                 follow(
                     following(config, counters, Report()),
-                    position,
+                    position_of(config),
                     self._open_sink,
                     stop,
                     once=once,

@@ -27,7 +27,7 @@ from eventlog.config.load import Config
 from eventlog.errors import ConfigError
 from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.observer import Doing, Observer
-from eventlog.publisher.sinks import Document, KafkaRecord, Sink
+from eventlog.publisher.sinks import Document, Sink
 
 _KINDS: Final = {"http": SpanKind.CLIENT, "kafka": SpanKind.PRODUCER}
 _ROOT: Final = Context()
@@ -169,14 +169,10 @@ def _with_context(document: Document) -> Document:
     propagate.inject(carrier)
     headers = tuple((name, value.encode()) for name, value in carrier.items())
     records = [
-        one if isinstance(one, Verdict) else tuple(_with_headers(record, headers) for record in one)
-        for one in document.records
+        own if isinstance(own, Verdict) else tuple(one._replace(headers=(*one.headers, *headers)) for one in own)
+        for own in document.records
     ]
     return document._replace(headers=(*document.headers, *carrier.items()), records=records)
-
-
-def _with_headers(record: KafkaRecord, headers: tuple[tuple[str, bytes], ...]) -> KafkaRecord:
-    return record._replace(headers=(*record.headers, *headers))
 
 
 @contextmanager

@@ -17,10 +17,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from eventlog.config.load import Config
-from eventlog.model import Answer
 from eventlog.publisher.liveness import longest_rest, longest_work
-from eventlog.publisher.observer import SILENT, Doing, Looked, Observer, WaitFor
-from eventlog.publisher.sinks import Document
+from eventlog.publisher.observer import SILENT, Doing, Observer, WaitFor
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -87,17 +85,10 @@ class Watchdog(Observer):
         self._sign()
         self._show("publishing")
 
-    def window_read(self, seconds: float, groups: int) -> None:
+    def _is_heard(self, *_: object, **__: object) -> None:
         self._sign()
 
-    def answered(self, document: Document, answer: Answer, seconds: float) -> None:
-        self._sign()
-
-    def marked(self, seconds: float) -> None:
-        self._sign()
-
-    def looked(self, looked: Looked) -> None:
-        self._sign()
+    window_read = answered = marked = looked = _is_heard
 
     def feed(self, interval: float, end: threading.Event) -> None:
         """Send a sign of life every so many seconds, if there is one, until ``end`` is set."""

@@ -23,7 +23,7 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.open import open_sink
 from eventlog.publisher.sinks import files
 from eventlog.publisher.stream import capture_files, gbase, linter, position, qlik_messages, run
-from eventlog.publisher.stream.open import claiming, following, position_of
+from eventlog.publisher.stream.open import following, position_of
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql import positions
 
@@ -45,9 +45,7 @@ def publish(config: Config, steps: Steps) -> None:
 
 def publish_to_the_end(config: Config) -> None:
     followed = following(config, Counters(), Report())
-    run.follow(
-        followed, claiming(config, position_of(config)), lambda: open_sink(config, sys.stdout), StopRequest(), once=True
-    )  # fmt: skip
+    run.follow(followed, position_of(config), lambda: open_sink(config, sys.stdout), StopRequest(), once=True)
 
 
 def told(config: Config) -> None:

@@ -26,10 +26,11 @@ from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher import metrics
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.daemon import publish, publish_once
-from eventlog.publisher.metrics import Gauges, read_gauges, summary
+from eventlog.publisher.metrics import summary
 from eventlog.publisher.open import open_context
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.wake import StopRequest
+from eventlog.sql.windows import Queue
 from eventlog.xds.reader import read_events
 
 
@@ -251,29 +252,20 @@ def test_the_servers_local_time_is_that_of_its_default_zone(log: sa.Engine) -> N
 # What the publisher tells
 
 
-def test_gauges_tell_what_waits(log: sa.Engine) -> None:
-    write(log, 1, 2)
-    with open_context(configuration(log), Counters()) as context:
-        gauges = read_gauges(context, 3)
-        assert (gauges.queue_rows, gauges.objects_parked) == (2, 3)
-        assert 0 <= (gauges.queue_oldest_seconds or -1) < 600
-        assert not context.connection.in_transaction()
-
-
 @pytest.mark.parametrize(
-    ("now", "gauges", "line"),
+    ("now", "queue", "parked", "line"),
     [
-        ({"rows_published": 7, "events_sent": 5, "documents_sent": 2}, Gauges(0, None, 0),
+        ({"rows_published": 7, "events_sent": 5, "documents_sent": 2}, Queue(0, None), 0,
          "5 rows published; 4 events in 1 documents; queue: 0 rows"),
         ({"rows_published": 2, "events_sent": 1, "documents_sent": 1, "rows_bad": 3, "answers_error": 1},
-         Gauges(9, 1.25, 2),
+         Queue(9, 1.25), 2,
          "0 rows published; 0 events in 0 documents; 3 rows bad; 1 answers error; queue: 9 rows, oldest 1.2 s; "
          "2 objects parked"),
     ],
 )  # fmt: skip
-def test_a_line_tells_what_was_done(now: dict[str, int], gauges: Gauges, line: str) -> None:
+def test_a_line_tells_what_was_done(now: dict[str, int], queue: Queue, parked: int, line: str) -> None:
     before = Counters(rows_published=2, events_sent=1, documents_sent=1)
-    assert summary(before, Counters(**now), gauges) == line
+    assert summary(before, Counters(**now), queue, parked) == line
 
 
 def test_it_is_written_while_something_happens(

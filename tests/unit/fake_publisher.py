@@ -21,8 +21,8 @@ from eventlog.core.events import Outgoing
 from eventlog.model import Answer, Event, Level, LogRow, Verdict
 from eventlog.publisher import cycle
 from eventlog.publisher.context import Context, Counters, PublisherOptions
-from eventlog.publisher.cycle import Cycle, State, recover, run_cycle
-from eventlog.publisher.delivery import FlightResult
+from eventlog.publisher.cycle import State, recover, run_cycle
+from eventlog.publisher.delivery import Delivered, FlightResult
 from eventlog.publisher.flight import decode
 from eventlog.publisher.formats import XdsFormat
 from eventlog.publisher.sinks import Document
@@ -114,7 +114,7 @@ class FakePublisher:
     def start(self) -> State:
         return recover(self.context())
 
-    def cycle(self, state: State, sink: Any, stopping: Callable[[], bool] = quiet) -> Cycle:
+    def cycle(self, state: State, sink: Any, stopping: Callable[[], bool] = quiet) -> Delivered:
         with self.numbering_flights():
             return run_cycle(self.context(), state, sink, stopping)
 
@@ -128,7 +128,7 @@ class FakePublisher:
         finally:
             cycle.next_flight = original
 
-    def run(self, sink: Any, state: State | None = None, most: int = 200) -> Cycle:
+    def run(self, sink: Any, state: State | None = None, most: int = 200) -> Delivered:
         """Cycles until there is nothing left to do: no pass, nothing parked. Stops on anything but DONE."""
         state = state or self.start()
         for _ in range(most):

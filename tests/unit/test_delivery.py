@@ -16,8 +16,9 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import State, recover, run_cycle
 from eventlog.publisher.delivery import FlightResult
 from eventlog.publisher.formats import XdsFormat
-from eventlog.publisher.metrics import Gauges, summary
+from eventlog.publisher.metrics import summary
 from eventlog.publisher.sinks import Document
+from eventlog.sql.windows import Queue
 from eventlog.xds.writer import Header
 
 # --- flights and envelopes --------------------------------------------------------------------------------------------
@@ -428,7 +429,7 @@ def test_changes_below_a_second_are_counted_and_warned_of_once_a_column(caplog: 
     assert 'time_syntax = "canonical" or "java"' in of_made
     assert of_at.startswith("times.at: ")
     assert "no time_syntax writes the fraction of a time of day" in of_at
-    told = summary(Counters(), fake.counters, Gauges(0, None, 0))
+    told = summary(Counters(), fake.counters, Queue(0, None), 0)
     assert "1 old values unreadable; 4 changes below a second not sent" in told
     fake.close()
 

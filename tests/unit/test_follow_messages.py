@@ -92,7 +92,7 @@ def topics(brokers: Cluster, *names: str, **options: Any) -> Topics:
 def once(source: Topics, place: Path, **options: Any) -> Receiver:
     receiver = Receiver()
     follow(
-        following(source, **options), position_at(place, source.name), receiver.sink, StopRequest(), once=True
+        following(source, **options), position_at(place, "qlik-messages"), receiver.sink, StopRequest(), once=True
     )  # fmt: skip
     return receiver
 
@@ -230,7 +230,7 @@ def test_one_message_whose_schema_is_not_known_is_recorded_and_passed_over(
     assert once(source, place).heard == ["add 1 n1", "add 2 n2"]
     (failure,) = failures(place)
     assert (failure["code"], failure["event_id"].rpartition(":")[2]) == ("unknown_schema", str(place_of_it))
-    assert sum(saved_at(place, source.name).token["app.item"].values()) == 3
+    assert sum(saved_at(place, "qlik-messages").token["app.item"].values()) == 3
     assert once(source, place).heard == []
 
 
@@ -244,9 +244,9 @@ def test_a_topic_of_which_nothing_can_be_read_is_not_passed_over(brokers: Cluste
         with pytest.raises(
             UnknownSchema, match=r"no schema is known of 2 messages.*app.item:[0-9]:0.*no registry is given"
         ):
-            follow(following(source), position_at(place, source.name), receiver.sink, StopRequest(), once=True)
+            follow(following(source), position_at(place, "qlik-messages"), receiver.sink, StopRequest(), once=True)
     assert len(receiver.heard) == 5  # the other topic goes on
-    assert sum(saved_at(place, source.name).token["app.item"].values()) == 0
+    assert sum(saved_at(place, "qlik-messages").token["app.item"].values()) == 0
     assert not failures_of(place).exists()
 
 
@@ -263,7 +263,7 @@ def test_a_running_publisher_goes_on_when_a_message_can_be_read_again(brokers: C
     source = topics(brokers, columns=COLUMNS)
     receiver = Receiver()
     send(brokers, "app.item", POISON["the prefix of a registry that is not given"])
-    with running(following(source), position_at(place, source.name), receiver):
+    with running(following(source), position_at(place, "qlik-messages"), receiver):
         wait_until(lambda: saved_at_open(place))
         time.sleep(0.3)
         assert sum(saved_at_open(place)["app.item"].values()) == 0

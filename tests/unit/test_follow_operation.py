@@ -31,7 +31,7 @@ from eventlog.publisher.stream import position as position_module
 from eventlog.publisher.stream.gbase import CaptureSession
 from eventlog.publisher.stream.linter import DispatchQueue
 from eventlog.publisher.stream.open import following as following_of
-from eventlog.publisher.stream.open import passed_over, position_of
+from eventlog.publisher.stream.open import ignored_options, position_of
 from eventlog.publisher.stream.position import FilePosition, PositionAway, failures_of, position_file
 from eventlog.publisher.stream.run import follow
 from eventlog.publisher.stream.source import Backlog, BadToken, Mark, Read
@@ -218,7 +218,7 @@ def test_options_about_a_log_may_stand_there_and_are_named(
     config = configure(tmp_path)
     with config.open("a") as file:
         file.write('\npolling_interval = 60\nfold_span = 5\nbatch_size = 3\n[database]\nurl = "sqlite:///log.db"\n')
-    assert passed_over(load(config, {})) == ["publisher.polling_interval", "publisher.fold_span"]
+    assert ignored_options(load(config, {})) == ["publisher.polling_interval", "publisher.fold_span"]
     stream.insert(1)
     with caplog.at_level("INFO", "eventlog"):
         assert cli.run(["-c", str(config), "publish", "--once"]) == 0

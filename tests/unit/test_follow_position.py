@@ -24,9 +24,9 @@ from eventlog.errors import AnotherPublisher, ConfigError
 from eventlog.model import Change, ChangeOp
 from eventlog.publisher.stream.position import position_file
 from eventlog.publisher.stream.run import follow
-from eventlog.publisher.stream.source import Mark, Read, SourceAway, Unread
+from eventlog.publisher.stream.source import Mark, Read, SourceAway
 from eventlog.publisher.wake import StopRequest
-from eventlog.sql.positions import Saved
+from eventlog.sql.positions import Failure, Saved
 
 
 def test_a_file_is_followed_while_it_grows_and_ends_cleanly(stream: Stream, place: Path) -> None:
@@ -96,8 +96,6 @@ def test_no_flight_number_is_used_twice(stream: Stream, place: Path) -> None:
 class Flaky:
     """A source that fails after every second change, and can be read again from a mark."""
 
-    name = "gbase"
-
     def __init__(self, changes: list[Change]) -> None:
         self.changes, self.openings = changes, 0
 
@@ -108,7 +106,7 @@ class Flaky:
             if number == (token or 0) + 1:
                 yield Mark(number, is_idle=True)
                 raise SourceAway("the line is cut")
-        yield Unread("end", "bad", "nothing")
+        yield Failure("end", "bad", "nothing")
         yield Mark(len(self.changes), is_idle=True)
 
 

@@ -47,7 +47,7 @@ from eventlog.publisher.stream.gbase import CaptureSession, StandardInput
 from eventlog.publisher.stream.linter import DispatchQueue
 from eventlog.publisher.stream.open import position_of, source_of
 from eventlog.publisher.stream.run import follow
-from eventlog.publisher.stream.source import SourceAway, SourceLost, Unread
+from eventlog.publisher.stream.source import SourceAway, SourceLost
 from eventlog.publisher.wake import StopRequest
 from eventlog.sql import positions
 from eventlog.sql.positions import Failure, Saved, position_table
@@ -246,7 +246,7 @@ def test_a_row_that_no_codec_reads_is_passed_over_and_named(engine: sa.Engine) -
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE dispatch_queue SET len1 = 3 WHERE typ IN (1, 2)"))
         connection.execute(sa.text("UPDATE dispatch_queue SET len1 = 3, len2 = 3 WHERE typ = 3"))
-    steps = [step for step in queue(engine, on_row_error="raw").steps(None, once=True) if isinstance(step, Unread)]
+    steps = [step for step in queue(engine, on_row_error="raw").steps(None, once=True) if isinstance(step, Failure)]
     assert steps
     assert {step.code for step in steps} == {"needs_row_codec"}
 

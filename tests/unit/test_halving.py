@@ -300,8 +300,6 @@ def test_a_stream_is_halved_too_and_records_the_culprit_alone(tmp_path: Path) ->
 class Numbered:
     """A source of inserts, with a mark behind each."""
 
-    name = "gbase"
-
     def steps(self, token: Any, *, once: bool) -> Iterator[Step]:
         for number in range(token or 0, 16):
             key = number + 1

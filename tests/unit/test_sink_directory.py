@@ -10,7 +10,7 @@ import pytest
 from eventlog.config.load import load
 from eventlog.errors import ConfigError
 from eventlog.publisher.sinks.files import MARKER, Owner, claim
-from eventlog.publisher.stream.open import claiming, position_of
+from eventlog.publisher.stream.open import position_of
 
 OURS = Owner("ours/1", "the log hr.eventlog")
 OTHERS = Owner("others/7", "the log pay.eventlog")
@@ -124,7 +124,7 @@ def follow(tmp_path: Path) -> Callable[[str], None]:
             "sink.directory": str(tmp_path / "documents"),
         }
         config = load(None, {}, flags)
-        with claiming(config, position_of(config))() as held:
+        with position_of(config)() as held:
             flight = held.load().flight + 1
             held.save(held.load()._replace(flight=flight))
             (tmp_path / "documents" / f"{flight:012d}-000001.xmll").touch()
@@ -164,7 +164,7 @@ def test_a_position_is_known_by_its_database_however_that_is_named(tmp_path: Pat
             **{f"source.{name}": value for name, value in settings.items()},
         }
         config = load(None, {}, flags)
-        with claiming(config, position_of(config))():
+        with position_of(config)():
             pass
 
     of_file = {"position_url_file": str(tmp_path / "url")}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 from sqlalchemy import Connection
 
@@ -33,51 +34,41 @@ def look(context: Context, state: State) -> None:
     begun = time.monotonic()
     conn, dialect, log = context.connection, context.dialect, context.log
     transactions = facts.ask(conn, dialect, "transactions", facts.OpenTransaction, log, limit=_TRANSACTIONS)
-    cap = context.observer.queue_cap
-    queue = look_at_queue(conn, dialect, log, context.options.event_time_zone, cap)
+    queue = look_at_queue(conn, dialect, log, context.options.event_time_zone, context.observer.queue_cap)
     conn.commit()
+    writers = [each.seconds for each in transactions if each.wrote_log and each.seconds is not None]
+    parked = [
+        ParkedObject(object_class.name, key, due, tries, reason)
+        for (object_class, key), due, tries, reason in state.parking.objects()
+    ]
+    flights = [
+        FlightInfo(
+            flight.number,
+            sum(len(envelope.events) for envelope in flight.envelopes),
+            sum(len(event.ids) for event in flight.events()),
+        )
+        for flight in state.flights.values()
+    ]
+    seconds = time.monotonic() - begun
     context.observer.looked(
-        Looked(
-            queue.rows,
-            cap,
-            queue.oldest_seconds,
-            max((each.seconds for each in transactions if each.wrote_log and each.seconds is not None), default=None),
-            [
-                ParkedObject(object_class.name, key, due, tries, reason)
-                for (object_class, key), due, tries, reason in state.parking.objects()
-            ],
-            [
-                FlightInfo(
-                    flight.number,
-                    sum(len(envelope.events) for envelope in flight.envelopes),
-                    sum(len(event.ids) for event in flight.events()),
-                )
-                for flight in state.flights.values()
-            ],
-            queue.clock,
-            time.monotonic() - begun,
+        replace(
+            queue,
+            oldest_writer_seconds=max(writers, default=None),
+            parked=parked,
+            flights=flights,
+            seconds=seconds,
         )
     )
 
 
-class QueueSeen(NamedTuple):
-    """What waits in a log. ``rows``: at most the cap of the look; ``oldest_seconds``: age of the first row N by
-    event_time, None without one; ``clock``: the time that event_time is compared with.
-    """
-
-    rows: int
-    oldest_seconds: float | None
-    clock: datetime
-
-
 def look_at_queue(
     conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str, cap: int = QUEUE_CAP
-) -> QueueSeen:
+) -> Looked:
     """What waits in a log, without counting more than ``cap`` rows. The clock is read last."""
     rows = count_queue(conn, log, cap)
     head = dialect.read_window(conn, log, Window(1, None, 1)) if rows else []
     clock = moment(dialect.due_until(conn, log, event_time_zone))
-    return QueueSeen(rows, event_age(head[0].event_time, clock) if head else None, clock)
+    return Looked(rows, cap, event_age(head[0].event_time, clock) if head else None, clock=clock)
 
 
 def event_age(event_time: str | None, clock: datetime) -> float | None:

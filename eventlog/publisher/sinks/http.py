@@ -227,7 +227,7 @@ def _signature(keys: Sequence[bytes], document: Document, body: bytes) -> dict[s
     """The headers of Standard Webhooks 1.0.0: ``{webhook-id}.{webhook-timestamp}.{body}`` is signed, by each key.
 
     The body is signed as it is before compression, as receivers' frameworks give it to them. The id is of the events
-    and of what is said of them: what is left of an envelope is another message, since a receiver may pass over a
+    and of what is said of them: what is left of an envelope is another message, since a receiver may skip a
     message that it knows.
     """
     whose = ",".join(document.event_ids) or str(document.flight)

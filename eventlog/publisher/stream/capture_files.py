@@ -21,7 +21,7 @@ from eventlog.errors import FormatError
 from eventlog.files.lines import files_in, order_of
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.records import BEGINTX, COMMTX, RBTX, TABSCHEM, Framer, fields_of
-from eventlog.publisher.stream.gbase import NAME, CdcStream, open_stream
+from eventlog.publisher.stream.gbase import CdcStream
 from eventlog.publisher.stream.source import Backlog, BadToken, Mark, SourceAway, SourceLost, Step
 
 _CHUNK: Final = 1 << 16
@@ -32,7 +32,7 @@ _WORTH_A_MARK: Final = 1 << 20
 """Bytes without an end of a transaction, as of idle marks, after which the position moves all the same."""
 
 
-_Piece: TypeAlias = tuple["FilePosition", bytes, bytes]
+_Piece: TypeAlias = tuple["BytePosition", bytes, bytes]
 """What was read of a file from a position on, nothing if there is no more for now, and the bytes before it."""
 
 
@@ -47,19 +47,18 @@ class CaptureFiles:
     path: Path
     options: ReadOptions
     rest: float
-    name: str = NAME
 
     def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
         """The steps of the files. Raises FormatError, SourceAway, SourceLost, ConfigError, BadToken."""
         saved = _place_of(token)
-        stream = open_stream(self.options, token)
+        stream = CdcStream(self.options, token)
         track = _Track(stream, self.options.max_record)
         stream.where = track.where
         try:
             if saved is not None:
                 self._recognise(saved)
                 stream.reader.size_order = saved.size_order
-                yield from track.read((FilePosition("", 0), saved.tables, b""))
+                yield from track.read((BytePosition("", 0), saved.tables, b""))
             for piece in self._pieces(None if saved is None else saved.restart, once):
                 if not piece[1]:
                     yield Mark(None, is_idle=True, rest=self.rest)
@@ -89,7 +88,7 @@ class CaptureFiles:
 
     def _recognise(self, saved: CapturePosition) -> None:
         """Raises SourceLost unless the files are those that were read, as far as they were read."""
-        between = [(FilePosition(name, 0), None) for name in saved.between]
+        between = [(BytePosition(name, 0), None) for name in saved.between]
         for place, digest in ((saved.restart, None), *between, (saved.read, saved.digest)):
             path = self._path_of(place)
             try:
@@ -102,24 +101,24 @@ class CaptureFiles:
             if digest not in (None, _digest(known)):
                 raise _lost(path, f"the bytes before byte {place.offset} are others than those that were read")
 
-    def _path_of(self, place: FilePosition) -> Path:
+    def _path_of(self, place: BytePosition) -> Path:
         return self.path / place.file if self.path.is_dir() else self.path
 
-    def _pieces(self, start: FilePosition | None, once: bool) -> Iterator[_Piece]:
+    def _pieces(self, start: BytePosition | None, once: bool) -> Iterator[_Piece]:
         """What the files hold from a place on."""
         current: Path | None = None
         while True:
-            following = self._behind(current) if current is not None or start is None else self._path_of(start)
+            following = self._next_file(current) if current is not None or start is None else self._path_of(start)
             if following is None:
                 if once:
                     return
-                yield FilePosition("", 0), b"", b""
+                yield BytePosition("", 0), b"", b""
                 continue
             offset = start.offset if current is None and start is not None else 0
             current = following
-            yield from self._grown(current, offset, once)
+            yield from self._read_growing(current, offset, once)
 
-    def _behind(self, current: Path | None) -> Path | None:
+    def _next_file(self, current: Path | None) -> Path | None:
         """The file that continues another one; None if there is none yet."""
         files = self._files()
         if current is not None and not self.path.is_dir():
@@ -128,15 +127,13 @@ class CaptureFiles:
 
     def _files(self) -> list[Path]:
         """The files of the capture that are there, in their order. Raises SourceAway."""
-        try:
-            if not self.path.is_dir():
-                self.path.stat()
-                return [self.path]
-            return files_in(self.path)
-        except OSError as error:
-            raise SourceAway(f"the capture {self.path} cannot be read: {error.strerror}") from error
+        with _readable(self.path):
+            if self.path.is_dir():
+                return files_in(self.path)
+            self.path.stat()
+            return [self.path]
 
-    def _grown(self, path: Path, offset: int, once: bool) -> Iterator[_Piece]:
+    def _read_growing(self, path: Path, offset: int, once: bool) -> Iterator[_Piece]:
         """A file from a byte to its end, until there is one behind it and its own end has been seen after that.
 
         It is opened at each look: it may have been replaced by one that is longer, as by rsync.
@@ -151,14 +148,14 @@ class CaptureFiles:
                 known = read_again
                 file.seek(offset)
                 while data := file.read(_CHUNK):
-                    yield FilePosition(path.name, offset), data, known
+                    yield BytePosition(path.name, offset), data, known
                     known = _last(known, data)
                     offset += len(data)
-            if not is_last or (once and self._behind(path) is None):
+            if not is_last or (once and self._next_file(path) is None):
                 return
-            is_last = self._behind(path) is None
+            is_last = self._next_file(path) is None
             if is_last:
-                yield FilePosition(path.name, offset), b"", b""
+                yield BytePosition(path.name, offset), b"", b""
 
 
 class _Track:
@@ -173,7 +170,7 @@ class _Track:
         self._framer = Framer(max_record)
         self._length = 0
         self._known = b""  # the last bytes of the file that is read
-        self._starts: list[tuple[int, FilePosition]] = []  # from which byte of the stream on a file is read
+        self._starts: list[tuple[int, BytePosition]] = []  # from which byte of the stream on a file is read
         self._open: dict[int, tuple[int, int]] = {}  # by transaction id: sequence and offset of its BEGINTX
         # Offset, label and record of each TABSCHEM that may be in force at the restart.
         self._tables: list[tuple[int, int, bytes]] = []
@@ -234,16 +231,16 @@ class _Track:
         position = self._position(offset)
         return f"byte {position.offset} of {position.file}"
 
-    def _position(self, offset: int) -> FilePosition:
+    def _position(self, offset: int) -> BytePosition:
         """Which byte of which file a byte of the stream is."""
         start, position = next(one for one in reversed(self._starts) if one[0] <= offset)
-        return FilePosition(position.file, position.offset + offset - start)
+        return BytePosition(position.file, position.offset + offset - start)
 
 
 # --- the position -----------------------------------------------------------------------------------------------------
 
 
-class FilePosition(NamedTuple):
+class BytePosition(NamedTuple):
     """A byte of a file of the capture, ``file`` is its name in the directory."""
 
     file: str
@@ -258,10 +255,10 @@ class CapturePosition(NamedTuple):
     before that; ``between``: the names of the files between these two, which are read again too.
     """
 
-    restart: FilePosition
+    restart: BytePosition
     tables: bytes
     size_order: str | None
-    read: FilePosition
+    read: BytePosition
     digest: str
     between: tuple[str, ...] = ()
 
@@ -271,10 +268,10 @@ class CapturePosition(NamedTuple):
         try:
             restart, read, order = value["restart"], value["read"], value["size_order"]
             return cls(
-                FilePosition(str(restart["file"]), int(restart["offset"])),
+                BytePosition(str(restart["file"]), int(restart["offset"])),
                 zlib.decompress(base64.b64decode(value["tables"], validate=True)),
                 None if order is None else str(order),
-                FilePosition(str(read["file"]), int(read["offset"])),
+                BytePosition(str(read["file"]), int(read["offset"])),
                 str(read["digest"]),
                 tuple(map(str, value["between"])),
             )
@@ -315,13 +312,19 @@ def _place_of(token: Any) -> CapturePosition | None:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    """The file, unbuffered. Raises SourceAway, also for what fails while it is read."""
+def _readable(path: Path) -> Iterator[None]:
+    """Raises SourceAway for what fails in the block."""
     try:
-        with path.open("rb", buffering=0) as file:
-            yield file
+        yield
     except OSError as error:
         raise SourceAway(f"the capture {path} cannot be read: {error.strerror}") from error
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """The file, unbuffered. Raises SourceAway, also for what fails while it is read."""
+    with _readable(path), path.open("rb", buffering=0) as file:
+        yield file
 
 
 def _last(before: bytes, data: bytes) -> bytes:
@@ -339,10 +342,8 @@ def _before(file: BinaryIO, path: Path, offset: int) -> bytes:
 
 
 def _size(path: Path) -> int:
-    try:
+    with _readable(path):
         return path.stat().st_size
-    except OSError as error:
-        raise SourceAway(f"the capture {path} cannot be read: {error.strerror}") from error
 
 
 def _lost(path: Path, why: str) -> SourceLost:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from eventlog.errors import ConfigError, EventlogError, FormatError, with_location
@@ -14,28 +14,32 @@ from eventlog.gbase.options import ReadOptions, Token
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.session import Capture, Connection, Transport, capture_session
 from eventlog.gbase.transactions import Committed
-from eventlog.publisher.stream.source import BadToken, Mark, Read, SourceAway, SourceLost, Step, Unread
-
-NAME: Final = "gbase"
+from eventlog.publisher.stream.source import BadToken, Mark, Read, SourceAway, SourceLost, Step
+from eventlog.sql.positions import Failure
 
 _CHUNK: Final = 1 << 16
 _PATIENCE: Final = 0.2
 """Seconds that standard input is waited for until what came is sent."""
 
 
-@dataclass(slots=True)
 class CdcStream:
-    """A reader with what its callbacks have said: rows that cannot be read, and whether the stream is idle.
-
-    ``token``: the last one marked; None on a stream that begins now, until its first transaction. ``where`` says for
-    people where a byte of the stream lies.
+    """A stream that goes on behind a position, and whether it is idle. ``where`` says for people where a byte of it
+    lies.
     """
 
-    reader: StreamReader
-    token: Token | None
-    where: Callable[[int], str] | None = None
-    bad: list[ColumnError] = field(default_factory=list)
-    is_idle: bool = False
+    def __init__(self, options: ReadOptions, token: Any) -> None:
+        """``token``: of it restart and commit count. Raises BadToken."""
+        if token is not None:
+            try:
+                options = replace(options, restart=Token.of({name: token[name] for name in Token._fields}))
+            except (ConfigError, TypeError, KeyError):
+                raise BadToken(f"{token!r} is no position of a CDC stream: was it changed by hand?") from None
+        self.where: Callable[[int], str] | None = None
+        self.is_idle = False
+        self._bad: list[ColumnError] = []
+        self.reader = StreamReader(options, on_idle=self._rests, on_bad_row=self._bad.append)
+        # The last one marked; None on a stream that begins now, until its first transaction.
+        self._marked = None if self.reader.token == Token() else self.reader.token
 
     def changes(self, data: bytes) -> Iterator[Step]:
         """What is committed with some bytes of the stream; on one that begins now a mark before all else.
@@ -45,15 +49,15 @@ class CdcStream:
         try:
             yield from self._changes(data)
         except FormatError as error:
-            self._placed(error)
+            self._located(error)
             raise
 
     def _changes(self, data: bytes) -> Iterator[Step]:
         self.is_idle = False
         for committed in self.reader.transactions(data):
-            if self.token is None:
-                self.token = self._before(committed)
-                yield Mark(self.token.to_json())
+            if self._marked is None:
+                self._marked = self._before(committed)
+                yield Mark(self._marked.to_json())
             place = f"{committed.commit_seq:016x}"
             for change in self.reader.changes(committed):
                 yield from self._unread(place)
@@ -65,9 +69,9 @@ class CdcStream:
         read again. Not to be asked within a run of transactions, which it is ahead of.
         """
         token = self.reader.token
-        if token.restart is None or (self.token is not None and token.restart < (self.token.restart or 0)):
+        if token.restart is None or (self._marked is not None and token.restart < (self._marked.restart or 0)):
             return None
-        self.token = token
+        self._marked = token
         return token.to_json()
 
     def _before(self, committed: Committed) -> Token:
@@ -75,31 +79,17 @@ class CdcStream:
         restart = self.reader.token.restart
         return Token(committed.begin_seq if restart is None else min(restart, committed.begin_seq), None)
 
-    def _unread(self, place: str) -> Iterator[Unread]:
-        for error in self.bad:
+    def _rests(self, _sequence: int) -> None:
+        self.is_idle = True
+
+    def _unread(self, place: str) -> Iterator[Failure]:
+        for error in self._bad:
             sequence = "" if error.sequence is None else f":{error.sequence:016x}"
-            yield Unread(f"{place}{sequence}", error.code, str(self._placed(error)))
-        self.bad.clear()
+            yield Failure(f"{place}{sequence}", error.code, str(self._located(error)))
+        self._bad.clear()
 
-    def _placed(self, error: FormatError) -> FormatError:
+    def _located(self, error: FormatError) -> FormatError:
         return error if self.where is None or error.offset is None else with_location(error, self.where(error.offset))
-
-
-def open_stream(options: ReadOptions, token: Any) -> CdcStream:
-    """The reader of a stream that goes on behind ``token``, of which restart and commit count. Raises BadToken."""
-    streams: list[CdcStream] = []
-    if token is not None:
-        try:
-            options = replace(options, restart=Token.of({name: token[name] for name in Token._fields}))
-        except (ConfigError, TypeError, KeyError):
-            raise BadToken(f"{token!r} is no position of a CDC stream: was it changed by hand?") from None
-    reader = StreamReader(
-        options,
-        on_idle=lambda _sequence: setattr(streams[0], "is_idle", True),
-        on_bad_row=lambda error: streams[0].bad.append(error),
-    )
-    streams.append(CdcStream(reader, None if reader.token == Token() else reader.token))
-    return streams[0]
 
 
 @dataclass(slots=True)
@@ -108,7 +98,6 @@ class StandardInput:
 
     options: ReadOptions
     descriptor: int = 0
-    name: str = NAME
     _is_read: bool = False
 
     def backlog(self, token: Any) -> None:
@@ -119,7 +108,7 @@ class StandardInput:
         if self._is_read:
             raise SourceLost("standard input cannot be read a second time: pipe the stream again from its restart")
         self._is_read = True
-        stream = open_stream(self.options, token)
+        stream = CdcStream(self.options, token)
         try:
             while True:
                 if not select.select([self.descriptor], [], [], _PATIENCE)[0]:
@@ -147,7 +136,6 @@ class CaptureSession:
     server: str
     options: ReadOptions
     timeout: int = 1
-    name: str = NAME
 
     def backlog(self, token: Any) -> None:
         """A server does not tell how much of its logs is behind a sequence."""
@@ -162,7 +150,7 @@ class CaptureSession:
                 f"the position is of the server {server}, not {self.server}: name another position for this one; if it "
                 "has taken over the logs of that one, change server in the position"
             )
-        stream = open_stream(self.options, token)
+        stream = CdcStream(self.options, token)
         try:
             connection, transport = self.connect()
             try:

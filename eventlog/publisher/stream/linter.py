@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -22,10 +22,9 @@ from eventlog.linter.reader import ReaderOptions
 from eventlog.linter.rows import stripped
 from eventlog.linter.transactions import place_of_token
 from eventlog.model import Change
-from eventlog.publisher.stream.source import Backlog, BadToken, Mark, Read, Step, Unread
+from eventlog.publisher.stream.source import Backlog, BadToken, Mark, Read, Step
 from eventlog.sql.connection import connect_any
-
-NAME: Final = "linter"
+from eventlog.sql.positions import Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,6 @@ class DispatchQueue:
     rest: float
     report: Report
     batch_rows: int = 10_000
-    name: str = NAME
 
     def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
         """The steps of the queue. Raises FormatError, DatabaseError, DatabaseAway, ConfigError, BadToken."""
@@ -71,7 +69,7 @@ class DispatchQueue:
                 event_id = name(change)
                 if "part1" in change.extras:
                     why = f"the row of {change.table!r} at {change.position} cannot be decoded by {self.options.codec}"
-                    yield Unread(event_id, NeedsRowCodec.code, why)
+                    yield Failure(event_id, NeedsRowCodec.code, why)
                 else:
                     yield Read(change, event_id)
             marked = poller.restart_token

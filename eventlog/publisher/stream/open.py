@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -20,14 +19,14 @@ from eventlog.config.urls import read_url
 from eventlog.conversion import in_own_options
 from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.options import options_of, parse_options, toml
-from eventlog.errors import ConfigError, EventlogError
+from eventlog.errors import ConfigError
 from eventlog.publisher.context import Counters
-from eventlog.publisher.open import kafka_properties, publisher_options, value_options, xds_format
+from eventlog.publisher.open import is_given, kafka_properties, publisher_options, value_options, xds_format
 from eventlog.publisher.sinks.files import Owner, claim
 from eventlog.publisher.sinks.python import load_function
-from eventlog.publisher.stream.position import Kept, kept_in_file, kept_in_table, position_file
+from eventlog.publisher.stream.position import position_file
 from eventlog.publisher.stream.run import Following, OpenPosition, Position
-from eventlog.publisher.stream.source import Backlog, BadToken, Source
+from eventlog.publisher.stream.source import BadToken, Source
 from eventlog.sql.connection import describe
 from eventlog.sql.positions import Failure, Saved, position_table
 from eventlog.sql.registry import parse_url
@@ -52,85 +51,58 @@ def following(config: Config, counters: Counters, report: Report) -> Following:
     )
 
 
-def position_of(config: Config) -> OpenPosition:
-    """What opens the position of the source. Raises ConfigError unless exactly one place is named."""
+def position_of(config: Config, *, is_dry: bool = False) -> OpenPosition:
+    """What opens the position of the source, and makes the directory of the files sink, if it is that, the source's.
+
+    ``is_dry``: the position does not move, and no directory is written to. Raises ConfigError unless exactly one place
+    is named.
+    """
     settings = config.source
-    kind = settings.type or ""
-    check_place(settings)
-    if settings.position_file is not None:
-        path = settings.position_file
-        return _naming(f"position_file {path}", partial(position_file, path, kind))
-    table = settings.position_table
-    return _naming(f"position_table {table}", partial(position_table, position_url(settings), table, kind))
-
-
-def check_place(settings: SourceSettings) -> None:
-    """Raises ConfigError unless exactly one place for the position is named."""
-    in_table = settings.position_url is not None or settings.position_url_file is not None
-    if (settings.position_file is not None) == in_table:
-        raise ConfigError("where the position is kept: set either source.position_file or source.position_url")
-
-
-def position_url(settings: SourceSettings) -> str:
-    """The database that keeps the position, with its password. Raises ConfigError."""
-    return _url(settings.position_url, settings.position_url_file, settings.position_password, "position_url")
-
-
-def _naming(place: str, open_position: OpenPosition) -> OpenPosition:
-    """The same position; what the source cannot read of it is said with its place."""
+    source, kept = settings.type or "", place_of(settings)
+    open_position: OpenPosition
+    if isinstance(kept, Path):
+        option, place = f"position_file {kept}", str(kept.resolve())
+        open_position = partial(position_file, kept, source)
+    else:
+        table = settings.position_table
+        option, place = f"position_table {table}", f"{table} of {describe(parse_url(kept))}"
+        open_position = partial(position_table, kept, table, source)
 
     @contextmanager
     def opened() -> Iterator[Position]:
         try:
             with open_position() as position:
+                if is_dry:
+                    yield _Unmoved(position)
+                    return
+                if config.sink.type == "files" and config.sink.directory is not None:
+                    owner = Owner(f"{source}/{place}", f"the source {source} with its position in {place}")
+                    claim(config.sink.directory, owner, lambda: position.load().flight)
                 yield position
         except BadToken as error:
-            raise ConfigError(f"{place}: {error}") from error
+            raise ConfigError(f"{option}: {error}") from error
 
     return opened
 
 
-def claiming(config: Config, open_position: OpenPosition) -> OpenPosition:
-    """The same position, opened with the directory of the files sink, if it is that, made the source's."""
-    directory = config.sink.directory
-    if config.sink.type != "files" or directory is None:
-        return open_position
-    place = _place(config.source)
-    owner = Owner(f"{config.source.type}/{place}", f"the source {config.source.type} with its position in {place}")
+def place_of(settings: SourceSettings) -> Path | str:
+    """What keeps the position: a file, or the database at a URL with its password.
 
-    @contextmanager
-    def opened() -> Iterator[Position]:
-        with open_position() as position:
-            claim(directory, owner, lambda: position.load().flight)
-            yield position
-
-    return opened
-
-
-def _place(settings: SourceSettings) -> str:
-    """Where the position is kept, without secrets."""
+    Raises ConfigError unless exactly one is named.
+    """
+    in_table = settings.position_url is not None or settings.position_url_file is not None
+    if (settings.position_file is not None) == in_table:
+        raise ConfigError("where the position is kept: set either source.position_file or source.position_url")
     if settings.position_file is not None:
-        return str(settings.position_file.resolve())
-    return f"{settings.position_table} of {describe(parse_url(position_url(settings)))}"
+        return settings.position_file
+    return _url(settings.position_url, settings.position_url_file, settings.position_password, "position_url")
 
 
-def unsaved(open_position: OpenPosition) -> OpenPosition:
-    """The same position, which does not move."""
+class _Unmoved:
+    """A position that is read, and not saved."""
 
-    @contextmanager
-    def opened() -> Iterator[Position]:
-        with open_position() as position:
-            yield _Unsaved(position.load())
-
-    return opened
-
-
-@dataclass(frozen=True, slots=True)
-class _Unsaved:
-    saved: Saved
-
-    def load(self) -> Saved:
-        return self.saved
+    def __init__(self, position: Position) -> None:
+        self.load = position.load
 
     def save(self, saved: Saved, failures: Sequence[Failure] = ()) -> None:
         """Nothing is saved."""
@@ -253,7 +225,6 @@ _COUNTING: Final = frozenset({
 })  # fmt: skip
 """Of [publisher]."""
 
-_OPTIONS: Final = options_of(SourceSettings)
 _OF_FILE: Final = frozenset({"position_file"})
 _OF_TABLE: Final = frozenset({"position_url", "position_url_file", "position_password", "position_table"})
 _OF_KIND: Final = {
@@ -268,8 +239,10 @@ def check_options(config: Config) -> None:
     """Raises ConfigError for an option that was set and would have no effect on this source."""
     settings, kind = config.source, _kind(config.source)
     place = _OF_FILE if settings.position_file is not None else _OF_TABLE
-    for name in _given(config, "source", SourceSettings):
-        only_for = _OPTIONS[name].only_for
+    for name, option in options_of(SourceSettings).items():
+        if not is_given(config, f"source.{name}"):
+            continue
+        only_for = option.only_for
         if only_for and (settings.type not in only_for.split(", ") or name not in _OF_KIND.get(kind, {name})):
             raise ConfigError(f"{config.sources[f'source.{name}']} has no meaning for {kind}: leave it out")
         if name in (_OF_FILE | _OF_TABLE) - place:
@@ -290,15 +263,10 @@ def check_options(config: Config) -> None:
         raise ConfigError(f"{config.sources[f'format.{name}']} = {toml(value)} {instead}")
 
 
-def passed_over(config: Config) -> list[str]:
+def ignored_options(config: Config) -> list[str]:
     """The options about a log that were set and do not count."""
-    return [f"publisher.{name}" for name in _given(config, "publisher", PublisherSettings) if name not in _COUNTING]
-
-
-def _given(config: Config, section: str, settings: type) -> list[str]:
-    """The options of a section that were set, in whatever way."""
-    unset = ("default", "profile idm")
-    return [name for name in options_of(settings) if config.sources[f"{section}.{name}"] not in unset]
+    names = (f"publisher.{name}" for name in options_of(PublisherSettings) if name not in _COUNTING)
+    return [name for name in names if is_given(config, name)]
 
 
 def _kind(settings: SourceSettings) -> str:
@@ -307,60 +275,3 @@ def _kind(settings: SourceSettings) -> str:
     if settings.path is None:
         return "a session with a server"
     return "a capture on standard input" if settings.path.name == STANDARD_INPUT else "a capture in files"
-
-
-# --- how far it has been published ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class SourceStatus:
-    """How far a source has been published. ``behind``: what the source holds behind the position, answered or not; None
-    if that is unknown, for the reason ``unknown`` if that is an error.
-    """
-
-    source: str
-    kept: Kept
-    behind: Backlog | None
-    unknown: str | None
-
-
-def source_status(config: Config) -> SourceStatus:
-    """How far the source of ``[source]`` has been published. Raises ConfigError, DatabaseError."""
-    settings = config.source
-    source = settings.type or ""
-    check_place(settings)
-    if settings.position_file is not None:
-        kept = kept_in_file(settings.position_file, source)
-    else:
-        kept = kept_in_table(parse_url(position_url(settings)), settings.position_table, source)
-    behind, unknown = None, None
-    try:
-        behind = source_of(settings, Report()).backlog(kept.position.token)
-    except EventlogError as error:
-        unknown = str(error)
-    return SourceStatus(source, kept, behind, unknown)
-
-
-def place_in_words(source: str, token: Any) -> str:
-    """A position for people: from where the source is read again."""
-    if token is None:
-        return "where the source begins"
-    try:
-        return _in_words(source, token)
-    except (AttributeError, KeyError, TypeError):  # changed by hand
-        return json.dumps(token)
-
-
-def _in_words(source: str, token: Any) -> str:
-    if source == "linter":
-        return f"behind the COMMIT at {token.get('restart') if isinstance(token, Mapping) else token}"
-    if source != "gbase":
-        return ", ".join(
-            f"{topic} {' '.join(f'{number}:{offset}' for number, offset in partitions.items())}"
-            for topic, partitions in token.items()
-        )
-    words = ", ".join(f"{name} {token.get(name) or 'none'}" for name in ("restart", "commit"))
-    capture = token.get("capture")
-    if capture is None:
-        return words
-    return f"{words}; byte {capture['restart']['offset']} of {capture['restart']['file']}"

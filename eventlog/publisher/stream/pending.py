@@ -21,10 +21,6 @@ class PendingEvent(NamedTuple):
     event: Event
 
     @property
-    def event_id(self) -> str:
-        return self.event.event_id
-
-    @property
     def sent_id(self) -> str:
         return self.event.event_id
 

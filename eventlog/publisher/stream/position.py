@@ -1,4 +1,4 @@
-"""The position of a source that is no log, in a file; and what positions, in a file or a table, tell of it.
+"""The position of a source that is no log, in a file.
 
 The file is replaced whole and fsynced. Beside it are ``<name>.errors.jsonl``, one line a failure, and ``<name>.lock``,
 held while a publisher runs.
@@ -10,22 +10,15 @@ import fcntl
 import json
 import os
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-import sqlalchemy as sa
-
 from eventlog.errors import AnotherPublisher, ConfigError, EventlogError
 from eventlog.files.atomic import sync_file, sync_path
-from eventlog.sql.connection import as_database_errors, connect
-from eventlog.sql.log_table import LogTable
-from eventlog.sql.positions import POSITION_SECRET, Failure, PositionTables, Saved, TablePosition, tables
-from eventlog.sql.registry import for_url
+from eventlog.sql.positions import Failure, Saved
 
 _LOOKS: Final = 5
 _LOOK: Final = 0.1
@@ -181,96 +174,3 @@ def _cut_torn_line(file: BinaryIO) -> None:
     if kept != end:
         file.truncate(kept)
     file.seek(kept)
-
-
-# --- what it tells of the source --------------------------------------------------------------------------------------
-
-SHOWN: Final = 20
-"""Of the failures so many, the newest, are shown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A line of what did not reach the receiver and is not tried again."""
-
-    time: datetime
-    event_id: str
-    code: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What is kept of a source at ``place``. ``moved``: when the position last moved, None if it never has.
-
-    ``failures``: how many there are in all, None if this user may not read them; ``newest``: the last of them, the
-    newest last.
-    """
-
-    place: str
-    position: Saved
-    moved: datetime | None
-    publisher_runs: bool
-    failures: int | None
-    newest: tuple[Failed, ...]
-
-
-def kept_in_file(path: Path, source: str) -> Kept:
-    """What a position file and its file of failures hold. Raises ConfigError."""
-    saved, moved = read_position(path, source)
-    lines: deque[bytes] = deque(maxlen=SHOWN)
-    number = 0
-    try:
-        with failures_of(path).open("rb") as file:
-            for line in file:
-                number += 1
-                lines.append(line)
-    except FileNotFoundError:
-        pass
-    except PermissionError:
-        return Kept(str(path), saved, moved, is_locked(path), None, ())
-    except OSError as error:
-        raise ConfigError(f"{failures_of(path)} cannot be read: {error.strerror}") from error
-    newest = tuple(one for line in lines if (one := _failed(line)) is not None)
-    return Kept(str(path), saved, moved, is_locked(path), number, newest)
-
-
-def _failed(line: bytes) -> Failed | None:
-    """A failure from its line; None if the line is still being written."""
-    try:
-        content = json.loads(line)
-        return Failed(datetime.fromisoformat(content["time"]), content["event_id"], content["code"], content["message"])
-    except (ValueError, TypeError, KeyError):
-        return None
-
-
-def kept_in_table(url: sa.URL, table: str, source: str) -> Kept:
-    """What a position table and its table of failures hold. Raises ConfigError, DatabaseError."""
-    names = tables(table)
-    place = names.position.fullname
-    dialect = for_url(url)
-    engine = connect(url, secret=POSITION_SECRET)
-    try:
-        with engine.connect() as connection, as_database_errors(connection):
-            if not sa.inspect(connection).has_table(names.position.name, names.position.schema):
-                return Kept(place, Saved(), None, False, 0, ())
-            runs = dialect.is_locked(connection, LogTable(names.position.schema, names.position.name, ()))
-            return _of_tables(connection, names, source, place, runs)
-    finally:
-        engine.dispose()
-
-
-def _of_tables(connection: sa.Connection, names: PositionTables, source: str, place: str, runs: bool) -> Kept:
-    position, failures = names
-    saved = TablePosition(connection, names, source).load()
-    moved = connection.execute(sa.select(position.c.saved).where(position.c.source == source)).scalar_one_or_none()
-    of_source = failures.c.source == source
-    number = connection.execute(sa.select(sa.func.count()).select_from(failures).where(of_source)).scalar_one()
-    lines = connection.execute(
-        sa.select(failures.c.error_time, failures.c.event_id, failures.c.code, failures.c.message)
-        .where(of_source)
-        .order_by(failures.c.error_time.desc())
-        .limit(SHOWN)
-    )
-    newest = tuple(Failed(time.replace(tzinfo=UTC), *rest) for time, *rest in reversed(lines.all()))
-    return Kept(place, saved, None if moved is None else moved.replace(tzinfo=UTC), runs, int(number), newest)

@@ -10,22 +10,22 @@ import logging
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from eventlog.changes.format import Report
 from eventlog.errors import EventlogError, FormatError
-from eventlog.publisher.stream.source import Backlog, BadToken, Mark, Read, SourceAway, SourceLost, Step, Unread
+from eventlog.publisher.stream.source import Backlog, BadToken, Mark, Read, SourceAway, SourceLost, Step
 from eventlog.qlik.envelope import MAGIC, METADATA, Message, open_avro, open_text
 from eventlog.qlik.errors import RegistryError, UnknownSchema
 from eventlog.qlik.message_options import ReadOptions
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.registry import open_registry
+from eventlog.sql.positions import Failure
 from eventlog.transport import kafka
 
-_publisher_log = logging.getLogger("eventlog.publisher")
-
-NAME: Final = "qlik-messages"
+_log = logging.getLogger("eventlog.publisher")
 
 _NEW_PARTITIONS: Final = 60.0
 """Seconds between looks for partitions that were not there when the topics were opened."""
@@ -62,7 +62,6 @@ class Topics:
     properties: Mapping[str, Any]
     report: Report
     timeout: float = kafka.DEFAULT_TIMEOUT
-    name: str = NAME
 
     def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
         """The steps of the topics; without a token from the oldest message that is kept.
@@ -71,21 +70,23 @@ class Topics:
         ConfigError, BadToken.
         """
         offsets = self._offsets(token)
-        try:
-            with kafka.TopicReader(self.brokers, self.properties, self.timeout) as reader:
-                yield from self._consume(reader, offsets, once)
-        except kafka.KafkaAway as error:
-            raise SourceAway(str(error)) from None
+        with self._connected() as reader:
+            yield from self._consume(reader, offsets, once)
 
     def backlog(self, token: Any) -> Backlog:
         """The messages of the topics behind ``token``. Raises as ``steps``."""
         offsets = self._offsets(token)
+        with self._connected() as reader:
+            spans = reader.spans(self.topics).items()
+        return Backlog(sum(span.high - _next_offset(partition, span, offsets) for partition, span in spans), "messages")
+
+    @contextmanager
+    def _connected(self) -> Iterator[kafka.TopicReader]:
         try:
             with kafka.TopicReader(self.brokers, self.properties, self.timeout) as reader:
-                spans = reader.spans(self.topics).items()
+                yield reader
         except kafka.KafkaAway as error:
             raise SourceAway(str(error)) from None
-        return Backlog(sum(span.high - _next_offset(partition, span, offsets) for partition, span in spans), "messages")
 
     def _offsets(self, token: Any) -> Mapping[Partition, int]:
         """The next offset of each partition that the token knows. Raises BadToken."""
@@ -116,12 +117,12 @@ class Topics:
         # All that is there of the metadata first; what comes later is read along.
         for several in ({p: spans[p].high for p in spans if p not in ends}, ends if once else {}):
             for records in topics.read_to({partition: places[partition] for partition in several}, several):
-                yield from _taken(records, unpacked)
+                yield from _steps_of(records, unpacked)
             places |= topics.reached
         topics.assign(places)
         looked = time.monotonic()
         while not once or unpacked.is_waiting:  # until its metadata come, or it has waited too long
-            yield from _taken(topics.take(), unpacked)
+            yield from _steps_of(topics.take(), unpacked)
             patience = _NEW_METADATA if unpacked.is_waiting else _NEW_PARTITIONS
             if not once and time.monotonic() > looked + patience:
                 looked = time.monotonic()
@@ -149,7 +150,7 @@ def _next_offset(partition: Partition, span: kafka.Span, token: Mapping[Partitio
     return offset
 
 
-def _taken(records: Sequence[kafka.Record], unpacked: _MessageSteps) -> Iterator[Step]:
+def _steps_of(records: Sequence[kafka.Record], unpacked: _MessageSteps) -> Iterator[Step]:
     """The steps of what has come, and a mark, which is idle if nothing has."""
     for record in records:
         yield from unpacked.take(record)
@@ -164,7 +165,7 @@ class _MessageSteps:
     ``start``: offset of each partition of data from which on messages count; what lies before is read for the tables
     that it describes. A message that waits for its metadata holds back those behind it, and the token with them.
 
-    A message that cannot be read is passed over. One whose schema is not known may be of a topic that these options
+    A message that cannot be read is skipped. One whose schema is not known may be of a topic that these options
     cannot read at all, so it is held, and the token before it, until another message of its topic has been read.
     """
 
@@ -174,7 +175,7 @@ class _MessageSteps:
         self._taken = dict(start)
         self._delivered = dict(start)
         self._readable: set[str] = set()
-        self._held: dict[str, list[tuple[MessagePosition, Unread]]] = {}
+        self._held: dict[str, list[tuple[MessagePosition, Failure]]] = {}
         self._waiting: MessagePosition | None = None
         self._behind: deque[kafka.Record] = deque()
 
@@ -205,16 +206,16 @@ class _MessageSteps:
         if self.is_waiting and not _describes(message.value):
             self._behind.append(message)
             return
-        yield from self._fed(message, place)
-        yield from self._fed_behind()
+        yield from self._read(message, place)
+        yield from self._read_behind()
 
-    def _fed_behind(self) -> Iterator[Step]:
+    def _read_behind(self) -> Iterator[Step]:
         while self._behind and not self.is_waiting:
             message = self._behind.popleft()
-            yield from self._fed(message, _place(message))
+            yield from self._read(message, _place(message))
 
     def overdue(self) -> Iterator[Step]:
-        """A message that has waited too long is passed over, and those behind it are read. Raises as ``take``."""
+        """A message that has waited too long is skipped, and those behind it are read. Raises as ``take``."""
         place = self._waiting
         try:
             for _ in self.reader.overdue():
@@ -222,16 +223,16 @@ class _MessageSteps:
         except UnknownSchema as error:
             assert place is not None
             self._waiting = None
-            yield from self._without_schema(place, error)
-            yield from self._fed_behind()
+            yield from self._hold_or_skip(place, error)
+            yield from self._read_behind()
 
     def finish(self) -> None:
         """No more messages come. Raises UnknownSchema for a topic of which nothing could be read."""
         for topic in self._held:
             raise self._unreadable(topic)
 
-    def _without_schema(self, place: MessagePosition, error: UnknownSchema) -> Iterator[Unread]:
-        """Pass a message over, as soon as others of its topic can be read. Raises UnknownSchema."""
+    def _hold_or_skip(self, place: MessagePosition, error: UnknownSchema) -> Iterator[Failure]:
+        """Skip a message, as soon as others of its topic can be read. Raises UnknownSchema."""
         topic, unread = place.partition[0], _unread(place, error.code, str(error))
         if topic in self._readable or place.partition not in self._taken:
             yield unread
@@ -239,7 +240,7 @@ class _MessageSteps:
         held = self._held.setdefault(topic, [])
         held.append((place, unread))
         if len(held) == 1:
-            _publisher_log.warning("%s; it is passed over when another message of %s can be read", unread[2], topic)
+            _log.warning("%s; it is skipped when another message of %s can be read", unread.message, topic)
         if len(held) > _MOST_HELD:
             raise self._unreadable(topic)
 
@@ -250,18 +251,18 @@ class _MessageSteps:
             f"{topic}: no schema is known of {many}, and the position stays before: {held[0][1].message}"
         )
 
-    def _is_readable(self, topic: str) -> Iterator[Unread]:
-        """A message of the topic has been read: what is held of it is passed over."""
+    def _release_held(self, topic: str) -> Iterator[Failure]:
+        """A message of the topic has been read: what is held of it is skipped."""
         if topic not in self._readable:
             self._readable.add(topic)
             for _, unread in self._held.pop(topic, ()):
                 yield unread
 
-    def _fed(self, message: kafka.Record, place: MessagePosition) -> Iterator[Step]:
+    def _read(self, message: kafka.Record, place: MessagePosition) -> Iterator[Step]:
         held = self._waiting or place
         try:
             for change in self.reader.changes(Message(message.topic, message.key, message.value)):
-                yield from self._is_readable(held.partition[0])
+                yield from self._release_held(held.partition[0])
                 yield Read(change, change.position or str(held))
         except RegistryError as error:
             raise SourceAway(str(error)) from error
@@ -271,7 +272,7 @@ class _MessageSteps:
             # What waited is released before it is read: if it still waits, its description is what is wrong.
             fault = place if self.reader.is_waiting else held
             if isinstance(error, UnknownSchema):
-                yield from self._without_schema(fault, error)
+                yield from self._hold_or_skip(fault, error)
             else:
                 yield _unread(fault, error.code, str(error))
         except Exception as error:
@@ -283,8 +284,8 @@ class _MessageSteps:
             self._taken[place.partition] = max(self._taken[place.partition], place.offset + 1)
 
 
-def _unread(place: MessagePosition, code: str, why: str) -> Unread:
-    return Unread(str(place), code, f"message {place}: {why}")
+def _unread(place: MessagePosition, code: str, why: str) -> Failure:
+    return Failure(str(place), code, f"message {place}: {why}")
 
 
 def _place(message: kafka.Record) -> MessagePosition:

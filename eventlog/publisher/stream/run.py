@@ -31,7 +31,7 @@ from eventlog.publisher.observer import SILENT, Doing, Looked, Observer, ParkedO
 from eventlog.publisher.sinks import Document, Sink
 from eventlog.publisher.stream.pending import Pending, PendingEvent
 from eventlog.publisher.stream.position import PositionAway
-from eventlog.publisher.stream.source import Mark, Read, Source, SourceAway, Step, Unread
+from eventlog.publisher.stream.source import Mark, Read, Source, SourceAway, Step
 from eventlog.publisher.wake import BackOff, HeartbeatTimer, Stop, keep_connected
 from eventlog.sql.positions import Failure, Saved
 from eventlog.xds.writer import write_event
@@ -45,9 +45,7 @@ _UNLIMITED: Final = 10_000
 class Position(Protocol):
     """Where the position of the source is kept, held by this publisher alone. Raises DatabaseError, PositionAway."""
 
-    def load(self) -> Saved:
-        """What was saved last."""
-        ...
+    def load(self) -> Saved: ...
 
     def save(self, saved: Saved, failures: Sequence[Failure] = ()) -> None:
         """Make a position, and what failed up to it, durable."""
@@ -103,7 +101,7 @@ def follow(
             with closing(_steps(run)) as steps:
                 for step in steps:
                     connected()
-                    _take(run, step)
+                    _take_step(run, step)
                     if stop.is_set():
                         break
             _finish(run)
@@ -130,7 +128,7 @@ class Run:
         stop: Stop,
         progress: Progress,
         once: bool,
-        observer: Observer = SILENT,
+        observer: Observer,
     ) -> None:
         """Go on from the position, under a flight number that no document has borne yet."""
         options = following.options
@@ -190,7 +188,7 @@ class Run:
                 return
             before = self.envelopes
             numbered = list(enumerate(envelopes, before + 1))
-            result, reason, retry_after = deliver(numbered, self._send, self, self.stop.is_set, self._threads)
+            result, reason, retry_after, _ = deliver(numbered, self._send, self, self.stop.is_set, self._threads)
             self.pending.put_back_unanswered()
             if self.envelopes > before:
                 self.envelopes = before + len(envelopes)
@@ -227,8 +225,8 @@ class Run:
         """A change makes no event: it is recorded with the position behind it."""
         self.counters.rows_bad += 1
         self._unread.append(failure)
-        told = {"event_id": failure.event_id, "code": failure.code}
-        _log.warning("%s is not sent: %s", failure.event_id, failure.message, extra=told)
+        where = {"event_id": failure.event_id, "code": failure.code}
+        _log.warning("%s is not sent: %s", failure.event_id, failure.message, extra=where)
 
     def save(self) -> None:
         """Make what was answered count: flush, then save position and failures together.
@@ -309,7 +307,7 @@ def _failures(verdict: Verdict, events: Sequence[PendingEvent]) -> list[Failure]
     if verdict.level not in (Level.ERROR, Level.FATAL):
         return []
     message = verdict.message or f"the receiver answered {verdict.level.name.lower()}"
-    return [Failure(each.event_id, "receiver", message, write_event(each.event)) for each in events]
+    return [Failure(each.sent_id, "receiver", message, write_event(each.event)) for each in events]
 
 
 # --- the steps of the source ------------------------------------------------------------------------------------------
@@ -327,7 +325,7 @@ def _steps(run: Run) -> Generator[Step, None, None]:
             raise
 
 
-def _take(run: Run, step: Step) -> None:
+def _take_step(run: Run, step: Step) -> None:
     """Take one step, and send if that fills envelopes, or if there is nothing more for now."""
     if isinstance(step, Mark):
         if step.token is not None and step.token != run.saved.token:
@@ -341,10 +339,10 @@ def _take(run: Run, step: Step) -> None:
             run.save_if_due()
         return
     run.counters.rows_read += 1
-    if isinstance(step, Unread):
-        run.not_sent(Failure(step.event_id, step.code, step.message))
+    if isinstance(step, Failure):
+        run.not_sent(step)
     else:
-        _read(run, step)
+        _add_events(run, step)
     if run.is_enough:
         run.send(everything=False)
     while _is_too_far(run) and not run.stop.is_set():
@@ -354,17 +352,17 @@ def _take(run: Run, step: Step) -> None:
         _wait_for_parked(run)
 
 
-def _read(run: Run, read: Read) -> None:
+def _add_events(run: Run, read: Read) -> None:
     """Add the events of a change; one that XDS cannot hold is a failure, and the stream goes on.
 
     Raises ConfigError for a table without key.
     """
     following, change = run.following, read.change
     if change.key is None and change.op is not ChangeOp.TRUNCATE and class_of_change(following.catalog, change) is None:
-        # Not a failure of this change alone: the whole table would be passed over.
+        # Not a failure of this change alone: the whole table would be skipped.
         raise ConfigError(
-            f"{change.table!r} has no key, which names its rows in XDS: give its key columns by source.catalog"
-            f"{' or source.reader.keys' if following.source.name == 'gbase' else ''}"
+            f"{change.table!r} has no key, which names its rows in XDS: give its key columns by source.catalog, or for "
+            "a CDC stream by source.reader.keys"
         )
     try:
         events = change_to_events(change, read.event_id, following.catalog, following.writing)

@@ -1,4 +1,4 @@
-"""Sources that a publisher follows beside a log: a stream of changes, and from where to read it again."""
+"""Sources that a publisher follows in place of a log: a stream of changes, and from where to read it again."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.model import Change
+from eventlog.sql.positions import Failure
 
 
 class SourceAway(EventlogError):
@@ -34,14 +35,6 @@ class Read(NamedTuple):
     event_id: str
 
 
-class Unread(NamedTuple):
-    """A change that cannot be read, at the place ``event_id``: the stream goes on behind it."""
-
-    event_id: str
-    code: str
-    message: str
-
-
 class Mark(NamedTuple):
     """All that came so far need not be read again from ``token`` on (in JSON's terms; None: no place is known yet).
 
@@ -53,7 +46,8 @@ class Mark(NamedTuple):
     rest: float = 0.0
 
 
-Step: TypeAlias = Read | Unread | Mark
+Step: TypeAlias = Read | Failure | Mark
+"""A failure is a change that cannot be read; the stream goes on behind it."""
 
 
 class Backlog(NamedTuple):
@@ -72,14 +66,7 @@ class Source(Protocol):
     be called again, SourceLost, FormatError, DatabaseError, ConfigError, of these BadToken for the position.
     """
 
-    @property
-    def name(self) -> str:
-        """The format, as ``--from`` names it."""
-        ...
-
-    def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
-        """The steps of the source."""
-        ...
+    def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]: ...
 
     def backlog(self, token: Any) -> Backlog | None:
         """What lies behind ``token`` now, None if the source cannot tell. Raises as ``steps``."""
