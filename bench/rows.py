@@ -1,26 +1,39 @@
 """What a row costs between the log and its text, in this process alone: check, fold, build, in-flight line, write.
 
 The rows are those of the other benchmarks, made in memory. Times are CPU of this process, the best of several rounds.
+``--format``: XDS in lines, as records of Kafka, or messages in JSON or Avro.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
 from time import process_time
-from typing import Any
+from typing import Any, Final
 
 from eventlog.changes.catalog_file import database_from_json
 from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.core.checks import check_rows
 from eventlog.core.events import EventOptions, build_event
 from eventlog.core.fold import fold
-from eventlog.model import LogRow, queue_rows
+from eventlog.core.values import ValueOptions
+from eventlog.model import LogRow, origins_of, queue_rows
 from eventlog.publisher.flight import encode, pack
-from eventlog.publisher.formats import XdsFormat
+from eventlog.publisher.formats import OutputFormat, XdsFormat
+from eventlog.publisher.qlik_messages import QlikMessages
+from eventlog.qlik.message_options import WriteOptions
 from eventlog.xds.writer import Header
 
+_FORMATS: Final[Mapping[str, Callable[[], OutputFormat]]] = {
+    "lines": lambda: XdsFormat(Header()),
+    "records": lambda: XdsFormat(Header(), "records"),
+    "json": lambda: QlikMessages(WriteOptions(), ValueOptions("full")),
+    "avro": lambda: QlikMessages(WriteOptions(encoding="avro"), ValueOptions("full")),
+}
+_BEGIN = datetime(2026, 1, 1)
 _WINDOW = 10_000
 _NAMES = ("Ann", "Béla", "Chloë", "Dmitri", "Fatima", "Grace", "Hiro", "Joan")
 _SURNAMES = ("O'Brien", "Smith & Sons", "García", "Müller", "Ivanov")
@@ -49,7 +62,7 @@ def log_rows(count: int) -> list[LogRow]:
     change = 0
     while len(rows) < count:
         change += 1
-        kind = change % 10
+        kind, time = change % 10, (_BEGIN + timedelta(milliseconds=change)).isoformat(" ", "milliseconds")
         idu = 1_000_000 + change if kind < 3 else change * 7919 % 199_999 + 1
         values = {
             "fname": _NAMES[idu % 8],
@@ -63,7 +76,7 @@ def log_rows(count: int) -> list[LogRow]:
         for column in columns:
             new = None if column is None else values[column]
             old = f"{new} before" if event_type == 2 else None
-            fields: tuple[Any, ...] = ("N", event_type, "2026-01-01 00:00:00", "hr_app", "usr", f"idu={idu}", column)
+            fields: tuple[Any, ...] = ("N", event_type, time, "hr_app", "usr", f"idu={idu}", column)
             rows.append(LogRow(len(rows) + 1, *fields, old, new))
     return rows[:count]
 
@@ -72,19 +85,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=300_000, help="rows (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds, of which the best counts (%(default)s)")
+    parser.add_argument("--format", choices=_FORMATS, default="lines", help="what is written (%(default)s)")
     options = parser.parse_args()
     classes, rows = catalog(), log_rows(options.rows)
     windows = [rows[start : start + _WINDOW] for start in range(0, len(rows), _WINDOW)]
     best: dict[str, float] = {}
     for _ in range(options.rounds):
-        for stage, seconds in run(windows, classes).items():
+        for stage, seconds in run(windows, classes, _FORMATS[options.format]()).items():
             best[stage] = min(best.get(stage, seconds), seconds)
     for stage, seconds in [*best.items(), ("all", sum(best.values()))]:
         print(f"{stage:7} {seconds / len(rows) * 1e6:5.2f} us a row")
 
 
-def run(windows: list[list[LogRow]], classes: Catalog) -> dict[str, float]:
-    options, output = EventOptions(), XdsFormat(Header())
+def run(windows: list[list[LogRow]], classes: Catalog, output: OutputFormat) -> dict[str, float]:
+    options = EventOptions()
     spent = dict.fromkeys(("check", "fold", "build", "line", "write"), 0.0)
 
     def timed(stage: str, work: Callable[[], Any]) -> Any:
@@ -99,7 +113,8 @@ def run(windows: list[list[LogRow]], classes: Catalog) -> dict[str, float]:
         good = timed("check", lambda window=window: check_rows(queue_rows(window), classes, "eventlog").good)
         groups = timed("fold", lambda good=good: fold(good, 1000, 10_000))
         events = timed("build", lambda groups=groups: [build_event(group, options) for group in groups])
-        flight = timed("line", lambda number=number, events=events: pack(number, events, 128))
+        packed = partial(pack, number, events, 128, output.first(number, ""), origins_of(window))
+        flight = timed("line", packed)
         timed("line", lambda flight=flight: encode(flight))
         timed(
             "write",

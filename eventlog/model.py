@@ -1,5 +1,5 @@
-"""What everything else speaks of: a row of the log, its status and type, the event that rows become, and the change
-in which all formats meet.
+"""What everything else speaks of: a row of the log, its status and type, the event that rows become, the change in
+which all formats meet, and the record of a topic.
 """
 
 from __future__ import annotations
@@ -319,7 +319,16 @@ def changes_nothing(change: Change) -> bool:
     return change.before is not None and change.after is not None and dict(change.before) == dict(change.after)
 
 
-# --- answers --------------------------------------------------------------------------------------------------------
+# --- records and answers --------------------------------------------------------------------------------------------
+
+
+class KafkaRecord(NamedTuple):
+    """A record that is to be written to a topic. ``topic`` None = that of the sink; ``value`` None = a tombstone."""
+
+    topic: str | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 class Level(IntEnum):

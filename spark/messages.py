@@ -5,7 +5,7 @@ No connector of Spark's is needed: a task reads its topic with confluent-kafka.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -19,10 +19,10 @@ from pyspark.sql import types as t
 from eventlog.changes.format import Report
 from eventlog.core.options import parse_options
 from eventlog.errors import ConfigError, FormatError
-from eventlog.model import Change
+from eventlog.model import Change, KafkaRecord
 from eventlog.qlik.change_tables import refuse
 from eventlog.qlik.envelope import MAGIC, METADATA, Message
-from eventlog.qlik.message_format import line_of, read_lines, with_password
+from eventlog.qlik.message_format import line_of, read_lines, send, with_password
 from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_writer import MessageWriter
@@ -37,7 +37,6 @@ RECORDS: Final = t.StructType([
 ])  # fmt: skip
 """Records of topics: the columns that Spark's own Kafka sink takes too."""
 
-_BATCH: Final = 1_000
 _CHANGE_SEQUENCE: Final = r"^[0-9]{35}$"
 _AVRO_METADATA: Final = (MAGIC + "\x04" + METADATA).encode()
 
@@ -167,7 +166,7 @@ def to_records(changes: DataFrame, options: Mapping[str, Any] | None = None) -> 
         writer = MessageWriter(chosen, registry=registry, utc_now=lambda: now)
         for batch in batches:
             written = [message for row in batch.to_pylist() for message in writer.messages(_change(row))]
-            columns = list(zip(*written, strict=True)) or [(), (), ()]
+            columns = list(zip(*written, strict=True))[:3] or [(), (), ()]
             kinds = (pa.string(), pa.binary(), pa.binary())
             arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, names=RECORDS.names)
@@ -192,33 +191,18 @@ def write_messages(changes: DataFrame, target: str, options: Mapping[str, Any] |
     chosen = parse_options(WriteOptions, options or {}, "the writer of Qlik messages")
     records = to_records(changes, options)
     if not target.startswith("kafka:"):
-        as_line = f.udf(lambda topic, key, value: line_of(topic, _bytes(key), bytes(value)).decode().rstrip("\n"))
-        records.select(as_line("topic", "key", "value").alias("value")).write.text(target)
+        as_line = f.udf(lambda *fields: line_of(_record(*fields)).decode().rstrip("\n"))
+        records.select(as_line(*RECORDS.names).alias("value")).write.text(target)
         return
     from eventlog.transport import kafka
 
     place = kafka.parse_url(target)
     if place.topics:
         raise ConfigError("the topic that is written to is the option topic, or, without it, one a table")
-
-    def send(rows: Iterable[Any]) -> None:
-        transmitter = kafka.Transmitter(place.brokers, with_password(chosen.properties))
-        try:
-            for number, row in enumerate(rows, 1):
-                transmitter.send(row["topic"], _bytes(row["key"]), bytes(row["value"]))
-                if number % _BATCH == 0:
-                    _flush(transmitter)
-            _flush(transmitter)
-        finally:
-            transmitter.close()
-
-    records.foreachPartition(send)
+    brokers, properties = place.brokers, chosen.properties
+    # A secret comes to the workers by their environment, as it came here.
+    records.foreachPartition(lambda rows: send((_record(*row) for row in rows), brokers, properties))
 
 
-def _bytes(value: Any) -> bytes | None:
-    return None if value is None else bytes(value)
-
-
-def _flush(transmitter: Any) -> None:
-    for reason in transmitter.flush().values():
-        raise FormatError(f"Kafka refuses a message: {reason}")
+def _record(topic: str, key: Any, value: Any) -> KafkaRecord:
+    return KafkaRecord(topic, None if key is None else bytes(key), bytes(value))

@@ -28,10 +28,10 @@ from eventlog.core.catalog import Catalog
 from eventlog.core.events import Outgoing, association_of, public_event, sent_ids
 from eventlog.core.values import ValueOptions
 from eventlog.errors import BadValue, FormatError
-from eventlog.model import Origins
+from eventlog.model import KafkaRecord, Origins
 from eventlog.publisher.flight import NO_ORIGINS, Flight
 from eventlog.publisher.formats import OutputFormat, of_first_row, time_reader
-from eventlog.publisher.sinks import Document, KafkaRecord
+from eventlog.publisher.sinks import Document
 from eventlog.publisher.whole_rows import CurrentRows
 from eventlog.sql.log_table import LogTable
 

@@ -15,10 +15,10 @@ from eventlog.debezium.format import line_of
 from eventlog.debezium.options import WriteOptions
 from eventlog.debezium.writer import EnvelopeWriter, Record
 from eventlog.errors import FormatError, RowError
-from eventlog.model import Level, Origins, Row, Verdict
+from eventlog.model import KafkaRecord, Level, Origins, Row, Verdict
 from eventlog.publisher.flight import NO_ORIGINS, Flight
 from eventlog.publisher.formats import OutputFormat, of_first_row, time_reader
-from eventlog.publisher.sinks import Document, KafkaRecord
+from eventlog.publisher.sinks import Document
 from eventlog.publisher.whole_rows import CurrentRows, row_attributes
 
 

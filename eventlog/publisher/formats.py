@@ -11,9 +11,9 @@ from eventlog.core.catalog import Catalog
 from eventlog.core.events import Outgoing, association_of, public_event, sent_ids
 from eventlog.core.typed import moment_reader
 from eventlog.errors import BadValue
-from eventlog.model import Event
+from eventlog.model import Event, KafkaRecord
 from eventlog.publisher.flight import Flight
-from eventlog.publisher.sinks import Document, KafkaRecord
+from eventlog.publisher.sinks import Document
 from eventlog.publisher.whole_rows import CurrentRows
 from eventlog.xds.writer import HEARTBEAT, Header, file_form, line_form, write_event, write_outgoing
 
@@ -99,13 +99,11 @@ class XdsFormat(OutputFormat):
         return self._body([HEARTBEAT])
 
     def document(self, catalog: Catalog, flight: Flight, envelope: int, events: Sequence[Outgoing]) -> Document:
-        ids = sent_ids(events)
-        texts = list(map(write_outgoing, events))
-
-        def make_events() -> tuple[Event, ...]:
-            return tuple(map(public_event, events))
-
-        return self._document(flight.number, envelope, ids, map(association_of, events), texts, make_events)
+        ids, texts = sent_ids(events), list(map(write_outgoing, events))
+        associations = map(association_of, events)
+        return self._document(
+            flight.number, envelope, ids, associations, texts, lambda: tuple(map(public_event, events))
+        )
 
     def document_of(self, flight: int, envelope: int, events: Sequence[Event]) -> Document:
         """The document of events that come in their public form, from a source that is no log."""

@@ -5,28 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import count
-from typing import Final
 
 from eventlog.changes.from_events import outgoing_reader
 from eventlog.core.catalog import Catalog, ObjectClass, row_of
 from eventlog.core.events import Outgoing, public_event, sent_ids
 from eventlog.core.values import ValueOptions
 from eventlog.errors import FormatError, ReceiverAway, RowError
-from eventlog.model import Level, Origins, Verdict
+from eventlog.model import KafkaRecord, Level, Origins, Verdict
 from eventlog.publisher.flight import NO_ORIGINS, Flight, placed
 from eventlog.publisher.formats import OutputFormat, of_first_row, time_reader
-from eventlog.publisher.sinks import Document, KafkaRecord
+from eventlog.publisher.sinks import Document
 from eventlog.publisher.whole_rows import CurrentRows
 from eventlog.qlik.columns import QlikColumn, columns_of
-from eventlog.qlik.envelope import Written
 from eventlog.qlik.errors import RegistryError
+from eventlog.qlik.message_events import WriteOutgoing
 from eventlog.qlik.message_options import WriteOptions
-from eventlog.qlik.message_writer import MessageWriter, WriteOutgoing
+from eventlog.qlik.message_template import UNKNOWN_TIMESTAMP, timestamp_of
+from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.registry import Registry
 from eventlog.qlik.sequence import first_sequence, sequences
-
-_new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 
 
 class QlikMessages(OutputFormat):
@@ -74,7 +73,7 @@ class QlikMessages(OutputFormat):
             if isinstance(records, Verdict):
                 lines.append(json.dumps({"error": records.message}, ensure_ascii=False) + "\n")
             else:
-                lines += [line_of(record.topic or "", record.key, record.value or b"").decode() for record in records]
+                lines += [line_of(record).decode() for record in records]
         return "".join(lines)
 
     def _records(
@@ -83,18 +82,16 @@ class QlikMessages(OutputFormat):
         """The records of each event, or the verdict, error, of one that the format cannot hold."""
         if self._messages is None or catalog is not self._messages.catalog:
             self._messages = EventMessages(self._writer, catalog, self._values)
-        write, time_of, sequence_of = self._messages.write, self._messages.time_of, sequences(first)
+        write, timestamp_of, sequence_of = self._messages.write, self._messages.timestamp_of, sequences(first)
         event_times = origins.event_times
         records: list[tuple[KafkaRecord, ...] | Verdict] = []
         for event in events:
             try:
-                written = write(event, time_of(of_first_row(event, event_times)), sequence_of(event.place))
+                records.append(write(event, timestamp_of(of_first_row(event, event_times)), sequence_of(event.place)))
             except RegistryError as error:
                 raise ReceiverAway(str(error)) from error
             except (FormatError, RowError) as error:
                 records.append(Verdict(Level.ERROR, str(error)))
-            else:
-                records.append(tuple([_new(KafkaRecord, (topic, key, value, ())) for topic, key, value in written]))
         return records
 
 
@@ -108,11 +105,13 @@ class EventMessages:
         writer.columns = {full_name(catalog, cls): class_columns(cls) for cls in catalog.classes}
         self.catalog = catalog
         self._writer, self._values, self._generation = writer, values, writer.generation
-        self._read_change, self.time_of = outgoing_reader(catalog, values), time_reader(values.time_zone)
+        self._read_change, self.timestamp_of = outgoing_reader(catalog, values), timestamp_reader(values.time_zone)
         self._direct: dict[ObjectClass, WriteOutgoing] = {}
 
-    def write(self, event: Outgoing, time: datetime | None, sequence: str | None = None) -> tuple[Written, ...]:
-        """The messages of an event. ``sequence`` and errors as of ``MessageWriter.messages``."""
+    def write(self, event: Outgoing, timestamp: str, sequence: str | None = None) -> tuple[KafkaRecord, ...]:
+        """The messages of an event whose first row has this ``timestamp``. ``sequence`` and errors as of
+        ``MessageWriter.messages``.
+        """
         assert event.object_id is not None
         writer, (object_class, _) = self._writer, event.object_id
         if self._generation != writer.generation:
@@ -123,8 +122,37 @@ class EventMessages:
             write = writer.outgoing_writer(object_class, self.catalog.schema, self._values)
             if write is not None:
                 self._direct[object_class] = write
-        message = None if write is None else write(event, time, sequence)
-        return writer.messages(self._read_change(event, time, None), sequence) if message is None else (message,)
+        message = None if write is None else write(event, timestamp, sequence)
+        if message is not None:
+            return (message,)
+        # Of the time no more is written than the timestamp says.
+        time = None if timestamp == UNKNOWN_TIMESTAMP else datetime.fromisoformat(f"{timestamp}Z")
+        return writer.messages(self._read_change(event, time, None), sequence)
+
+
+def timestamp_reader(time_zone: str) -> Callable[[str | None], str]:
+    """A function that reads the ``timestamp`` of an event out of the event_time of its first row.
+
+    ``time_zone``: that of event_time, as of the option. What is the same from row to row is read once: whole texts,
+    since the rows of a transaction have one event_time, and without their fractions, since many rows come a second.
+    """
+    read = time_reader(time_zone)
+    of_text = lru_cache(maxsize=256)(lambda text: timestamp_of(read(text)))
+
+    @lru_cache(maxsize=256)
+    def begin_of(second: str) -> str | None:
+        return None if read(second) is None else of_text(second)[:20]
+
+    def timestamp(text: str | None) -> str:
+        if text is None:
+            return UNKNOWN_TIMESTAMP
+        fraction = text[20:]
+        if text[19:20] == "." and len(fraction) < 10 and fraction.isdecimal() and text.isascii():
+            begin = begin_of(text[:19])
+            return UNKNOWN_TIMESTAMP if begin is None else begin + fraction[:3].ljust(3, "0")
+        return of_text(text)
+
+    return timestamp
 
 
 def full_name(catalog: Catalog, cls: ObjectClass) -> str:

@@ -264,7 +264,8 @@ def rows_of(
         change_seq, state = position, sequence.raise_to(state, position)
         stream_position = change.extras.get("stream_position")
     else:
-        state, change_seq = sequence.next_sequence(state, change.commit_time, with_before=len(rows) > 1)
+        prefix = sequence.time_prefix(change.commit_time)
+        state, change_seq = sequence.next_sequence(state, prefix, with_before=len(rows) > 1)
     partition = None if table.partitioning is None else partition_of(change_seq, table.partitioning).name
     return state, tuple(
         ChangeRow(

@@ -25,14 +25,6 @@ class Message(NamedTuple):
     value: bytes | Mapping[str, Any] | None
 
 
-class Written(NamedTuple):
-    """A record that is to be written."""
-
-    topic: str
-    key: bytes | None
-    value: bytes
-
-
 # --- envelopes --------------------------------------------------------------------------------------------------------
 
 

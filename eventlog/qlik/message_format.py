@@ -31,8 +31,8 @@ from eventlog.errors import (
 from eventlog.files.atomic import whole_file
 from eventlog.files.lines import parsed_json, parsed_lines
 from eventlog.files.secrets import secret_variable
-from eventlog.model import Change
-from eventlog.qlik.envelope import Message, Written
+from eventlog.model import Change, KafkaRecord
+from eventlog.qlik.envelope import Message
 from eventlog.qlik.errors import RegistryError, UnknownSchema
 from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader
@@ -73,7 +73,7 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
         return
     with whole_file(target) as file:
         for message in _messages(changes, options, report):
-            file.write(line_of(*message))
+            file.write(line_of(message))
 
 
 FORMAT: Final = Format(_NAME, read, write, (ReadOptions,), (WriteOptions,))
@@ -114,7 +114,7 @@ def _finished(reader: MessageReader, report: Report) -> Iterator[Change]:
         yield from _given(reader, reader.overdue, report)
 
 
-def _messages(changes: Iterable[Change], options: WriteOptions, report: Report) -> Iterator[Written]:
+def _messages(changes: Iterable[Change], options: WriteOptions, report: Report) -> Iterator[KafkaRecord]:
     registry: Registry | None = None
     if options.metadata == "registry":
         if options.registry is None:
@@ -148,8 +148,10 @@ def _is_row(change: Change) -> bool:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def line_of(topic: str | None, key: bytes | None, value: bytes) -> bytes:
-    """A record as a line of a file, with the line break."""
+def line_of(message: KafkaRecord) -> bytes:
+    """A message as a line of a file, with the line break."""
+    topic, key, value, _ = message
+    assert value is not None
     name = "null" if topic is None else encode_basestring(topic)
     text = value if value[:1] == b"{" else _hex(value).encode()
     return b'{"topic":%b,"key":%b,"value":%b}\n' % (name.encode(), _key_form(key).encode(), text)
@@ -168,15 +170,10 @@ def _hex(data: bytes) -> str:
     return f'{{"hex":"{data.hex().upper()}"}}'
 
 
-def _stop(error: FormatError) -> None:
-    raise error
-
-
-def read_lines(path: Path, refuse: Callable[[FormatError], None] = _stop) -> Iterator[Message]:
+def read_lines(path: Path, refuse: Callable[[FormatError], None]) -> Iterator[Message]:
     """The records of a file, or of the files of a directory in the order of their names.
 
-    A line that is none goes to ``refuse``, which raises the error if nothing else is given. Raises FormatError for a
-    file that cannot be read.
+    A line that is none goes to ``refuse``. Raises FormatError for a file that cannot be read.
     """
     return (message for _, message in _placed_lines(path, refuse))
 
@@ -251,25 +248,33 @@ def _write_topics(changes: Iterable[Change], url: str, options: WriteOptions, re
         raise ConfigError("messages are written to one topic, or, without one in the URL, to one a table")
     if place.topics:
         options = replace(options, topic=place.topics[0])
-    transmitter = kafka.Transmitter(place.brokers, with_password(options.properties))
-    begun = time.monotonic()
+    send(_messages(changes, options, report), place.brokers, options.properties)
+
+
+def send(messages: Iterable[KafkaRecord], brokers: str, properties: Mapping[str, Any]) -> None:
+    """Messages to their topics. Raises FormatError for one that Kafka refuses, KafkaAway."""
+    from eventlog.transport import kafka
+
+    transmitter = kafka.Transmitter(brokers, with_password(properties))
+
+    def flush() -> float:
+        for reason in transmitter.flush().values():
+            raise FormatError(f"Kafka refuses a message: {reason}")
+        return time.monotonic()
+
     try:
-        for message in _messages(changes, options, report):
+        flushed = time.monotonic()
+        for topic, key, value, _ in messages:
+            assert topic is not None
             try:
-                transmitter.send(*message)
+                transmitter.send(topic, key, value)
             except kafka.RecordRefused as refused:
-                raise FormatError(f"Kafka refuses a message for {message.topic}: {refused}") from None
-            if time.monotonic() - begun > _FLUSH_INTERVAL:
-                _flush(transmitter)
-                begun = time.monotonic()
-        _flush(transmitter)
+                raise FormatError(f"Kafka refuses a message for {topic}: {refused}") from None
+            if time.monotonic() - flushed > _FLUSH_INTERVAL:
+                flushed = flush()
+        flush()
     finally:
         transmitter.close()
-
-
-def _flush(transmitter: Any) -> None:
-    for reason in transmitter.flush().values():
-        raise FormatError(f"Kafka refuses a message: {reason}")
 
 
 def with_password(properties: Mapping[str, Any]) -> Mapping[str, Any]:

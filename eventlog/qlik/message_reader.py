@@ -90,16 +90,12 @@ class MessageReader:
             self._take_metadata(envelope)
         else:
             self._waiting.append((self._clock() + self._options.metadata_wait, message, envelope))
-        yield from self._released()
+        yield from self.overdue()
 
     @property
     def is_waiting(self) -> bool:
         """Whether a message waits for its metadata."""
         return bool(self._waiting)
-
-    def overdue(self) -> Iterator[Change]:
-        """What can be given though nothing has come. Raises UnknownSchema for a message that has waited too long."""
-        yield from self._released()
 
     def finish(self) -> None:
         """Nothing more comes. Raises UnknownSchema if a message still waits, which waits no more then."""
@@ -108,7 +104,8 @@ class MessageReader:
             _, _, envelope = self._waiting.popleft()
             raise _unknown_schema(envelope.schema_id, "by the end of the input", waiting)
 
-    def _released(self) -> Iterator[Change]:
+    def overdue(self) -> Iterator[Change]:
+        """What need not wait any more. Raises UnknownSchema for a message that has waited too long."""
         while self._waiting:
             deadline, message, envelope = self._waiting[0]
             if (

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
-from eventlog.model import ChangeOp, Row
+from eventlog.model import ChangeOp, KafkaRecord
 from eventlog.qlik import avro, masks
 from eventlog.qlik.avro import NULL, VALUE, avro_writer
+from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.message_options import WriteOptions
 from eventlog.qlik.metadata import MessageTable
-from eventlog.qlik.values import json_text_writer, json_writer
+from eventlog.qlik.values import json_text_writer
 
 Form = TypeVar("Form", str, bytes)
 
@@ -44,12 +46,14 @@ class Template(NamedTuple, Generic[Form]):
 
     These are those of ``data``, of ``before``, the four texts and the changeMask of a header that is not of a REFRESH,
     counter and last flag. ``change_mask`` is that of a change that does not say what it changed, None = of a REFRESH.
+    ``key``: where the values of the key columns stand among those of ``data``, None = not all of them are known.
     """
 
     parts: list[Form]
     data: Columns[Form]
     before: Columns[Form]
     change_mask: Form | None
+    key: tuple[int, ...] | None
 
 
 def _parts(fragments: Fragments[Form], nothing: Form) -> list[Form]:
@@ -80,7 +84,8 @@ class Coding(Generic[Form]):
 
     ``writers`` are those of the columns' values; ``template`` makes one; ``mask``, ``text``, ``number``, ``flag`` write
     headers, ``digits`` the texts of ``_TEXTS`` whose length is known; ``string`` writes the values of text columns,
-    ``null`` is none; ``wrap`` makes the joined parts a record's value.
+    ``null`` is none; ``wrap`` makes the joined parts a record's value. ``has_text_numbers``: an integer is written as
+    its text.
     """
 
     writers: Mapping[str, Callable[[Any], Form]]
@@ -93,13 +98,48 @@ class Coding(Generic[Form]):
     flag: Callable[[bool], Form]
     null: Form
     wrap: Callable[[Iterable[Form]], bytes]
+    has_text_numbers: bool
 
 
 _TEXTS: Final = {"changeSequence": 35, "timestamp": 23, "streamPosition": None, "transactionId": 32}
 """The texts of a header. Those whose length is known are of digits and signs that stand as they are."""
 
 
+UNKNOWN_TIMESTAMP: Final = "1970-01-01T00:00:00.000"
+
+
+def timestamp_of(moment: datetime | None) -> str:
+    """``YYYY-MM-DDTHH:MM:SS.mmm`` of an aware moment, in UTC; the epoch if it is not known."""
+    if moment is None:
+        return UNKNOWN_TIMESTAMP
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    # Half the time of isoformat, which asks for the zone once more, and of an f-string.
+    return "%04d-%02d-%02dT%02d:%02d:%02d.%03d" % (  # noqa: UP031
+        moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second, moment.microsecond // 1000,
+    )  # fmt: skip
+
+
 # --- what both say ----------------------------------------------------------------------------------------------------
+
+
+def _template(
+    table: MessageTable,
+    shape: Shape,
+    writers: Mapping[str, Callable[[Any], Form]],
+    parts: list[Form],
+    mask: Callable[[frozenset[str]], Form],
+) -> Template[Form]:
+    op, columns, columns_before = shape
+    known = frozenset(columns)
+    data = [name for name in writers if name in known]
+    return Template(
+        parts,
+        tuple((name, writers[name]) for name in data),
+        tuple((name, write) for name, write in writers.items() if name in (columns_before or ())),
+        None if op is ChangeOp.REFRESH else mask(_may_have_changed(table, op, known)),
+        tuple(map(data.index, table.key)) if known.issuperset(table.key) else None,
+    )
 
 
 def _mask(table: MessageTable, names: frozenset[str]) -> int:
@@ -123,6 +163,39 @@ def _names(table: MessageTable) -> dict[str, str]:
     return {"schema": table.schema or "", "table": table.name}
 
 
+# --- the form of a table ----------------------------------------------------------------------------------------------
+
+
+MOST_TEMPLATES: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class TableForm:
+    """How the messages of one table version are written: what only depends on the table, and what was made of it.
+
+    ``columns``: those that the options give it, None = they do not. ``rounded``: columns that keep milliseconds only.
+    ``is_whole``: a row before can leave nothing out.
+    """
+
+    table: MessageTable
+    columns: tuple[QlikColumn, ...] | None
+    full_name: str
+    topic: str
+    coding: Coding[Any]
+    key_of: KeyOf
+    announcement: KafkaRecord | None
+    rounded: tuple[str, ...]
+    is_whole: bool
+    templates: dict[Shape, Template[Any]] = field(default_factory=dict)
+
+    def new_template(self, shape: Shape) -> Template[Any]:
+        """The template of a shape that has none yet, which is kept."""
+        if len(self.templates) >= MOST_TEMPLATES:
+            self.templates.clear()
+        template = self.templates[shape] = self.coding.template(shape)
+        return template
+
+
 # --- JSON -------------------------------------------------------------------------------------------------------------
 
 
@@ -140,12 +213,7 @@ def json_coding(table: MessageTable, options: WriteOptions, start: str) -> Codin
         payload["data"] = row(known, table.fields.keys() - known if op is ChangeOp.REFRESH else ())
         payload["beforeData"] = ["null"] if columns_before is None else row(before, known - before)
         payload["headers"] = _json_object(headers(op, known))
-        return Template(
-            _parts([start, *_json_object(payload), "}"], ""),
-            tuple((name, write) for name, write in writers.items() if name in known),
-            tuple((name, write) for name, write in writers.items() if name in before),
-            None if op is ChangeOp.REFRESH else mask(_may_have_changed(table, op, known)),
-        )
+        return _template(table, shape, writers, _parts([start, *_json_object(payload), "}"], ""), mask)
 
     def row(known: Collection[str], absent: Collection[str]) -> Fragments[str]:
         """The object of a row: columns that are neither known nor absent are null."""
@@ -175,7 +243,7 @@ def json_coding(table: MessageTable, options: WriteOptions, start: str) -> Codin
 
     return Coding(
         writers, template, _kept_masks(table, mask), encode_basestring, str, encode_basestring, str, _json_flag, "null",
-        lambda parts: "".join(parts).encode(),
+        lambda parts: "".join(parts).encode(), True,
     )  # fmt: skip
 
 
@@ -212,12 +280,7 @@ def avro_coding(table: MessageTable, options: WriteOptions, wrap: Callable[[byte
         fragments = [names if options.names == "message" else b"", *row(known)]
         fragments += [NULL] if columns_before is None else [VALUE, *row(before)]
         fragments += [names if options.names == "headers" else b"", *headers(op, known)]
-        return Template(
-            _parts(fragments, b""),
-            tuple((name, write) for name, write in writers.items() if name in known),
-            tuple((name, write) for name, write in writers.items() if name in before),
-            None if op is ChangeOp.REFRESH else mask(_may_have_changed(table, op, known)),
-        )
+        return _template(table, shape, writers, _parts(fragments, b""), mask)
 
     def row(known: Collection[str]) -> Fragments[bytes]:
         return [None if name in known else NULL for name in writers]
@@ -238,7 +301,7 @@ def avro_coding(table: MessageTable, options: WriteOptions, wrap: Callable[[byte
 
     return Coding(
         writers, template, _kept_masks(table, mask), avro.text, str.encode, avro.text_value, _avro_number, _avro_flag,
-        NULL, lambda parts: wrap(b"".join(parts)),
+        NULL, lambda parts: wrap(b"".join(parts)), False,
     )  # fmt: skip
 
 
@@ -253,52 +316,29 @@ def _avro_flag(value: bool) -> bytes:
 # --- keys -------------------------------------------------------------------------------------------------------------
 
 
-_ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-KeyOf = Callable[[Row], bytes | None]
-"""The key of a row: the new one of an update, the deleted one of a delete. None = null."""
-
-
-def key_text(values: Sequence[Any]) -> str:
-    """The text of a primary key whose values are in their JSON form, in key order."""
-    if len(values) != 1:
-        return _ENCODE(values)
-    (value,) = values
-    if isinstance(value, str):
-        return value
-    return str(value) if type(value) is int else json.dumps(value)
+KeyOf = Callable[[Sequence[Any] | None], bytes | None]
+"""What stands for the key columns in a message, in key order, None = not all are known -> the record's key, None =
+null. It is of the new row of an update, of the deleted one of a delete.
+"""
 
 
-def table_key(table: MessageTable) -> KeyOf:
-    """``key = table``: the text ``<schema>+<table>``."""
-    text = (table.name if table.schema is None else f"{table.schema}+{table.name}").encode()
-    return lambda row: text
+def constant_key(key: bytes | None) -> KeyOf:
+    """``key = table`` and ``key = none``, and tables without key."""
+    return lambda forms: key
 
 
-def primary_key(table: MessageTable) -> KeyOf:
-    """``key = primary_key`` in JSON. Null without key columns, or where the row does not know them all."""
-    columns = {column.name: json_writer(column) for column in table.columns}
-    return _key_of([(name, columns[name]) for name in table.key], None, lambda forms: key_text(forms).encode())
+def json_key(forms: Sequence[str] | None) -> bytes | None:
+    """``key = primary_key`` in JSON: a string alone stands without quotes, with nothing escaped."""
+    if forms is None:
+        return None
+    if len(forms) != 1:
+        return f"[{','.join(forms)}]".encode()
+    (form,) = forms
+    if form[0] != '"':
+        return form.encode()
+    return (json.loads(form) if "\\" in form else form[1:-1]).encode()
 
 
-def avro_primary_key(table: MessageTable, prefix: bytes, logical_types: bool) -> KeyOf:
+def avro_key(prefix: bytes) -> KeyOf:
     """``key = primary_key`` in Avro: a ``KeyRecord`` behind a prefix, empty or of the registry."""
-    columns = {column.name: avro_writer(column, logical_types) for column in table.columns}
-    return _key_of([(name, columns[name]) for name in table.key], NULL, lambda forms: prefix + b"".join(forms))
-
-
-def _key_of(
-    writers: Sequence[tuple[str, Callable[[Any], Any]]], null: Any, put_together: Callable[[Sequence[Any]], bytes]
-) -> KeyOf:
-    def key_of(row: Row) -> bytes | None:
-        try:
-            return put_together([null if (value := row[name]) is None else write(value) for name, write in writers])
-        except KeyError:
-            return None
-
-    return key_of
-
-
-def no_key(row: Row) -> bytes | None:
-    """``key = none``, and tables without key."""
-    return None
+    return lambda forms: None if forms is None else prefix + b"".join(forms)

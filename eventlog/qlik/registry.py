@@ -15,7 +15,6 @@ from urllib.parse import quote
 from eventlog.errors import ConfigError, FormatError
 from eventlog.files.secrets import secret_variable
 from eventlog.qlik.errors import RegistryError, UnknownSchema
-from eventlog.transport.http import HttpClient, HttpFailed
 
 PREFIX_LENGTH: Final = 5
 _TIMEOUT: Final = 30.0
@@ -57,6 +56,8 @@ class HttpRegistry:
 
     def __init__(self, url: str, secret: str | None = None) -> None:
         """``secret`` is ``user:password``. Raises ConfigError."""
+        from eventlog.transport.http import HttpClient  # with TLS: it takes longer to load than all that a writer needs
+
         authorization = f"Basic {b64encode(secret.encode()).decode()}" if secret else None
         try:
             self._client = HttpClient(
@@ -89,6 +90,8 @@ class HttpRegistry:
         return known
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        from eventlog.transport.http import HttpFailed
+
         place = self._client.shown.rstrip("/") + path
         data = None if body is None else json.dumps(body).encode()
         try:

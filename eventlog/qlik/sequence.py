@@ -92,16 +92,13 @@ class WriterState(NamedTuple):
     number: int = 0
 
 
-def next_sequence(
-    state: WriterState, commit_time: datetime | None, *, with_before: bool = False
-) -> tuple[WriterState, str]:
+def next_sequence(state: WriterState, prefix: str, *, with_before: bool = False) -> tuple[WriterState, str]:
     """The state afterwards and the sequence of one change that is written.
 
-    ``with_before``: an update written with its before image, which takes two numbers and bears the second. The prefix
-    is held where the clock goes back. Raises SequenceExhausted.
+    ``prefix``: that of its time, held where the clock goes back. ``with_before``: an update written with its before
+    image, which takes two numbers and bears the second. Raises SequenceExhausted.
     """
     greatest, last = state
-    prefix = time_prefix(commit_time)
     if prefix < greatest:
         prefix = greatest
     number = last + (2 if with_before else 1)

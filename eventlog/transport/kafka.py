@@ -158,7 +158,11 @@ class Transmitter:
         while True:
             try:
                 producer.produce(
-                    topic, value, key, on_delivery=partial(_note, self._failed, number), headers=list(headers)
+                    topic,
+                    value,
+                    key,
+                    on_delivery=partial(_note, self._failed, number),
+                    headers=list(headers) if headers else None,
                 )
             except BufferError:
                 deadline = deadline or time.monotonic() + self._timeout

@@ -17,11 +17,12 @@ from eventlog.errors import ConfigError, FormatError, RowError
 from eventlog.model import LogRow
 from eventlog.publisher.open import value_options
 from eventlog.publisher.qlik_messages import EventMessages, full_name
+from eventlog.qlik.message_events import sequence_prefix
 from eventlog.qlik.message_format import line_of
 from eventlog.qlik.message_options import WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.registry import open_registry
-from eventlog.qlik.sequence import WriterState, raise_to, time_prefix
+from eventlog.qlik.sequence import WriterState, raise_to
 from spark.job import Job, Numbered, catalog
 from spark.output.directory import Directory
 from spark.output.formats import Columns, OutputFormat, Render, Rendered, counts_of, refuse
@@ -103,14 +104,14 @@ def _line_writer(job: Job) -> Callable[[Outgoing, LogRow, int], tuple[Line, byte
     def write(event: Outgoing, row: LogRow, place: int) -> tuple[Line, bytes | None]:
         assert event.object_id is not None
         object_class, _ = event.object_id
-        writer.state, name, time = _HOLE, names[object_class], messages.time_of(row.event_time)
-        *described, message = messages.write(event, time)
+        writer.state, name, timestamp = _HOLE, names[object_class], messages.timestamp_of(row.event_time)
+        *described, message = messages.write(event, timestamp)
         for description in described:
-            descriptions[name] = line_of(*description)
+            descriptions[name] = line_of(description)
         number = writer.state.number
-        head, _, tail = line_of(*message).partition(holes[number])
+        head, _, tail = line_of(message).partition(holes[number])
         assert tail
-        line = place, head, tail, number - _HOLE.number, time_prefix(time), name
+        line = place, head, tail, number - _HOLE.number, sequence_prefix(timestamp), name
         return line, descriptions.get(name)
 
     return write

@@ -115,13 +115,14 @@ def test_sequence_writer(qlik_sequence_writer: Case) -> None:
             continue
         assert step["change"] in TAKES_NUMBER
         time = None if step.get("commit_time") is None else datetime.fromisoformat(step["commit_time"])
+        prefix = sequence.time_prefix(time)
         with_before = step["change"] == "UPDATE_WITH_BEFORE"
         if "error" in step:
             with pytest.raises(EventlogError) as caught:
-                sequence.next_sequence(state, time, with_before=with_before)
+                sequence.next_sequence(state, prefix, with_before=with_before)
             assert raised(caught.value) == step["error"]
         else:
-            state, change_seq = sequence.next_sequence(state, time, with_before=with_before)
+            state, change_seq = sequence.next_sequence(state, prefix, with_before=with_before)
             assert change_seq == step["change_seq"]
     if "end" in case:
         assert state == tuple(case["end"])

@@ -21,12 +21,12 @@ from eventlog import cli
 from eventlog.changes.format import Report
 from eventlog.config.load import Config, effective, load
 from eventlog.errors import ConfigError, ReceiverAway
-from eventlog.model import Answer, Level, Verdict
+from eventlog.model import Answer, KafkaRecord, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.liveness import ReportingSink
 from eventlog.publisher.open import open_context, open_sink
-from eventlog.publisher.sinks import Document, KafkaRecord
+from eventlog.publisher.sinks import Document
 from eventlog.publisher.sinks.kafka import KafkaSink
 from eventlog.qlik.message_format import FORMAT
 from eventlog.transport import kafka

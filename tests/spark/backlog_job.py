@@ -16,12 +16,12 @@ from shared import PlainSink
 
 from eventlog.config.load import Config, load
 from eventlog.errors import ReceiverAway
-from eventlog.model import Answer, Verdict
+from eventlog.model import Answer, KafkaRecord, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open import open_context
-from eventlog.publisher.sinks import Document, KafkaRecord
+from eventlog.publisher.sinks import Document
 from eventlog.sql import migrations
 from spark.backlog import Report, Request, run
 

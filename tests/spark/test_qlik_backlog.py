@@ -40,9 +40,10 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.flight import decode
 from eventlog.publisher.open import open_unlocked
 from eventlog.publisher.qlik_messages import class_columns
+from eventlog.qlik.change_tables import refuse
 from eventlog.qlik.envelope import Message
 from eventlog.qlik.message_format import read_lines
-from eventlog.qlik.sequence import WriterState, next_sequence, sequence_at
+from eventlog.qlik.sequence import WriterState, next_sequence, sequence_at, time_prefix
 from spark import backlog
 from spark.backlog import Report as BacklogReport
 from spark.change_frame import change_of
@@ -122,7 +123,7 @@ QLIK = {"format__type": "qlik-messages", "sink__type": "kafka", "sink__brokers":
 
 
 def messages_of(out: Path) -> list[Message]:
-    return [message for path in sorted(out.glob("part-*.jsonl")) for message in read_lines(path)]
+    return [message for path in sorted(out.glob("part-*.jsonl")) for message in read_lines(path, refuse)]
 
 
 Told = tuple[str | None, bytes | None, object]
@@ -182,8 +183,8 @@ def test_messages_are_numbered_as_the_writer_numbers_them(
     assert of_frame(read_messages(spark, str(tmp_path / "500"))) == [to_json(change) for change in read]
     state = WriterState()
     for change in read:
-        state, sequence = next_sequence(state, change.commit_time, with_before=change.before is not None
-                                        and change.op is ChangeOp.UPDATE)  # fmt: skip
+        with_before = change.before is not None and change.op is ChangeOp.UPDATE
+        state, sequence = next_sequence(state, time_prefix(change.commit_time), with_before=with_before)
         assert change.position == sequence
 
 

@@ -10,8 +10,8 @@ from decimal import Decimal
 from typing import Any
 
 from eventlog.changes.format import Report
-from eventlog.model import Change, ChangeOp
-from eventlog.qlik.envelope import Message, Written
+from eventlog.model import Change, ChangeOp, KafkaRecord
+from eventlog.qlik.envelope import Message
 from eventlog.qlik.errors import UnknownSchema
 from eventlog.qlik.message_options import ReadOptions, WriteOptions
 from eventlog.qlik.message_reader import MessageReader
@@ -71,8 +71,8 @@ def read(
 ) -> list[Change]:
     """The changes of records by their values; nothing more comes."""
     reader = MessageReader(ReadOptions(**options), report, registry, clock=lambda: 0.0)
-    messages = [value if isinstance(value, Message | Written) else Message(topic, None, value) for value in values]
-    changes = [change for message in messages for change in reader.changes(Message(*message))]
+    messages = [value if isinstance(value, Message | KafkaRecord) else Message(topic, None, value) for value in values]
+    changes = [change for message in messages for change in reader.changes(Message(*message[:3]))]
     reader.finish()
     return changes
 
@@ -83,16 +83,16 @@ def read_item(*values: Any, **options: Any) -> list[Change]:
 
 def write(
     changes: Iterable[Change], report: Report | None = None, registry: Registry | None = None, **options: Any
-) -> list[Written]:
+) -> list[KafkaRecord]:
     writer = MessageWriter(WriteOptions(**options), report, registry, utc_now=lambda: NOW)
     return [message for change in changes for message in writer.messages(change)]
 
 
-def records(written: Sequence[Written]) -> list[dict[str, Any]]:
+def records(written: Sequence[KafkaRecord]) -> list[dict[str, Any]]:
     return [json.loads(message.value) for message in written]
 
 
-def data_records(written: Sequence[Written]) -> list[dict[str, Any]]:
+def data_records(written: Sequence[KafkaRecord]) -> list[dict[str, Any]]:
     """The payloads of the data messages, in JSON."""
     return [record["message"] for record in records(written) if record["type"] == "DT"]
 

@@ -23,11 +23,15 @@ from eventlog.core.values import ValueOptions
 from eventlog.errors import DatabaseError
 from eventlog.model import ALL, Level, LogRow, Operation, Verdict, origins_of, queue_rows
 from eventlog.publisher.flight import Envelope, Flight, decode, encode, numbered
+from eventlog.publisher.formats import time_reader
 from eventlog.publisher.open import value_options
-from eventlog.publisher.qlik_messages import QlikMessages, class_columns
+from eventlog.publisher.qlik_messages import QlikMessages, class_columns, timestamp_reader
 from eventlog.publisher.sinks import Document
+from eventlog.qlik.message_events import sequence_prefix
 from eventlog.qlik.message_options import WriteOptions
+from eventlog.qlik.message_template import timestamp_of
 from eventlog.qlik.message_writer import MessageWriter
+from eventlog.qlik.sequence import time_prefix
 
 FIRST = "20240510120000000000000010000000002"
 NOW = datetime(2024, 5, 10, 12, tzinfo=UTC)
@@ -130,12 +134,21 @@ TYPED = build_catalog(
                             ("id", "integer"), ("code", "varchar(9)"), ("name", "varchar(40)"), ("note", "text"),
                             ("price", "numeric(10,2)"), ("day", "date"), ("at", "timestamp"), ("clock", "time"),
                             ("is_new", "boolean"), ("data", "bytea"), ("ratio", "double precision"), ("n", "smallint"),
+                            ("part", "bigint"),
                         )
                     ],
-                }
+                    "foreign_keys": [{"columns": ["part"], "table": "part", "ref_columns": ["id"]}],
+                },
+                {
+                    "name": "part",
+                    "kind": "table",
+                    "primary_key": ["id"],
+                    "columns": [{"name": "id", "type": "bigint"}],
+                },
             ],
         }
-    )
+    ),
+    referential="dn",
 )  # fmt: skip
 ITEM = TYPED.class_named("item")
 TEXTS = {
@@ -149,6 +162,7 @@ TEXTS = {
     "data": st.sampled_from(["AP8=", ""]),
     "ratio": st.sampled_from(["1.5", "NaN", "Infinity", "-0.0"]),
     "n": st.sampled_from(["0", "-32768", "32767", "32768"]),
+    "part": st.sampled_from(["id=7,table=part", "id=9223372036854775808,table=part"]),
 }
 
 
@@ -182,6 +196,23 @@ def test_steps_make_the_messages_that_their_changes_make(options: dict[str, Any]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MessageWriter, "outgoing_writer", lambda *_: None)
         assert direct == document(messages(**options), *events, of=TYPED).records
+
+
+@given(
+    st.sampled_from(["UTC", "Europe/Berlin"]),
+    st.datetimes().map(lambda moment: moment.isoformat(" "))
+    | st.builds(
+        "{}{}{}".format,
+        st.sampled_from(["2024-03-31 02:30:00", "2024-02-30 00:00:00", "0001-01-01 00:00:00", "9999-12-31 23:59:59"]),
+        st.sampled_from(["", ".", ".5", ".123456789", ".1234567890", ".\u0661"]),
+        st.sampled_from(["", "Z", "+02", "-07:30"]),
+    ),
+)
+def test_a_timestamp_is_that_of_the_moment_whatever_was_read_before(zone: str, text: str) -> None:
+    timestamp = timestamp_reader(zone)
+    for one in (text, f"{text[:19]}.25", None, text):
+        assert timestamp(one) == timestamp_of(time_reader(zone)(one))
+        assert sequence_prefix(timestamp(one)) == time_prefix(time_reader(zone)(one))
 
 
 def test_steps_are_written_without_a_change_between(monkeypatch: pytest.MonkeyPatch) -> None:

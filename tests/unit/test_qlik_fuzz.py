@@ -51,7 +51,7 @@ PLAIN = [
     dumped(envelope({"data": DATA, "beforeData": BEFORE, "headers": HEADERS})),
     dumped({"data": DATA, "headers": {**HEADERS, "operation": "INSERT"}, "schema": "app", "table": "item"}),
 ]
-DESCRIBED = [line_of(*message).rstrip() for message in write([UPDATE, UPDATE], columns=COLUMNS)]
+DESCRIBED = [line_of(message).rstrip() for message in write([UPDATE, UPDATE], columns=COLUMNS)]
 MESSAGE_OPTIONS: list[dict[str, Any]] = [
     {"schema": "app", "table": "item"},
     {"schema": "app", "table": "item", "columns": COLUMNS},
@@ -75,7 +75,7 @@ def avro_messages(rnd: Random) -> bytes:
         message = rnd.choice(AVRO)
         start = message.value.index(b"{") if b"{" in message.value and rnd.random() < 0.8 else 0  # the schemas' text
         bad.append(message._replace(value=message.value[:start] + damaged(rnd, message.value[start:])))
-    return b"".join(line_of(*message) for message in [*AVRO, *bad, *AVRO])
+    return b"".join(line_of(message) for message in [*AVRO, *bad, *AVRO])
 
 
 @pytest.mark.parametrize("cases", CASES)

@@ -14,7 +14,7 @@ from message_samples import BEFORE, COLUMNS, DATA, HEADERS, SEQUENCE, UPDATE, en
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError
-from eventlog.model import Change
+from eventlog.model import Change, KafkaRecord
 from eventlog.qlik.errors import UnknownSchema
 from eventlog.qlik.message_format import FORMAT, line_of, read_lines
 from eventlog.qlik.sequence import check, first_sequence, sequence_at
@@ -169,7 +169,7 @@ def test_records_come_back_from_their_lines(topic: str, key: bytes | None, value
     import tempfile
 
     with tempfile.NamedTemporaryFile() as file:
-        file.write(line_of(topic, key, value))
+        file.write(line_of(KafkaRecord(topic, key, value)))
         file.flush()
         (message,) = read_lines(Path(file.name), Report(strict=True).skip)
     assert (message.topic, message.key, message.value) == (topic, key, value)

@@ -242,9 +242,9 @@ def test_a_message_waits_for_its_metadata_and_holds_what_is_behind_it(encoding: 
     metadata, data = written(encoding)
     later = envelope({**ROWS, "headers": {**HEADERS, "schema": "x", "table": "y"}})
     reader = MessageReader(ReadOptions())
-    assert list(reader.changes(Message(*data))) == []
+    assert list(reader.changes(Message(*data[:3]))) == []
     assert list(reader.changes(Message(None, None, later))) == []
-    assert [change.table for change in reader.changes(Message(*metadata))] == ["item", "y"]
+    assert [change.table for change in reader.changes(Message(*metadata[:3]))] == ["item", "y"]
     assert not reader.is_waiting
 
 
@@ -253,7 +253,7 @@ def test_a_message_whose_metadata_do_not_come_in_time_has_an_unknown_schema(enco
     _, data = written(encoding)
     now = 0.0
     reader = MessageReader(ReadOptions(columns={"app.other": ["id"]}, metadata_wait=30), clock=lambda: now)
-    assert list(reader.changes(Message(*data))) == []
+    assert list(reader.changes(Message(*data[:3]))) == []
     now = 29.9
     assert list(reader.overdue()) == []
     now = 30.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import string
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -17,7 +18,7 @@ from eventlog.errors import ConfigError, NeedsQueryBack, NeedsRowCodec, NotExpre
 from eventlog.model import Change, ChangeOp, Lob
 from eventlog.qlik.envelope import open_avro
 from eventlog.qlik.message_options import WriteOptions
-from eventlog.qlik.message_template import key_text
+from eventlog.qlik.message_template import json_key
 from eventlog.qlik.metadata import avro_name, checked_topic, field_names, topic_of
 
 INSERT = Change("app", "item", ChangeOp.INSERT, (("id", 7),), None, {"id": 7, "name": None})
@@ -146,8 +147,8 @@ def test_external_schema_id_changes_with_the_structure() -> None:
         (["1.50", False, 1.5], '["1.50",false,1.5]'),
     ],
 )
-def test_key_text(values: list[Any], text: str) -> None:
-    assert key_text(values) == text
+def test_key_in_json(values: list[Any], text: str) -> None:
+    assert json_key([json.dumps(value, ensure_ascii=False) for value in values]) == text.encode()
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_other_texts_are_no_sequences(text: str) -> None:
 def test_the_writer_gives_ever_greater_sequences(steps: list[tuple[datetime | None, bool]]) -> None:
     state, last = WriterState(), ""
     for commit_time, with_before in steps:
-        state, change_seq = sequence.next_sequence(state, commit_time, with_before=with_before)
+        state, change_seq = sequence.next_sequence(state, sequence.time_prefix(commit_time), with_before=with_before)
         assert sequence.check(change_seq) > last
         assert sequence.resume(change_seq) == state
         last = change_seq
@@ -58,7 +58,7 @@ def test_a_writer_that_resumes_from_what_is_stored_goes_on(
     def written(state: WriterState, steps: list[tuple[datetime | None, bool]]) -> list[str]:
         texts = []
         for commit_time, with_before in steps:
-            state, text = sequence.next_sequence(state, commit_time, with_before=with_before)
+            state, text = sequence.next_sequence(state, sequence.time_prefix(commit_time), with_before=with_before)
             texts.append(text)
         return texts
 
@@ -79,10 +79,10 @@ def test_a_kept_sequence_raises_the_state_and_never_lowers_it() -> None:
 
 
 def test_the_last_number_is_given_and_none_behind_it() -> None:
-    state, text = sequence.next_sequence(WriterState("", 10**19 - 2), None)
+    state, text = sequence.next_sequence(WriterState("", 10**19 - 2), sequence.UNKNOWN_TIME)
     assert text == "1970010100000000" + "9" * 19
     with pytest.raises(SequenceExhausted):
-        sequence.next_sequence(state, None)
+        sequence.next_sequence(state, sequence.UNKNOWN_TIME)
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from eventlog.model import Answer, Event, Verdict
-
-
-class KafkaRecord(NamedTuple):
-    """A record of a topic. ``topic`` None = that of the sink; ``value`` None = a tombstone."""
-
-    topic: str | None
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes], ...] = ()
+from eventlog.model import Answer, Event, KafkaRecord, Verdict
 
 
 class Document(NamedTuple):

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from eventlog.errors import ReceiverAway
-from eventlog.model import Answer, Level, Verdict
-from eventlog.publisher.sinks import Document, KafkaRecord
+from eventlog.model import Answer, KafkaRecord, Level, Verdict
+from eventlog.publisher.sinks import Document
 from eventlog.transport.kafka import DEFAULT_TIMEOUT, KafkaAway, RecordRefused, Transmitter
 
 
@@ -51,8 +51,9 @@ class KafkaSink:
                 refused[event_id] = records
                 continue
             for record in records:
+                topic, key, value, headers = record
                 try:
-                    self._transmitter.send(record.topic or self._topic, *record[1:])
+                    self._transmitter.send(topic or self._topic, key, value, headers)
                 except RecordRefused as error:
                     refused[event_id] = Verdict(Level.ERROR, f"Kafka refuses the record: {error}")
                     break
