@@ -25,7 +25,7 @@ from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer
 from eventlog import __version__
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError
-from eventlog.model import Answer, KafkaRecord, Level, Verdict
+from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.observer import Doing, Observer
 from eventlog.publisher.sinks import Document, Sink
 
