@@ -138,7 +138,7 @@ def _publish(bench: common.Server, directory: Path, name: str, brokers: str) -> 
     if told.returncode or bench.value(f"SELECT count(*) FROM {common.LOG} WHERE status <> 'S'"):
         raise SystemExit(f"eventlog publish ended with {told.returncode}: {told.stderr[-2000:]}")
     events = next(line for line in told.stderr.splitlines() if "events in" in line).split(" rows read, ")[1].split()[0]
-    return seconds, int(events)
+    return seconds, int(events.replace(",", ""))
 
 
 def _eventlog() -> str:

@@ -248,9 +248,17 @@ def with_location(error: Placed, where: object) -> Placed:
     return error
 
 
-def first_of(texts: Sequence[str], most: int, what: str = "more") -> str:
-    """The first texts of some, and how many there are beside them: ``a, b and 1,203 more``."""
-    return ", ".join(texts[:most]) + (f" and {len(texts) - most:,} {what}" if len(texts) > most else "")
+def first_of(texts: Sequence[str], most: int, noun: str = "") -> str:
+    """The first texts of some, and how many there are beside them: ``a, b and 1,203 more``, or ``... more keys``."""
+    first, left = ", ".join(texts[:most]), len(texts) - most
+    if left <= 0:
+        return first
+    return f"{first} and {number_of(left, f'more {noun}') if noun else f'{left:,} more'}"
+
+
+def number_of(count: int, noun: str) -> str:
+    """How many there are of something with a regular plural: ``1 row``, ``1,203 rows``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def shown(text: str) -> str:

@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Connection
 
 from eventlog.config.load import Config
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, number_of
 from eventlog.model import Status
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import recorded_ids
@@ -309,7 +309,7 @@ def _before(request: Request, output: Output, rows: int) -> Numbered:
         last = getattr(output.options, "last_sequence", None)  # which change tables do not have
     prefix, number = sequence.resume(last)
     if number + 2 * rows >= _NUMBERS:
-        raise SequenceExhausted(f"no numbers are left for {rows} rows behind {last}; begin a new task")
+        raise SequenceExhausted(f"no numbers are left for {number_of(rows, 'row')} behind {last}; begin a new task")
     return Numbered(number, prefix)
 
 

@@ -31,7 +31,7 @@ from pyspark.sql import SparkSession
 
 from eventlog.changes.format import PROBLEMS_KEPT, Report
 from eventlog.conversion import format_named, in_own_options, read_options
-from eventlog.errors import ConfigError, EventlogError, FormatError
+from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
 from eventlog.log.files import FILE_FORMATS
 from eventlog.model import Change
 from spark.captures import Capture, captures
@@ -311,7 +311,7 @@ def _progress_of(job: _Job, waiting: Sequence[Capture]) -> Callable[[], Done]:
         bytes_of_change = sum(size for _, size in ended) / max(sum(changes for changes, _ in ended), 1)
         done = sum(size if has_ended else min(changes * bytes_of_change, size) for changes, has_ended, size in said)
         changes = sum(changes for changes, _, _ in said)
-        return Done(done / sum(sizes), changes, 0, "changes", f"{len(ended)} of {len(waiting)} captures")
+        return Done(done / sum(sizes), changes, 0, "changes", f"{len(ended)} of {number_of(len(waiting), 'capture')}")
 
     return now
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from eventlog.config.load import Config, effective
 from eventlog.core.options import toml
-from eventlog.errors import ConfigError, DatabaseAway
+from eventlog.errors import ConfigError, DatabaseAway, number_of
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.held import WAYS_OUT, Hold, encode_hold, in_words, read_recorded
@@ -90,7 +90,7 @@ def verify(directory: Directory, manifest: Manifest, hold: Hold, threads: int) -
     with ThreadPoolExecutor(max(1, threads), thread_name_prefix="eventlog-verify") as pool:
         damaged = [said for said in pool.map(is_damaged, expected) if said is not None]
     if damaged:
-        more = f", and {len(damaged) - 1} more files" if len(damaged) > 1 else ""
+        more = f", and {number_of(len(damaged) - 1, 'more file')}" if len(damaged) > 1 else ""
         raise ConfigError(
             f"{directory.location}: {damaged[0]}{more}; nothing was marked. Bring the file back, or give the rows "
             "back to the publisher by --abandon and convert them anew"

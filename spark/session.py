@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from eventlog.errors import ConfigError, EventlogError
+from eventlog.errors import ConfigError, EventlogError, number_of
 from spark.versions import JAVA_TOO_NEW, OLDEST_JAVA, new_session
 
 _LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)\])?")
@@ -327,7 +327,7 @@ def _lines(_console: Console, what: str, done: Callable[[], Done], stop: Event, 
 def _told(at: Done, began: float) -> str:
     seconds = max(time.monotonic() - began, 0.001)
     left = f"{seconds / at.share - seconds:,.0f} s left" if at.share > 0.01 else "time left unknown"
-    events = f", {at.events:,} events" if at.events else ""
+    events = f", {number_of(at.events, 'event')}" if at.events else ""
     parts = f", {at.parts}" if at.parts else ""
     return f"{at.share:.0%}{parts}, {at.rows:,} {at.name}{events}, {at.rows / seconds:,.0f} {at.name}/s, {left}"
 

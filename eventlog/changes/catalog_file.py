@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, Table, build_catalog
 from eventlog.core.options import Kind, Option, instance_of
 from eventlog.core.values import parse_type
-from eventlog.errors import ConfigError, with_location
+from eventlog.errors import ConfigError, number_of, with_location
 
 CatalogOption: TypeAlias = str | Database | Mapping[str, Any] | None
 """A JSON catalogue: its path, its content (the form of the ``database`` member of spec/xds.md 9), or what it means."""
@@ -122,7 +122,8 @@ def _foreign_key_from_json(what: str, value: Mapping[str, Any]) -> ForeignKey:
     _refuse_unknown("foreign key", value, {"columns", "table", "ref_columns"})
     columns, ref_columns = _names(what, value, "columns"), _names(what, value, "ref_columns")
     if len(columns) != len(ref_columns):
-        raise ConfigError(f"{what} of the catalog has {len(columns)} columns and {len(ref_columns)} ref_columns")
+        referred = number_of(len(ref_columns), "ref_column")
+        raise ConfigError(f"{what} of the catalog has {number_of(len(columns), 'column')} and {referred}")
     return ForeignKey(columns, _name(what, value, "table"), ref_columns)
 
 

@@ -16,8 +16,8 @@ from eventlog.cli.help import Command
 from eventlog.cli.output import FILE, json_option, master_option, note, print_json, result
 from eventlog.config.load import Config
 from eventlog.conversion import read_map
-from eventlog.errors import ConfigError
-from eventlog.publisher.metrics import OLD_UNREADABLE, TRUNCATED
+from eventlog.errors import ConfigError, number_of
+from eventlog.publisher.metrics import remarks
 
 _FORMATS: Final = ("xds", "cloudevents", "debezium", "qlik-messages", "qlik-change-table")
 _FORMS: Final = ("lines", "documents", "parquet", "csv", "json")
@@ -113,7 +113,8 @@ def backlog(
             raise ConfigError("--mark and --abandon exclude each other")
         held = spark_module("spark.hold").abandon(context.config(format__type="xds"), out, force=yes)
         result(
-            f"{held.rows:,} rows up to record_id {held.last} are the publisher's again; {held.directory} counts no more"
+            f"{number_of(held.rows, 'row')} up to record_id {held.last} given back to the publisher; {held.directory} "
+            "counts no more"
         )
         return
     spark = spark_module("spark.backlog")
@@ -163,12 +164,13 @@ def _monitoring(config: Config, out: str, file_format: str) -> Iterator[Any]:
 def _print_estimate(expected: Any) -> None:
     mib = 2**20
     size = f"{expected.bytes / mib:,.0f} MiB of XDS"
-    result(f"{expected.rows:,} rows in {expected.parts} parts: about {expected.events:,} events, {size}")
+    rows, parts = number_of(expected.rows, "row"), number_of(expected.parts, "part")
+    result(f"{rows} in {parts}: about {number_of(expected.events, 'event')}, {size}")
     whole = expected.bytes + expected.temporary_bytes
     result(f"under --out as much again until the job ends: {whole / mib:,.0f} MiB")
     result(
-        f"converting: about {expected.converting_seconds:,.0f} s with {expected.cores} tasks at once; --mark: about "
-        f"{expected.mark_seconds:,.0f} s, with --acknowledge delete {expected.delete_seconds:,.0f} s"
+        f"converting: about {expected.converting_seconds:,.0f} s with {number_of(expected.cores, 'task')} at once; "
+        f"--mark: about {expected.mark_seconds:,.0f} s, with --acknowledge delete {expected.delete_seconds:,.0f} s"
     )
     if expected.held:
         note("rows are held by another directory: `eventlog status` says which; until then only --copy converts")
@@ -194,21 +196,21 @@ def _print_report(report: Any, out: str, copy: bool) -> None:
     totals = report.manifest.totals
     rows = totals["rows_read"]
     if report.resumed:
-        result(f"{out} is finished already, since {report.manifest.finished}: {totals['events']:,} events")
+        result(f"{out} is finished already, since {report.manifest.finished}: {number_of(totals['events'], 'event')}")
     else:
         rate = rows / report.converting_seconds if report.converting_seconds else 0
         in_flight = totals.get("rows_in_flight", 0)
-        more = f" and {in_flight:,} rows in flight" if in_flight else ""
-        remarked = (("old_unreadable", OLD_UNREADABLE), ("truncated", TRUNCATED))
-        remarks = [f", {totals[name]:,} {what}" for name, what in remarked if totals.get(name)]
+        more = f" and {number_of(in_flight, 'row')} in flight" if in_flight else ""
+        events, documents, files = (number_of(totals[f"{noun}s"], noun) for noun in ("event", "document", "file"))
+        bad, loopback = number_of(totals.get("rows_bad", 0), "row"), totals["rows_loopback"]
+        told = remarks(totals.get("old_unreadable", 0), totals.get("truncated", 0))
         result(
-            f"{rows:,} rows read{more}: {totals['events']:,} events in {totals['documents']:,} documents, "
-            f"{totals['files']:,} files, {totals['bytes'] / 2**20:,.1f} MiB; {totals.get('rows_bad', 0):,} rows bad, "
-            f"{totals['rows_loopback']:,} loopback{''.join(remarks)}"
+            f"{number_of(rows, 'row')} read{more}: {events} in {documents}, {files}, {totals['bytes'] / 2**20:,.1f} "
+            f"MiB; {', '.join([f'{bad} bad', f'{loopback:,} loopback', *told])}"
         )
         result(f"converted in {report.converting_seconds:,.1f} s, {rate:,.0f} rows/s")
     if report.marked is not None:
-        result(f"{report.marked:,} rows marked in {report.marking_seconds:,.1f} s")
+        result(f"{number_of(report.marked, 'row')} marked in {report.marking_seconds:,.1f} s")
     elif not copy:
         note(
             "no row was marked: publishers read past the rows until you run the same command with --mark, when the "

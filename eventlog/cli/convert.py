@@ -26,7 +26,7 @@ from eventlog.cli.context import Context, master_of, spark_module
 from eventlog.cli.help import Command
 from eventlog.cli.output import FILE, json_option, master_option, note, print_json, result, table
 from eventlog.config.urls import with_configured_password
-from eventlog.errors import ConfigError, EventlogError
+from eventlog.errors import ConfigError, EventlogError, number_of
 
 STANDARD: Final = "-"
 """In place of a path: standard input or output."""
@@ -119,7 +119,9 @@ def _print_captures(converted: Any, target: str) -> None:
     print_report(converted.report())
     captures = converted.captures
     failed = sum(one.failed is not None for one in captures)
-    result(f"{len(captures) - failed} captures in {target}" + (f", {failed} not converted" if failed else ""))
+    result(
+        f"{number_of(len(captures) - failed, 'capture')} in {target}" + (f", {failed} not converted" if failed else "")
+    )
 
 
 def as_data(report: Report) -> dict[str, Any]:
@@ -139,7 +141,7 @@ def print_report(report: Report, what: Sequence[str] = ("read", "written"), *, e
     """
     problems = Counter(report.problems)
     for problem, times in islice(problems.items(), _PROBLEMS_SHOWN):
-        note(f"passed over: {problem}" + (f" ({times} times or more)" if times > 1 else ""))
+        note(f"passed over: {problem}" + (f" ({times:,} times or more)" if times > 1 else ""))
     if len(problems) > _PROBLEMS_SHOWN:
         note(f"passed over: {len(problems) - _PROBLEMS_SHOWN} or more others; --strict stops at the first")
     lines = [(f"changes {name}", getattr(report, name)) for name in what]
@@ -252,6 +254,6 @@ def _progress(quiet: bool) -> Iterator[Callable[[Report], None]]:
 
         def follow(report: Report) -> None:
             if report.read % _STEP == 0:
-                status.update(f"{report.read} changes read, {report.written} written")
+                status.update(f"{number_of(report.read, 'change')} read, {report.written:,} written")
 
         yield follow

@@ -29,6 +29,7 @@ from eventlog.cli.help import Command
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
 from eventlog.conversion import convert
+from eventlog.errors import number_of
 from eventlog.model import Event
 from eventlog.publisher.context import Context as PublisherContext
 from eventlog.publisher.context import Counters
@@ -206,7 +207,7 @@ def _play(console: Console, url: str, config: Config) -> list[_Played]:
     with _session(url) as owner:
         rows = _last_id(owner)
     _say(console, "Changed", f"{len(_SCENES)} scenes, then {_WRITERS * _TRANSACTIONS} transactions of {_WRITERS} "
-         f"concurrent writers: {rows} rows in the log")  # fmt: skip
+         f"concurrent writers: {number_of(rows, 'row')} in the log")  # fmt: skip
     return played
 
 
@@ -267,7 +268,8 @@ def _publish(console: Console, config: Config) -> None:
     _say(
         console,
         "Published",
-        f"{counters.rows_read} rows as {counters.events_sent} events in {counters.documents_sent} documents",
+        f"{number_of(counters.rows_read, 'row')} as {number_of(counters.events_sent, 'event')} in "
+        f"{number_of(counters.documents_sent, 'document')}",
     )
 
 

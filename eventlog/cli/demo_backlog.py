@@ -17,7 +17,7 @@ from sqlalchemy import text
 
 from eventlog.cli.context import engine_of, transaction
 from eventlog.config.load import Config, load
-from eventlog.errors import ConfigError, EventlogError
+from eventlog.errors import ConfigError, EventlogError, number_of
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open import open_context, open_sink
@@ -53,7 +53,7 @@ def show_backlog(console: Console, *, file: Path, directory: Path) -> None:
         _change(config)
         with transaction(config) as (connection, _):
             rows = connection.execute(text("SELECT count(*) FROM hr.eventlog WHERE status = 'N'")).scalar_one()
-    console.print(f"made: {rows:,} waiting rows, by the triggers")
+    console.print(f"made: {number_of(rows, 'waiting row')}, by the triggers")
 
     out, published = directory / "backlog", directory / "published"
     for old in (out, published):
@@ -77,7 +77,7 @@ def show_backlog(console: Console, *, file: Path, directory: Path) -> None:
     console.print(f"publisher: {counters.rows_read / seconds:>9,.0f} rows/s ({seconds:.1f} s, marks included)")
     if not by_spark:
         raise EventlogError("the backlog gave no events")
-    console.print(f"equal: {len(by_spark):,} events, byte for byte, in the same order")
+    console.print(f"equal: {number_of(len(by_spark), 'event')}, byte for byte, in the same order")
 
 
 def _change(config: Config) -> None:

@@ -24,13 +24,14 @@ from eventlog.cli.output import source_option
 from eventlog.config.load import Config, effective
 from eventlog.config.settings import PUBLISHED_FORMATS
 from eventlog.core.options import toml
+from eventlog.errors import number_of
 from eventlog.publisher.context import Context as Opened
 from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.liveness import Progress, liveness_file, patience
-from eventlog.publisher.metrics import OLD_UNREADABLE, TRUNCATED, stream_summary, warn_of_loopback
+from eventlog.publisher.metrics import remarks, stream_summary, warn_of_loopback
 from eventlog.publisher.observer import SILENT, Observer, together
 from eventlog.publisher.open import ignored_indent, open_sink, open_to_publish, open_unlocked
 from eventlog.publisher.sinks import Sink
@@ -242,13 +243,9 @@ def tune_collector() -> None:
 
 def report(config: Config, counters: Counters) -> None:
     """Log at the end what was done."""
-    remarks = ((counters.old_unreadable, OLD_UNREADABLE), (counters.truncated, TRUNCATED))
-    _log.info(
-        "%d rows read, %d events in %d documents sent, %d rows bad (see %s_error)%s",
-        counters.rows_read,
-        counters.events_sent,
-        counters.documents_sent,
-        counters.rows_bad,
-        config.database.log_table,
-        "".join(f", {number} {what}" for number, what in remarks if number),
+    done = (
+        f"{number_of(counters.rows_read, 'row')} read, {number_of(counters.events_sent, 'event')} in "
+        f"{number_of(counters.documents_sent, 'document')} sent, {number_of(counters.rows_bad, 'row')} bad (see "
+        f"{config.database.log_table}_error)"
     )
+    _log.info("%s", ", ".join([done, *remarks(counters.old_unreadable, counters.truncated)]))

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from eventlog.cli.context import Context, session
 from eventlog.cli.help import Command
 from eventlog.cli.output import confirm, json_option, print_json, progress, result, yes_option
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.held import read_recorded
 from eventlog.publisher.open import find_log
@@ -99,8 +99,8 @@ def purge(context: Context, age: str, size: int, pause: float, yes: bool, dry: b
     elif not context.quiet:
         verb = "would go" if dry else "removed"
         result(
-            f"log {report.log}, before {report.cutoff}: {report.rows} of {report.looked_at} rows {verb}, "
-            f"{report.error_lines} error lines {verb}"
+            f"log {report.log}, before {report.cutoff}: {report.rows:,} of {number_of(report.looked_at, 'row')} "
+            f"{verb}, {number_of(report.error_lines, 'error line')} {verb}"
         )
 
 

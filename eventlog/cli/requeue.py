@@ -9,7 +9,7 @@ import click
 from eventlog.cli.context import Context, reading, transaction
 from eventlog.cli.help import Command
 from eventlog.cli.output import json_option, note, print_json, result, table
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.open import find_log, own_user, publisher_user
 from eventlog.sql import rows
 
@@ -52,15 +52,15 @@ def requeue(
         print_json({**done._asdict(), "refused": [row._asdict() for row in done.refused]})
     else:
         would, whose = "would be " if dry else "", f" of {user!r}" if loopback else ""
-        result(f"{done.set_back} rows {would}set back to N, {done.copied}{whose} {would}logged anew")
+        result(f"{number_of(done.set_back, 'row')} {would}set back to N, {done.copied}{whose} {would}logged anew")
     if not done.refused:
         return 0
     if not as_json:
         table(("record_id", "type", "table", "key"), done.refused)
     later = "were published or wait" if loopback else "were processed"
     note(
-        f"{len(done.refused)} rows refused: later rows of their objects {later}, so they would bring old values "
-        "back; `eventlog resync CLASS --key KEY` logs their present state instead, or give --force"
+        f"{number_of(len(done.refused), 'row')} refused: later rows of their objects {later}, so they would bring "
+        "old values back; `eventlog resync CLASS --key KEY` logs their present state instead, or give --force"
     )
     return 1
 

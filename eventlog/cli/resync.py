@@ -19,7 +19,7 @@ from eventlog.cli.help import Command
 from eventlog.cli.output import FILE, json_option, note, print_json, progress, result
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, ObjectClass
-from eventlog.errors import BadTableKey, ConfigError, DatabaseAway, DatabaseError, LogTableError
+from eventlog.errors import BadTableKey, ConfigError, DatabaseAway, DatabaseError, LogTableError, number_of
 from eventlog.files.lines import spooled
 from eventlog.model import EventType
 from eventlog.publisher.open import find_log, read_catalog
@@ -338,7 +338,7 @@ def _run(
                 time.sleep(seconds)
     except BaseException:
         _show_problems(report)
-        note(f"stopped after {report.rows} rows; the same command with --resume goes on from there")
+        note(f"stopped after {number_of(report.rows, 'row')}; the same command with --resume goes on from there")
         raise
 
 
@@ -359,7 +359,7 @@ def _show(report: Report, as_json: bool, quiet: bool) -> None:
     elif not quiet:
         after = "" if report.resumed_at is None else f" after {report.resumed_at}"
         done = "would be written" if report.dry_run else "written"
-        what = f"{report.rows} rows of type {report.event_type} {done} for {report.class_name}{after}"
+        what = f"{number_of(report.rows, 'row')} of type {report.event_type} {done} for {report.class_name}{after}"
         result(f"{what} in {report.seconds:.1f} s")
     if report.compared is None or quiet:
         return
@@ -370,8 +370,8 @@ def _show(report: Report, as_json: bool, quiet: bool) -> None:
         )
     else:
         note(
-            f"{report.compared} keys were looked for, which the log knows by rows since {report.known_since}; objects "
-            "that it has no rows of, or none any more (purge, delete_from_log), are not known to be gone"
+            f"{number_of(report.compared, 'key')} looked for, known to the log by rows since {report.known_since}; "
+            "objects that it has no rows of, or none any more (purge, delete_from_log), are not known to be gone"
         )
 
 
@@ -379,4 +379,4 @@ def _show_problems(report: Report) -> None:
     for problem in report.problems:
         note(problem)
     if (more := report.missing + report.bad_lines - len(report.problems)) > 0:
-        note(f"... and {more} more keys without object or lines without key")
+        note(f"... and {more:,} more (keys without object, lines without key)")

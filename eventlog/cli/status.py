@@ -18,7 +18,7 @@ from eventlog.cli.help import Command
 from eventlog.cli.output import error_line, json_option, print_json, result, source_option, table
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config
-from eventlog.errors import DatabaseError, EventlogError
+from eventlog.errors import DatabaseError, EventlogError, number_of
 from eventlog.model import Status
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.held import WAYS_OUT, in_words, read_recorded
@@ -169,7 +169,7 @@ def _print(report: Report) -> None:
             if report.publisher_runs
             else "sent first at the next start"
         )
-        result(f"{len(report.in_flight)} events {waits}:")
+        result(f"{number_of(len(report.in_flight), 'event')} {waits}:")
         table(
             ("flight", "envelope", "event-id", "rows", "sent", "table", "key"),
             [
@@ -230,7 +230,7 @@ def _print_source(status: SourceStatus, moved_seconds: float | None) -> None:
     if status.failures is None:
         result("what failed is not known: this user may not read it")
     if status.failures:
-        result(f"{status.failures} failures, which are not tried again{', the newest' if status.newest else ''}:")
+        result(f"{number_of(status.failures, 'failure')}, not tried again{', the newest' if status.newest else ''}:")
         table(
             ("time", "event-id", "code", "message"),
             [(at.isoformat(timespec="seconds"), one.event_id, one.code, one.message) for at, one in status.newest],

@@ -14,7 +14,7 @@ from eventlog.cli.context import Context
 from eventlog.cli.help import Command
 from eventlog.cli.output import error_line, json_option, note, result
 from eventlog.cli.top import Read, monitor_url, read_monitor, url_option
-from eventlog.errors import ConfigError, DatabaseError
+from eventlog.errors import ConfigError, DatabaseError, number_of
 
 _COLOURS: Final = {"warning": "yellow", "error": "red", "retry": "red", "fatal": "red"}
 
@@ -63,7 +63,8 @@ def _followed(read: Read, first: int, interval: float | None) -> Iterator[Sent]:
             error_line(str(error))
             continue
         if newest is not None and newest not in sent and sent:
-            note(f"more was sent than the {len(sent)} envelopes that the monitor tells of at once, or it began anew")
+            told = number_of(len(sent), "envelope")
+            note(f"more was sent than the {told} that the monitor tells of at once, or it began anew")
         new = sent[: sent.index(newest)] if newest in sent else sent
         yield from reversed(new)
         newest = sent[0] if sent else None
@@ -72,9 +73,8 @@ def _followed(read: Read, first: int, interval: float | None) -> Iterator[Sent]:
 def _line(sent: Sent) -> str:
     at = datetime.fromtimestamp(sent["at"], UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     ids = sent["first_id"] if sent["first_id"] == sent["last_id"] else f"{sent['first_id']} to {sent['last_id']}"
-    events = "1 event" if sent["events"] == 1 else f"{sent['events']} events"
     reason = f": {sent['reason']}" if sent["reason"] else ""
     return (
-        f"{at} flight {sent['flight']} envelope {sent['envelope']}: {events} ({ids}), {sent['level']} after "
-        f"{sent['seconds'] * 1000:.1f} ms{reason}"
+        f"{at} flight {sent['flight']} envelope {sent['envelope']}: {number_of(sent['events'], 'event')} ({ids}), "
+        f"{sent['level']} after {sent['seconds'] * 1000:.1f} ms{reason}"
     )

@@ -29,7 +29,7 @@ from eventlog.cli.output import (
 )
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, Database, key_columns, match_name
-from eventlog.errors import ConfigError, EventlogError, TriggerError, together, with_location
+from eventlog.errors import ConfigError, EventlogError, TriggerError, number_of, together, with_location
 from eventlog.publisher.metrics import LOOPBACK_WAYS_OUT, loopback_of_tables, owned_tables
 from eventlog.publisher.open import (
     captured_tables,
@@ -121,7 +121,7 @@ def apply(context: Context, yes: bool, dry: bool, as_sql: bool, as_json: bool, l
         if dry:
             _warn_of_drops(planned)
         done = "would be applied" if dry else "applied"
-        result(f"{len(planned.changes)} changes {done}." if planned.changes else _nothing_to_do(config))
+        result(f"{number_of(len(planned.changes), 'change')} {done}." if planned.changes else _nothing_to_do(config))
 
 
 def _nothing_to_do(config: Config) -> str:
@@ -185,7 +185,11 @@ def drop(
             return
         if dry:
             _print(planned)
-            result(f"{len(planned.changes)} tables would be captured no longer." if planned.changes else NOTHING)
+            result(
+                f"{number_of(len(planned.changes), 'table')} would be captured no longer."
+                if planned.changes
+                else NOTHING
+            )
             if drop_log:
                 result(f"The log {log} would be dropped.")
             return
@@ -198,7 +202,7 @@ def drop(
     if context.quiet:
         return
     _print(planned)
-    result(f"{len(planned.changes)} tables are captured no longer." if planned.changes else NOTHING)
+    result(f"{number_of(len(planned.changes), 'table')} captured no longer." if planned.changes else NOTHING)
     if drop_log:
         result(f"The log {log} is dropped.")
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias, cast
 
-from eventlog.errors import ConfigError, FormatError, ValueRange, with_location
+from eventlog.errors import ConfigError, FormatError, ValueRange, number_of, with_location
 from eventlog.files.lines import LONGEST, goes_on, numbered_lines, parsed_json, pretty_printed, text_of
 
 FORMATS: Final = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
@@ -142,7 +142,7 @@ def _csv_file(path: Path) -> Rows:
 def _of_width(width: int, records: Rows, path: Path) -> Rows:
     for number, row in records:
         if not isinstance(row, FormatError) and len(row) != width:
-            error = FormatError(f"{path}, line {number}: {len(row)} fields, the first line names {width}")
+            error = FormatError(f"{path}, line {number}: {number_of(len(row), 'field')}, the first line names {width}")
             yield number, error
         else:
             yield number, row

@@ -14,7 +14,7 @@ from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow, Remark, check_rows
 from eventlog.core.events import Decided, Decision, Fates, Outgoing, apply_precedence, build_event, ids_of, with_current
 from eventlog.core.fold import Group
-from eventlog.errors import ReceiverAway
+from eventlog.errors import ReceiverAway, number_of
 from eventlog.model import Answer, LogRow, Origins, Status, origins_of, queue_rows
 from eventlog.publisher.context import Context, PublisherOptions
 from eventlog.publisher.delivery import Delivered, FlightResult, Parking, deliver
@@ -178,7 +178,7 @@ def send_in_flight(
         # The scan has read past rows of the objects that are free now: they come before what is behind them.
         state.scan = None
     if len(state.parking) > context.options.max_parked:
-        full = f"more than {context.options.max_parked} objects are parked"
+        full = f"more than {number_of(context.options.max_parked, 'object')} parked"
         return _stopped(state, Delivered(FlightResult.RETRY, full))
     return Delivered(FlightResult.DONE)
 
@@ -225,9 +225,9 @@ def _fly(
         del state.flights[flight.number]
     context.observer.flight_ended(flight.number, delivered.result.value)
     _log.debug(
-        "flight %d of %d envelopes ended after %.3f s: %s",
+        "flight %d of %s ended after %.3f s: %s",
         flight.number,
-        len(flight.envelopes),
+        number_of(len(flight.envelopes), "envelope"),
         time.monotonic() - begun,
         delivered.result.value,
         extra={"flight": flight.number},

@@ -13,7 +13,7 @@ from functools import partial
 
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.errors import DatabaseAway, DatabaseError, FatalAnswer, ReceiverAway
+from eventlog.errors import DatabaseAway, DatabaseError, FatalAnswer, ReceiverAway, number_of
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import State, recover, run_cycle, send_in_flight
 from eventlog.publisher.delivery import Delivered, FlightResult, send_heartbeat
@@ -105,7 +105,7 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
     if cycle.result in (FlightResult.AWAY, FlightResult.RETRY):
         raise ReceiverAway(f"the queue was not published to its end: {cycle.reason}")
     if len(state.parking):
-        raise ReceiverAway(f"{len(state.parking)} objects are left: the receiver asked for their events later")
+        raise ReceiverAway(f"{number_of(len(state.parking), 'object')} left: the receiver asked for their events later")
 
 
 def _is_waiting(context: Context, last: int | None) -> bool:

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import check_rows
-from eventlog.errors import DatabaseError
+from eventlog.errors import DatabaseError, number_of
 from eventlog.model import queue_rows
 from eventlog.publisher.context import Context
 from eventlog.publisher.flight import FORM, Flight, decode
@@ -95,8 +95,8 @@ def in_words(hold: Hold) -> str:
     """What is held, as a sentence's beginning."""
     begun = "; marking has begun" if hold.is_marking else ""
     return (
-        f"{hold.rows:,} rows up to record_id {hold.last} stand in {hold.directory} since {hold.since} (backlog job "
-        f"{hold.job}{begun}): they and later rows of their objects wait"
+        f"{number_of(hold.rows, 'row')} up to record_id {hold.last} held in {hold.directory} since {hold.since} "
+        f"(backlog job {hold.job}{begun}); later rows of their objects wait behind them"
     )
 
 

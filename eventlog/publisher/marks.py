@@ -10,6 +10,7 @@ from itertools import chain
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow
 from eventlog.core.events import Fates, Outgoing
+from eventlog.errors import number_of
 from eventlog.model import Level, Status, Verdict
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.delivery import Answered, Judged, Parking, as_flushed
@@ -113,7 +114,7 @@ class InflightLine:
         if judged.behind or time.monotonic() - self._marked_at >= self.options.mark_interval:
             self.save()
         most = self.options.max_parked
-        return f"more than {most} objects are parked" if len(self.parking) > most else ""
+        return f"more than {number_of(most, 'object')} parked" if len(self.parking) > most else ""
 
     def save(self) -> None:
         """Make what was answered count, and mark it. Raises ReceiverAway if the sink has lost it."""

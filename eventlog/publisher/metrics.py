@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from eventlog.errors import first_of
+from eventlog.errors import first_of, number_of
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor.facts import ask
@@ -22,8 +22,6 @@ _log = logging.getLogger("eventlog.publisher")
 REPORT_INTERVAL: Final = 60.0
 """Seconds between log lines that say what was done."""
 
-OLD_UNREADABLE: Final = "old values unreadable"
-TRUNCATED: Final = "changes below a second not sent"
 """The counters of remarks, for people."""
 
 
@@ -45,28 +43,33 @@ class ReportTimer:
 def stream_summary(counters: Counters) -> str:
     """What was done of a source that is no log, for people."""
     return (
-        f"{counters.rows_read} changes read, {counters.events_sent} events in {counters.documents_sent} documents "
-        f"sent, {counters.rows_bad} changes not sent, {counters.answers_error} events refused"
+        f"{number_of(counters.rows_read, 'change')} read, {number_of(counters.events_sent, 'event')} in "
+        f"{number_of(counters.documents_sent, 'document')} sent, {number_of(counters.rows_bad, 'change')} not sent, "
+        f"{number_of(counters.answers_error, 'event')} refused"
     )
 
 
 def summary(before: Counters, now: Counters, queue: Queue, parked: int) -> str:
     """One line for people: what was done between two looks at the counters, and what waits. ``parked``: objects."""
-    refused = now.answers_error - before.answers_error
-    unreadable = now.old_unreadable - before.old_unreadable
-    cut = now.truncated - before.truncated
+    bad, refused = now.rows_bad - before.rows_bad, now.answers_error - before.answers_error
+    documents = number_of(now.documents_sent - before.documents_sent, "document")
     oldest = "" if queue.oldest_seconds is None else f", oldest {queue.oldest_seconds:.1f} s"
     parts = [
-        f"{now.rows_published - before.rows_published} rows published",
-        f"{now.events_sent - before.events_sent} events in {now.documents_sent - before.documents_sent} documents",
-        f"{now.rows_bad - before.rows_bad} rows bad" if now.rows_bad > before.rows_bad else "",
-        f"{unreadable} {OLD_UNREADABLE}" if unreadable else "",
-        f"{cut} {TRUNCATED}" if cut else "",
-        f"{refused} answers error" if refused else "",
-        f"queue: {queue.rows} rows{oldest}",
-        f"{parked} objects parked" if parked else "",
+        f"{number_of(now.rows_published - before.rows_published, 'row')} published",
+        f"{number_of(now.events_sent - before.events_sent, 'event')} in {documents}",
+        f"{number_of(bad, 'row')} bad" if bad else "",
+        *remarks(now.old_unreadable - before.old_unreadable, now.truncated - before.truncated),
+        f"{number_of(refused, 'answer')} error" if refused else "",
+        f"queue: {number_of(queue.rows, 'row')}{oldest}",
+        f"{number_of(parked, 'object')} parked" if parked else "",
     ]
     return "; ".join(filter(None, parts))
+
+
+def remarks(old_unreadable: int, truncated: int) -> list[str]:
+    """What is told of good rows, if there is something to tell."""
+    told = [f"{number_of(old_unreadable, 'old value')} unreadable"] if old_unreadable else []
+    return [*told, f"{number_of(truncated, 'change')} below a second not sent"] if truncated else told
 
 
 # --- loopback ---------------------------------------------------------------------------------------------------------
@@ -128,7 +131,7 @@ def warn_of_loopback(context: Context, rows: int, done: str = "marked") -> None:
         _log.warning(
             "%s %s S without being published, since %r made the changes, the publisher's own database user (loopback): "
             "%s; `eventlog requeue --loopback` brings rows back",
-            "1 row" if rows == 1 else f"{rows:,} rows",
+            number_of(rows, "row"),
             done,
             context.options.driver_user or "",
             ", ".join(LOOPBACK_WAYS_OUT),

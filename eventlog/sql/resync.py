@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from eventlog.core.catalog import Catalog, ObjectClass
-from eventlog.errors import ConfigError, DatabaseError, LogTableError
+from eventlog.errors import ConfigError, DatabaseError, LogTableError, number_of
 from eventlog.model import EventType
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, quoted, schema_of
@@ -83,8 +83,8 @@ def begin(conn: Connection, log: LogTable, selection: Selection, *, resume: bool
     if line is not None:
         if not restart:
             raise ConfigError(
-                f"a resync of {selection.class_name} ({selection}) is not finished: {line.rows} rows are written, "
-                f"{_place(line.position)}; --resume goes on from there, --restart begins again"
+                f"a resync of {selection.class_name} ({selection}) is not finished: {number_of(line.rows, 'row')} "
+                f"written, {_place(line.position)}; --resume goes on from there, --restart begins again"
             )
         conn.execute(sa.delete(table).where(_is(log, selection)))
     values = {"digest": selection.digest, "class_name": selection.class_name, "selection": str(selection)}
@@ -222,7 +222,9 @@ def _nothing_to_resume(conn: Connection, log: LogTable, selection: Selection) ->
     others = unfinished(conn, log, selection.class_name)
     if not others:
         return f"there is no unfinished resync of {selection.class_name}: leave --resume out"
-    named = "; ".join(f"{other.selection} ({other.rows} rows, {_place(other.position)})" for other in others)
+    named = "; ".join(
+        f"{other.selection} ({number_of(other.rows, 'row')}, {_place(other.position)})" for other in others
+    )
     return (
         f"there is no unfinished resync of {selection.class_name} for {selection}; there is: {named}. "
         "Repeat its own command with --resume"

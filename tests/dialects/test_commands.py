@@ -105,9 +105,9 @@ def test_a_resync_deletes_what_is_gone(usr_platform: Platform, command) -> None:
     assert command("resync", "keyed")[0] == 0
     usr_platform.run("DELETE FROM keyed WHERE a = 4", "INSERT INTO keyed VALUES (5, 'k')")
     usr_platform.rows()
-    assert command("resync", "keyed", "--deleted", "--dry-run")[1].startswith("1 rows of type 4 would be written")
+    assert command("resync", "keyed", "--deleted", "--dry-run")[1].startswith("1 row of type 4 would be written")
     assert usr_platform.rows() == []
-    assert command("resync", "keyed", "--deleted")[1].startswith("1 rows of type 4 written")
+    assert command("resync", "keyed", "--deleted")[1].startswith("1 row of type 4 written")
     row, *again = usr_platform.rows()
     assert (row.event_type, row.table_name, row.table_key) == (4, name[2], f"{name[0]}=k+{name[1]}=4")
     if usr_platform.name == "oracle":  # where open transactions cannot be told

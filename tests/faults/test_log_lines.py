@@ -41,7 +41,7 @@ def test_lines_for_programs_are_json_with_what_they_are_about(log: sa.Engine, tm
     assert {line["log"] for line in lines} == {"eventlog"}
     (flight,) = [line for line in lines if "flight" in line]
     assert (flight["flight"], flight["level"]) == (1, "debug")
-    assert "1 envelopes ended" in flight["message"]
+    assert "1 envelope ended" in flight["message"]
 
 
 def test_the_first_lines_show_what_differs_from_the_defaults_alone(log: sa.Engine, tmp_path: Path) -> None:

@@ -256,10 +256,10 @@ def test_the_servers_local_time_is_that_of_its_default_zone(log: sa.Engine) -> N
     ("now", "queue", "parked", "line"),
     [
         ({"rows_published": 7, "events_sent": 5, "documents_sent": 2}, Queue(0, None), 0,
-         "5 rows published; 4 events in 1 documents; queue: 0 rows"),
+         "5 rows published; 4 events in 1 document; queue: 0 rows"),
         ({"rows_published": 2, "events_sent": 1, "documents_sent": 1, "rows_bad": 3, "answers_error": 1},
          Queue(9, 1.25), 2,
-         "0 rows published; 0 events in 0 documents; 3 rows bad; 1 answers error; queue: 9 rows, oldest 1.2 s; "
+         "0 rows published; 0 events in 0 documents; 3 rows bad; 1 answer error; queue: 9 rows, oldest 1.2 s; "
          "2 objects parked"),
     ],
 )  # fmt: skip
@@ -276,7 +276,7 @@ def test_it_is_written_while_something_happens(
     with caplog.at_level(logging.INFO, "eventlog"):
         run(log, Judge(most=1))
     lines = [record.message for record in caplog.records if "rows published" in record.message]
-    assert lines == ["1 rows published; 1 events in 1 documents; queue: 0 rows"]
+    assert lines == ["1 row published; 1 event in 1 document; queue: 0 rows"]
 
 
 def command(engine: sa.Engine, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
@@ -328,7 +328,7 @@ def test_rows_with_success_or_warning_are_deleted_others_keep_their_letter(
     sink = Judge(judge=lambda _: Answer({name: Verdict(level) for name, level in levels.items()}))
     with (
         open_context(configuration(log, delete_from_log=delete), Counters()) as context,
-        pytest.raises(ReceiverAway, match="1 objects are left"),
+        pytest.raises(ReceiverAway, match="1 object left"),
     ):
         publish_once(context, sink)
     assert statuses(log) == left

@@ -171,7 +171,7 @@ def test_one_run_shows_rows_speed_and_time_left_on_a_terminal(log: sa.Engine, tm
     assert " of 60,000 rows" in text
     assert " a second" in text
     assert "left" in text
-    assert "60000 rows read" in text, "log lines are shown too"
+    assert "60,000 rows read" in text, "log lines are shown too"
     assert written == b""
 
 

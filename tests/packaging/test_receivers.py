@@ -221,7 +221,7 @@ def test_rows_get_the_letters_that_the_page_says(
         except FatalAnswer:
             ended = "the publisher stops"
         except ReceiverAway as away:
-            ended = "parked" if "1 objects are left" in str(away) else "the cycle stops"
+            ended = "parked" if "1 object left" in str(away) else "the cycle stops"
     assert rows(database, "SELECT status FROM eventlog ORDER BY record_id") == [(four,), (seven,)]
     assert ended in then
     assert bool(ended) == any(word in then for word in ("stops, exit code 3", "parked", "the whole log waits"))

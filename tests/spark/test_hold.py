@@ -182,7 +182,7 @@ def test_every_file_is_named_by_its_job_and_summed_in_the_manifest(log: sa.Engin
 def test_rows_are_converted_for_one_directory_at_a_time_but_copied_at_any_time(log: sa.Engine, tmp_path: Path) -> None:
     log_rows(log, random_rows(200, seed=77))
     first = convert(config_of(log), tmp_path / "first")
-    with pytest.raises(ConfigError, match=r"200 rows up to record_id .* stand in .*/first"):
+    with pytest.raises(ConfigError, match=r"200 rows up to record_id .* held in .*/first"):
         convert(config_of(log), tmp_path / "second")
     assert not (tmp_path / "second").exists()
     assert copy(config_of(log), tmp_path / "second").manifest.totals == first.manifest.totals
@@ -221,7 +221,7 @@ def test_status_and_doctor_show_what_is_held(
     assert cli.run(["--config", str(file), "status"]) == 0
     said = capsys.readouterr().out
     assert "100 rows up to record_id" in said
-    assert f"stand in {tmp_path / 'out'}" in said
+    assert f"held in {tmp_path / 'out'}" in said
     assert "--abandon" in said
     assert cli.run(["--config", str(file), "status", "--json"]) == 0
     assert str(tmp_path / "out") in json.loads(capsys.readouterr().out)["backlog"]
@@ -229,7 +229,7 @@ def test_status_and_doctor_show_what_is_held(
         "warning"
     ]
     assert cli.run(["backlog", "--config", str(file), "--out", str(tmp_path / "out"), "--abandon"]) == 0
-    assert "are the publisher's again" in capsys.readouterr().out
+    assert "given back to the publisher" in capsys.readouterr().out
 
 
 def test_a_version_that_does_not_know_the_kind_refuses_to_start(log: sa.Engine) -> None:

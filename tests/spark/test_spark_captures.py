@@ -228,4 +228,4 @@ def test_the_command_says_what_was_not_converted(
     )
     said, err = capfd.readouterr()
     assert "passed over: bad, not converted: " in err
-    assert f"1 captures in {out}, 1 not converted" in said
+    assert f"1 capture in {out}, 1 not converted" in said

@@ -92,7 +92,7 @@ def test_requeue_sets_back_and_refuses_what_would_bring_old_values_back(run: Run
     assert (code, out.splitlines()[0]) == (1, "0 rows set back to N, 0 logged anew")
     assert out.splitlines()[2].split() == ["2", "2", "usr", "idu=1"]
     assert "give --force" in err
-    assert run("requeue", "--force") == (0, "1 rows set back to N, 0 logged anew\n", "")
+    assert run("requeue", "--force") == (0, "1 row set back to N, 0 logged anew\n", "")
 
 
 def test_a_dry_run_of_requeue_counts_and_changes_nothing(run: Run, database: sa.Engine) -> None:

@@ -430,7 +430,7 @@ def test_changes_below_a_second_are_counted_and_warned_of_once_a_column(caplog: 
     assert of_at.startswith("times.at: ")
     assert "no time_syntax writes the fraction of a time of day" in of_at
     told = summary(Counters(), fake.counters, Queue(0, None), 0)
-    assert "1 old values unreadable; 4 changes below a second not sent" in told
+    assert "1 old value unreadable; 4 changes below a second not sent" in told
     fake.close()
 
 

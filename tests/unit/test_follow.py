@@ -115,7 +115,7 @@ def test_retry_parks_its_object_alone_and_nothing_of_it_overtakes(stream: Stream
 def test_the_position_stays_before_a_parked_event_until_it_is_answered(stream: Stream, place: Path) -> None:
     stream.insert(1)
     stream.insert(2)
-    with pytest.raises(ReceiverAway, match="1 objects are left"):
+    with pytest.raises(ReceiverAway, match="1 object left"):
         once(stream, place, Receiver(k1=[RETRY]))
     again = Receiver()
     once(stream, place, again)

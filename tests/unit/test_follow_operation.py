@@ -118,7 +118,7 @@ def test_status_speaks_to_people(stream: Stream, tmp_path: Path, capfd: pytest.C
         "source gbase: no publisher runs",
         f"byte {stream.path.stat().st_size} of capture.cdc",
         "behind it: 0 bytes",
-        "1 failures",
+        "1 failure",
         "not_expressible",
     ):
         assert part in said

@@ -347,7 +347,7 @@ def test_the_command_publishes_a_capture(
     assert cli.run(["-c", str(config), "publish", "--from", "gbase", "--once"]) == 0
     written = [path.read_text() for path in sorted((tmp_path / "documents").glob("0*"))]
     assert [text.count("<add ") for text in written] == [1, 1]
-    assert "1 changes read, 1 events in 1 documents sent" in caplog.text
+    assert "1 change read, 1 event in 1 document sent" in caplog.text
 
 
 def test_a_following_command_ends_cleanly_at_sigterm(stream: Stream, tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ ONCE = [
     ("success", None, ""),
     ("fatal", FatalAnswer, "fatal of 1"),
     ("away", ReceiverAway, "away"),
-    ("retry", ReceiverAway, "1 objects are left"),
+    ("retry", ReceiverAway, "1 object left"),
 ]
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from eventlog.changes.format import Report
-from eventlog.errors import EventlogError, FormatError
+from eventlog.errors import EventlogError, FormatError, number_of
 from eventlog.publisher.stream.source import Backlog, BadToken, Mark, Read, SourceAway, SourceLost, Step
 from eventlog.qlik.envelope import MAGIC, METADATA, Message, open_avro, open_text
 from eventlog.qlik.errors import RegistryError, UnknownSchema
@@ -246,7 +246,7 @@ class _MessageSteps:
 
     def _unreadable(self, topic: str) -> UnknownSchema:
         held = self._held[topic]
-        many = "the message that is there" if len(held) == 1 else f"{len(held)} messages"
+        many = "the message that is there" if len(held) == 1 else number_of(len(held), "message")
         return UnknownSchema(
             f"{topic}: no schema is known of {many}, and the position stays before: {held[0][1].message}"
         )

@@ -20,7 +20,16 @@ from eventlog.changes import json_form as change_json
 from eventlog.changes.keys import class_of_change
 from eventlog.changes.to_events import EventWriting, change_to_events
 from eventlog.core.catalog import Catalog
-from eventlog.errors import ConfigError, DatabaseAway, EventlogError, FatalAnswer, FormatError, ReceiverAway, RowError
+from eventlog.errors import (
+    ConfigError,
+    DatabaseAway,
+    EventlogError,
+    FatalAnswer,
+    FormatError,
+    ReceiverAway,
+    RowError,
+    number_of,
+)
 from eventlog.model import Answer, ChangeOp, Level, Verdict
 from eventlog.publisher.context import Counters, PublisherOptions
 from eventlog.publisher.delivery import FlightResult, Judged, Parking, as_flushed, deliver, send_heartbeat
@@ -245,7 +254,7 @@ class Run:
             self._back_off.attempts = 0
         self.counters.rows_published += sum(len(events) for _, events in answered)
         if self._report.due(self.counters) is not None:
-            _log.info("%s; %d objects parked", stream_summary(self.counters), self.pending.parked)
+            _log.info("%s; %s parked", stream_summary(self.counters), number_of(self.pending.parked, "object"))
         token = self.pending.flushed()
         refused = [failure for verdict, events in answered for failure in _failures(verdict, events)]
         failures = [*self._unread, *refused, *self._fatal]
@@ -441,4 +450,4 @@ def _finish(run: Run) -> None:
 
 
 def _left(run: Run) -> ReceiverAway:
-    return ReceiverAway(f"{run.pending.parked} objects are left: the receiver asked for their events later")
+    return ReceiverAway(f"{number_of(run.pending.parked, 'object')} left: the receiver asked for their events later")

@@ -51,11 +51,6 @@ class Limits:
     dead_share: float = 0.2
 
 
-def row_count(number: int) -> str:
-    """``1 row``, ``1,234 rows``."""
-    return "1 row" if number == 1 else f"{number:,} rows"
-
-
 def age(seconds: float) -> str:
     """Seconds in the largest unit of which there are two: ``90.0 seconds``, ``2 hours``."""
     for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):

@@ -10,9 +10,9 @@ from typing import Final
 
 from eventlog.core.catalog import Catalog
 from eventlog.core.checks import BadRow
-from eventlog.errors import RowError, first_of
+from eventlog.errors import RowError, first_of, number_of
 from eventlog.model import Status
-from eventlog.sql.doctor import Finding, Limits, age, row_count
+from eventlog.sql.doctor import Finding, Limits, age
 from eventlog.sql.doctor.facts import (
     Ahead,
     Due,
@@ -243,22 +243,22 @@ def judge_statuses(statuses: Sequence[StatusRows], log: str, status: str, limits
                 yield Finding(
                     "rows_failed",
                     "warning",
-                    f"{row_count(rows.rows)} of status {letter} ({span}){scope}: not tried again until requeued",
+                    f"{number_of(rows.rows, 'row')} of status {letter} ({span}){scope}: not tried again until requeued",
                     (f"eventlog show {rows.last}", f"eventlog requeue --status {letter}"),
                 )
         elif rows.status is None:
             yield Finding(
                 "status_reserved",
                 "warning",
-                f"{row_count(rows.rows)} without a status ({span}){scope}: not looked at",
+                f"{number_of(rows.rows, 'row')} without a status ({span}){scope}: not looked at",
                 (f"UPDATE {log} SET {status} = 'N' WHERE {status} IS NULL",),  # noqa: S608 - shown, not run
             )
         else:
             yield Finding(
                 "status_reserved",
                 "warning",
-                f"{row_count(rows.rows)} of status {rows.status!r} ({span}){scope}: not looked at, since only N is new "
-                "and every other letter but S, W, E and F is reserved",
+                f"{number_of(rows.rows, 'row')} of status {rows.status!r} ({span}){scope}: not looked at, since only "
+                "N is new and every other letter but S, W, E and F is reserved",
                 (f"UPDATE {log} SET {status} = 'N' WHERE {status} = {literal(rows.status)}",),  # noqa: S608 - shown
             )
 
@@ -277,7 +277,8 @@ def judge_record_ids(rows: Rows, log: str, record_id: str, limits: Limits) -> It
 
 def at_least(rows: Rows | Due, limits: Limits) -> str:
     """The number of the rows, as far as they were looked at."""
-    return f"at least {row_count(rows.rows)}" if rows.looked_at >= limits.rows else row_count(rows.rows)
+    counted = number_of(rows.rows, "row")
+    return f"at least {counted}" if rows.looked_at >= limits.rows else counted
 
 
 def judge_in_flight(
@@ -287,7 +288,7 @@ def judge_in_flight(
     if not events:
         return
     since = "" if seconds is None else f", the oldest for {age(seconds)}"
-    what = f"{events:,} {'event' if events == 1 else 'events'} of {row_count(rows)} in flight{since}"
+    what = f"{number_of(events, 'event')} of {number_of(rows, 'row')} in flight{since}"
     if not publisher_runs:
         yield Finding(
             "in_flight_left",
@@ -319,7 +320,7 @@ def judge_queue(queue: Queue, publisher_runs: bool, disabled: bool) -> Iterator[
         )
     if not queue.rows:
         return
-    waiting = f"{row_count(queue.rows)} of status N{oldest}"
+    waiting = f"{number_of(queue.rows, 'row')} of status N{oldest}"
     if publisher_runs:
         yield Finding("queue", "info", f"{waiting}; a publisher runs")
     else:
@@ -377,7 +378,7 @@ def judge_bad(bad: Sequence[BadRow], checked: int, cut: bool, limits: Limits) ->
         yield Finding(
             "bad_rows",
             "warning",
-            f"{row_count(len(rows))} of status N bad ({code}){scope}: record_id {ids}; they would become E. "
+            f"{number_of(len(rows), 'row')} of status N bad ({code}){scope}: record_id {ids}; they would become E. "
             f"The first one: {first.message}",
             (f"eventlog show {first.record_id}", _BAD_MENDS.get(code, "correct the rows")),
         )
@@ -403,7 +404,7 @@ def judge_keys(keys: Sequence[SpelledKey], catalog: Catalog, limits: Limits) -> 
         yield Finding(
             "key_not_canonical",
             "warning",
-            f"{row_count(sum(key.rows for key, _ in spelled))} of class {name} spell table_key other than canonically"
-            f"{scope}: {first_of(examples, limits.shown, 'more keys')}; they are published all the same",
+            f"{number_of(sum(key.rows for key, _ in spelled), 'row')} of class {name} spell table_key other than "
+            f"canonically{scope}: {first_of(examples, limits.shown, 'key')}; they are published all the same",
             ("eventlog triggers apply", f"or correct the trigger that writes table_key of {name}"),
         )

@@ -202,7 +202,7 @@ def test_an_event_is_rebuilt_in_the_order_that_it_was_sent_in(log: sa.Engine) ->
 def test_a_parked_object_does_not_use_up_the_window(log: sa.Engine, query_limit: int) -> None:
     write(log, (1, PAST[0], 1), (2, PAST[1], 2), (3, PAST[2], 1), (4, PAST[3], 3))
     receiver = Receiver({"1": "retry"})
-    with pytest.raises(ReceiverAway, match="1 objects are left"):
+    with pytest.raises(ReceiverAway, match="1 object left"):
         publish(
             log, receiver, query_limit=query_limit, fold_distance=0, batch_size=1, retry_initial=1000, retry_max=1000
         )

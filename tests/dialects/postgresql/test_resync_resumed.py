@@ -65,7 +65,7 @@ class TestResume:
         stopped(hr, "usr", after=2)
         code, _, err = run("resync", "usr")
         assert (code, err.count("\n")) == (2, 1)
-        assert "2 rows are written, up to idu=2; --resume goes on from there, --restart begins again" in err
+        assert "2 rows written, up to idu=2; --resume goes on from there, --restart begins again" in err
         assert run("resync", "usr", "--as-update", "--where", "idu = 5")[0] == 0
         assert run("resync", "usr", "--restart")[0] == 0
         assert keys(hr) == ["idu=1", "idu=2", "idu=5", *(f"idu={n}" for n in range(1, 6))]
@@ -78,7 +78,7 @@ class TestResume:
         stopped(hr, "usr", after=1)
         code, _, err = run("resync", "usr", "--where", "idu > 1", "--resume")
         assert (code, err.count("\n")) == (2, 1)
-        assert "there is: whole class, as type 5 (1 rows, up to idu=1)" in err
+        assert "there is: whole class, as type 5 (1 row, up to idu=1)" in err
 
     @pytest.mark.parametrize(
         "arguments",
