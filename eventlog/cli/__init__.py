@@ -22,7 +22,18 @@ from eventlog.config.settings import LogSettings
 from eventlog.errors import ConfigError, EventlogError, FatalAnswer
 
 COMMANDS: Final = {name: line for part in help.COMMANDS.values() for name, line in part.items()}
-"""Each command with its line of help; its module is ``eventlog.cli.<name>`` and holds a command object of that name."""
+"""Each command with its line of help."""
+
+_MODULES: Final = {
+    "config": "settings",
+    "errors": "rows",
+    "init": "settings",
+    "requeue": "rows",
+    "show": "rows",
+    "tail": "monitor",
+    "top": "monitor",
+}
+"""The modules that hold several commands; any other command stands in ``eventlog.cli.<name>``."""
 
 DONE, FAILED, USAGE, FATAL, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -38,7 +49,7 @@ class _LazyGroup(help.Group):
             return None
         gc.disable()  # modules are many objects, and none of them garbage
         try:
-            command = getattr(import_module(f"eventlog.cli.{name}"), name)
+            command = getattr(import_module(f"eventlog.cli.{_MODULES.get(name, name)}"), name)
         finally:
             gc.enable()
         assert isinstance(command, click.Command)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
-from importlib import resources
+from importlib import import_module, resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 import psycopg
@@ -22,23 +23,23 @@ from rich.syntax import Syntax
 from rich.table import Table as Grid
 from sqlalchemy import URL, make_url, text
 
-from eventlog.cli.context import Context, transaction
+from eventlog.cli.context import Context, engine_of, transaction
 from eventlog.cli.db import names
-from eventlog.cli.demo_backlog import show_backlog
 from eventlog.cli.help import Command
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
 from eventlog.conversion import convert
-from eventlog.errors import number_of
+from eventlog.errors import ConfigError, EventlogError, number_of
 from eventlog.model import Event
 from eventlog.publisher.context import Context as PublisherContext
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open import open_context, open_sink
 from eventlog.sql import embedded, migrations
+from eventlog.sql.connection import connect
 from eventlog.sql.rows import count_by_status, read_inflight, tail
 from eventlog.sql.triggers.plan import LOCK_TIMEOUT
-from eventlog.xds.reader import read_lines
+from eventlog.xds.reader import read_events
 from eventlog.xds.writer import write_event
 
 _WRITERS = 4
@@ -69,44 +70,37 @@ style = "row_query_back"
 """
 
 
-class Scene(NamedTuple):
-    """Statements of one transaction; ``about`` says what they show."""
-
-    about: str
-    statements: tuple[str, ...]
-
-
 _SCENES = (
-    Scene(
+    (
         "A new user: a row of type 1 for each column, one <add>",
         (
             "INSERT INTO hr.usr (idu, login, fname, lname, mail, hired, photo) VALUES "
             "(1, 'ada', 'Ada', 'Lovelace', 'ada@example.org', '2024-02-29', '\\xbbbb')",
         ),
     ),
-    Scene(
+    (
         "Changed and set to NULL: remove-value and add-value, remove-value alone",
         ("UPDATE hr.usr SET fname = 'Augusta Ada', mail = NULL WHERE idu = 1",),
     ),
-    Scene(
+    (
         "A child table: values of one multi-valued attribute of the owner",
         (
             "INSERT INTO hr.usr_phone VALUES (1, '555-1'), (1, '555-2')",
             "DELETE FROM hr.usr_phone WHERE phoneno = '555-1'",
         ),
     ),
-    Scene(
+    (
         "A group with a member: types 5 and 8, the present row is read back when it is published",
         (
             "INSERT INTO hr.grp VALUES (1, 'analysts', 'They <count> & reckon')",
             "INSERT INTO hr.grp_member VALUES (1, 1)",
         ),
     ),
-    Scene(
+    (
         "A statement that changes nothing logs nothing",
         ("UPDATE hr.usr SET fname = fname WHERE idu = 1",),
     ),
-    Scene(
+    (
         "Deleted with its phones by cascade: one <delete>",
         (
             "INSERT INTO hr.usr (idu, login, fname, lname) VALUES (2, 'tmp', 'Temp', 'Worker')",
@@ -115,13 +109,14 @@ _SCENES = (
         ),
     ),
 )
+"""Statements of one transaction each, with what they show."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Played:
+class _Played(NamedTuple):
     """A scene with the record_ids of the rows that its statements logged."""
 
-    scene: Scene
+    about: str
+    statements: tuple[str, ...]
     first: int
     last: int
 
@@ -146,12 +141,12 @@ def demo(context: Context, keep: Path | None, no_backlog: bool) -> None:
         url = stack.enter_context(embedded.running(directory / "postgres"))
         config = _install(console, directory, url)
         played = _play(console, url, config)
-        _publish(console, config)
+        _show_published(console, config)
         _show_scenes(console, config, directory / "documents", played)
         _show_forms(console, config, played[1], directory / "forms")
         _show_status(console, config)
         if not no_backlog:
-            show_backlog(console, file=directory / "eventlog.toml", directory=directory)
+            _show_backlog(console, file=directory / "eventlog.toml", directory=directory)
     if keep is not None:
         file = directory / "eventlog.toml"
         _say(console, "Go on with", f"eventlog --config {file} status   (the database starts when it is needed)")
@@ -194,12 +189,12 @@ def _play(console: Console, url: str, config: Config) -> list[_Played]:
         session.execute("DELETE FROM hr.grp")
         session.execute("DELETE FROM hr.usr")
         begin = _last_id(owner)
-        for scene in _SCENES:
+        for about, statements in _SCENES:
             with session.transaction():
-                for statement in scene.statements:
+                for statement in statements:
                     session.execute(statement.encode())
             end = _last_id(owner)
-            played.append(_Played(scene, begin + 1, end))
+            played.append(_Played(about, statements, begin + 1, end))
             begin = end
     with ThreadPoolExecutor(_WRITERS) as writers:
         for writer in [writers.submit(_write, url, seed) for seed in range(_WRITERS)]:
@@ -261,10 +256,16 @@ def _change(session: psycopg.Connection, chance: random.Random, unique: str) -> 
     session.execute(chance.choice(_CHANGES).encode(), values)
 
 
-def _publish(console: Console, config: Config) -> None:
+def _publish(config: Config) -> Counters:
+    """Publish what waits; what was done."""
     counters = Counters()
     with open_context(config, counters) as context, closing(open_sink(config, sys.stdout)) as sink:
         publish_once(context, sink)
+    return counters
+
+
+def _show_published(console: Console, config: Config) -> None:
+    counters = _publish(config)
     _say(
         console,
         "Published",
@@ -275,14 +276,12 @@ def _publish(console: Console, config: Config) -> None:
 
 def _show_scenes(console: Console, config: Config, documents: Path, played: Sequence[_Played]) -> None:
     """Each scene's statements, the rows that the triggers logged, and the events that were sent."""
-    events = []
-    for file in sorted(documents.glob("*.xmll")):
-        events += _events_of(file)
+    events = [event for file in sorted(documents.glob("*.xmll")) for event in _events_of(file)]
     with open_context(config, Counters()) as context:
         for number, scene in enumerate(played, 1):
             console.print()
-            console.rule(f"{number}  {scene.scene.about}", align="left")
-            console.print(Syntax(";\n".join(scene.scene.statements) + ";", "sql", word_wrap=True))
+            console.rule(f"{number}  {scene.about}", align="left")
+            console.print(Syntax(";\n".join(scene.statements) + ";", "sql", word_wrap=True))
             _show_rows(console, context, scene)
             caused = [event for event in events if scene.first <= int(event.event_id.partition(".")[0]) <= scene.last]
             for event in caused:
@@ -300,8 +299,8 @@ def _broken(event: str) -> str:
 
 
 def _events_of(file: Path) -> list[Event]:
-    with file.open("rb") as stream:
-        return [event for document in read_lines(stream) for event in document.events]
+    with file.open("rb") as documents:
+        return [event for document in documents for event in read_events(document).events]
 
 
 def _show_rows(console: Console, context: PublisherContext, scene: _Played) -> None:
@@ -375,3 +374,82 @@ def _side_by_side(rows: Sequence[dict[str, Any]]) -> Grid:
     for name in rows[0]:
         grid.add_row(name, *("NULL" if row[name] is None else str(row[name]) for row in rows))
     return grid
+
+
+# --- a backlog, by Spark ----------------------------------------------------------------------------------------------
+
+_BACKLOG_ROWS: Final = 100_000
+"""Rows of the backlog, at least."""
+
+_NEW_USERS: Final = """
+INSERT INTO hr.usr (idu, login, fname, lname, mail, salary)
+SELECT n, 'user' || n, (ARRAY['Ann', 'Béla', 'Chloë', 'Dmitri'])[n % 4 + 1], 'O''Neil & ' || n, n || '@x.org', 1000
+FROM (SELECT greatest(max(idu), 1000000) AS last FROM hr.usr) AS users, generate_series(last + 1, last + 12000) AS n"""
+_RAISES: Final = "UPDATE hr.usr SET salary = salary * 1.02, title = 'senior' WHERE idu > 1000000 AND idu % 3 = 0"
+_LEAVERS: Final = "DELETE FROM hr.usr WHERE idu > 1000000 AND idu % 50 = 0"
+
+
+def _show_backlog(console: Console, *, file: Path, directory: Path) -> None:
+    """Make a backlog of many rows, convert it by Spark, publish it as well, and compare.
+
+    ``file`` is the configuration, ``directory`` where documents go. Without Spark a line says why this part is left
+    out. Raises EventlogError if the events differ.
+    """
+    console.rule("A backlog, by Spark", align="left")
+    try:
+        spark = import_module("spark.backlog")
+        import_module("spark.session").check_java()
+    except (ImportError, ConfigError) as error:
+        console.print(f"left out: {error}")
+        return
+    config = load(file, {})
+    rows = 0
+    while rows < _BACKLOG_ROWS:
+        _change_many(config)
+        with transaction(config) as (connection, _):
+            rows = connection.execute(text("SELECT count(*) FROM hr.eventlog WHERE status = 'N'")).scalar_one()
+    console.print(f"made: {number_of(rows, 'waiting row')}, by the triggers")
+
+    out, published = directory / "backlog", directory / "published"
+    for old in (out, published):
+        shutil.rmtree(old, ignore_errors=True)
+    report: Any = spark.run(config, spark.Request(str(out), quiet=True, copy=True))
+    by_spark = list(_event_texts(sorted(out.glob("part-*.xmll"))))
+
+    config = load(file, {}, {"sink.directory": str(published)})
+    began = time.monotonic()
+    counters = _publish(config)
+    seconds = time.monotonic() - began
+    by_publisher = list(_event_texts(sorted(published.glob("*.xmll"))))
+
+    if by_spark != by_publisher:
+        raise EventlogError(f"the events of Spark ({len(by_spark)}) and of the publisher ({len(by_publisher)}) differ")
+    read = report.manifest.totals["rows_read"]
+    console.print(f"Spark:     {read / report.converting_seconds:>9,.0f} rows/s ({report.converting_seconds:.1f} s, "
+                  "start of Java included; made for millions of rows)")  # fmt: skip
+    console.print(f"publisher: {counters.rows_read / seconds:>9,.0f} rows/s ({seconds:.1f} s, marks included)")
+    if not by_spark:
+        raise EventlogError("the backlog gave no events")
+    console.print(f"equal: {number_of(len(by_spark), 'event')}, byte for byte, in the same order")
+
+
+def _change_many(config: Config) -> None:
+    """Some ten thousand changes by the application's user: the publisher's own would be loopback."""
+    engine, _ = engine_of(config)
+    with engine.connect():  # an embedded server runs from here on
+        application = connect(engine.url.set(username="hr_app"))
+    with application.begin() as connection:
+        for statement in (_NEW_USERS, _RAISES, _LEAVERS):
+            connection.execute(text(statement))
+    application.dispose()
+
+
+_EVENT: Final = re.compile(r"<(add|modify|delete) class-name=.*?</\1>")
+
+
+def _event_texts(files: list[Path]) -> Iterator[str]:
+    """The events of files with an envelope a line, as text."""
+    for file in files:
+        with file.open(encoding="utf-8", newline="\n") as lines:
+            for line in lines:
+                yield from (match[0] for match in _EVENT.finditer(line))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
-from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import click
 from sqlalchemy import Connection
@@ -20,7 +18,6 @@ from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config
 from eventlog.errors import DatabaseError, EventlogError, number_of
 from eventlog.model import Status
-from eventlog.publisher.flight import Flight
 from eventlog.publisher.held import WAYS_OUT, in_words, read_recorded
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.open import find_log
@@ -41,37 +38,6 @@ LETTERS: Final[Mapping[str, str]] = {
 
 SHOWN: Final = 20
 """Events in flight that are listed for people; --json lists all."""
-
-
-@dataclass(frozen=True, slots=True)
-class InFlight:
-    """One event of an in-flight line. ``sendings``: under how many event-ids it was sent."""
-
-    flight: int
-    envelope: int
-    event_id: str
-    rows: int
-    sendings: int
-    table_name: str | None
-    table_key: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What ``status`` shows. ``oldest_seconds``: age of the oldest row N by event_time, None without one.
-
-    ``drift``: where triggers differ from what is declared or from what the tables are now, in sentences. ``backlog``:
-    which rows wait for the marks of a backlog job, None if none do.
-    """
-
-    log: str
-    rows: dict[str, int]
-    queue_rows: int
-    oldest_seconds: float | None
-    publisher_runs: bool
-    in_flight: list[InFlight]
-    drift: list[str]
-    backlog: str | None = None
 
 
 @click.command(cls=Command)
@@ -101,26 +67,19 @@ def _show(config: Config, *, as_json: bool, anew: bool) -> None:
         show = partial(_show_source, source_status(config), as_json=as_json)
     else:
         with reading(config) as (conn, dialect):
-            report = _report(conn, dialect, find_log(conn, dialect, config), config)
-        show = partial(print_json, shape(**asdict(report))) if as_json else partial(_print, report)
+            log = find_log(conn, dialect, config)
+            queue = dialect.queue(conn, log, config.publisher.event_time_zone)
+            status = shape(
+                **publishing_status(conn, dialect, log),
+                rows=count_by_status(conn, log),
+                queue_rows=queue.rows,
+                oldest_seconds=queue.oldest_seconds,
+                drift=drift(conn, dialect, config),
+            )
+        show = partial(print_json if as_json else _print, status)
     if anew:
         click.clear()  # which does nothing where standard output is no terminal
     show()
-
-
-def _report(conn: Connection, dialect: Dialect, log: LogTable, config: Config) -> Report:
-    queue = dialect.queue(conn, log, config.publisher.event_time_zone)
-    flights, hold = read_recorded(conn, log)
-    return Report(
-        log=str(log),
-        rows=count_by_status(conn, log),
-        queue_rows=queue.rows,
-        oldest_seconds=queue.oldest_seconds,
-        publisher_runs=dialect.is_locked(conn, log),
-        in_flight=in_flight_events(conn, dialect, log, flights),
-        drift=drift(conn, dialect, config),
-        backlog=None if hold is None else in_words(hold),
-    )
 
 
 def drift(conn: Connection, dialect: Dialect, config: Config) -> list[str]:
@@ -135,8 +94,11 @@ def drift(conn: Connection, dialect: Dialect, config: Config) -> list[str]:
     return [f"{action.table}: {action.reason}" for action in planned.changes]
 
 
-def in_flight_events(conn: Connection, dialect: Dialect, log: LogTable, flights: Sequence[Flight]) -> list[InFlight]:
-    """The events of recorded flights, in their order."""
+def publishing_status(conn: Connection, dialect: Dialect, log: LogTable) -> dict[str, Any]:
+    """What the database says of a log's publisher, by the names of the monitor's status: whether it runs, what is in
+    flight, and which rows wait for the marks of a backlog job, None if none do.
+    """
+    flights, hold = read_recorded(conn, log)
     recorded = [
         (flight.number, envelope.number, event)
         for flight in flights
@@ -144,47 +106,62 @@ def in_flight_events(conn: Connection, dialect: Dialect, log: LogTable, flights:
         for event in envelope.events
     ]
     firsts = sorted({event.ids[0] for _, _, event in recorded})
-    rows = dialect.read_rows(conn, log, [(first, first) for first in firsts])
-    named = {row.record_id: (row.table_name, row.table_key) for row in rows}
-    return [
-        InFlight(
-            flight, envelope, event.sent_id, len(event.ids), event.sendings, *named.get(event.ids[0], (None, None))
+    rows = {row.record_id: row for row in dialect.read_rows(conn, log, [(first, first) for first in firsts])}
+    in_flight = []
+    for flight_number, envelope_number, event in recorded:
+        row = rows.get(event.ids[0])
+        in_flight.append(
+            {
+                "flight": flight_number,
+                "envelope": envelope_number,
+                "event_id": event.sent_id,
+                "rows": len(event.ids),
+                "sendings": event.sendings,
+                "table_name": None if row is None else row.table_name,
+                "table_key": None if row is None else row.table_key,
+            }
         )
-        for flight, envelope, event in recorded
-    ]
+    return {
+        "log": str(log),
+        "publisher_runs": dialect.is_locked(conn, log),
+        "in_flight": in_flight,
+        "backlog": None if hold is None else in_words(hold),
+    }
 
 
-def _print(report: Report) -> None:
-    result(f"log {report.log}: {'a publisher runs' if report.publisher_runs else 'no publisher runs'}")
-    letters = [*LETTERS, *sorted(set(report.rows) - set(LETTERS))]
+def _print(status: Mapping[str, Any]) -> None:
+    rows, in_flight = status["rows"], status["in_flight"]
+    result(f"log {status['log']}: {_runs(status['publisher_runs'])}")
+    letters = [*LETTERS, *sorted(set(rows) - set(LETTERS))]
     table(
         ("status", "rows", "meaning"),
-        [(letter, report.rows.get(letter, 0), LETTERS.get(letter, "reserved, left alone")) for letter in letters],
+        [(letter, rows.get(letter, 0), LETTERS.get(letter, "reserved, left alone")) for letter in letters],
     )
-    if report.oldest_seconds is not None:
-        result(f"oldest new row: {age(report.oldest_seconds)}")
-    if report.in_flight:
+    if status["oldest_seconds"] is not None:
+        result(f"oldest new row: {age(status['oldest_seconds'])}")
+    if in_flight:
         waits = (
             "in flight, or parked until the receiver takes them"
-            if report.publisher_runs
+            if status["publisher_runs"]
             else "sent first at the next start"
         )
-        result(f"{number_of(len(report.in_flight), 'event')} {waits}:")
+        result(f"{number_of(len(in_flight), 'event')} {waits}:")
         table(
             ("flight", "envelope", "event-id", "rows", "sent", "table", "key"),
-            [
-                (one.flight, one.envelope, one.event_id, one.rows, one.sendings, one.table_name, one.table_key)
-                for one in islice(report.in_flight, SHOWN)
-            ],
+            [tuple(event.values()) for event in in_flight[:SHOWN]],
         )
-        if len(report.in_flight) > SHOWN:
-            result(f"... and {len(report.in_flight) - SHOWN} more (--json lists all)")
-    if report.backlog is not None:
-        result(f"{report.backlog}:")
+        if len(in_flight) > SHOWN:
+            result(f"... and {len(in_flight) - SHOWN} more (--json lists all)")
+    if status["backlog"] is not None:
+        result(f"{status['backlog']}:")
         for way_out in WAYS_OUT:
             result(f"    {way_out}")
-    for sentence in report.drift:
+    for sentence in status["drift"]:
         result(f"triggers are not as declared: {sentence}; see `eventlog triggers plan`")
+
+
+def _runs(publisher_runs: bool | None) -> str:
+    return "a publisher runs" if publisher_runs else "no publisher runs"
 
 
 # --- a source that is no log ------------------------------------------------------------------------------------------
@@ -220,7 +197,7 @@ def _source_data(status: SourceStatus, moved_seconds: float | None) -> dict[str,
 
 
 def _print_source(status: SourceStatus, moved_seconds: float | None) -> None:
-    result(f"source {status.source}: {'a publisher runs' if status.publisher_runs else 'no publisher runs'}")
+    result(f"source {status.source}: {_runs(status.publisher_runs)}")
     result(f"position: {place_in_words(status.source, status.position.token)}")
     result(f"kept in {status.place}{'' if moved_seconds is None else f', last moved {age(moved_seconds)} ago'}")
     if status.behind is not None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -42,21 +42,16 @@ class Taken(NamedTuple):
     tag: str
 
 
-class NotTaken(NamedTuple):
-    """A parameter that was not, and why; both in one line each."""
-
-    name: str
-    reason: str
-
-
 @dataclass(frozen=True, slots=True)
 class DriverConfig:
-    """What an export gives: ``url`` of SQLAlchemy without a password, and the parameters, taken over or not."""
+    """What an export gives: ``url`` of SQLAlchemy without a password, the parameters that are taken over, and why
+    others are not, each name and reason in one line.
+    """
 
     name: str
     url: str | None
     taken: tuple[Taken, ...]
-    not_taken: tuple[NotTaken, ...]
+    not_taken: Mapping[str, str]
 
 
 def read_driver(export: bytes) -> DriverConfig:
@@ -77,7 +72,7 @@ def read_driver(export: bytes) -> DriverConfig:
     if parameters.subscriber:
         names = ", ".join(dict.fromkeys(parameters.subscriber))
         parameters.refuse("subscriber-options", f"there is no subscriber channel ({names})")
-    return DriverConfig("" if config is None else config.get("name", ""), url, taken, tuple(parameters.not_taken))
+    return DriverConfig("" if config is None else config.get("name", ""), url, taken, parameters.not_taken)
 
 
 def toml_text(driver: DriverConfig, source: str) -> str:
@@ -89,15 +84,9 @@ def toml_text(driver: DriverConfig, source: str) -> str:
         "# `eventlog init` writes all options with their defaults.",
     ]
     if driver.not_taken:
-        lines += [
-            "#",
-            "# Not taken over:",
-            *(f"#   {one.name}: {one.reason}" for one in driver.not_taken),
-        ]
+        lines += ["#", "# Not taken over:", *(f"#   {name}: {reason}" for name, reason in driver.not_taken.items())]
     for section in SECTIONS:
-        settings = [
-            f"{one.key} = {toml(_writable(one.value))}  # {one.tag}" for one in driver.taken if one.section == section
-        ]
+        settings = [f"{one.key} = {toml(one.value)}  # {one.tag}" for one in driver.taken if one.section == section]
         if section == "database":
             url = driver.url or "postgresql+psycopg://user@host:5432/database"
             settings.insert(0, f"{'' if driver.url else '#'}url = {toml(url)}  # password: EVENTLOG_DATABASE_PASSWORD")
@@ -173,14 +162,13 @@ class _Parameters:
 
     global_values: Mapping[str, str]
     values: dict[str, str] = field(default_factory=dict)
-    not_taken: list[NotTaken] = field(default_factory=list)
+    not_taken: dict[str, str] = field(default_factory=dict)
     subscriber: list[str] = field(default_factory=list)
     jdbc_url: str | None = None
     user: str | None = None
 
     def refuse(self, name: str, reason: str) -> None:
-        if all(one.name != _plain(name) for one in self.not_taken):
-            self.not_taken.append(NotTaken(_plain(name), _plain(reason)))
+        self.not_taken.setdefault(_plain(name), _plain(reason))
 
 
 def _driver_config(root: _Element) -> _Element | None:
@@ -313,7 +301,7 @@ def _taken(parameters: _Parameters) -> Iterator[Taken]:
             reason = f" ({error})" if str(error) else ""
             parameters.refuse(tag, f"{toml(_plain(text))} is not legal here{reason}; legal: {option.kind.legal}")
             continue
-        if value != _profile_value(section, key, option):
+        if value != (option.default if option.idm is None else option.idm):
             yield Taken(section, key, value, tag)
     if "log-table" not in values:
         parameters.refuse("log-table", "is not in the export: log_table is eventlog unless you set it")
@@ -345,17 +333,6 @@ def _parsed(option: Option, text: str) -> Any:
     except ValueError:
         value = word
     return option.kind.parse(value)
-
-
-def _profile_value(section: str, key: str, option: Option) -> Any:
-    if option.idm is not None:
-        return option.idm
-    return next(one.default for one in fields(SECTIONS[section]) if one.name == key)
-
-
-def _writable(value: Any) -> Any:
-    """Times as the text that the option takes: an array of them needs no quoting otherwise."""
-    return list(value) if isinstance(value, tuple) else value
 
 
 # Who logs in where

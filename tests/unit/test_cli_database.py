@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from shared import Run
 
-from eventlog.cli.requeue import parse_ids, parse_letters
+from eventlog.cli.rows import parse_ids, parse_letters
 from eventlog.errors import ConfigError
 from eventlog.publisher.monitor.status import shape
 from eventlog.sql.connection import connect

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eventlog.cli.init import template
+from eventlog.cli.settings import template
 from eventlog.config.load import Config, effective, load
 from eventlog.config.settings import SECTIONS, FormatSettings, PublisherSettings
 from eventlog.config.urls import connection_url, masked, with_configured_password

@@ -112,7 +112,7 @@ def taken(driver: DriverConfig) -> dict[str, object]:
 
 
 def reasons(driver: DriverConfig) -> dict[str, str]:
-    return {one.name: one.reason for one in driver.not_taken}
+    return dict(driver.not_taken)
 
 
 def loaded(driver: DriverConfig, tmp_path: Path) -> Config:

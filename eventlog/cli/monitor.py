@@ -1,4 +1,6 @@
-"""``eventlog top``: what a publisher does, live in a terminal."""
+"""``eventlog top`` and ``eventlog tail``: what a publisher does, live, and the envelopes that it sent, as its monitor
+knows them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
@@ -18,10 +20,10 @@ from rich.text import Text
 
 from eventlog.cli.context import Context, reading
 from eventlog.cli.help import Command
-from eventlog.cli.status import in_flight_events
+from eventlog.cli.output import error_line, json_option, note, result
+from eventlog.cli.status import publishing_status
 from eventlog.config.load import Config
-from eventlog.errors import ConfigError, DatabaseError, EventlogError
-from eventlog.publisher.held import in_words, read_recorded
+from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of
 from eventlog.publisher.monitor.look import look_at_queue
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.open import find_log
@@ -39,16 +41,19 @@ _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
                                   "answer after": "seconds", "answer": "level", "reason": "reason"}),
 )  # fmt: skip
 """Members of the status that are shown as tables: their titles, and the keys of their columns by heading."""
-_LEVELS: Final = {"success": "green", "warning": "yellow", "error": "red", "retry": "red", "fatal": "bold red"}
+_LEVELS: Final = {"success": "green", "warning": "yellow", "error": "red", "retry": "red", "fatal": "red"}
 
 Status = Mapping[str, Any]
+Sent = Mapping[str, Any]
 Read = Callable[[], Status]
 
-url_option = click.option("--url", metavar="URL", help="The monitor of a publisher.  [default: that of monitor.listen]")
+_url_option = click.option(
+    "--url", metavar="URL", help="The monitor of a publisher.  [default: that of monitor.listen]"
+)
 
 
 @click.command(cls=Command)
-@url_option
+@_url_option
 @click.option("--database", "from_database", is_flag=True, help="Ask the database, though a monitor is configured.")
 @click.option("--interval", type=click.FloatRange(min=0.2), default=2.0, metavar="SECONDS",
               help="Pause between two looks.")  # fmt: skip
@@ -112,16 +117,12 @@ def _from_database(config: Config) -> Read:
     def read() -> Status:
         with reading(config) as (conn, dialect):
             log = find_log(conn, dialect, config)
-            recorded, hold = read_recorded(conn, log)
             queue = look_at_queue(conn, dialect, log, config.publisher.event_time_zone)
             return shape(
-                log=str(log),
+                **publishing_status(conn, dialect, log),
                 queue_rows=queue.queue_rows,
                 queue_cap=queue.cap,
                 oldest_seconds=queue.oldest_seconds,
-                publisher_runs=dialect.is_locked(conn, log),
-                in_flight=[asdict(event) for event in in_flight_events(conn, dialect, log, recorded)],
-                backlog=None if hold is None else in_words(hold),
             )
 
     return read
@@ -194,3 +195,65 @@ def _figures(status: Status, before: tuple[float, Status] | None) -> Table:
     for name, value in figures:
         grid.add_row(Text(name, style="dim"), value)
     return grid
+
+
+# --- tail
+
+
+@click.command(cls=Command)
+@_url_option
+@click.option("--lines", "-n", type=click.IntRange(min=0), default=10, metavar="N",
+              help="Newest envelopes to begin with.")  # fmt: skip
+@click.option("--follow/--no-follow", default=True, help="Go on with each envelope that is sent, or end.")
+@click.option("--interval", type=click.FloatRange(min=0.2), default=1.0, metavar="SECONDS",
+              help="Pause between two looks.")  # fmt: skip
+@json_option
+@click.pass_obj
+def tail(context: Context, url: str | None, lines: int, follow: bool, interval: float, as_json: bool) -> None:
+    """Show the envelopes that were sent lately, with their answers, and those that follow until Ctrl-C.
+
+    Only the publisher's monitor knows them: the database keeps what became of each row, not what was sent when.
+    `eventlog show` explains a row from the database alone.
+    """
+    config = context.config()
+    if (url := monitor_url(config, url)) is None:
+        raise ConfigError(
+            "tail needs the monitor of a running publisher, since the database does not keep what was sent: give "
+            "--url, or listen in [monitor]; `eventlog status` shows what is in flight"
+        )
+    read = read_monitor(url, config.monitor.token)
+    for sent in _followed(read, lines, interval if follow else None):
+        if as_json:
+            click.echo(json.dumps(sent, ensure_ascii=False))
+        else:
+            result(_line(sent), colour=None if sent["level"] == "success" else _LEVELS[sent["level"]])
+
+
+def _followed(read: Read, first: int, interval: float | None) -> Iterator[Sent]:
+    """The ``first`` newest envelopes in the order of sending, then those that follow unless ``interval`` is None."""
+    sent: Sequence[Sent] = read()["sent"] or ()
+    yield from reversed(sent[:first])
+    newest = sent[0] if sent else None
+    while interval is not None:
+        time.sleep(interval)
+        try:
+            sent = read()["sent"] or ()
+        except DatabaseError as error:  # the publisher may be started again
+            error_line(str(error))
+            continue
+        if newest is not None and newest not in sent and sent:
+            told = number_of(len(sent), "envelope")
+            note(f"more was sent than the {told} that the monitor tells of at once, or it began anew")
+        new = sent[: sent.index(newest)] if newest in sent else sent
+        yield from reversed(new)
+        newest = sent[0] if sent else None
+
+
+def _line(sent: Sent) -> str:
+    at = datetime.fromtimestamp(sent["at"], UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    ids = sent["first_id"] if sent["first_id"] == sent["last_id"] else f"{sent['first_id']} to {sent['last_id']}"
+    reason = f": {sent['reason']}" if sent["reason"] else ""
+    return (
+        f"{at} flight {sent['flight']} envelope {sent['envelope']}: {number_of(sent['events'], 'event')} ({ids}), "
+        f"{sent['level']} after {sent['seconds'] * 1000:.1f} ms{reason}"
+    )

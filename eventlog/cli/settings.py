@@ -1,10 +1,12 @@
-"""``eventlog init``: a commented eventlog.toml, made from the options themselves."""
+"""``eventlog init`` and ``eventlog config``: a commented eventlog.toml, made from the options themselves, and the
+settings in effect.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -12,9 +14,9 @@ import click
 
 from eventlog.cli.context import DEFAULT_FILE, Context
 from eventlog.cli.help import Command
-from eventlog.cli.output import FILE, note
+from eventlog.cli.output import FILE, json_option, note, print_json, table
 from eventlog.config.kinds import BASE, COLUMN_MAP, URL
-from eventlog.config.load import Config
+from eventlog.config.load import Config, Effective, effective
 from eventlog.config.settings import SECTIONS, WatchSettings, variable
 from eventlog.config.urls import masked
 from eventlog.core.options import BOOLEAN, NAMES, PATH, TEXT, Option, options_of, toml
@@ -191,3 +193,26 @@ def _help(option: Option) -> str:
     legal = "" if option.kind in SELF_EXPLAINING else f": {option.kind.legal}"
     idm = "" if option.idm is None else f"; profile idm: {toml(option.idm)}"
     return f"{option.help}{legal}{idm}"
+
+
+# --- what is in effect ------------------------------------------------------------------------------------------------
+
+
+@click.command(cls=Command)
+@json_option
+@click.pass_obj
+def config(context: Context, as_json: bool) -> None:
+    """Show the settings in effect and where each came from. Secrets are masked."""
+    settings = list(effective(context.config()))
+    if as_json:
+        print_json([setting._asdict() for setting in settings])
+    else:
+        print_settings(settings)
+
+
+def print_settings(settings: Iterable[Effective]) -> None:
+    """The settings as a table, each with where it came from."""
+    table(
+        ("setting", "value", "from"),
+        [(f"{one.section}.{one.key}", None if one.value is None else toml(one.value), one.source) for one in settings],
+    )

@@ -1,0 +1,191 @@
+"""``eventlog errors``, ``show`` and ``requeue``: the rows that were refused, by cause; one row explained; rows put back
+into the queue (spec/event-log.md 11).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import click
+
+from eventlog.cli.context import Context, reading, transaction
+from eventlog.cli.help import Command
+from eventlog.cli.output import json_option, note, print_json, result, table
+from eventlog.errors import ConfigError, number_of
+from eventlog.publisher.context import Counters
+from eventlog.publisher.explain import Explanation, explain, explanation_data
+from eventlog.publisher.open import find_log, open_unlocked, own_user, publisher_user
+from eventlog.publisher.refused import LINES_READ, as_data, read_refusals
+from eventlog.sql import rows
+
+SOURCES: Final = {
+    "in_flight": "as its in-flight line records it",
+    "queue": "as the next cycle would fold it",
+    "reconstructed": "reconstructed",
+}
+
+
+@click.command(cls=Command)
+@click.option("--limit", type=click.IntRange(1, 1_000_000), default=LINES_READ, metavar="LINES",
+              help="How many of the newest error lines are looked at.")  # fmt: skip
+@json_option
+@click.pass_obj
+def errors(context: Context, limit: int, as_json: bool) -> None:
+    """Show the rows of status E and F, grouped by cause, with the command that puts them back into the queue.
+
+    Correct the cause first, or the rows are refused again. `eventlog show` explains a single row.
+    """
+    config = context.config()
+    with reading(config) as (conn, dialect):
+        log = find_log(conn, dialect, config)
+        groups = read_refusals(conn, dialect, log, limit)
+    if as_json:
+        print_json({"log": str(log), "errors": as_data(groups)})
+        return
+    if not groups:
+        result(f"log {log}: no row of status E or F among the newest error lines")
+        return
+    table(
+        ("code", "table", "status", "rows", "newest (UTC)", "for example", "reason"),
+        [
+            (
+                one.code,
+                one.table_name,
+                one.status,
+                one.rows,
+                f"{one.newest:%Y-%m-%d %H:%M:%S}",
+                one.example,
+                one.message,
+            )
+            for one in groups
+        ],
+    )
+    note("once the cause is mended, back into the queue with:")
+    for one in groups:
+        note(f"  {one.command}")
+
+
+@click.command(cls=Command)
+@click.argument("record_id", type=click.IntRange(min=1), metavar="RECORD_ID")
+@json_option
+@click.pass_obj
+def show(context: Context, record_id: int, as_json: bool) -> None:
+    """Explain the row RECORD_ID of the log: its checks, its group, what precedence did, and what became of it.
+
+    Last comes the document of its event, or the one that it would make now. Nothing is marked or sent.
+    """
+    with open_unlocked(context.config(), Counters()) as opened:
+        explanation = explain(opened, record_id)
+    if as_json:
+        print_json(explanation_data(explanation))
+    else:
+        _print(explanation)
+
+
+def _print(explanation: Explanation) -> None:
+    row = explanation.row
+    result(f"row {row.record_id} of {explanation.log}: {explanation.state}")
+    table(("column", "value"), [(name, value) for name, value in row._asdict().items() if name != "record_id"])
+    if explanation.problem is not None:
+        result(f"it fails a check: {explanation.problem.code}: {explanation.problem.message}")
+    else:
+        spelled = "" if explanation.key == row.table_key else ", spelled otherwise in the row"
+        result(f"it passes all checks: object {explanation.key} of class {explanation.class_name}{spelled}")
+    for line in explanation.errors:
+        result(f"error line of {line.error_time} UTC: {line.code}: {line.message}")
+    if explanation.in_flight is not None and explanation.in_flight.sendings > 1:
+        result(f"its event is sent under its event-id number {explanation.in_flight.sendings}")
+    if explanation.source is not None:
+        result(f"its group, {SOURCES[explanation.source]}:")
+        table(
+            ("record_id", "status", "type", "column", "old", "new", "what becomes of it"),
+            [
+                (one.record_id, one.status, one.event_type, one.column_name, _short(one.old), _short(one.new), one.fate)
+                for one in explanation.members
+            ],
+        )
+        if explanation.read_back is not None:
+            result(f"read back from the object: {', '.join(explanation.read_back) or 'its existence'}")
+        if explanation.event_id is None:
+            result("it makes no event")
+        else:
+            result(f"it makes the event {explanation.event_id} ({explanation.operation}):")
+    for sentence in explanation.notes:
+        result(f"note: {sentence}")
+    if explanation.document is not None:
+        result(explanation.document, end="" if explanation.document.endswith("\n") else "\n")
+
+
+def _short(value: str | None) -> str | None:
+    return value if value is None or len(value) <= 40 else value[:40] + "..."
+
+
+@click.command(cls=Command)
+@click.option("--status", "statuses", metavar="LETTERS", help="Letters of the rows, of E, F, W, S.  [default: E,F]")
+@click.option("--loopback", is_flag=True, help="Rows S of the publisher's own user, which were not published.")
+@click.option("--ids", metavar="IDS", help="Only these record_ids, such as 1,2,5-9.")
+@click.option("--force", is_flag=True, help="Take rows that would bring an old value back, too.")
+@click.option("--dry-run", "dry", is_flag=True, help="Count what would be put back; change nothing.")
+@json_option
+@click.pass_obj
+def requeue(
+    context: Context, statuses: str | None, loopback: bool, ids: str | None, force: bool, dry: bool, as_json: bool
+) -> int:
+    """Put rows back into the queue: E and F in their old place, W and S as copies with new record_ids.
+
+    A row of type 1 to 3 is refused if later rows of its object were processed; the exit code is then 1. --force takes
+    it all the same.
+
+    With --loopback the rows that were marked S unpublished, since the publisher's own database user made them, are
+    logged anew without a user, so that they are published. publisher.driver_user names another user.
+    """
+    if loopback and statuses is not None:
+        raise click.UsageError("--loopback takes rows of status S; give it or --status")
+    config = context.config()
+    letters = parse_letters(statuses or "E,F")
+    ranges = None if ids is None else parse_ids(ids)
+    with reading(config) if dry else transaction(config) as (conn, dialect):
+        log = find_log(conn, dialect, config)
+        if loopback:
+            user = publisher_user(config, dialect, dialect.current_user(conn))
+            user = own_user(config, user, dialect.fold_name)
+            if not user:
+                raise ConfigError("--loopback: this database logs no users, so no row is the publisher's own")
+            done = rows.requeue_loopback(conn, log, user, ranges, force=force, dry=dry)
+        else:
+            done = rows.requeue(conn, log, letters, ranges, force=force, dry=dry)
+    if as_json:
+        print_json({**done._asdict(), "refused": [row._asdict() for row in done.refused]})
+    else:
+        would, whose = "would be " if dry else "", f" of {user!r}" if loopback else ""
+        result(f"{number_of(done.set_back, 'row')} {would}set back to N, {done.copied}{whose} {would}logged anew")
+    if not done.refused:
+        return 0
+    if not as_json:
+        table(("record_id", "type", "table", "key"), done.refused)
+    later = "were published or wait" if loopback else "were processed"
+    note(
+        f"{number_of(len(done.refused), 'row')} refused: later rows of their objects {later}, so they would bring "
+        "old values back; `eventlog resync CLASS --key KEY` logs their present state instead, or give --force"
+    )
+    return 1
+
+
+def parse_letters(text: str) -> list[str]:
+    """``E,F`` as letters. Raises ConfigError."""
+    letters = [letter.strip() for letter in text.split(",")]
+    if not all(re.fullmatch("[EFWS]", letter) for letter in letters):
+        raise ConfigError(f"--status {text}: write letters of E, F, W and S, such as E,F")
+    return letters
+
+
+def parse_ids(text: str) -> list[tuple[int, int]]:
+    """``1,2,5-9`` as ranges. Raises ConfigError."""
+    ranges = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*([0-9]{1,18})\s*(?:-\s*([0-9]{1,18})\s*)?", part, re.ASCII)
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise ConfigError(f"--ids {text}: {part.strip()!r} is no record_id and no range of them; write 1,2,5-9")
+        ranges.append((int(match[1]), int(match[2] or match[1])))
+    return ranges
